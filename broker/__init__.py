@@ -1,0 +1,1 @@
+"""Runs a real Apache Kafka on this machine, for tests and the demo."""

@@ -1,0 +1,1 @@
+"""Spark's faces: the only package that imports `pyspark.sql.datasource`."""

@@ -1,0 +1,1 @@
+"""`format("eo-kafka")`: the class that Spark finds, and nothing but the way to the four roles."""

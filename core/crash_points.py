@@ -1,0 +1,88 @@
+"""Named places where a test may make a process die, stop or fail.
+
+A crash point costs one comparison unless the environment variable `EO_KAFKA_CRASH_POINTS` names a
+folder when the process starts. There a test arms a point by writing a file with the point's name
+and an action in it; the first process to reach the point takes the file away and acts:
+
+    kill            SIGKILL this process
+    kill-driver     SIGKILL the driver's JVM above this process, then this process
+    stop            SIGSTOP this process (the test continues it)
+    raise           raise CrashPointReached
+    wait            go on once the file `<name>.go` exists
+
+`reached` files (`<name>.reached`, holding the process id) tell the test that it happened.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+FOLDER = os.environ.get("EO_KAFKA_CRASH_POINTS")
+
+POINTS = frozenset(
+    {
+        "source.after_initial_resolution",  # start resolved, nothing in Spark's offset log yet
+        "source.before_partitions",  # the offset log holds the batch, no row is read
+        "S1.after_fence",
+        "S1.after_generation",
+        "S2.after_init",
+        "S3.while_writing",  # rows are on their way, not flushed
+        "S4.after_token",
+        "S5.after_flush",  # everything of the task is with the broker
+        "S5.prepared",  # the message is about to be returned
+        "S6.before_decision",
+        "S6.after_decision",  # decided; no EndTxn sent
+        "S7.after_first_end_txn",
+        "S7.after_last_end_txn",
+        "S8.after_done",  # commit() is about to return; Spark's commit log is not written
+        "abort.before_end_txn",
+    }
+)
+
+
+class CrashPointReached(Exception):
+    """What the action `raise` raises."""
+
+
+def crash_point(name: str) -> None:
+    """Act if a test armed `name`; otherwise do nothing."""
+    if FOLDER is not None:
+        _act(Path(FOLDER), name)
+
+
+def _act(folder: Path, name: str) -> None:
+    if name not in POINTS:
+        raise ValueError(f"'{name}' is not a crash point; see eo_kafka.crash_points.POINTS")
+    mine = folder / f"{name}.{os.getpid()}.taken"
+    try:
+        (folder / name).rename(mine)  # atomic: of several processes, one takes it
+    except FileNotFoundError:
+        return
+    action = mine.read_text().strip()
+    (folder / f"{name}.reached").write_text(str(os.getpid()))
+    if action == "raise":
+        raise CrashPointReached(name)
+    if action == "wait":
+        while not (folder / f"{name}.go").exists():
+            time.sleep(0.02)
+    elif action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif action in ("kill", "kill-driver"):
+        if action == "kill-driver":
+            os.kill(_java_above(os.getpid()), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+    else:
+        raise ValueError(f"'{action}' is not an action of a crash point")
+
+
+def _java_above(pid: int) -> int:
+    """The nearest ancestor that is a JVM (Linux only, as the tests are)."""
+    while pid > 1:
+        status = Path(f"/proc/{pid}/status").read_text()
+        if status.splitlines()[0].split("\t")[1] == "java":
+            return pid
+        pid = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
+    raise RuntimeError("no JVM above this process")

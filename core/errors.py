@@ -1,0 +1,108 @@
+"""Every error the connector raises, as one tree.
+
+    EoKafkaError
+    ├── OptionsError            the user's options are wrong; nothing was contacted
+    ├── EnvironmentRefused      this Kafka cannot keep the promise, as configured
+    ├── SourceError
+    │   ├── DataLossError       records that the query still needed are gone
+    │   └── ReadTimeout         retriable; the broker stopped answering
+    ├── SinkError
+    │   ├── WriteFailed         retriable; nothing of the batch is decided
+    │   ├── Undecided           retriable; the batch is replayed freely
+    │   ├── OutcomeUnknown      in doubt; the next start reads the ledger and finds out
+    │   └── Fenced              fatal for this driver; a newer one has taken over
+    └── LedgerError
+        ├── ForeignLedger       the ledger belongs to another query
+        ├── CorruptLedger       a record that nobody but us may write is not ours
+        └── RepairNeeded        a decided batch is partly lost and its replay is not equal
+
+Class attributes say what a caller may do: `retriable` (run the batch again), `fenced` (stop,
+somebody newer owns the job), `in_doubt` (never clean up on it). An error with none of them set is
+fatal: it needs a person, and its message names the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class EoKafkaError(Exception):
+    """Root of the tree."""
+
+    retriable: ClassVar[bool] = False
+    fenced: ClassVar[bool] = False
+    in_doubt: ClassVar[bool] = False
+
+
+class OptionsError(EoKafkaError):
+    """One or more options are wrong. `problems` holds one sentence for each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(" ".join(self.problems))
+
+    def __reduce__(self) -> tuple[type[OptionsError], tuple[Sequence[str]]]:
+        return type(self), (self.problems,)
+
+
+class EnvironmentRefused(EoKafkaError):
+    """The broker or a topic is configured so that the promise cannot be kept."""
+
+
+class SourceError(EoKafkaError):
+    """Reading failed."""
+
+
+class DataLossError(SourceError):
+    """Records between the query's position and the log's start are gone."""
+
+
+class ReadTimeout(SourceError):
+    """The broker did not answer, or a read made no progress, within the bound."""
+
+    retriable = True
+
+
+class SinkError(EoKafkaError):
+    """Writing failed."""
+
+
+class WriteFailed(SinkError):
+    """A task could not write or prepare; its transaction will be aborted."""
+
+    retriable = True
+
+
+class Undecided(SinkError):
+    """A participant is not prepared any more. Nothing is decided; the batch may be run again."""
+
+    retriable = True
+
+
+class OutcomeUnknown(SinkError):
+    """A request that may have taken effect got no answer, and asking again got none either."""
+
+    in_doubt = True
+
+
+class Fenced(SinkError):
+    """Another driver of the same job is newer than this one."""
+
+    fenced = True
+
+
+class LedgerError(EoKafkaError):
+    """The ledger says something that must be looked at before the job goes on."""
+
+
+class ForeignLedger(LedgerError):
+    """The ledger was written by a query with another id."""
+
+
+class CorruptLedger(LedgerError):
+    """A ledger record cannot be decoded, or contradicts another."""
+
+
+class RepairNeeded(LedgerError):
+    """Part of a decided batch is committed, part is lost, and the replay cannot be matched."""

@@ -1,0 +1,1 @@
+"""Everything that makes a write happen once."""

@@ -1,0 +1,1 @@
+"""Plan and read: offsets on the driver, Arrow batches on the executors."""

@@ -1,0 +1,1 @@
+"""What a job remembers in compacted Kafka topics."""
