@@ -9,12 +9,15 @@
     ├── SinkError
     │   ├── WriteFailed         retriable; nothing of the batch is decided
     │   ├── Undecided           retriable; the batch is replayed freely
+    │   ├── ParticipantsLost    retriable; decided, but aborted by the broker: the next start mends
     │   ├── OutcomeUnknown      in doubt; the next start reads the ledger and finds out
     │   └── Fenced              fatal for this driver; a newer one has taken over
-    └── LedgerError
-        ├── ForeignLedger       the ledger belongs to another query
-        ├── CorruptLedger       a record that nobody but us may write is not ours
-        └── RepairNeeded        a decided batch is partly lost and its replay is not equal
+    ├── LedgerError
+    │   ├── ForeignLedger       the ledger belongs to another query
+    │   ├── CorruptLedger       a record that nobody but us may write is not ours
+    │   └── RepairNeeded        a decided batch is partly lost and its replay is not equal
+    └── BrokerError             the Kafka of `eo-kafka broker` could not be run (broker/errors.py)
+        └── PortTaken           somebody else listens where it should
 
 Class attributes say what a caller may do: `retriable` (run the batch again), `fenced` (stop,
 somebody newer owns the job), `in_doubt` (never clean up on it). An error with none of them set is
@@ -76,6 +79,12 @@ class WriteFailed(SinkError):
 
 class Undecided(SinkError):
     """A participant is not prepared any more. Nothing is decided; the batch may be run again."""
+
+    retriable = True
+
+
+class ParticipantsLost(SinkError):
+    """A batch was decided and some of its transactions had been aborted by then."""
 
     retriable = True
 

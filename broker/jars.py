@@ -1,0 +1,256 @@
+"""Kafka's jars: resolved from Maven Central by Apache Ivy, verified, cached.
+
+Ivy's own jar comes with PySpark, so nothing has to be installed for it. Ivy compares every
+download with the SHA-1 the repository publishes (the strongest the two share: Ivy would look for
+`.sha-256` where Maven Central has `.sha256`; a repository without any checksum is believed), and
+comes to Maven Central by TLS. What it fetched is then recorded in a `SHA256SUMS` file, and read
+and compared in full on every use: 44 MB take less than 0.15 s, so no weaker test (size, mtime)
+stands in for it. That finds damage, not an attacker: whoever may write to the cache folder may also
+rewrite the list. A folder that does not match is fetched again.
+
+    <cache>/eo-kafka/kafka-4.3.1/         complete or absent: filled elsewhere, then renamed
+    <cache>/eo-kafka/kafka-4.3.1.lock     held by the one process that fetches
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from xml.sax.saxutils import escape
+
+from eo_kafka.broker.errors import BrokerError
+from eo_kafka.broker.java import find_java
+
+DEFAULT_VERSION = "4.3.1"
+MAVEN_CENTRAL = "Maven Central"  # where Ivy looks when no address is given
+REPOSITORY_VARIABLE = "EO_KAFKA_MAVEN_REPOSITORY"
+MANIFEST = "SHA256SUMS"
+
+# Sources and javadoc would be looked for with two more requests a module. Nothing of the user's
+# own Ivy or Maven settings is read: every machine gets the same jars.
+_SETTINGS = """\
+<ivysettings>
+  <property name="ivy.maven.lookup.sources" value="false"/>
+  <property name="ivy.maven.lookup.javadoc" value="false"/>
+  <settings defaultResolver="repository"/>
+  <caches defaultCacheDir="${ivy_cache}"/>
+  <timeout-constraints>
+    <timeout-constraint name="bounded" connectionTimeout="15000" readTimeout="60000"/>
+  </timeout-constraints>
+  <resolvers>
+    <ibiblio name="repository" ${root} m2compatible="true" useMavenMetadata="false"
+             checksums="sha1" timeoutConstraint="bounded"/>
+  </resolvers>
+</ivysettings>
+"""
+_MODULES = """\
+<ivy-module version="2.0">
+  <info organisation="eo-kafka" module="broker"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    ${dependencies}
+  </dependencies>
+</ivy-module>
+"""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Jars that are fetched together: `dependencies` in Ivy's words, `main` one that must come."""
+
+    title: str
+    folder: str
+    main: str
+    dependencies: str
+
+
+def _kafka(version: str) -> Bundle:
+    # Kafka's POM leaves the choice of a logger to the distribution; slf4j-simple is one jar, writes
+    # to stderr and is the same for Kafka 3.9 (log4j 1) and 4.x (log4j 2).
+    return Bundle(
+        title=f"Kafka {version}",
+        folder=f"kafka-{version}",
+        main=f"kafka_2.13-{version}.jar",
+        dependencies=f"""
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{version}" conf="default"/>
+    <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default"/>""",
+    )
+
+
+# Spark's own connector, to be measured and shown beside ours. Maven Central has its 4.2.0 without
+# the token provider it names; no token is asked for, so an older one serves. What Spark itself
+# has (Scala, Hadoop, ...) stays out.
+_JVM_CONNECTOR = Bundle(
+    title="Spark's Kafka connector 4.2.0",
+    folder="spark-sql-kafka-4.2.0",
+    main="spark-sql-kafka-0-10_2.13-4.2.0.jar",
+    dependencies="""
+    <dependency org="org.apache.spark" name="spark-sql-kafka-0-10_2.13" rev="4.2.0"
+                conf="default" transitive="false"/>
+    <dependency org="org.apache.spark" name="spark-token-provider-kafka-0-10_2.13" rev="4.0.0"
+                conf="default" transitive="false"/>
+    <dependency org="org.apache.kafka" name="kafka-clients" rev="3.9.1"
+                conf="default" transitive="false"/>
+    <dependency org="org.apache.commons" name="commons-pool2" rev="2.12.0"
+                conf="default" transitive="false"/>""",
+)
+
+
+def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
+    """The folder with the jars of Kafka's server of this version, fetched if need be.
+
+    Safe when several processes ask at once: one fetches, the others wait for it. A cached answer
+    starts no Java and contacts nobody. Raises BrokerError without network, Java or PySpark's jars,
+    and when a download does not match its checksum.
+    """
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise BrokerError(f"'{version}' is not a Kafka version such as {DEFAULT_VERSION}.")
+    return _fetched(_kafka(version))
+
+
+def jvm_connector_jars() -> str:
+    """A value for `spark.jars`: Spark's own Kafka connector. See `kafka_jars`."""
+    return ",".join(str(jar) for jar in sorted(_fetched(_JVM_CONNECTOR).glob("*.jar")))
+
+
+def _fetched(bundle: Bundle) -> Path:
+    folder = cache_folder() / bundle.folder
+    if _intact(folder):
+        return folder
+    with _locked(folder.with_name(f"{folder.name}.lock")):
+        if not _intact(folder):  # another process may have fetched it meanwhile
+            _fetch(bundle, folder)
+    return folder
+
+
+def cache_folder() -> Path:
+    """Where fetched jars are kept: `$XDG_CACHE_HOME/eo-kafka`, otherwise `~/.cache/eo-kafka`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "eo-kafka"
+
+
+def _intact(folder: Path) -> bool:
+    """Whether the folder holds exactly what was recorded when it was fetched."""
+    try:
+        recorded = (folder / MANIFEST).read_text()
+        return recorded != "" and recorded == _manifest_of(folder)
+    except OSError:
+        return False
+
+
+def _manifest_of(folder: Path) -> str:
+    """One line a jar, as `sha256sum` writes and checks them."""
+    return "".join(
+        f"{hashlib.sha256(jar.read_bytes()).hexdigest()}  {jar.name}\n"
+        for jar in sorted(folder.glob("*.jar"))
+    )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:  # the kernel lets go of it when the process dies
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(bundle: Bundle, folder: Path) -> None:
+    repository = os.environ.get(REPOSITORY_VARIABLE) or MAVEN_CENTRAL
+    _tell(f"resolving {bundle.title} from {_without_password(repository)} (once) ... ")
+    begin = time.monotonic()
+    # In the cache's own file system, so that the last step is one rename.
+    with tempfile.TemporaryDirectory(prefix="fetching-", dir=folder.parent) as name:
+        work = Path(name)
+        jars = work / "jars"
+        try:
+            _run_ivy(bundle, repository, work, jars)
+        except BrokerError:
+            _tell("failed\n")
+            raise
+        manifest = _manifest_of(jars)
+        (jars / MANIFEST).write_text(manifest)
+        if folder.exists():
+            folder.rename(work / "damaged")
+        jars.rename(folder)
+    _tell(f"{len(manifest.splitlines())} jars, {time.monotonic() - begin:.0f} s\n")
+
+
+def _run_ivy(bundle: Bundle, repository: str, work: Path, jars: Path) -> None:
+    """Fill the folder `jars`. Ivy keeps its cache in `work`: nothing stale, nothing shared."""
+    settings, modules = work / "ivysettings.xml", work / "ivy.xml"
+    settings.write_text(
+        Template(_SETTINGS).substitute(
+            ivy_cache=_quoted(work / "cache"),
+            root="" if repository == MAVEN_CENTRAL else f'root="{_quoted(repository)}"',
+        )
+    )
+    modules.write_text(Template(_MODULES).substitute(dependencies=bundle.dependencies))
+    command = [
+        *(str(find_java()), "-XX:TieredStopAtLevel=1", "-jar", str(_ivy_jar())),
+        *("-warn", "-settings", str(settings), "-ivy", str(modules)),
+        *("-types", "jar", "bundle"),
+        *("-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"),
+    ]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if done.returncode != 0 or not (jars / bundle.main).exists():
+        raise BrokerError(_without_password(_reason(done.stdout, bundle.title, repository)))
+
+
+def _quoted(value: object) -> str:
+    return escape(str(value), {'"': "&quot;"})
+
+
+def _without_password(text: str) -> str:
+    """A mirror's URL may carry one: https://user:password@host/."""
+    return re.sub(r"//[^/@\s]*@", "//", text)
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    for home in (spec.submodule_search_locations or ()) if spec else ():
+        for jar in sorted(Path(home, "jars").glob("ivy-*.jar")):
+            return jar
+    raise BrokerError(
+        "Apache Ivy, which fetches Kafka, was not found in PySpark's folder 'jars'. Install the "
+        "full package: pip install pyspark (pyspark-client has no jars)."
+    )
+
+
+def _reason(output: str, title: str, repository: str) -> str:
+    """One sentence out of Ivy's pages."""
+    lines = [line.strip(" \t:!") for line in output.splitlines() if line.strip(" \t:!")]
+    wrong = next((line for line in lines if re.search(r"invalid (sha|md5)", line, re.I)), None)
+    start = f"{title} could not be fetched from {repository}: "
+    if wrong is not None:
+        return (
+            f"{start}a download does not match its published checksum ({wrong}). Nothing of it "
+            f"was kept. Try again; if it stays, the repository or a proxy on the way alters files."
+        )
+    unreachable = re.compile(r"host .* not found|connection|timed? ?out|unreachable|SSL", re.I)
+    why = next((line for line in lines if unreachable.search(line)), None)
+    if why is not None:
+        return (
+            f"{start}it cannot be reached ({why}). Check the network; behind a proxy set "
+            f"JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT', or name a mirror "
+            f"in {REPOSITORY_VARIABLE}."
+        )
+    said = "; ".join(lines[-6:]) or "nothing"
+    return f"{start}it does not have this version or a part of it (Ivy said: {said})."
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -1,0 +1,69 @@
+"""Fixtures every integration test shares. The broker comes from here and from nowhere else."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from eo_kafka.broker.embedded import KafkaBroker
+from spark_fixtures import crash_folder, crash_points, spark  # noqa: F401 - fixtures
+
+
+class Bootstrap(Protocol):
+    """What tests may ask of the shared broker: how to reach it."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
+class MakeTopic(Protocol):
+    """The factory behind the fixture `make_topic`."""
+
+    def __call__(
+        self, name_hint: str, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> str: ...
+
+
+class ExternalKafka:
+    """A Kafka that somebody else runs, named by EO_KAFKA_TEST_BOOTSTRAP."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Bootstrap]:
+    """One Kafka for all tests. A test that stops or kills a broker starts its own."""
+    external = os.environ.get("EO_KAFKA_TEST_BOOTSTRAP")
+    if external:
+        yield ExternalKafka(external)
+        return
+    with KafkaBroker() as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def make_topic(broker: Bootstrap) -> MakeTopic:
+    """Creates a topic nobody else uses and returns its name."""
+    return topic_maker(broker.bootstrap_servers)
+
+
+def topic_maker(bootstrap_servers: str) -> MakeTopic:
+    """`make_topic` for another broker than the shared one."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    run, numbers = uuid.uuid4().hex[:6], itertools.count(1)
+
+    def make(name_hint: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> str:
+        name = f"{name_hint}-{run}-{next(numbers)}"
+        topic = NewTopic(name, num_partitions=partitions, config=dict(config or {}))
+        admin.create_topics([topic])[name].result(timeout=30)
+        return name
+
+    return make
