@@ -1,0 +1,148 @@
+"""Spark's side of reading: one stream reader, one batch reader, both thin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from eo_kafka.crash_points import crash_point
+from eo_kafka.errors import SourceError
+from eo_kafka.offsets import TopicPartition, decode, encode
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.planner import Planner
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream over the subscribed topics.
+
+    Spark keeps one instance in a process of its own for planning, and pickles another, made once
+    a query, to the tasks for `read`. Nothing here outlives the process: what a restart must find
+    again is in the offsets that Spark stores.
+
+    Spark asks `initialOffset()` again when it restarts before batch 0 is committed, and stores no
+    answer. So partitions that start at `latest` are left out of it; their start is the end of
+    batch 0, which Spark does store, and batch 0 reads nothing of them.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._lookup = OffsetLookup(options)
+        self._planner = Planner(options, self._lookup)
+        self._initial: dict[TopicPartition, int] | None = None
+        self._newest: dict[TopicPartition, int] = {}
+        self._until_now = False
+        self._target: dict[TopicPartition, int] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where the query starts; see the class. Driver, while batch 0 is not committed."""
+        return encode(self._start())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """`maxOffsetsPerTrigger`, if given. Driver, once a run; Trigger.Once overrides it."""
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read only up to what the next `latestOffset` sees. Driver, first call of such a run."""
+        self._until_now = True
+
+    def latestOffset(self, start: Any = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        """Where the next batch ends. Driver, once for each batch or trigger.
+
+        Raises SourceError for an unknown topic or one we may not describe, ReadTimeout when no
+        broker answers.
+        """
+        begin = self._start() if start is None else _stored(start)
+        if self._target is None:
+            self._newest = self._planner.newest(begin)
+            if self._until_now:
+                self._target = self._newest
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        end = self._planner.end(begin, self._newest, rows)
+        if begin == self._initial:
+            crash_point("source.after_initial_resolution")
+        return encode(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The newest offsets seen, for the progress report. Driver, after `latestOffset`."""
+        return encode(self._newest) if self._newest else None
+
+    def partitions(self, start: Any, end: Any) -> list[InputPartition]:
+        """The tasks of one batch. Driver; after a restart the first call may be this one.
+
+        Raises DataLossError when part of the batch is gone already.
+        """
+        crash_point("source.before_partitions")
+        begin = _stored(start)
+        ranges = self._planner.ranges(begin, _stored(end), first=begin == self._initial)
+        return [InputPartition(wanted) for wanted in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one range. Executor, once for each task attempt."""
+        return _read(self._options, partition)
+
+    def commit(self, end: Any) -> None:
+        """Nothing to do: the offsets are in the checkpoint."""
+
+    def stop(self) -> None:
+        """Drop the client. Spark ends the process without calling this."""
+        self._lookup.close()
+
+    def _start(self) -> dict[TopicPartition, int]:
+        if self._initial is None:
+            self._initial = self._planner.stored_start()
+        return self._initial
+
+
+class KafkaBatchReader(DataSourceReader):
+    """A batch over the subscribed topics. `earliest` and `latest` mean what they mean when a task
+    runs, so that every action on the DataFrame reads anew, as with the JVM connector.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        options.check_batch()
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """One task for each topic partition. Driver, once for each load.
+
+        Raises SourceError, ReadTimeout as the stream does.
+        """
+        lookup = OffsetLookup(self._options)
+        try:
+            ranges = Planner(self._options, lookup).batch_ranges()
+        finally:
+            lookup.close()
+        return [InputPartition(wanted) for wanted in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one range. Executor, once for each task attempt."""
+        return _read(self._options, partition)
+
+
+def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    from eo_kafka.sources.reader import read_range
+
+    return read_range(options, partition.value)
+
+
+def _stored(offset: Any) -> dict[TopicPartition, int]:
+    """An offset out of Spark's log, ours or the JVM connector's."""
+    try:
+        return decode(offset)
+    except ValueError as error:
+        raise SourceError(
+            f"The offset in the checkpoint is not one of a Kafka source: it {error}."
+        ) from None

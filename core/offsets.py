@@ -1,0 +1,110 @@
+"""Partitions, offsets and ranges, and the JSON in which Spark's checkpoints keep them.
+
+The JSON is the JVM connector's, `{"topic":{"0":23}}`, where 23 is the next offset to read. Spark
+compares offsets as text, so that one position must always be written in one way: topics in
+alphabetical order, partitions in numerical order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from eo_kafka.options import json_object
+
+EARLIEST = -2
+LATEST = -1
+OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
+
+_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; sorts by topic, then by number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+Offsets: TypeAlias = Mapping[TopicPartition, int]
+
+
+class OffsetRange(NamedTuple):
+    """The records from offset `start` up to, not including, `end`.
+
+    A batch query's range may hold EARLIEST and LATEST, which the task resolves when it runs.
+    """
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.partition} from offset {self.start} to {self.end}"
+
+
+def names(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions for a sentence: `a-0, a-1, b-0`."""
+    return ", ".join(map(str, sorted(partitions)))
+
+
+def encode(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """The nested form, inserted in canonical order, so that `json.dumps` is canonical too."""
+    nested: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        nested.setdefault(topic, {})[str(partition)] = offset
+    return nested
+
+
+def encode_text(offsets: Offsets) -> str:
+    """The canonical text, as short as the JVM connector writes it."""
+    return json.dumps(encode(offsets), separators=(",", ":"))
+
+
+def decode(written: object, lowest: int = 0) -> dict[TopicPartition, int]:
+    """Offsets from JSON text, or from what `json.loads` made of it.
+
+    `lowest` is 0 for positions; EARLIEST admits the two words of `startingOffsets` as well.
+    Raises ValueError with the end of a sentence: "must be ...".
+    """
+    nested = json_object(written) if isinstance(written, str) else written
+    if not isinstance(nested, Mapping):
+        raise ValueError("must be a JSON object")
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in nested.items():
+        if not isinstance(partitions, Mapping):
+            raise ValueError(f"must map topic '{topic}' to offsets by partition, as in {_EXAMPLE}")
+        for number, offset in partitions.items():
+            found[TopicPartition(topic, _partition(topic, number))] = _offset(
+                topic, number, offset, lowest
+            )
+    return found
+
+
+def _partition(topic: str, written: str) -> int:
+    # Only the canonical spelling: "00" beside "0" would give one partition two offsets.
+    if written.isascii() and written.isdigit() and str(int(written)) == written:
+        partition = int(written)
+        if partition <= PARTITION_MAX:
+            return partition
+    raise ValueError(f"must name partitions of topic '{topic}' by number; '{written}' is none")
+
+
+def _offset(topic: str, partition: str, written: object, lowest: int) -> int:
+    if isinstance(written, int) and not isinstance(written, bool):
+        if lowest <= written <= OFFSET_MAX:
+            return written
+        words = f" (or {LATEST} for latest, {EARLIEST} for earliest)" if lowest < 0 else ""
+        raise ValueError(
+            f"must give offsets from 0 to {OFFSET_MAX}{words}; "
+            f"for {topic}-{partition} it gives {written}"
+        )
+    raise ValueError(
+        f"must give a whole number for {topic}-{partition}, as in {_EXAMPLE}; "
+        f"it gives {json.dumps(written)}"
+    )

@@ -1,0 +1,252 @@
+"""Reading without Spark, against a real broker: where ranges end, what is gone, what is refused."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
+
+from eo_kafka import librdkafka
+from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
+from eo_kafka.offsets import OffsetRange, TopicPartition
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.planner import Planner
+from eo_kafka.sources.reader import read_range
+
+WAIT_S = 60
+
+
+@pytest.fixture(params=["compiled", "plain"])
+def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of the two loops reads; both must read the same."""
+    if request.param == "plain":
+        monkeypatch.setattr(librdkafka, "available", lambda: "the test wants the plain loop")
+    else:
+        assert librdkafka.available() is None
+
+
+both_loops = pytest.mark.usefixtures("loop")
+
+
+def produce(broker: Any, topic: str, *values: bytes | None, **record: Any) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value=value, **record)
+    assert producer.flush(WAIT_S) == 0
+
+
+def transaction(broker: Any, topic: str, *values: bytes, end: str = "commit") -> Producer:
+    """A transaction that is committed, aborted or left open; keep what comes back to keep it so."""
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value=value)
+    producer.flush(WAIT_S)
+    if end != "open":
+        getattr(producer, f"{end}_transaction")()
+    return producer
+
+
+def options(broker: Any, topic: str, **extra: str) -> SourceOptions:
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
+    return SourceOptions.parse({"startingOffsets": "earliest", **given, **extra}, True)
+
+
+def rows(read_options: SourceOptions, start: int, end: int) -> list[dict[str, Any]]:
+    wanted = OffsetRange(TopicPartition(read_options.topics[0], 0), start, end)
+    return [row for batch in read_range(read_options, wanted) for row in batch.to_pylist()]
+
+
+def newest(read_options: SourceOptions) -> int:
+    lookup = OffsetLookup(read_options)
+    at = TopicPartition(read_options.topics[0], 0)
+    return lookup.latest([at])[at]
+
+
+def eventually(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not check():
+        assert time.monotonic() < deadline, f"not within {WAIT_S} s"
+        time.sleep(0.2)
+
+
+@both_loops
+def test_every_end_among_markers_and_aborted_records(broker: Any, make_topic: Any) -> None:
+    """Whatever offset a range ends at, it ends there: no record lost, none beyond, no waiting."""
+    topic = make_topic("gaps")
+    transaction(broker, topic, b"a", b"b")  # 0 1, marker 2
+    transaction(broker, topic, b"x", b"x", b"x", end="abort")  # 3 4 5, marker 6
+    transaction(broker, topic, b"c")  # 7, marker 8
+    produce(broker, topic, b"d")  # 9
+    transaction(broker, topic, b"x", b"x", end="abort")  # 10 11, marker 12
+    seen = {0: b"a", 1: b"b", 7: b"c", 9: b"d"}
+    reading = options(broker, topic, **{"kafkaConsumer.pollTimeoutMs": "10000"})
+    assert newest(reading) == 13
+
+    for start, end in [(0, end) for end in range(14)] + [(start, 13) for start in range(14)]:
+        found = {row["offset"]: row["value"] for row in rows(reading, start, end)}
+        assert found == {at: value for at, value in seen.items() if start <= at < end}
+
+
+@both_loops
+def test_an_open_transaction_is_not_read_and_not_waited_for(broker: Any, make_topic: Any) -> None:
+    topic = make_topic("open")
+    transaction(broker, topic, b"a")
+    still_open = transaction(broker, topic, b"x", end="open")
+    produce(broker, topic, b"b")
+    committed = options(broker, topic)
+    uncommitted = options(broker, topic, **{"kafka.isolation.level": "read_uncommitted"})
+
+    assert newest(committed) == 2
+    assert [row["value"] for row in rows(committed, 0, 2)] == [b"a"]
+    assert [row["value"] for row in rows(uncommitted, 0, newest(uncommitted))] == [b"a", b"x", b"b"]
+    still_open.abort_transaction()
+
+
+@both_loops
+def test_nulls_headers_timestamps(broker: Any, make_topic: Any) -> None:
+    topic = make_topic("nulls", config={"message.timestamp.type": "CreateTime"})
+    produce(broker, topic, None, timestamp=1_600_000_000_123)
+    produce(broker, topic, b"", key=b"k", headers=[("h", b"1"), ("g", None), ("h", b"2")])
+    bare, full = rows(options(broker, topic, includeHeaders="true"), 0, 2)
+
+    assert (bare["key"], bare["value"], bare["headers"]) == (None, None, None)
+    assert bare["timestamp"].isoformat() == "2020-09-13T12:26:40.123000+00:00"
+    assert (bare["topic"], bare["partition"], bare["offset"]) == (topic, 0, 0)
+    assert bare["timestampType"] == 0
+    assert (full["key"], full["value"]) == (b"k", b"")
+    assert [tuple(header.values()) for header in full["headers"]] == [
+        ("h", b"1"),
+        ("g", None),
+        ("h", b"2"),
+    ]
+
+
+@both_loops
+def test_log_append_time(broker: Any, make_topic: Any) -> None:
+    topic = make_topic("appended", config={"message.timestamp.type": "LogAppendTime"})
+    produce(broker, topic, b"a", timestamp=1)
+    (row,) = rows(options(broker, topic), 0, 1)
+
+    assert row["timestampType"] == 1
+    assert abs(row["timestamp"].timestamp() - time.time()) < 3600
+
+
+@both_loops
+def test_compacted_topic(broker: Any, make_topic: Any) -> None:
+    """The holes that compaction leaves are neither data loss nor something to wait for."""
+    config = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.001",
+        "segment.ms": "100",
+        "max.compaction.lag.ms": "100",
+    }
+    topic = make_topic("compacted", config=config)
+    for number in range(30):
+        produce(broker, topic, b"%d" % number, key=b"%d" % (number % 3))
+    reading = options(broker, topic)
+
+    def compacted() -> bool:
+        produce(broker, topic, b"roll", key=b"roll")  # a new segment needs a new record
+        return len(rows(reading, 0, 30)) == 3
+
+    eventually(compacted)
+    assert [row["offset"] for row in rows(reading, 0, 30)] == [27, 28, 29]
+    assert rows(reading, 0, 27) == []
+    assert [row["value"] for row in rows(reading, 5, 28)] == [b"27"]
+
+
+def delete_before(broker: Any, topic: str, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for future in admin.delete_records([ClientPartition(topic, 0, offset)]).values():
+        future.result(WAIT_S)
+
+
+@both_loops
+def test_records_that_are_gone(broker: Any, make_topic: Any) -> None:
+    topic = make_topic("gone")
+    produce(broker, topic, *[b"%d" % number for number in range(10)])
+    delete_before(broker, topic, 6)
+    lenient = options(broker, topic, failOnDataLoss="false")
+
+    with pytest.raises(DataLossError, match=rf"Offset 2 of partition {topic}-0 is out of range"):
+        rows(options(broker, topic), 2, 9)
+    assert [row["offset"] for row in rows(lenient, 2, 9)] == [6, 7, 8]
+    assert rows(lenient, 2, 5) == []
+    assert rows(lenient, 20, 30) == []
+
+
+@both_loops
+def test_a_range_that_cannot_end_times_out(broker: Any, make_topic: Any) -> None:
+    topic = make_topic("stuck")
+    produce(broker, topic, b"a")
+    impatient = options(broker, topic, **{"kafkaConsumer.pollTimeoutMs": "1500"})
+
+    with pytest.raises(ReadTimeout, match=rf"{topic}-0 .* no progress for 1.5 s at offset 1\."):
+        rows(impatient, 0, 5)
+
+
+@both_loops
+def test_a_long_range_comes_in_batches(broker: Any, make_topic: Any) -> None:
+    topic = make_topic("long")
+    produce(broker, topic, *[b"%d" % number for number in range(25_000)])
+    wanted = OffsetRange(TopicPartition(topic, 0), 0, 24_999)
+    batches = list(read_range(options(broker, topic), wanted))
+
+    assert [at for batch in batches for at in batch["offset"].to_pylist()] == list(range(24_999))
+    assert len(batches) > 1
+
+
+def test_unknown_topic(broker: Any) -> None:
+    lookup = OffsetLookup(options(broker, "no-such-topic"))
+
+    with pytest.raises(SourceError, match="The topic 'no-such-topic' does not exist"):
+        lookup.partitions()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    assert "no-such-topic" not in admin.list_topics(timeout=WAIT_S).topics, "asking created it"
+
+
+def test_unreachable_broker() -> None:
+    given = {
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "kafka.sasl.password": "hunter2",
+        "subscribe": "t",
+        "fetchOffset.timeoutMs": "1500",
+    }
+    started = time.monotonic()
+
+    with pytest.raises(ReadTimeout, match=r"No broker at '127.0.0.1:1' answered") as refused:
+        OffsetLookup(SourceOptions.parse(given, streaming=True)).partitions()
+    assert time.monotonic() - started < 10
+    assert "hunter2" not in str(refused.value)
+
+
+def test_settings_the_broker_does_not_take(broker: Any) -> None:
+    sasl = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "me",
+        "kafka.sasl.password": "hunter2",
+    }
+
+    with pytest.raises(SourceError, match="Check the security protocol, the cred") as refused:
+        OffsetLookup(options(broker, "t", **sasl)).partitions()
+    assert "hunter2" not in str(refused.value)
+
+
+def test_explicit_offsets_must_name_every_partition(broker: Any, make_topic: Any) -> None:
+    topic = make_topic("explicit", partitions=2)
+    planned = options(broker, topic, startingOffsets=f'{{"{topic}":{{"0":3}}}}')
+
+    with pytest.raises(SourceError, match=f"{topic}-0, {topic}-1"):
+        Planner(planned, OffsetLookup(planned)).stored_start()

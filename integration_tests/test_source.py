@@ -1,0 +1,203 @@
+"""`format("eo-kafka")` as a source under Spark, against a real broker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+WAIT_S = 60
+
+
+def produce(broker: Any, topic: str, *values: bytes | None, **record: Any) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value=value, **record)
+    assert producer.flush(WAIT_S) == 0
+
+
+def eventually(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not check():
+        assert time.monotonic() < deadline, f"not within {WAIT_S} s"
+        time.sleep(0.2)
+
+
+def loaded(reader: Any, broker: Any, topic: str, **extra: str) -> Any:
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
+    return reader.format("eo-kafka").options(**{**given, **extra}).load()
+
+
+class Job:
+    """A stream from a topic into files, which Spark writes exactly once."""
+
+    def __init__(self, spark: Any, broker: Any, topic: str, folder: Path, **extra: str) -> None:
+        self.spark, self.folder = spark, folder
+        self.stream = loaded(spark.readStream, broker, topic, **extra)
+
+    def start(self, **trigger: Any) -> Any:
+        writer = self.stream.writeStream.format("parquet").trigger(**trigger)
+        return writer.option("checkpointLocation", str(self.folder / "checkpoint")).start(
+            str(self.folder / "out")
+        )
+
+    def run(self) -> list[int]:
+        """All that is available now; the rows of each batch."""
+        query = self.start(availableNow=True)
+        assert query.awaitTermination(WAIT_S)
+        return [progress.numInputRows for progress in query.recentProgress]
+
+    def values(self) -> list[str]:
+        if not (self.folder / "out" / "_spark_metadata").exists():
+            return []
+        out = self.spark.read.schema("value binary").parquet(str(self.folder / "out"))
+        return sorted(bytes(row.value).decode() for row in out.collect())
+
+
+def test_batch_read(spark: Any, broker: Any, make_topic: Any) -> None:
+    topic = make_topic("batch", partitions=2)
+    produce(broker, topic, b"a", None, partition=0, headers=[("h", b"1")])
+    produce(broker, topic, b"b", key=b"k", partition=1)
+    frame = loaded(spark.read, broker, topic, includeHeaders="true")
+    found = {(row.partition, row.value and bytes(row.value)): row for row in frame.collect()}
+
+    assert frame.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
+        "timestamp:timestamp,timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+    assert all(field.nullable for field in frame.schema)
+    assert found.keys() == {(0, b"a"), (0, None), (1, b"b")}
+    assert bytes(found[0, b"a"].headers[0].value) == b"1"
+    assert found[1, b"b"].headers is None
+
+    produce(broker, topic, b"late", partition=0)
+    assert frame.count() == 4, "latest means what it means when the action runs"
+
+
+def test_batch_read_of_explicit_ranges(spark: Any, broker: Any, make_topic: Any) -> None:
+    topic = make_topic("ranges")
+    produce(broker, topic, *[b"%d" % number for number in range(10)])
+    frame = loaded(
+        spark.read,
+        broker,
+        topic,
+        startingOffsets=f'{{"{topic}":{{"0":3}}}}',
+        endingOffsets=f'{{"{topic}":{{"0":6}}}}',
+    )
+
+    assert sorted(row.offset for row in frame.collect()) == [3, 4, 5]
+
+
+def test_available_now_is_limited_and_goes_on(
+    spark: Any, broker: Any, make_topic: Any, tmp_path: Path
+) -> None:
+    topic = make_topic("limited", partitions=2)
+    for number in range(20):
+        produce(broker, topic, b"%02d" % number, partition=number % 2)
+    extra = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "8"}
+    job = Job(spark, broker, topic, tmp_path, **extra)
+
+    assert [size for size in job.run() if size] == [8, 8, 4]
+    produce(broker, topic, b"20", b"21", partition=0)
+    jvm_writes_no_spaces(tmp_path / "checkpoint")
+    assert [size for size in job.run() if size] == [2]
+    assert job.values() == [f"{number:02d}" for number in range(22)]
+
+
+def jvm_writes_no_spaces(checkpoint: Path) -> None:
+    """Make the last offset entry what the JVM connector would have left."""
+    last = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    *head, offset = last.read_text().splitlines()
+    assert '": ' in offset
+    last.write_text("\n".join([*head, offset.replace(" ", "")]))
+    (last.parent / f".{last.name}.crc").unlink()
+
+
+def test_a_partition_added_while_it_runs(
+    spark: Any, broker: Any, make_topic: Any, tmp_path: Path
+) -> None:
+    topic = make_topic("growing")
+    produce(broker, topic, b"a")
+    job = Job(spark, broker, topic, tmp_path, startingOffsets="earliest")
+    query = job.start(processingTime="100 milliseconds")
+    try:
+        eventually(lambda: job.values() == ["a"])
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(WAIT_S)
+        produce(broker, topic, b"b", partition=1)
+        produce(broker, topic, b"c", partition=0)
+        eventually(lambda: job.values() == ["a", "b", "c"])
+        assert query.isActive
+    finally:
+        query.stop()
+
+
+KILLED_JOB = """
+import sys
+from pyspark.sql import SparkSession
+servers, topic, folder = sys.argv[1:]
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+stream = spark.readStream.format("eo-kafka").option("kafka.bootstrap.servers", servers)
+writer = stream.option("subscribe", topic).load().writeStream.format("parquet")
+writer = writer.option("checkpointLocation", folder + "/checkpoint").trigger(availableNow=True)
+writer.start(folder + "/out").awaitTermination()
+"""
+
+
+def test_latest_survives_a_driver_killed_before_batch_0_commits(
+    spark: Any, broker: Any, make_topic: Any, tmp_path: Path
+) -> None:
+    topic = make_topic("latest", partitions=2)
+    produce(broker, topic, b"old", b"old", partition=1)
+    points = tmp_path / "points"
+    points.mkdir()
+    (points / "source.before_partitions").write_text("kill-driver")
+    subprocess.run(
+        [sys.executable, "-c", KILLED_JOB, broker.bootstrap_servers, topic, str(tmp_path)],
+        env={**os.environ, "EO_KAFKA_CRASH_POINTS": str(points), "PYSPARK_PYTHON": sys.executable},
+        timeout=2 * WAIT_S,
+        check=False,
+        capture_output=True,
+    )
+    assert (points / "source.before_partitions.reached").exists()
+    assert (tmp_path / "checkpoint/offsets/0").exists()
+    assert not (tmp_path / "checkpoint/commits/0").exists()
+
+    for number in range(10):
+        produce(broker, topic, b"%d" % number, partition=number % 2)
+    Job(spark, broker, topic, tmp_path).run()
+    produce(broker, topic, b"last", partition=0)
+    job = Job(spark, broker, topic, tmp_path)
+    job.run()
+    assert job.values() == [*map(str, range(10)), "last"]
+
+
+def test_an_unknown_topic_stops_the_query_with_its_sentence(
+    spark: Any, broker: Any, tmp_path: Path
+) -> None:
+    job = Job(spark, broker, "no-such-topic", tmp_path)
+
+    with pytest.raises(Exception, match="The topic 'no-such-topic' does not exist"):
+        job.run()
+
+
+def test_wrong_options_fail_at_load(spark: Any, broker: Any) -> None:
+    with pytest.raises(Exception, match="must be earliest, latest or JSON") as refused:
+        loaded(spark.readStream, broker, "t", startingOffsets="soon", failOnDataLoss="maybe")
+    assert "'failOnDataLoss' must be true or false" in str(refused.value)
+    with pytest.raises(Exception, match="starting offset can't be latest for batch queries"):
+        loaded(spark.read, broker, "t", startingOffsets="latest").collect()
+
+
+def test_load_contacts_no_broker(spark: Any) -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "nothing"}
+    for reader in (spark.read, spark.readStream):
+        assert "offset" in reader.format("eo-kafka").options(**options).load().columns

@@ -1,0 +1,217 @@
+"""Asks the brokers which partitions there are and where they begin and end.
+
+Every answer is bounded in time by the option `fetchOffset.timeoutMs`. `OffsetLookup` holds a
+client; it lives in Spark's source process, in a task for late-bound batch ranges and after data
+loss, and travels between processes without the client.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from eo_kafka.errors import ReadTimeout, SourceError
+from eo_kafka.kafka_config import connection_settings
+from eo_kafka.offsets import Offsets, TopicPartition
+from eo_kafka.sources.options import SourceOptions
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.1
+
+
+class OffsetLookup:
+    """Partitions and offsets of the subscribed topics, as the consumers will see them.
+
+    `latest` is the last stable offset under read_committed, so that a batch never ends behind
+    records its tasks may not read yet.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._client: Any = None
+        self._last_error: KafkaError | None = None
+
+    def __reduce__(self) -> tuple[type[OffsetLookup], tuple[SourceOptions]]:
+        return type(self), (self._options,)
+
+    def partitions(self) -> set[TopicPartition]:
+        """Every partition of every subscribed topic. Raises SourceError for an unknown one."""
+        from confluent_kafka import TopicCollection
+
+        # Not list_topics(): asked for one topic by name, it makes the broker create it.
+        topics = list(self._options.topics)
+        described = self._ask(
+            lambda timeout: self._admin().describe_topics(
+                TopicCollection(topics), request_timeout=timeout
+            ),
+            lambda topic: f"topic '{topic}'",
+        )
+        return {
+            TopicPartition(topic, partition.id)
+            for topic, description in described.items()
+            for partition in description.partitions
+        }
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition that is still in its log."""
+        return self._offsets(partitions, "earliest")
+
+    def latest(
+        self, partitions: Collection[TopicPartition], known: Offsets | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last one that may be read now, of each partition.
+
+        An answer below a `known` offset may be a broker's that has just become leader
+        (KAFKA-7703): it is asked again a few times, then believed.
+        """
+        for attempt in range(1, self._options.num_retries + 1):
+            found = self._offsets(partitions, "latest")
+            behind = [at for at, offset in found.items() if offset < (known or {}).get(at, 0)]
+            if not behind or attempt == self._options.num_retries:
+                break
+            log.warning("latest offsets went backwards for %s; asking again", behind)
+            time.sleep(self._options.retry_interval_ms / 1000)
+        return found
+
+    def close(self) -> None:
+        """Drop the client; a later question makes a new one."""
+        self._client = None
+
+    def _offsets(
+        self, partitions: Collection[TopicPartition], word: Literal["earliest", "latest"]
+    ) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        import confluent_kafka
+        from confluent_kafka import admin
+
+        spec = getattr(admin.OffsetSpec, word)()
+        level = confluent_kafka.IsolationLevel
+        isolation = level.READ_COMMITTED if self._options.read_committed else level.READ_UNCOMMITTED
+        question = {confluent_kafka.TopicPartition(*at): spec for at in partitions}
+        answers = self._ask(
+            lambda timeout: self._admin().list_offsets(
+                question, isolation_level=isolation, request_timeout=timeout
+            ),
+            lambda at: f"partition {at.topic}-{at.partition}",
+        )
+        return {TopicPartition(at.topic, at.partition): a.offset for at, a in answers.items()}
+
+    def _ask(
+        self,
+        send: Callable[[float], Mapping[T, Future[Any]]],
+        subject: Callable[[T], str],
+    ) -> dict[T, Any]:
+        """Send and wait; again after an error that may pass, all within the time limit.
+
+        An unknown topic may pass as well: a new one is not known to every broker at once.
+        """
+        self._last_error = None
+        deadline = time.monotonic() + self._options.lookup_timeout_ms / 1000
+        pause = self._options.retry_interval_ms / 1000
+        attempt = 1
+        while True:
+            answers, failed = self._answers(send(deadline - time.monotonic()), deadline)
+            if not failed:
+                return answers
+            about, error = failed.popitem()
+            out_of_time = time.monotonic() + pause >= deadline
+            if out_of_time or attempt >= self._options.num_retries or _is_permanent(error):
+                raise self._refused(subject(about), error)
+            log.warning("looking up %s: %s; asking again", subject(about), error.str())
+            attempt += 1
+            time.sleep(pause)
+
+    def _answers(
+        self, futures: Mapping[T, Future[Any]], deadline: float
+    ) -> tuple[dict[T, Any], dict[T, KafkaError]]:
+        from confluent_kafka import KafkaException
+
+        answers: dict[T, Any] = {}
+        failed: dict[T, KafkaError] = {}
+        for about, future in futures.items():
+            try:
+                answers[about] = self._wait(future, deadline)
+            except KafkaException as error:
+                failed[about] = error.args[0]
+        return answers, failed
+
+    def _wait(self, future: Future[Any], deadline: float) -> Any:
+        # Polling delivers the client's errors: a wrong password shows nowhere else.
+        while True:
+            self._admin().poll(0)
+            if (error := self._last_error) is not None and _is_wrong_setting(error):
+                raise SourceError(
+                    f"The brokers at '{self._options.servers}' cannot be talked to with these "
+                    f"'kafka.*' settings: {error.str()}. Check the security protocol, the "
+                    "credentials and the certificates."
+                )
+            try:
+                return future.result(_POLL_S)
+            except FutureTimeout:
+                if time.monotonic() > deadline:
+                    raise self._unreachable() from None
+
+    def _admin(self) -> Any:
+        if self._client is None:
+            from confluent_kafka.admin import AdminClient
+
+            settings: dict[str, Any] = dict(connection_settings(self._options.kafka))
+            settings["error_cb"] = self._on_error
+            self._client = AdminClient(settings)
+        return self._client
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._last_error = error
+
+    def _unreachable(self) -> ReadTimeout:
+        last = self._last_error
+        reason = f" The client's last error was: {last.str()}." if last else ""
+        return ReadTimeout(
+            f"No broker at '{self._options.servers}' answered within "
+            f"{self._options.lookup_timeout_ms / 1000:g} s, so no batch could be planned.{reason} "
+            "Check 'kafka.bootstrap.servers' and the network, or raise 'fetchOffset.timeoutMs'."
+        )
+
+    def _refused(self, subject: str, error: KafkaError) -> SourceError:
+        from confluent_kafka import KafkaError
+
+        code = error.code()
+        if code in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT):
+            return self._unreachable()
+        if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            return SourceError(
+                f"The {subject} does not exist on the cluster at '{self._options.servers}'. "
+                "Create it, or correct the option 'subscribe'."
+            )
+        if _is_permanent(error):
+            return SourceError(
+                f"Not authorized to look up {subject} on the cluster at "
+                f"'{self._options.servers}': the query's principal needs DESCRIBE and READ on "
+                "every topic it subscribes to."
+            )
+        return SourceError(f"Looking up {subject} failed: {error.str()}.")
+
+
+def _is_wrong_setting(error: KafkaError) -> bool:
+    from confluent_kafka import KafkaError
+
+    return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
+
+
+def _is_permanent(error: KafkaError) -> bool:
+    from confluent_kafka import KafkaError
+
+    return error.code() in (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    )

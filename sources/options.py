@@ -1,0 +1,240 @@
+"""What a reader may be told: the JVM connector's options, or a sentence why not. No I/O."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eo_kafka.errors import OptionsError
+from eo_kafka.offsets import EARLIEST, LATEST, Offsets, TopicPartition, names
+from eo_kafka.options import KafkaSettings, OptionReader
+from eo_kafka.sources.declared import (
+    ENDING_OFFSETS,
+    FAIL_ON_DATA_LOSS,
+    GROUP_ID_PREFIX,
+    INCLUDE_HEADERS,
+    LOOKUP_TIMEOUT_MS,
+    MAX_OFFSETS_PER_TRIGGER,
+    NOT_YET,
+    NUM_RETRIES,
+    OPTIONS,
+    POLL_TIMEOUT_MS,
+    REFUSED_KAFKA,
+    RETRY_INTERVAL_MS,
+    STARTING_OFFSETS,
+    SUBSCRIBE,
+    Limit,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger(__name__)
+
+_STRATEGIES = ("subscribe", "subscribePattern", "assign")
+_ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """The options of one reader, checked. Pickled to the tasks; its repr shows no secrets."""
+
+    kafka: KafkaSettings
+    topics: tuple[str, ...]
+    starting: Limit
+    ending: Limit
+    max_offsets_per_trigger: int | None
+    include_headers: bool
+    fail_on_data_loss: bool
+    poll_timeout_ms: int
+    group_id_prefix: str
+    num_retries: int
+    retry_interval_ms: int
+    lookup_timeout_ms: int
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], streaming: bool) -> SourceOptions:
+        """Read and check `given`; raises OptionsError with every problem. Contacts nobody.
+
+        What is wrong only in a batch is left to `check_batch`, because Spark asks for the schema
+        before it is known whether the load is a stream.
+        """
+        reader = OptionReader(given)
+        kafka = _kafka(reader)
+        _strategy(reader)
+        for name, instead in NOT_YET.items():
+            if name in reader and name not in _STRATEGIES:
+                reader.problem(f"Option '{name}' is not supported yet: {instead}.")
+        starting = reader.get(STARTING_OFFSETS)
+        if starting is None:
+            starting = "latest" if streaming else "earliest"
+        options = cls(
+            kafka=kafka,
+            topics=reader.get(SUBSCRIBE),
+            starting=starting,
+            ending=reader.get(ENDING_OFFSETS),
+            max_offsets_per_trigger=reader.get(MAX_OFFSETS_PER_TRIGGER),
+            include_headers=reader.get(INCLUDE_HEADERS),
+            fail_on_data_loss=reader.get(FAIL_ON_DATA_LOSS),
+            poll_timeout_ms=reader.get(POLL_TIMEOUT_MS),
+            group_id_prefix=reader.get(GROUP_ID_PREFIX),
+            num_retries=reader.get(NUM_RETRIES),
+            retry_interval_ms=reader.get(RETRY_INTERVAL_MS),
+            lookup_timeout_ms=reader.get(LOOKUP_TIMEOUT_MS),
+        )
+        for option, limit in ((STARTING_OFFSETS, starting), (ENDING_OFFSETS, options.ending)):
+            _check_topics(reader, option.name, limit, options.topics)
+        if streaming and ENDING_OFFSETS.name in reader:
+            reader.problem("Option 'endingOffsets': ending offset not valid in streaming queries.")
+        reader.check_names([option.name for option in OPTIONS] + list(NOT_YET))
+        reader.finish()
+        return options
+
+    def check_batch(self) -> None:
+        """Raise OptionsError for what a stream may be told, but a batch may not."""
+        problems = []
+        if self.starting == "latest":
+            problems.append(
+                "Option 'startingOffsets': starting offset can't be latest for batch queries "
+                "on Kafka."
+            )
+        if self.ending == "earliest":
+            problems.append(
+                "Option 'endingOffsets': ending offset can't be earliest for batch queries "
+                "on Kafka."
+            )
+        starts = self.starting if isinstance(self.starting, dict) else {}
+        ends = self.ending if isinstance(self.ending, dict) else {}
+        problems += _wrong_in_batch("startingOffsets", starts, LATEST)
+        problems += _wrong_in_batch("endingOffsets", ends, EARLIEST)
+        if starts and ends and starts.keys() != ends.keys():
+            problems.append(
+                "Options 'startingOffsets' and 'endingOffsets' must name the same partitions; "
+                f"only one of them names {names(starts.keys() ^ ends.keys())}."
+            )
+        problems += [
+            f"Option 'startingOffsets' for {partition} is {start}, greater than the {end} of "
+            "'endingOffsets'."
+            for partition, start in sorted(starts.items())
+            if 0 <= (end := ends.get(partition, -1)) < start
+        ]
+        if problems:
+            raise OptionsError(problems)
+        if self.max_offsets_per_trigger is not None:
+            log.warning("maxOffsetsPerTrigger option ignored in batch queries")
+
+    def starts_at_latest(self, partition: TopicPartition, *, new_query: bool) -> bool:
+        """Whether a partition of which no offset is stored starts at its newest offset.
+
+        With the word `latest` that holds for the partitions a new query finds, not for those
+        added later.
+        """
+        if isinstance(self.starting, dict):
+            return self.starting.get(partition) == LATEST
+        return new_query and self.starting == "latest"
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether records of open and aborted transactions are left out."""
+        return self.kafka.get("isolation.level") == "read_committed"
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers, for messages."""
+        return self.kafka["bootstrap.servers"]
+
+    def schema(self) -> StructType:
+        """The JVM connector's columns."""
+        from pyspark.sql.types import (
+            ArrayType,
+            BinaryType,
+            IntegerType,
+            LongType,
+            StringType,
+            StructType,
+            TimestampType,
+        )
+
+        columns = (
+            StructType()
+            .add("key", BinaryType())
+            .add("value", BinaryType())
+            .add("topic", StringType())
+            .add("partition", IntegerType())
+            .add("offset", LongType())
+            .add("timestamp", TimestampType())
+            .add("timestampType", IntegerType())
+        )
+        if self.include_headers:
+            header = StructType().add("key", StringType()).add("value", BinaryType())
+            columns = columns.add("headers", ArrayType(header))
+        return columns
+
+    def check_schema(self, schema: StructType) -> None:
+        """Refuse a schema of the user's own."""
+        if schema != self.schema():
+            raise OptionsError(
+                ["Kafka source has a fixed schema and cannot be set with a custom one."]
+            )
+
+
+def _kafka(reader: OptionReader) -> KafkaSettings:
+    from eo_kafka.librdkafka import setting_problems
+
+    given = reader.kafka(REFUSED_KAFKA)
+    accepted = {name: value for name, value in given.items() if name not in REFUSED_KAFKA}
+    level = accepted.setdefault("isolation.level", _ISOLATION_LEVELS[0])
+    if level not in _ISOLATION_LEVELS:
+        reader.problem(
+            f"Kafka option 'isolation.level' must be one of {', '.join(_ISOLATION_LEVELS)}; "
+            f"it is '{level}'."
+        )
+        del accepted["isolation.level"]
+    for problem in setting_problems(accepted):
+        reader.problem(problem)
+    if "group.id" in accepted:
+        log.warning(
+            "Kafka option 'kafka.group.id' is set: queries that share a group id disturb each "
+            "other's quotas and authorizations, and 'groupIdPrefix' is ignored."
+        )
+    return KafkaSettings(accepted)
+
+
+def _strategy(reader: OptionReader) -> None:
+    given = [name for name in _STRATEGIES if name in reader]
+    if not given:
+        reader.problem(
+            "One of the following options must be specified for Kafka source: subscribe."
+        )
+    elif len(given) > 1:
+        reader.problem(
+            "Only one of the following options can be specified for Kafka source: "
+            f"{', '.join(_STRATEGIES)}."
+        )
+    for name in given:
+        if name in NOT_YET:
+            reader.problem(f"Option '{name}' is not supported yet: {NOT_YET[name]}.")
+
+
+def _check_topics(reader: OptionReader, name: str, limit: Limit, topics: tuple[str, ...]) -> None:
+    if not isinstance(limit, dict) or not topics:
+        return
+    named = {partition.topic for partition in limit}
+    if extra := sorted(named - set(topics)):
+        reader.problem(
+            f"Option '{name}' gives offsets for {', '.join(extra)}, "
+            "which 'subscribe' does not name."
+        )
+    if missing := sorted(set(topics) - named):
+        reader.problem(f"Option '{name}' gives no offsets for {', '.join(missing)}.")
+
+
+def _wrong_in_batch(name: str, offsets: Offsets, wrong: int) -> list[str]:
+    word = "latest" if wrong == LATEST else "earliest"
+    return [
+        f"Option '{name}' for {partition} can't be {word} for batch queries on Kafka."
+        for partition, offset in sorted(offsets.items())
+        if offset == wrong
+    ]

@@ -1,0 +1,171 @@
+"""Reads one offset range into Arrow record batches. On an executor, once for each task attempt."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
+from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange
+from eo_kafka.sources import plain
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from confluent_kafka import KafkaError
+
+log = logging.getLogger(__name__)
+
+
+class _OutOfRange(Exception):
+    """The log does not hold `offset` any more; everything below it was handed out."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
+def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """Every record of `wanted` that its isolation level lets through, in order, and no other.
+
+    Raises DataLossError for offsets that are gone (with failOnDataLoss=false it goes on with the
+    first record still there), ReadTimeout when nothing moves for kafkaConsumer.pollTimeoutMs.
+    """
+    wanted = _resolved(options, wanted)
+    if wanted.start >= wanted.end:
+        return
+    import confluent_kafka
+
+    at = wanted.partition
+    last_error: list[KafkaError] = []
+    consumer = confluent_kafka.Consumer(
+        {**consumer_settings(options), "error_cb": last_error.append}
+    )
+    try:
+        while wanted.start < wanted.end:
+            consumer.assign([confluent_kafka.TopicPartition(*at, wanted.start)])
+            try:
+                yield from _batches(consumer, options, wanted, last_error)
+                return
+            except _OutOfRange as gone:
+                wanted = wanted._replace(start=_after_loss(options, wanted, gone.offset))
+    finally:
+        consumer.close()
+
+
+def _batches(
+    consumer: Any, options: SourceOptions, wanted: OffsetRange, last_error: Sequence[KafkaError]
+) -> Iterator[pa.RecordBatch]:
+    """The records of `wanted`, from a consumer that is assigned to its start.
+
+    Ends by position, because the last offsets of a range may hold no record for us: transaction
+    markers, aborted records, or nothing after compaction. An end-of-partition event, or a record,
+    at or behind the end says that all before it was delivered.
+    """
+    fetch = _fetcher(consumer)
+    (topic, partition), position, end = wanted
+    timeout_s = options.poll_timeout_ms / 1000
+    moved = time.monotonic()
+    while position < end:
+        fetched = fetch(consumer, topic, partition, end, include_headers=options.include_headers)
+        reached = max(fetched.next_offset or 0, fetched.eof_offset or 0)
+        if fetched.batch is not None:
+            yield fetched.batch
+        if reached > position:
+            position, moved = reached, time.monotonic()
+        if fetched.error is not None:
+            _raise(wanted, position, *fetched.error)
+        if time.monotonic() - moved > timeout_s:
+            reason = f" The client's last error was: {last_error[-1].str()}." if last_error else ""
+            raise ReadTimeout(
+                f"Reading {wanted} made no progress for {timeout_s:g} s at offset {position}."
+                f"{reason} The task will be run again; 'kafkaConsumer.pollTimeoutMs' sets how "
+                "long it waits."
+            )
+
+
+def _fetcher(consumer: Any) -> Callable[..., plain.Fetched]:
+    """The compiled loop where it can drive this consumer, otherwise the plain one."""
+    from eo_kafka import librdkafka
+    from eo_kafka.sources import fast
+
+    reason = librdkafka.available()
+    if reason is None:
+        try:
+            librdkafka.raw_handle(consumer)
+        except librdkafka.Unavailable as refused:
+            reason = str(refused)
+        else:
+            return cast("Callable[..., plain.Fetched]", fast.fetch)
+    log.info("reading without compiled loops: %s", reason)
+    return plain.fetch
+
+
+def _raise(wanted: OffsetRange, position: int, code: int, text: str) -> None:
+    """Turn the client's error into ours, unless it says nothing about reading."""
+    from confluent_kafka import KafkaError
+
+    if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        raise _OutOfRange(position)
+    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        raise SourceError(
+            f"Not authorized to read {wanted}: the query's principal needs READ on the topic."
+        )
+    if code != KafkaError.GROUP_AUTHORIZATION_FAILED:  # the group is a name, never joined
+        raise SourceError(f"Reading {wanted} failed at offset {position}: {text}.")
+
+
+def consumer_settings(options: SourceOptions) -> dict[str, str]:
+    """Settings of a consumer that is told its partition and offset and commits nothing."""
+    return {
+        "group.id": f"{options.group_id_prefix}-{uuid.uuid4()}",  # librdkafka insists on one
+        # A full queue makes librdkafka pause for a second otherwise.
+        "fetch.queue.backoff.ms": "5",
+        # All of a range exists already. Waiting for more would only hold up the answer that says
+        # that nothing but a transaction's marker is left before its end.
+        "fetch.wait.max.ms": "10",
+        **options.kafka,
+        "enable.auto.commit": "false",
+        "enable.auto.offset.store": "false",
+        "auto.offset.reset": "error",
+        "enable.partition.eof": "true",
+        "allow.auto.create.topics": "false",
+    }
+
+
+def _resolved(options: SourceOptions, wanted: OffsetRange) -> OffsetRange:
+    """`wanted` with EARLIEST and LATEST replaced by what they mean now."""
+    at, start, end = wanted
+    if start != EARLIEST and end != LATEST:
+        return wanted
+    lookup = OffsetLookup(options)
+    if start == EARLIEST:
+        start = lookup.earliest([at])[at]
+    if end == LATEST:
+        end = lookup.latest([at])[at]
+    lookup.close()
+    return OffsetRange(at, start, end)
+
+
+def _after_loss(options: SourceOptions, wanted: OffsetRange, offset: int) -> int:
+    """Where to go on after `offset` turned out to be gone, if going on is allowed."""
+    at = wanted.partition
+    lookup = OffsetLookup(options)
+    low, high = lookup.earliest([at])[at], lookup.latest([at])[at]
+    lookup.close()
+    sentence = (
+        f"Offset {offset} of partition {at} is out of range while reading {wanted}: the log now "
+        f"holds offsets {low} to {high}. The records in between expired or were deleted, or the "
+        "topic was deleted and created again."
+    )
+    if options.fail_on_data_loss:
+        raise DataLossError(
+            f"{sentence} To go on with what is left, set 'failOnDataLoss' to false."
+        )
+    log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)
+    # A log that ends before the offset is another log: nothing in it belongs to this range.
+    return low if low > offset else wanted.end

@@ -1,0 +1,148 @@
+"""The stream reader as Spark calls it, in the order of `research/spark.md` 4.4; no broker."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from eo_kafka.connectors import kafka_source
+from eo_kafka.connectors.kafka_source import KafkaBatchReader, KafkaStreamReader
+from eo_kafka.errors import OptionsError, SourceError
+from eo_kafka.offsets import Offsets, TopicPartition
+from eo_kafka.sources.options import SourceOptions
+
+GIVEN = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
+END = {"t": {"0": 10, "1": 20}}
+END_LATER = {"t": {"0": 1010, "1": 1020}}
+
+
+class Log:
+    """Stands in for OffsetLookup: two partitions that grow by ten whenever a test says so."""
+
+    grown = 0
+
+    def __init__(self, options: SourceOptions) -> None:
+        pass
+
+    def partitions(self) -> set[TopicPartition]:
+        return {TopicPartition("t", 0), TopicPartition("t", 1)}
+
+    def earliest(self, partitions: Offsets) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def latest(self, partitions: Offsets, known: Offsets) -> dict[TopicPartition, int]:
+        return {at: 10 * (at.partition + 1) + self.grown for at in sorted(partitions)[::-1]}
+
+
+@pytest.fixture(autouse=True)
+def log(monkeypatch: pytest.MonkeyPatch) -> type[Log]:
+    monkeypatch.setattr(kafka_source, "OffsetLookup", Log)
+    monkeypatch.setattr(Log, "grown", 0)
+    return Log
+
+
+def stream(**extra: str) -> KafkaStreamReader:
+    return KafkaStreamReader(SourceOptions.parse({**GIVEN, **extra}, streaming=True))
+
+
+def test_latest_is_answered_alike_by_every_process(log: type[Log]) -> None:
+    first = stream()
+    start = first.initialOffset()
+    end = first.latestOffset(start, ReadAllAvailable())
+    log.grown = 1000
+    restarted = stream()
+
+    assert restarted.initialOffset() == start == {}
+    assert end == END
+    assert restarted.partitions(start, end) == []
+    assert [part.value.start for part in restarted.partitions(end, END_LATER)] == [10, 20]
+
+
+def test_offsets_are_written_in_one_way_however_the_broker_orders_them() -> None:
+    reader = stream(startingOffsets="earliest")
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+
+    assert json.dumps(end) == '{"t": {"0": 10, "1": 20}}'
+    assert json.dumps(reader.latestOffset(end, ReadAllAvailable())) == json.dumps(end)
+    assert json.dumps(reader.reportLatestOffset()) == json.dumps(end)
+
+
+def test_nothing_to_report_before_the_first_look() -> None:
+    assert stream().reportLatestOffset() is None
+
+
+def test_the_limit_is_the_options_unless_spark_asks_for_everything() -> None:
+    reader = stream(startingOffsets="earliest", maxOffsetsPerTrigger="3")
+    start = reader.initialOffset()
+
+    assert reader.getDefaultReadLimit() == ReadMaxRows(3)
+    assert stream().getDefaultReadLimit() == ReadAllAvailable()
+    assert reader.latestOffset(start, ReadMaxRows(3)) == {"t": {"0": 1, "1": 2}}
+    assert reader.latestOffset(start, ReadAllAvailable()) == END
+
+
+def test_available_now_ends_where_the_first_look_did(log: type[Log]) -> None:
+    reader = stream(startingOffsets="earliest")
+    reader.prepareForTriggerAvailableNow()
+    log.grown = 5  # what comes between preparation and first look still belongs to the run
+    start = reader.initialOffset()
+    target = {"t": {"0": 15, "1": 25}}
+
+    assert reader.latestOffset(start, ReadMaxRows(20)) == {"t": {"0": 7, "1": 12}}
+    log.grown = 1000
+    assert reader.latestOffset({"t": {"0": 7, "1": 12}}, ReadMaxRows(99)) == target
+    assert reader.latestOffset(target, ReadMaxRows(99)) == target
+
+
+def test_an_offset_of_the_jvm_connector_as_text() -> None:
+    ranges = stream().partitions('{"t":{"0":4,"1":20}}', END)
+
+    assert [tuple(part.value) for part in ranges] == [(("t", 0), 4, 10)]
+
+
+@pytest.mark.parametrize("offset", ['{"t":{"0":-1}}', {"t": 5}, "nonsense", None, 7])
+def test_an_offset_that_is_no_kafka_sources_is_refused(offset: object) -> None:
+    with pytest.raises(SourceError, match="offset in the checkpoint is not one of a Kafka source"):
+        stream().partitions(offset, END)
+
+
+def test_ranges_travel_to_the_tasks() -> None:
+    (part, _) = stream().partitions({"t": {"0": 4, "1": 0}}, END)
+
+    assert pickle.loads(pickle.dumps(part)).value == (("t", 0), 4, 10)
+
+
+def test_a_reader_that_talked_to_the_brokers_travels_without_its_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+    reader = stream()
+    reader._lookup._admin()
+
+    travelled = pickle.loads(pickle.dumps(reader))
+    assert travelled.initialOffset() == {}
+    assert travelled._lookup._client is None
+
+
+def test_a_batch_refuses_what_only_a_stream_may_be_told() -> None:
+    with pytest.raises(OptionsError, match="can't be latest for batch queries"):
+        KafkaBatchReader(SourceOptions.parse({**GIVEN, "startingOffsets": "latest"}, False))
+
+
+def test_planning_imports_no_client_before_it_needs_one() -> None:
+    """Spark's source process has ten seconds to connect back."""
+    program = (
+        "import sys; import pyspark.sql.datasource; before = set(sys.modules);"
+        "import eo_kafka.connectors.kafka_source;"
+        "print([m for m in ('confluent_kafka', 'kafka', 'numba', 'pyarrow')"
+        " if m in set(sys.modules) - before])"
+    )
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert ran.stdout.strip() == "[]", ran.stderr

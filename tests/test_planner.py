@@ -1,0 +1,128 @@
+"""Which ranges a batch covers, with brokers that say what the test wants."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import cast
+
+import pytest
+
+from eo_kafka.errors import DataLossError
+from eo_kafka.offsets import OffsetRange, Offsets, TopicPartition
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.planner import Planner
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+
+
+class Cluster:
+    """Stands in for the brokers: the first and the last offset of every partition."""
+
+    def __init__(self, **logs: tuple[int, int]) -> None:
+        self.logs = {TopicPartition("t", int(name[1:])): log for name, log in logs.items()}
+
+    def partitions(self) -> set[TopicPartition]:
+        return set(self.logs)
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {at: self.logs[at][0] for at in partitions}
+
+    def latest(
+        self, partitions: Collection[TopicPartition], known: Offsets | None = None
+    ) -> dict[TopicPartition, int]:
+        return {at: self.logs[at][1] for at in partitions}
+
+
+def planner(cluster: Cluster, **options: str) -> Planner:
+    given = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t", **options}
+    return Planner(SourceOptions.parse(given, streaming=True), cast(OffsetLookup, cluster))
+
+
+def test_latest_stores_its_start_as_the_end_of_a_batch_that_reads_nothing() -> None:
+    plan = planner(Cluster(p0=(0, 10), p1=(3, 20)))
+    start = plan.stored_start()
+    end = plan.end(start, plan.newest(start), None)
+
+    assert start == {}
+    assert end == {A: 10, B: 20}
+    assert plan.ranges(start, end, first=True) == []
+
+
+def test_after_a_restart_latest_still_means_what_was_stored() -> None:
+    grown = planner(Cluster(p0=(0, 99), p1=(3, 99), p2=(0, 5)))
+
+    assert grown.ranges(grown.stored_start(), {A: 10, B: 20}, first=True) == []
+    assert grown.ranges({A: 10, B: 20}, {A: 99, B: 99, C: 5}, first=False) == [
+        OffsetRange(A, 10, 99),
+        OffsetRange(B, 20, 99),
+        OffsetRange(C, 0, 5),
+    ]
+
+
+def test_a_limit_does_not_hold_back_the_start_at_latest() -> None:
+    plan = planner(Cluster(p0=(0, 10), p1=(3, 20)))
+
+    assert plan.end({}, {A: 10, B: 20}, 1) == {A: 10, B: 20}
+
+
+def test_explicit_offsets_are_read_at_once_and_latest_beside_them_is_not() -> None:
+    plan = planner(
+        Cluster(p0=(0, 10), p1=(3, 20), p2=(4, 30)),
+        startingOffsets='{"t":{"0":7,"1":-1,"2":-2}}',
+    )
+    start = plan.stored_start()
+
+    assert start == {A: 7, C: 4}
+    assert plan.ranges(start, plan.newest(start), first=True) == [
+        OffsetRange(A, 7, 10),
+        OffsetRange(C, 4, 30),
+    ]
+
+
+def test_earliest_is_where_each_log_begins() -> None:
+    plan = planner(Cluster(p0=(0, 10), p1=(3, 20)), startingOffsets="earliest")
+
+    assert plan.stored_start() == {A: 0, B: 3}
+
+
+def test_a_batch_planned_before_a_partition_was_added_is_planned_again() -> None:
+    plan = planner(Cluster(p0=(0, 10), p1=(0, 20)), startingOffsets="earliest")
+
+    assert plan.ranges(plan.stored_start(), {A: 8}, first=True) == [OffsetRange(A, 0, 8)]
+
+
+def test_a_limit_counts_an_added_partition_from_its_first_offset() -> None:
+    plan = planner(Cluster(p0=(0, 100), p1=(0, 300)))
+
+    assert plan.end({A: 0}, {A: 100, B: 300}, 40) == {A: 10, B: 30}
+
+
+LOSSES = [
+    ({A: 5, B: 7}, {A: 9}, "Partitions t-1 are gone", [OffsetRange(A, 5, 9)]),
+    (
+        {A: 5},
+        {A: 9, B: 20},
+        "Added partition t-1 starts from offset 3 instead of 0",
+        [OffsetRange(A, 5, 9), OffsetRange(B, 3, 20)],
+    ),
+    ({A: 5, B: 7}, {A: 9, B: 2}, "t-1 was changed from 7 to 2", [OffsetRange(A, 5, 9)]),
+]
+
+
+@pytest.mark.parametrize(("start", "end", "sentence", "left"), LOSSES)
+def test_data_loss_stops_the_query_or_is_logged(
+    start: Offsets,
+    end: Offsets,
+    sentence: str,
+    left: list[OffsetRange],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster(p0=(0, 10), p1=(3, 20))
+
+    with pytest.raises(DataLossError, match=sentence):
+        planner(cluster).ranges(start, end, first=False)
+    with caplog.at_level(logging.WARNING):
+        assert planner(cluster, failOnDataLoss="false").ranges(start, end, first=False) == left
+    assert sentence in caplog.text

@@ -1,0 +1,235 @@
+"""What a reader accepts, and the sentence for everything it does not."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from eo_kafka.errors import OptionsError
+from eo_kafka.offsets import TopicPartition
+from eo_kafka.sources.options import SourceOptions
+
+GOOD = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "a,b"}
+
+
+def parsed(**extra: str) -> SourceOptions:
+    return SourceOptions.parse({**GOOD, **extra}, streaming=True)
+
+
+def parsed_for_batch(**extra: str) -> SourceOptions:
+    return SourceOptions.parse({**GOOD, **extra}, streaming=False)
+
+
+def problems(given: dict[str, str], streaming: bool = True) -> tuple[str, ...]:
+    with pytest.raises(OptionsError) as refused:
+        SourceOptions.parse(given, streaming)
+    return refused.value.problems
+
+
+def batch_problems(**extra: str) -> tuple[str, ...]:
+    with pytest.raises(OptionsError) as refused:
+        parsed_for_batch(**extra).check_batch()
+    return refused.value.problems
+
+
+def test_defaults_of_a_stream() -> None:
+    options = parsed()
+
+    assert options.topics == ("a", "b")
+    assert options.starting == "latest"
+    assert options.max_offsets_per_trigger is None
+    assert options.include_headers is False
+    assert options.fail_on_data_loss is True
+    assert options.poll_timeout_ms == 120_000
+    assert options.kafka["isolation.level"] == "read_committed"
+    assert options.read_committed
+
+
+def test_defaults_of_a_batch() -> None:
+    options = parsed_for_batch()
+    options.check_batch()
+
+    assert (options.starting, options.ending) == ("earliest", "latest")
+
+
+def test_names_in_any_case_as_spark_hands_them_over() -> None:
+    options = parsed(STARTINGOFFSETS="EARLIEST", maxoffsetspertrigger="7", IncludeHeaders="TRUE")
+
+    assert options.starting == "earliest"
+    assert options.max_offsets_per_trigger == 7
+    assert options.include_headers
+
+
+def test_topics_are_trimmed_and_empty_ones_dropped() -> None:
+    assert parsed(subscribe=" a, ,b,a,").topics == ("a", "b")
+
+
+def test_starting_offsets_as_json() -> None:
+    options = parsed(startingOffsets='{"a":{"0":23,"1":-1},"b":{"0":-2}}')
+
+    assert options.starting == {
+        TopicPartition("a", 0): 23,
+        TopicPartition("a", 1): -1,
+        TopicPartition("b", 0): -2,
+    }
+    assert options.starts_at_latest(TopicPartition("a", 1), new_query=False)
+    assert not options.starts_at_latest(TopicPartition("a", 0), new_query=True)
+    assert not options.starts_at_latest(TopicPartition("a", 9), new_query=True)
+
+
+def test_latest_holds_for_the_partitions_a_new_query_finds_only() -> None:
+    at = TopicPartition("a", 0)
+
+    assert parsed().starts_at_latest(at, new_query=True)
+    assert not parsed().starts_at_latest(at, new_query=False)
+    assert not parsed(startingOffsets="earliest").starts_at_latest(at, new_query=True)
+
+
+def test_an_explicit_isolation_level_is_honoured() -> None:
+    options = parsed(**{"kafka.isolation.level": "read_uncommitted"})
+
+    assert not options.read_committed
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        ({"startingOffsets": "newest"}, "Option 'startingOffsets' must be earliest, latest or"),
+        ({"startingOffsets": '{"a":'}, "Option 'startingOffsets' must be a JSON object"),
+        ({"startingOffsets": '{"a":{"0":-3},"b":{"0":1}}'}, "for a-0 it gives -3"),
+        ({"startingOffsets": '{"a":{"0":1}}'}, "gives no offsets for b."),
+        ({"startingOffsets": "{}"}, "gives no offsets for a, b."),
+        (
+            {"startingOffsets": '{"a":{"0":1},"b":{"0":1},"c":{"0":1}}'},
+            "gives offsets for c, which 'subscribe' does not name",
+        ),
+        ({"endingOffsets": "latest"}, "ending offset not valid in streaming queries"),
+        ({"maxOffsetsPerTrigger": "0"}, "'maxOffsetsPerTrigger' must be a whole number"),
+        ({"maxOffsetsPerTrigger": "many"}, "'maxOffsetsPerTrigger' must be a whole number"),
+        ({"failOnDataLoss": "maybe"}, "'failOnDataLoss' must be true or false"),
+        ({"subscribe": " , "}, "'subscribe' names no topics to subscribe to"),
+        ({"startingOffset": "earliest"}, "did you mean 'startingOffsets'"),
+        ({"kafka.isolation.level": "serializable"}, "'isolation.level' must be one of"),
+        ({"kafka.auto.offset.reset": "earliest"}, "Kafka option 'auto.offset.reset' is not supp"),
+        ({"kafka.key.deserializer": "x"}, "Kafka option 'key.deserializer' is not supported"),
+        ({"kafka.value.deserializer": "x"}, "Kafka option 'value.deserializer' is not supported"),
+        ({"kafka.enable.auto.commit": "true"}, "'enable.auto.commit' is not supported"),
+        ({"kafka.interceptor.classes": "x"}, "'interceptor.classes' is not supported"),
+        ({"assign": '{"a":[0]}'}, "Only one of the following options can be specified"),
+    ],
+)
+def test_refuses_with_one_sentence(extra: dict[str, str], sentence: str) -> None:
+    found = problems({**GOOD, **extra})
+
+    assert any(sentence in problem for problem in found), found
+    assert len(found) == 1 + ("assign" in extra)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "assign",
+        "subscribePattern",
+        "startingTimestamp",
+        "startingOffsetsByTimestamp",
+        "startingOffsetsByTimestampStrategy",
+        "endingTimestamp",
+        "endingOffsetsByTimestamp",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "minPartitions",
+        "maxRecordsPerPartition",
+    ],
+)
+def test_an_option_of_the_jvm_connector_is_never_ignored(name: str) -> None:
+    found = problems({**GOOD, name: "1"})
+
+    assert any(f"Option '{name}' is not supported yet" in problem for problem in found)
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    found = problems(
+        {
+            "maxOffsetsPerTrigger": "-1",
+            "startingOffsets": "soon",
+            "endingOffsets": "latest",
+            "kafka.auto.offset.reset": "latest",
+        }
+    )
+
+    text = " ".join(found)
+    for name in (
+        "kafka.bootstrap.servers",
+        "subscribe",
+        "maxOffsetsPerTrigger",
+        "startingOffsets",
+        "endingOffsets",
+        "auto.offset.reset",
+    ):
+        assert name in text
+    assert len(found) == 6
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries"),
+        ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries"),
+        ({"startingOffsets": '{"a":{"0":-1},"b":{"0":1}}'}, "for a-0 can't be latest"),
+        ({"endingOffsets": '{"a":{"0":-2},"b":{"0":1}}'}, "for a-0 can't be earliest"),
+        (
+            {
+                "startingOffsets": '{"a":{"0":1},"b":{"0":9}}',
+                "endingOffsets": '{"a":{"0":1},"b":{"0":8}}',
+            },
+            "'startingOffsets' for b-0 is 9, greater than the 8 of 'endingOffsets'",
+        ),
+        (
+            {
+                "startingOffsets": '{"a":{"0":1},"b":{"0":1}}',
+                "endingOffsets": '{"a":{"0":1,"1":5},"b":{"0":8}}',
+            },
+            "only one of them names a-1",
+        ),
+    ],
+)
+def test_a_batch_refuses_with_one_sentence(extra: dict[str, str], sentence: str) -> None:
+    found = batch_problems(**extra)
+
+    assert len(found) == 1
+    assert sentence in found[0]
+
+
+def test_the_schema_can_be_asked_for_before_stream_or_batch_is_known() -> None:
+    parsed_for_batch(startingOffsets="latest").schema()
+    parsed_for_batch(endingOffsets="earliest").schema()
+
+
+def test_the_columns_are_the_jvm_connectors() -> None:
+    assert parsed(includeHeaders="true").schema().simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
+        "timestamp:timestamp,timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+    assert "headers" not in parsed().schema().names
+
+
+def test_a_schema_of_the_users_own_is_refused() -> None:
+    options = parsed()
+    options.check_schema(options.schema())
+
+    with pytest.raises(OptionsError, match="fixed schema"):
+        options.check_schema(options.schema().add("more", "string"))
+
+
+def test_secrets_stay_out_of_repr_and_messages() -> None:
+    secret = {"kafka.sasl.password": "hunter2", "kafka.ssl.key.password": "hunter3"}
+    found = problems({**GOOD, **secret, "startingOffsets": "soon"})
+
+    assert "hunter" not in repr(parsed(**secret)) + " ".join(found)
+
+
+def test_options_travel_to_the_tasks() -> None:
+    options = parsed(startingOffsets='{"a":{"0":1},"b":{"0":1}}')
+
+    assert pickle.loads(pickle.dumps(options)) == options
