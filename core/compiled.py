@@ -1,0 +1,91 @@
+# mypy: ignore-errors
+"""What compiled loops are made of: the compiler, its cache, and access to memory.
+
+numba compiles a loop on first use and caches it in the user's cache folder; loops hold no GIL.
+Importing this file takes numba, so callers ask `eo_kafka.librdkafka.available()` first. Addresses
+and sizes travel as int64. The rule for all loops (core/digest_kernel.py, sources/read_kernels.py,
+sinks/write_kernels.py): what one reads is inside a message of librdkafka or inside a range the
+caller has checked; what it writes was sized by a counting loop before.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from llvmlite import ir
+from numba import config, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from eo_kafka import librdkafka
+
+# A function that is missing when a loop is loaded makes LLVM abort the process.
+librdkafka.bind()
+
+I64, I32, U64, NOTHING = types.int64, types.int32, types.uint64, types.void
+_SHARED_CACHE = config.CACHE_DIR
+
+
+def cache_folder() -> str:
+    """Where compiled loops are kept: the user's own folder, never a shared one like /tmp."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+    return str(Path(base, "eo-kafka", "numba"))
+
+
+def compiled(function: Any) -> Any:
+    """Cached where a cache can be written (numba replaces its files atomically), else not."""
+    config.CACHE_DIR = _SHARED_CACHE or cache_folder()
+    try:
+        return njit(cache=True, nogil=True)(function)
+    except RuntimeError:
+        return njit(nogil=True)(function)
+    finally:
+        config.CACHE_DIR = _SHARED_CACHE
+
+
+def _load(bits, numba_type):
+    @intrinsic
+    def load(_typing, address):
+        def generate(_context, builder, _signature, arguments):
+            pointer = builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer())
+            return builder.load(pointer, align=1)
+
+        return numba_type(I64), generate
+
+    return load
+
+
+i64 = _load(64, I64)
+u64 = _load(64, U64)
+i32 = _load(32, I32)
+u8 = _load(8, types.uint8)
+
+
+def _store(bits, numba_type):
+    @intrinsic
+    def store(_typing, address, value):
+        def generate(context, builder, _signature, arguments):
+            pointer = builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer())
+            builder.store(arguments[1], pointer, align=1)
+            return context.get_dummy_value()
+
+        return NOTHING(I64, numba_type), generate
+
+    return store
+
+
+put64 = _store(64, I64)
+put32 = _store(32, I32)
+
+
+@intrinsic
+def copy(_typing, target, source, size):
+    def generate(context, builder, _signature, arguments):
+        byte = ir.IntType(8).as_pointer()
+        to, source = (builder.inttoptr(address, byte) for address in arguments[:2])
+        cgutils.raw_memcpy(builder, to, source, arguments[2], 1)
+        return context.get_dummy_value()
+
+    return NOTHING(I64, I64, I64), generate

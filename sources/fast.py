@@ -1,0 +1,227 @@
+"""From an assigned consumer to Arrow record batches in compiled loops, no Python object a record.
+
+Records are taken from the partition's own queue. confluent-kafka's callbacks (errors, OAuth, logs)
+may only run inside its own methods, and on the consumer's common queue they would run in our loop;
+the partition's queue holds records, ends of partition and the partition's errors only. The common
+queue is served between the loops, through confluent-kafka.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka import librdkafka
+from eo_kafka.errors import SourceError
+from eo_kafka.sources import plain
+from eo_kafka.sources.plain import Fetched
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+ROWS_MAX = 20_000
+BYTES_MAX = 16 * 2**20
+_SLICE_S = 0.2  # callbacks and signals wait this long at most
+_FIRST_TAKE = 256
+_INT32_MAX = 2**31 - 1
+
+
+def fetch(
+    consumer: Any,
+    topic: str,
+    partition: int,
+    end: int,
+    *,
+    max_rows: int = ROWS_MAX,
+    timeout: float = 0.5,
+    include_headers: bool = False,
+) -> Fetched:
+    """What is there of one partition before offset `end`, waiting up to `timeout` seconds for it.
+
+    The consumer is assigned to the partition, with enable.partition.eof. On an executor, many
+    times a task. Records at or behind `end` are dropped, so assign anew to read on behind it. Once
+    a partition was read this way, its records do not come out of the consumer's poll() any more.
+
+    Raises SourceError for timestamps that no column holds, librdkafka.Unavailable when the
+    consumer is not one this can drive.
+    """
+    from eo_kafka.sources import read_kernels as kernels
+
+    rk, handle = librdkafka.library(), librdkafka.raw_handle(consumer)
+    queue = rk.rd_kafka_queue_get_partition(handle, topic.encode(), partition)
+    if not queue:
+        raise librdkafka.Unavailable("librdkafka has no queue for the partition")
+    try:
+        # Sticks to the partition, through later assignments too.
+        rk.rd_kafka_queue_forward(queue, None)
+        deadline = time.monotonic() + timeout
+        while True:
+            # What came before the queue was ours is older than all in it.
+            early = consumer.consume(max_rows, 0)
+            if early:
+                return plain.from_messages(early, end, include_headers)
+            left = deadline - time.monotonic()
+            wait_ms = int(1000 * min(max(left, 0), _SLICE_S))
+            fetched = _take(
+                kernels, queue, topic, partition, end, max_rows, wait_ms, include_headers
+            )
+            if fetched is not None:
+                return fetched
+            if left <= 0:
+                return Fetched()
+    finally:
+        rk.rd_kafka_queue_destroy(queue)
+
+
+def _take(
+    kernels: Any,
+    queue: int,
+    topic: str,
+    partition: int,
+    end: int,
+    max_rows: int,
+    wait_ms: int,
+    include_headers: bool,
+) -> Fetched | None:
+    """One batch from the queue, or None when nothing came in time."""
+    import numpy as np
+
+    messages = np.empty(max_rows, np.int64)
+    totals, cells = np.zeros(kernels.TOTALS, np.int64), np.zeros(8, np.int64)
+    totals[kernels.LAST] = -1
+    count, want = 0, min(_FIRST_TAKE, max_rows)
+    try:
+        while want > 0:
+            got = kernels.take(
+                queue, wait_ms, messages, count, want, end, totals, include_headers, cells
+            )
+            count, wait_ms = count + got, 0
+            if got < want or totals[kernels.EVENTS] or totals[kernels.BEYOND]:
+                break
+            size = int(
+                totals[[kernels.KEY_BYTES, kernels.VALUE_BYTES, kernels.CONTENT_BYTES]].sum()
+            )
+            # as many as fit if they are like those before
+            fit = (BYTES_MAX - size) * count // max(size, 1)
+            want = min(max_rows - count, fit, 4 * count)
+        if not count:
+            return None
+        batch = None
+        if totals[kernels.ROWS]:
+            batch = _record_batch(
+                kernels, messages[:count], totals, cells, topic, partition, end, include_headers
+            )
+        eof, error = _events(messages[:count]) if totals[kernels.EVENTS] else (None, None)
+        last = int(totals[kernels.LAST])
+        moved = end if totals[kernels.BEYOND] else last + 1 if last >= 0 else None
+        return Fetched(batch, moved, eof, error)
+    finally:
+        kernels.discard(messages, count)
+
+
+def _record_batch(
+    kernels: Any,
+    messages: np.ndarray[Any, Any],
+    totals: np.ndarray[Any, Any],
+    cells: np.ndarray[Any, Any],
+    topic: str,
+    partition: int,
+    end: int,
+    include_headers: bool,
+) -> pa.RecordBatch:
+    import numpy as np
+    import pyarrow as pa
+
+    rows, headers = int(totals[kernels.ROWS]), int(totals[kernels.HEADERS])
+    key, value = (
+        _column(rows, totals[kernels.KEY_BYTES]),
+        _column(rows, totals[kernels.VALUE_BYTES]),
+    )
+    name = _column(headers, totals[kernels.NAME_BYTES])
+    content = _column(headers, totals[kernels.CONTENT_BYTES])
+    lists = (np.zeros(rows + 1, np.int32), np.zeros(rows, np.uint8))
+    offsets, times = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    kinds = np.empty(rows, np.int32)
+    kernels.pack(
+        messages, messages.size, end, key, value, offsets, times, kinds,
+        include_headers, lists, name, content, cells,
+    )  # fmt: skip
+    beyond = np.flatnonzero(np.abs(times) > (2**63 - 1) // 1000)
+    if beyond.size:
+        raise SourceError(
+            f"The timestamp of the record at offset {offsets[beyond[0]]} of partition "
+            f"{topic}-{partition} is {times[beyond[0]]} ms, which no timestamp column can hold."
+        )
+    schema = plain.arrow_schema(include_headers)
+    columns = [
+        _binary(key),
+        _binary(value),
+        pa.repeat(pa.scalar(topic, pa.string()), rows),
+        pa.array(np.full(rows, partition, np.int32)),
+        pa.array(offsets),
+        pa.array(times * 1000).cast(schema.field("timestamp").type),
+        pa.array(kinds),
+    ]
+    if include_headers:
+        columns.append(_header_lists(lists, name, content, schema.field("headers").type))
+    return pa.record_batch(columns, schema=schema)
+
+
+def _column(rows: int, size: int) -> tuple[Any, Any, Any]:
+    """Room for a binary column: its bytes, its offsets, which rows are present."""
+    import numpy as np
+
+    if size > _INT32_MAX:
+        raise SourceError(
+            f"{rows} records came at once with {size} bytes in one column, more than an Arrow "
+            "column holds: lower 'kafka.queued.max.messages.kbytes'."
+        )
+    return np.empty(size, np.uint8), np.zeros(rows + 1, np.int32), np.empty(rows, np.uint8)
+
+
+def _binary(column: tuple[Any, Any, Any], kind: pa.DataType | None = None) -> pa.Array:
+    import pyarrow as pa
+
+    data, offsets, present = column
+    buffers = [_bitmap(present), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind or pa.binary(), len(present), buffers)
+
+
+def _bitmap(present: np.ndarray[Any, Any]) -> pa.Buffer | None:
+    import numpy as np
+    import pyarrow as pa
+
+    return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+
+
+def _header_lists(
+    lists: tuple[Any, Any], name: tuple[Any, Any, Any], content: tuple[Any, Any, Any], kind: Any
+) -> pa.Array:
+    import pyarrow as pa
+
+    names = _binary(name, pa.string())
+    try:
+        names.validate(full=True)
+    except pa.ArrowInvalid:  # not UTF-8: what Java makes of it
+        raw = _binary(name).to_pylist()
+        names = pa.array([key.decode("utf-8", "replace") for key in raw], pa.string())
+    fields = list(kind.value_type)
+    pairs = pa.StructArray.from_arrays([names, _binary(content)], fields=fields)
+    offsets, present = lists
+    buffers = [_bitmap(present), pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(kind, len(present), buffers, children=[pairs])
+
+
+def _events(messages: np.ndarray[Any, Any]) -> tuple[int | None, tuple[int, str] | None]:
+    """Where the partition ended, and the first error."""
+    eof, error = None, None
+    for address in messages.tolist():
+        code = ctypes.c_int32.from_address(address).value
+        if code == librdkafka.PARTITION_EOF:
+            eof = ctypes.c_int64.from_address(address + 56).value
+        elif code and error is None:
+            text = librdkafka.library().rd_kafka_message_errstr(address) or b""
+            error = (code, text.decode("utf-8", "replace"))
+    return eof, error

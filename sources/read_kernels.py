@@ -1,0 +1,136 @@
+# mypy: ignore-errors
+"""Compiled loops from librdkafka's messages into Arrow buffers."""
+
+from __future__ import annotations
+
+from numba import njit, types
+
+from eo_kafka.compiled import I32, I64, NOTHING, compiled, copy, i32, i64, put64
+
+_consume = types.ExternalFunction("rd_kafka_consume_batch_queue", I64(I64, I32, I64, I64))
+_timestamp = types.ExternalFunction("rd_kafka_message_timestamp", I64(I64, I64))
+_destroy = types.ExternalFunction("rd_kafka_message_destroy", NOTHING(I64))
+_headers_of = types.ExternalFunction("rd_kafka_message_headers", I32(I64, I64))
+_header_count = types.ExternalFunction("rd_kafka_header_cnt", I64(I64))
+_header_at = types.ExternalFunction("rd_kafka_header_get_all", I32(I64, I64, I64, I64, I64))
+_strlen = types.ExternalFunction("strlen", I64(I64))
+
+# rd_kafka_message_t: err i32 @0, topic @8, partition i32 @16, payload @24, len @32, key @40,
+# key_len @48, offset @56, _private @64
+
+# what copying the taken messages will need, and what was seen on the way
+ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, NAME_BYTES, CONTENT_BYTES, LAST, EVENTS, BEYOND = range(9)
+TOTALS = 9
+
+
+@compiled
+def take(queue, timeout_ms, messages, at, limit, end, totals, with_headers, cells):
+    """Take up to `limit` messages into messages[at:], adding what they need to `totals`.
+
+    Returns how many. It waits for the first one only: librdkafka itself would wait until the
+    array is full. `cells` is scratch space for four words.
+    """
+    limit = min(limit, messages.size - at)
+    where = messages.ctypes.data + 8 * at
+    got = _consume(queue, I32(0), where, limit)
+    if got <= 0 and timeout_ms > 0:
+        got = _consume(queue, I32(timeout_ms), where, 1)
+        if got > 0 and limit > 1:
+            got += max(_consume(queue, I32(0), where + 8, limit - 1), 0)
+    got = max(got, 0)
+    for i in range(at, at + got):
+        message = messages[i]
+        if i32(message) != 0:
+            totals[EVENTS] += 1
+            continue
+        offset = i64(message + 56)
+        if offset >= end:
+            totals[BEYOND] = 1
+            continue
+        totals[LAST] = max(totals[LAST], offset)
+        totals[ROWS] += 1
+        totals[KEY_BYTES] += i64(message + 48)
+        totals[VALUE_BYTES] += i64(message + 32)
+        if with_headers:
+            cell = cells.ctypes.data
+            for j in range(_open_headers(message, cell)):
+                _header_at(i64(cell), j, cell + 8, cell + 16, cell + 24)
+                totals[HEADERS] += 1
+                totals[NAME_BYTES] += _strlen(i64(cell + 8))
+                totals[CONTENT_BYTES] += i64(cell + 24)
+    return got
+
+
+@njit
+def _open_headers(message, cell):
+    """The number of headers; their list goes to `cell`."""
+    if _headers_of(message, cell) != 0:
+        return I64(0)
+    return _header_count(i64(cell))
+
+
+@njit
+def _append(source, size, row, data, offsets, present):
+    """Put one binary value, null if it has no address, at the end of a column."""
+    start = offsets[row]
+    if source != 0:
+        present[row] = 1
+        copy(data.ctypes.data + start, source, size)
+        offsets[row + 1] = start + size
+    else:
+        present[row] = 0
+        offsets[row + 1] = start
+
+
+@compiled
+def pack(
+    messages,
+    count,
+    end,
+    key,
+    value,
+    offsets,
+    times,
+    kinds,
+    with_headers,
+    lists,
+    name,
+    content,
+    cells,
+):
+    """Copy the records among messages[:count] that lie before `end` into columns, in order.
+
+    `key`, `value`, `name`, `content` are (data, offsets, present) of exactly the counted sizes;
+    `lists` is (offsets, present). Messages stay with the caller.
+    """
+    row, header = 0, 0
+    cell = cells.ctypes.data
+    for i in range(count):
+        message = messages[i]
+        if i32(message) != 0 or i64(message + 56) >= end:
+            continue
+        _append(i64(message + 40), i64(message + 48), row, key[0], key[1], key[2])
+        _append(i64(message + 24), i64(message + 32), row, value[0], value[1], value[2])
+        offsets[row] = i64(message + 56)
+        put64(cell + 32, 0)
+        times[row] = _timestamp(message, cell + 32)
+        kinds[row] = i32(cell + 32) - 1
+        if with_headers:
+            found = _open_headers(message, cell)
+            for j in range(found):
+                _header_at(i64(cell), j, cell + 8, cell + 16, cell + 24)
+                at = i64(cell + 8)
+                _append(at, _strlen(at), header, name[0], name[1], name[2])
+                _append(i64(cell + 16), i64(cell + 24), header, content[0], content[1], content[2])
+                header += 1
+            lists[0][row + 1] = header
+            lists[1][row] = found > 0
+        row += 1
+    return row
+
+
+@compiled
+def discard(messages, count):
+    """Give messages[:count] back to librdkafka."""
+    for i in range(count):
+        _destroy(messages[i])

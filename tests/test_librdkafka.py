@@ -1,0 +1,102 @@
+"""What the fast path takes for granted of the client. Fails when an upgrade breaks it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import confluent_kafka
+import pytest
+
+from eo_kafka import librdkafka
+
+SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
+
+
+def consumer():
+    return confluent_kafka.Consumer({**SETTINGS, "group.id": "g"})
+
+
+def test_the_fast_path_is_available_with_the_installed_client():
+    assert librdkafka.available() is None
+
+
+def test_the_handle_inside_both_clients_is_found():
+    rk = librdkafka.library()
+    producer, reader = confluent_kafka.Producer(SETTINGS), consumer()
+    try:
+        assert rk.rd_kafka_type(librdkafka.raw_handle(producer)) == 0
+        assert rk.rd_kafka_type(librdkafka.raw_handle(reader)) == 1
+    finally:
+        reader.close()
+
+
+def test_a_closed_consumer_is_refused():
+    reader = consumer()
+    reader.close()
+    with pytest.raises(librdkafka.Unavailable, match="closed or laid out differently"):
+        librdkafka.raw_handle(reader)
+
+
+class Impostor:
+    """Of the right size, with anything where the handle would be."""
+
+    __slots__ = ("a", "b")
+
+
+@pytest.mark.parametrize("pointer", ["unmapped", "odd", "foreign"])
+def test_an_object_laid_out_differently_is_refused_without_a_crash(pointer):
+    impostor, memory = Impostor(), ctypes.create_string_buffer(256)
+    place = ctypes.c_void_p.from_address(id(impostor) + object.__basicsize__)
+    at = {"unmapped": 0x10, "odd": 0x7FFF_FFFF_0001, "foreign": ctypes.addressof(memory)}[pointer]
+    place.value = at
+    try:
+        with pytest.raises(librdkafka.Unavailable, match="laid out differently|does not know"):
+            librdkafka.raw_handle(impostor)
+    finally:
+        place.value = None
+
+
+def test_problems_with_settings_are_named_without_secrets():
+    problems = librdkafka.setting_problems(
+        {
+            "bootstrap.servers": "localhost:1",
+            "compression.type": "zstd",
+            "no.such.setting": "1",
+            "acks": "5000",
+            "sasl.password": "hidden",
+            "ssl.ca.pem": "hidden\0",
+            "security.protocol": "hidden-too",
+        }
+    )
+    assert len(problems) == 4
+    text = " ".join(problems)
+    for name in ("no.such.setting", "acks", "ssl.ca.pem", "security.protocol"):
+        assert f"kafka.{name}" in text
+    assert "hidden " not in text and "hidden\0" not in text
+    assert librdkafka.setting_problems({"linger.ms": "5", "client.id": "x"}) == []
+
+
+@pytest.mark.parametrize("cache", ["writable", "unwritable"])
+def test_many_workers_compile_at_once(cache, tmp_path):
+    """Each with nothing in the cache, as the workers of a first job; and with no place for one."""
+    code = (
+        "import pyarrow as pa; from eo_kafka.sinks import fast;"
+        "from eo_kafka import librdkafka; assert librdkafka.available() is None;"
+        "b = pa.record_batch({'value': [b'x', None, b'']});"
+        "print(*fast.row_digest([b], 't'))"
+    )
+    base = tmp_path if cache == "writable" else "/proc/nowhere"
+    env = {**os.environ, "XDG_CACHE_HOME": str(base), "HOME": "/proc/nowhere"}
+    env.pop("NUMBA_CACHE_DIR", None)
+    workers = [
+        subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    answers = {worker.communicate(timeout=120)[0] for worker in workers}
+    assert len(answers) == 1
+    assert answers.pop().startswith("3 m1:")
+    cached = list(tmp_path.rglob("digest_kernel.digest_rows*.nbi"))
+    assert bool(cached) == (cache == "writable")
