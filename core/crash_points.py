@@ -53,6 +53,11 @@ def crash_point(name: str) -> None:
         _act(Path(FOLDER), name)
 
 
+def armed(name: str) -> bool:
+    """Whether a test waits for `name`: then requests that go out together go one by one."""
+    return FOLDER is not None and (Path(FOLDER) / name).exists()
+
+
 def _act(folder: Path, name: str) -> None:
     if name not in POINTS:
         raise ValueError(f"'{name}' is not a crash point; see eo_kafka.crash_points.POINTS")

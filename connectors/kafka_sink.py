@@ -1,0 +1,174 @@
+"""Spark's sink interfaces, over `eo_kafka.sinks`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from eo_kafka.errors import OptionsError, SinkError
+from eo_kafka.sinks.committable import TaskReport, WritePlan
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.rows import column_problems
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Report(WriterCommitMessage):
+    """A task's message to the driver. `task` is None under the weaker guarantees."""
+
+    task: Any = None
+
+
+def _options(given: Mapping[str, str], schema: StructType, streaming: bool) -> SinkOptions:
+    """Options and columns, checked together so that all problems are told at once."""
+    problems: list[str] = []
+    options = None
+    try:
+        options = SinkOptions.parse(given, streaming)
+    except OptionsError as error:
+        problems += error.problems
+    columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    problems += column_problems(columns, topic_option="topic" in given)
+    if problems or options is None:
+        raise OptionsError(problems)
+    return options
+
+
+class KafkaStreamWriter(DataSourceStreamArrowWriter):
+    """One micro-batch. Spark makes a new one for planning, for `commit` and for `abort`."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        self._options = _options(given, schema, streaming=True)
+        self._overwrite = overwrite
+        self._plan: WritePlan | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """S1 runs here: being pickled for the tasks is the one thing that happens to a writer
+        before a batch and never before `commit` or `abort`. Spark pickles it more than once."""
+        if self._overwrite:
+            raise SinkError(
+                "Output mode 'complete' would need the topic to be replaced with each batch, which "
+                "a Kafka topic cannot be. Use append."
+            )
+        if self._options.exactly_once and self._plan is None:
+            from eo_kafka.sinks.recovery import make_plan
+
+            self._plan = make_plan(self._options)
+        return self.__dict__.copy()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs on executors, once an attempt of a partition."""
+        from pyspark import TaskContext
+
+        from eo_kafka.sinks import plain_write, two_phase
+
+        context = TaskContext.get()
+        if context is None:
+            raise SinkError("write() was called outside a Spark task.")
+        if self._plan is None:
+            plain_write.write(self._options, context.partitionId(), iterator)
+            return Report()
+        query_id = context.getLocalProperty("sql.streaming.queryId")
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        if query_id is None or batch is None:
+            raise SinkError(
+                "This Spark does not tell its tasks which query and batch they belong to; "
+                "exactly-once needs that. Nothing was written."
+            )
+        task = two_phase.TaskIdentity(
+            query_id=query_id,
+            batch=int(batch),
+            partition=context.partitionId(),
+            task_attempt_id=context.taskAttemptId(),
+        )
+        return Report(two_phase.write(self._options, self._plan, task, iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """S6 to S8, on the driver, once a batch, or again after a failure."""
+        reports = _reports(messages)
+        if self._options.exactly_once:
+            from eo_kafka.sinks import committer
+
+            committer.commit(self._options, [task for task in reports if task], batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver, when a task or `commit` failed. It must not hide why."""
+        reports = _reports(messages)
+        if self._options.exactly_once and any(reports):
+            from eo_kafka.sinks import committer
+
+            try:
+                committer.abort(self._options, reports, batchId)
+            except Exception as error:
+                log.warning("Batch %d: the next start cleans up (%s).", batchId, error)
+
+
+def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReport | None]:
+    return [message.task if isinstance(message, Report) else None for message in messages]
+
+
+class KafkaBatchWriter(DataSourceArrowWriter):
+    """One `save()`. The same pickled writer serves the tasks and `commit`."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        from eo_kafka.sinks.batch import new_batch
+
+        self._options = _options(given, schema, streaming=False)
+        if overwrite:
+            raise OptionsError(
+                ["Save mode 'overwrite' is not allowed for Kafka: use mode('append')."]
+            )
+        self._batch = new_batch(self._options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs on executors, once an attempt of a partition."""
+        from pyspark import TaskContext
+
+        from eo_kafka.sinks import batch, plain_write
+
+        context = TaskContext.get()
+        if context is None:
+            raise SinkError("write() was called outside a Spark task.")
+        if not self._options.exactly_once:
+            plain_write.write(self._options, context.partitionId(), iterator)
+            return Report()
+        return Report(
+            batch.write(
+                self._options,
+                self._batch,
+                context.partitionId(),
+                context.taskAttemptId(),
+                iterator,
+            )
+        )
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver, once, after all tasks."""
+        if self._options.exactly_once:
+            from eo_kafka.sinks import batch
+
+            batch.commit(self._options, self._batch, [_task(message) for message in messages])
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver, when a task or `commit` failed."""
+        if self._options.exactly_once:
+            from eo_kafka.sinks import batch
+
+            batch.abort(self._options, self._batch, [_task(message) for message in messages])
+
+
+def _task(message: WriterCommitMessage | None) -> Any:
+    return message.task if isinstance(message, Report) else None

@@ -1,0 +1,190 @@
+"""The two-phase commit as data: who takes part, what was decided, which move is legal. No I/O.
+
+Everything that sends a request asks this module what an answer means. Sources: Kafka's
+`TransactionCoordinator.scala` (the comment table of EndTxn answers) and the measurements in
+the project's protocol notes; the moves were attacked with an exhaustive model
+(tests/test_commit_model.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class TransactionState(str, Enum):
+    """What DescribeTransactions says of a transactional id (Kafka's own names)."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    MISSING = "Missing"  # ours: the coordinator does not know the id (never used, or expired)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One transaction: a transactional id and the (producer id, epoch) that opened it.
+
+    The pair never covers two transactions, so an EndTxn for it can hit no other.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Described:
+    """A coordinator's answer about one transactional id. Times in ms of the broker's clock."""
+
+    transactional_id: str
+    state: TransactionState
+    producer_id: int = -1
+    epoch: int = -1
+    timeout_ms: int = 0
+    start_ms: int = -1
+    partitions: frozenset[tuple[str, int]] = frozenset()
+
+    @property
+    def identity(self) -> Identity:
+        """The transaction the coordinator has under this id now."""
+        return Identity(self.transactional_id, self.producer_id, self.epoch)
+
+    def is_open(self, identity: Identity) -> bool:
+        """Whether exactly this transaction can still be ended."""
+        return self.state is TransactionState.ONGOING and self.identity == identity
+
+    def remaining_ms(self, now_ms: int) -> int:
+        """Time until the broker may abort it. The clock starts at the first partition added."""
+        return self.start_ms + self.timeout_ms - now_ms
+
+
+@dataclass(frozen=True)
+class Participant:
+    """One prepared transaction of a batch, as its task reported it (S5)."""
+
+    partition: int
+    round: int
+    generation: int
+    identity: Identity
+    rows: int
+    digest: str
+
+
+class DecisionState(str, Enum):
+    """What partition 0 of the ledger says of a batch."""
+
+    DECIDED = "DECIDED"  # every participant shall be committed
+    DONE = "DONE"  # every participant's token is visible
+    VOID = "VOID"  # none of them ever committed: as if never decided
+
+
+# From (None: nothing written) to what may stand next. A decision of a later round repeats the
+# participants that committed and replaces those that were lost.
+LEGAL: dict[DecisionState | None, frozenset[DecisionState]] = {
+    None: frozenset({DecisionState.DECIDED, DecisionState.DONE}),
+    DecisionState.DECIDED: frozenset(DecisionState),
+    DecisionState.VOID: frozenset(DecisionState),
+    DecisionState.DONE: frozenset({DecisionState.DONE}),
+}
+
+
+class IllegalMove(Exception):
+    """A ledger record that no legal history can contain."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A batch's fate. `token_from` is where its tokens start in the sink's token partition."""
+
+    sink: str
+    batch: int
+    round: int
+    state: DecisionState
+    generation: int
+    end_txn_version: int
+    token_partition: int
+    token_from: int
+    participants: tuple[Participant, ...]
+
+    def check_follows(self, previous: Decision | None) -> None:
+        """Raise IllegalMove unless this record may come after `previous` in the ledger."""
+        before = previous.state if previous else None
+        legal = self.state in LEGAL[before]
+        if previous and legal and self != previous:  # equal: written again after a lost answer
+            later = self.round > previous.round and before is not DecisionState.DONE
+            moves_on = before is DecisionState.DECIDED and self.state is not before
+            # A later round may begin with its last state: compaction keeps only that.
+            legal = later or (moves_on and self.round == previous.round)
+        if not legal:
+            raise IllegalMove(
+                f"batch {self.batch}: {self.state.value} of round {self.round} after "
+                + (f"{previous.state.value} of round {previous.round}" if previous else "nothing")
+            )
+
+
+class EndTxnAnswer(Enum):
+    """What to do after an EndTxn was answered."""
+
+    ENDED = "the outcome asked for is durable with the coordinator"
+    RETRY = "ask again"
+    LOOK = "this transaction has ended some way; its token says which"
+    REFUSED = "the cluster will not do it: a person must act"
+
+
+_ANSWERS = {
+    "NONE": EndTxnAnswer.ENDED,
+    "CONCURRENT_TRANSACTIONS": EndTxnAnswer.RETRY,
+    "COORDINATOR_LOAD_IN_PROGRESS": EndTxnAnswer.RETRY,
+    "COORDINATOR_NOT_AVAILABLE": EndTxnAnswer.RETRY,
+    "NOT_COORDINATOR": EndTxnAnswer.RETRY,
+    "REQUEST_TIMED_OUT": EndTxnAnswer.RETRY,
+    "NETWORK": EndTxnAnswer.RETRY,  # ours: no answer arrived
+    "PRODUCER_FENCED": EndTxnAnswer.LOOK,
+    "INVALID_PRODUCER_EPOCH": EndTxnAnswer.LOOK,
+    "INVALID_TXN_STATE": EndTxnAnswer.LOOK,
+    "INVALID_PRODUCER_ID_MAPPING": EndTxnAnswer.LOOK,
+    "TRANSACTIONAL_ID_NOT_FOUND": EndTxnAnswer.LOOK,
+}
+
+
+def end_txn_answer(error: str) -> EndTxnAnswer:
+    """Classify an EndTxn error by its Kafka name; an unknown one is REFUSED, never guessed."""
+    return _ANSWERS.get(error, EndTxnAnswer.REFUSED)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A record in a data transaction: that it is visible says that the transaction committed."""
+
+    sink: str
+    partition: int
+    batch: int
+    round: int
+    generation: int
+    rows: int
+    digest: str
+
+    def answers(self, participant: Participant, batch: int) -> bool:
+        """Whether this token is the one `participant` wrote for `batch`."""
+        return (self.batch, self.partition, self.round, self.generation, self.digest) == (
+            batch,
+            participant.partition,
+            participant.round,
+            participant.generation,
+            participant.digest,
+        )
+
+
+def without_token(decision: Decision, tokens: list[Token]) -> tuple[Participant, ...]:
+    """The participants of `decision` that no visible token speaks for."""
+    return tuple(
+        participant
+        for participant in decision.participants
+        if not any(token.answers(participant, decision.batch) for token in tokens)
+    )

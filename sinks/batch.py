@@ -1,0 +1,125 @@
+"""A batch `save()`: two-phase commit without a ledger.
+
+All tasks prepare, then the driver ends every transaction in one pipelined round. Nothing is visible
+before, a retried task repeats nothing, and a failed job leaves nothing. A driver that dies inside
+that round can leave part of the transactions committed and the others to time out: `save()` has
+no later start that could go on with them, as a streaming query has.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, ParticipantsLost, Undecided
+from eo_kafka.sinks import control_plane
+from eo_kafka.sinks.ledger_topic import check_output
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.task_transaction import TaskTransaction
+from eo_kafka.sinks.transactional_id import TransactionalIds
+from eo_kafka.transaction import EndTxnAnswer, Identity, end_txn_answer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+END_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class BatchIdentity:
+    """One `save()`: made on the driver, pickled to its tasks."""
+
+    name: str
+    end_txn_version: int
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """One task's prepared transaction; None if it had no rows."""
+
+    partition: int
+    prepared: Identity | None
+
+
+def new_batch(options: SinkOptions) -> BatchIdentity:
+    """Check the topic and name the job. Runs on the driver, once a `save()`."""
+    if not options.exactly_once:
+        return BatchIdentity("", 0)
+    check_output(options)
+    version = control_plane.shared(options.kafka).end_txn_version()
+    return BatchIdentity(f"batch-{uuid.uuid4()}", version)
+
+
+def write(
+    options: SinkOptions,
+    batch: BatchIdentity,
+    partition: int,
+    task_attempt_id: int,
+    rows: Iterator[pa.RecordBatch],
+) -> BatchReport:
+    """Write and prepare. Runs on an executor, once an attempt. Raises WriteFailed."""
+    ids = TransactionalIds(options.prefix, batch.name)
+    transaction = TaskTransaction(
+        options,
+        ids.task(options.sink, partition, 0, task_attempt_id),
+        who=f"Partition {partition}",
+    )
+    try:
+        for found in rows:
+            if found.num_rows:
+                transaction.send(found)
+        prepared = transaction.prepare() if transaction.rows else None
+    except BaseException:
+        transaction.abort()
+        raise
+    return BatchReport(partition, prepared)
+
+
+def commit(
+    options: SinkOptions, batch: BatchIdentity, reports: Sequence[BatchReport | None]
+) -> None:
+    """Look that all are open, then end all. Runs on the driver. Raises Undecided (nothing is
+    visible), ParticipantsLost or OutcomeUnknown (part may be)."""
+    control = control_plane.shared(options.kafka)
+    identities = [report.prepared for report in reports if report and report.prepared]
+    described = control.describe(identity.transactional_id for identity in identities)
+    closed = [one for one in identities if not described[one.transactional_id].is_open(one)]
+    if closed:
+        raise Undecided(
+            f"{len(closed)} of {len(identities)} transactions are not open any more, the first "
+            f"is '{closed[0].transactional_id}'. Nothing is visible. If the job took longer than "
+            f"kafka.transaction.timeout.ms ({options.transaction_timeout_ms}), raise that."
+        )
+    pending = {identity.transactional_id: identity for identity in identities}
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while pending:
+        for name, error in control.end(pending.values(), True, batch.end_txn_version).items():
+            answer = end_txn_answer(error)
+            if answer is EndTxnAnswer.ENDED:
+                del pending[name]
+            elif answer is not EndTxnAnswer.RETRY:
+                kind = ParticipantsLost if answer is EndTxnAnswer.LOOK else EnvironmentRefused
+                raise kind(
+                    f"Kafka did not commit '{name}' ({error}) after it committed "
+                    f"{len(identities) - len(pending)} of {len(identities)} transactions: part of "
+                    "the output is visible. A streaming query (Trigger.AvailableNow) would mend "
+                    "this by itself."
+                )
+        if pending and time.monotonic() > deadline:
+            raise OutcomeUnknown(
+                f"{len(pending)} of {len(identities)} transactions got no final answer in "
+                f"{END_TIMEOUT_S:.0f} s: part of the output may be visible."
+            )
+        if pending:
+            time.sleep(0.02)
+
+
+def abort(
+    options: SinkOptions, batch: BatchIdentity, reports: Sequence[BatchReport | None]
+) -> None:
+    """Abort what was prepared. Runs on the driver; what it misses times out."""
+    identities = [report.prepared for report in reports if report and report.prepared]
+    control_plane.shared(options.kafka).end(identities, False, batch.end_txn_version)

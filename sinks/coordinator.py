@@ -1,0 +1,148 @@
+"""The job's coordinator: the only writer of the ledger's decision partition.
+
+Whoever holds the coordinator's transactional id may write; taking it (a fence) shuts out all
+others, finally. That alone does not say who *should* write, because an old driver can fence a new
+one. The generation says it: after a fence the ledger is read to its end, and a newer generation
+stops us.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eo_kafka.errors import EnvironmentRefused, Fenced, ForeignLedger, OutcomeUnknown
+from eo_kafka.sinks import transactional_producer
+from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.transactional_id import TransactionalIds
+from eo_kafka.state.ledger import DECISION_PARTITION, Ledger
+from eo_kafka.state.log_reader import read_records
+from eo_kafka.transaction import Identity
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 60.0
+TRANSACTION_TIMEOUT_MS = 60_000
+ATTEMPTS = 5
+Record = tuple[bytes, bytes | None]
+
+
+class AppendFailed(Exception):
+    """A coordinator transaction did not end as asked; it may have landed all the same."""
+
+
+class Coordinator:
+    """Fences, reads and appends. Lives on the driver, for one call of Spark's."""
+
+    def __init__(self, options: SinkOptions, control: ControlPlane) -> None:
+        self._options = options
+        self._control = control
+        job, self.topic = options.job_and_ledger
+        self.ids = TransactionalIds(options.prefix, job)
+        self.ledger = Ledger()
+        self._position = 0
+        self._producer: Any = None
+        self.identity: Identity | None = None
+
+    def fence(self) -> None:
+        """Take the coordinator's id. Every earlier holder's next write fails from here on."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self._producer = transactional_producer.take(
+                {**self._options.kafka, "linger.ms": "0", "log_level": "2"},
+                self.ids.coordinator,
+                TRANSACTION_TIMEOUT_MS,
+            )
+        except KafkaException as error:
+            raise EnvironmentRefused(
+                f"The coordinator's transactional id '{self.ids.coordinator}' cannot be used: "
+                f"{error.args[0].str()}. Is the principal allowed to Write and Describe it, and "
+                "has Kafka enough brokers for its transaction log?"
+            ) from None
+        self.identity = self._control.describe([self.ids.coordinator])[
+            self.ids.coordinator
+        ].identity
+
+    def read(self) -> Ledger:
+        """Bring `ledger` up to the partition's end. After a fence no transaction is open on it, so
+        the last stable offset reaches the high watermark."""
+        end = self._control.end_offset(self.topic, DECISION_PARTITION, committed=False)
+        for offset, key, value in read_records(
+            self._options.kafka, self.topic, DECISION_PARTITION, self._position, end
+        ):
+            self.ledger.apply(key, value)
+            self._position = offset + 1
+        self._position = max(self._position, end)
+        return self.ledger
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Write `records` in one small transaction. Raises AppendFailed when it is not certain
+        that they landed."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self._producer.begin_transaction()
+            for key, value in records:
+                self._producer.produce(self.topic, value, key, DECISION_PARTITION)
+            # It flushes first, and fails if a record was not delivered.
+            self._producer.commit_transaction(TIMEOUT_S)
+        except KafkaException as error:
+            raise AppendFailed(error.args[0].str()) from error
+
+    def check_owner(self, query_id: str | None) -> None:
+        """Raise ForeignLedger if the ledger is another query's."""
+        owner = self.ledger.owner
+        if owner is not None and query_id is not None and owner != query_id:
+            raise ForeignLedger(foreign_ledger(self.topic, owner, query_id, self._options.job))
+
+    def write(self, generation: int, attempt: Callable[[Ledger], Sequence[Record] | None]) -> None:
+        """Write under `generation` until it is certain: fence, read to the end, stop if a newer
+        generation is there, append what `attempt` answers; None: it has landed already.
+
+        Raises Fenced, or OutcomeUnknown after ATTEMPTS rounds, or what `attempt` raises.
+        """
+        for count in range(ATTEMPTS):
+            self.fence()
+            ledger = self.read()
+            self.check_generation(generation)
+            records = attempt(ledger)
+            if records is None or self.try_append(records):
+                return
+            time.sleep(0.05 * 2**count)
+        raise OutcomeUnknown(
+            f"Writing to ledger '{self.topic}' had no certain outcome in {ATTEMPTS} attempts. "
+            "Nothing is lost: the next start reads the ledger and goes on from what it says."
+        )
+
+    def check_generation(self, generation: int) -> None:
+        """Raise Fenced unless the ledger's newest generation is `generation`."""
+        newest = self.ledger.generation
+        if newest != generation:
+            raise Fenced(
+                f"Generation {newest} of job '{self._options.job}' has taken over from "
+                f"{generation}: another driver runs the same job. This one stops and has "
+                "written nothing that counts. Run one of them."
+            )
+
+    def try_append(self, records: Sequence[Record]) -> bool:
+        """Append; False when it is not certain that the records landed."""
+        try:
+            self.append(records)
+        except AppendFailed as error:
+            log.warning("Ledger '%s': %s; asking again from the fence.", self.topic, error)
+            return False
+        return True
+
+
+def foreign_ledger(topic: str, owner: str, query_id: str, job: str | None) -> str:
+    """The sentence about a ledger of another query, with the three ways out."""
+    return (
+        f"Ledger '{topic}' belongs to query {owner}, and this is query {query_id}: the "
+        "checkpoint was deleted, or the job's name is used twice. Nothing was written or "
+        "skipped. Either restore the old checkpoint; or choose a new 'jobName'; or, if the old "
+        f"query will never run again, 'eo-kafka job reset {job} --bootstrap-servers ...'."
+    )

@@ -1,0 +1,145 @@
+"""`eo-kafka job show | reset | repair`: the operator's way to a job's ledger."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from eo_kafka.errors import EoKafkaError, LedgerError, OptionsError
+from eo_kafka.sinks import control_plane, ledger_topic
+from eo_kafka.sinks.committable import WritePlan
+from eo_kafka.sinks.coordinator import Coordinator
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.recovery import make_plan, settle
+from eo_kafka.state import records
+from eo_kafka.transaction import Decision, DecisionState
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the sub-commands and their options."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    show = actions.add_parser("show", help="print what the ledger says; changes nothing")
+    show.add_argument("--json", action="store_true", help="as one JSON object")
+    actions.add_parser(
+        "reset",
+        help="give the ledger up to a new query: finish what is decided, abort what is not, "
+        "forget the owner and the batches",
+    )
+    repair = actions.add_parser("repair", help="go on after a batch that was partly lost")
+    repair.add_argument("--batch", type=int, required=True, help="the batch the error named")
+    repair.add_argument(
+        "--accept-loss", action="store_true", required=True, help="the missing rows stay missing"
+    )
+    for action in actions.choices.values():
+        action.add_argument("job", help="the job's name (option jobName)")
+        action.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT,...")
+        action.add_argument(
+            "--config", type=Path, metavar="FILE", help="client settings, a name=value each line"
+        )
+        action.add_argument("--ledger-topic", help="if the job has option ledgerTopic")
+        action.add_argument("--transactional-id-prefix", default="eo-kafka")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it; 0 when it is done. Raises EoKafkaError."""
+    options = _options(arguments)
+    ledger_topic.check_exists(options)
+    actions: dict[str, Callable[[SinkOptions, argparse.Namespace], None]] = {
+        "show": _show,
+        "reset": _reset,
+        "repair": _repair,
+    }
+    actions[arguments.action](options, arguments)
+    return 0
+
+
+def _options(arguments: argparse.Namespace) -> SinkOptions:
+    given = {
+        "kafka.bootstrap.servers": arguments.bootstrap_servers,
+        "jobName": arguments.job,
+        "transactionalIdPrefix": arguments.transactional_id_prefix,
+    }
+    if arguments.ledger_topic:
+        given["ledgerTopic"] = arguments.ledger_topic
+    if arguments.config:
+        for line in arguments.config.read_text().splitlines():
+            name, separator, value = line.partition("=")
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            if not separator:
+                raise OptionsError([f"{arguments.config}: '{name.strip()}' has no '='."])
+            given[f"kafka.{name.strip()}"] = value.strip()
+    return SinkOptions.parse(given, streaming=True)
+
+
+def _show(options: SinkOptions, arguments: argparse.Namespace) -> None:
+    coordinator = Coordinator(options, control_plane.shared(options.kafka))
+    ledger = coordinator.read()  # without a fence: this only looks
+    batches = sorted(ledger.of_sink(options.sink).values(), key=lambda found: found.batch)
+    if arguments.json:
+        shown = [json.loads(records.encode_decision(found)) for found in batches]
+        print(
+            json.dumps({"owner": ledger.owner, "generation": ledger.generation, "batches": shown})
+        )
+        return
+    print(f"ledger      {coordinator.topic}")
+    print(f"query id    {ledger.owner or '(none yet)'}")
+    print(f"generation  {ledger.generation}")
+    print(f"\n{'batch':>8} {'round':>5} {'state':<8} {'tasks':>5} {'rows':>12}")
+    for found in batches[-20:]:
+        print(_line(found))
+
+
+def _line(found: Decision) -> str:
+    rows = sum(part.rows for part in found.participants)
+    tasks = len(found.participants)
+    return f"{found.batch:>8} {found.round:>5} {found.state.value:<8} {tasks:>5} {rows:>12,}"
+
+
+def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
+    plan = make_plan(options)
+    if plan.lost is not None:
+        batch = plan.lost.decision.batch
+        raise LedgerError(
+            f"Batch {batch} is partly lost: 'eo-kafka job repair {options.job} --batch {batch} "
+            "--accept-loss' first. The ledger was not reset."
+        )
+    coordinator = Coordinator(options, control_plane.shared(options.kafka))
+    coordinator.write(
+        plan.generation,
+        lambda ledger: [
+            (records.OWNER_KEY, None),
+            *ledger.tombstones(options.sink, keep=0),
+        ],
+    )
+    print(f"Ledger '{coordinator.topic}' is free: the next query that writes to it will own it.")
+
+
+def _repair(options: SinkOptions, arguments: argparse.Namespace) -> None:
+    plan = make_plan(options)
+    decision = _lost_decision(plan, arguments.batch)
+    missing = plan.lost.missing if plan.lost else ()
+    kept = tuple(part for part in decision.participants if part not in missing)
+    coordinator = Coordinator(options, control_plane.shared(options.kafka))
+    coordinator.fence()
+    coordinator.read()
+    coordinator.check_generation(plan.generation)
+    settle(
+        coordinator,
+        plan.generation,
+        Decision(**{**vars(decision), "state": DecisionState.DONE, "participants": kept}),
+    )
+    print(
+        f"Batch {decision.batch} is DONE without {sum(part.rows for part in missing)} rows of "
+        f"partitions {[part.partition for part in missing]}. Start the query again."
+    )
+
+
+def _lost_decision(plan: WritePlan, batch: int) -> Decision:
+    if plan.lost is None or plan.lost.decision.batch != batch:
+        found = plan.decisions.get(batch)
+        state = found.state.value if found else "not decided"
+        raise EoKafkaError(f"Batch {batch} needs no repair: it is {state}.")
+    return plan.lost.decision

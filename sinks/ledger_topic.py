@@ -1,0 +1,223 @@
+"""The ledger topic: created as it must be, or checked if it is there; and the cluster with it.
+
+What is checked is what could lose an acknowledged decision: deletion by age, a replica set that may
+shrink to one, an unclean election. Runs on the driver, once per process and ledger.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from eo_kafka.errors import EnvironmentRefused
+from eo_kafka.kafka_config import connection_settings
+from eo_kafka.sinks.options import SinkOptions
+
+log = logging.getLogger(__name__)
+
+PARTITIONS = 2  # 0: generations and decisions. 1: the tokens of sink "main"
+TOKEN_PARTITION = 1
+TIMEOUT_S = 30.0
+TRANSACTION_LOG = "__transaction_state"
+_checked: set[tuple[str, str]] = set()
+
+
+def ensure(options: SinkOptions) -> None:
+    """Create or check the ledger, and check that the output topic and the cluster can do it.
+
+    Raises EnvironmentRefused with one sentence for each thing that is wrong.
+    """
+    _, ledger = options.job_and_ledger
+    key = (options.kafka.get("bootstrap.servers", ""), ledger)
+    if key in _checked:
+        return
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({**connection_settings(options.kafka), "log_level": "3"})
+    brokers = _brokers(admin, key[0])
+    if not _exists(admin, ledger):
+        _create(admin, ledger, brokers)
+    problems = _ledger_problems(admin, ledger, brokers)
+    if brokers > 1:
+        problems += _transaction_log_problems(admin)
+    elif not options.allow_weak_replication:
+        log.warning(
+            "Kafka at %s has a single live broker: the promise holds as long as its disk does.",
+            key[0],
+        )
+    if problems and options.allow_weak_replication:
+        log.warning("allowWeakReplication: %s", " ".join(problems))
+    elif problems:
+        raise EnvironmentRefused(
+            " ".join(problems) + " Set this right, or set option 'allowWeakReplication' to true "
+            "if losing decisions (and with them rows) is acceptable."
+        )
+    _check_timeout(admin, options)
+    if options.topic is not None:
+        check_topic(options.topic, admin)
+    _checked.add(key)
+
+
+def _check_timeout(admin: Any, options: SinkOptions) -> None:
+    """A transaction may not ask for more time than any broker gives."""
+    from confluent_kafka.admin import ResourceType
+
+    for broker in admin.list_topics(timeout=TIMEOUT_S).brokers:
+        config = _config(admin, str(broker), ResourceType.BROKER)
+        allowed = int(config.get("transaction.max.timeout.ms", options.transaction_timeout_ms))
+        if allowed < options.transaction_timeout_ms:
+            raise EnvironmentRefused(
+                f"Broker {broker} allows transactions of {allowed} ms "
+                f"(transaction.max.timeout.ms), and kafka.transaction.timeout.ms is "
+                f"{options.transaction_timeout_ms}. Raise the one or lower the other; a batch, "
+                "from its first row to its commit, must fit in."
+            )
+
+
+def check_exists(options: SinkOptions) -> None:
+    """Raise EnvironmentRefused if the job has no ledger; for commands, which never make one."""
+    from confluent_kafka.admin import AdminClient
+
+    job, ledger = options.job_and_ledger
+    servers = options.kafka.get("bootstrap.servers", "")
+    admin = AdminClient({**connection_settings(options.kafka), "log_level": "3"})
+    _brokers(admin, servers)
+    if not _exists(admin, ledger):
+        raise EnvironmentRefused(f"Job '{job}' has no ledger at {servers}: no topic '{ledger}'.")
+
+
+def check_output(options: SinkOptions) -> None:
+    """Check what a batch write needs, which has no ledger: the topic and the time allowed."""
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({**connection_settings(options.kafka), "log_level": "3"})
+    _brokers(admin, options.kafka.get("bootstrap.servers", ""))
+    _check_timeout(admin, options)
+    if options.topic is not None:
+        check_topic(options.topic, admin)
+
+
+def check_topic(topic: str, admin: Any) -> None:
+    """Raise EnvironmentRefused unless the output topic exists (or the broker just made it)."""
+    deadline = time.monotonic() + 5
+    while not _exists(admin, topic):
+        if time.monotonic() > deadline:
+            raise EnvironmentRefused(
+                f"Topic '{topic}' does not exist and the broker does not create it. "
+                "Nothing was written. Create it, or correct option 'topic'."
+            )
+        time.sleep(0.2)
+
+
+def _brokers(admin: Any, servers: str) -> int:
+    from confluent_kafka import KafkaException
+
+    try:
+        return len(admin.list_topics(timeout=TIMEOUT_S).brokers)
+    except KafkaException as error:
+        raise EnvironmentRefused(
+            f"No Kafka broker at {servers} answered within {TIMEOUT_S:.0f} s "
+            f"({error.args[0].str()}). Check kafka.bootstrap.servers and the security settings."
+        ) from None
+
+
+def _exists(admin: Any, topic: str) -> bool:
+    from confluent_kafka import KafkaError
+
+    found = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    if found.error is None:
+        return True
+    if found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        raise EnvironmentRefused(
+            f"Not authorized for topic '{topic}'. Grant this principal Describe and Write on it"
+            " (and Create and Read on the ledger)."
+        )
+    return False
+
+
+def _create(admin: Any, ledger: str, brokers: int) -> None:
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import NewTopic
+
+    replicas = min(3, brokers)
+    topic = NewTopic(
+        ledger,
+        num_partitions=PARTITIONS,
+        replication_factor=replicas,
+        config={
+            "cleanup.policy": "compact",
+            "retention.ms": "-1",
+            "min.insync.replicas": str(replicas // 2 + 1),
+            "unclean.leader.election.enable": "false",
+            # Tombstones and markers may be asked for by a recovery after a long holiday.
+            "delete.retention.ms": str(7 * 24 * 3600 * 1000),
+        },
+    )
+    try:
+        admin.create_topics([topic])[ledger].result(TIMEOUT_S)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise EnvironmentRefused(
+                f"The ledger topic '{ledger}' could not be created: {error.args[0].str()}. "
+                "Create it by hand (2 partitions, cleanup.policy=compact), or grant Create on it."
+            ) from None
+    deadline = time.monotonic() + TIMEOUT_S
+    while not _exists(admin, ledger) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _ledger_problems(admin: Any, ledger: str, brokers: int) -> list[str]:
+    partitions = admin.list_topics(ledger, timeout=TIMEOUT_S).topics[ledger].partitions
+    config = _config(admin, ledger)
+    problems = []
+    if len(partitions) < PARTITIONS:
+        raise EnvironmentRefused(
+            f"Ledger '{ledger}' has {len(partitions)} partition(s) and needs {PARTITIONS}: "
+            "tokens and decisions may not share one."
+        )
+    if config.get("cleanup.policy", "compact") != "compact":
+        raise EnvironmentRefused(
+            f"Ledger '{ledger}' has cleanup.policy={config['cleanup.policy']}: Kafka would delete "
+            "decisions by age. It must be 'compact'."
+        )
+    replicas = min(len(partition.replicas) for partition in partitions.values())
+    if brokers > 1 and replicas < 2:
+        problems.append(f"Ledger '{ledger}' has one replica.")
+    in_sync = int(config.get("min.insync.replicas", 1))
+    if in_sync <= replicas // 2:
+        problems.append(
+            f"Ledger '{ledger}' has min.insync.replicas={in_sync} of {replicas} replicas: "
+            "a majority is needed."
+        )
+    if config.get("unclean.leader.election.enable") == "true":
+        problems.append(f"Ledger '{ledger}' allows unclean leader elections.")
+    return problems
+
+
+def _transaction_log_problems(admin: Any) -> list[str]:
+    """Prepared transactions live in the broker's own log; it must keep what it acknowledged."""
+    if not _exists(admin, TRANSACTION_LOG):
+        return []  # made with the first transaction, by the broker's settings
+    topic = admin.list_topics(TRANSACTION_LOG, timeout=TIMEOUT_S).topics[TRANSACTION_LOG]
+    replicas = min(len(partition.replicas) for partition in topic.partitions.values())
+    in_sync = int(_config(admin, TRANSACTION_LOG).get("min.insync.replicas", replicas))
+    if replicas < 2 or in_sync <= replicas // 2:
+        return [
+            f"Kafka's transaction log has {replicas} replica(s) and min.insync.replicas={in_sync}: "
+            "a prepared transaction could be lost with one broker."
+        ]
+    return []
+
+
+def _config(admin: Any, name: str, kind: Any = None) -> dict[str, str]:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    resource = ConfigResource(kind or ResourceType.TOPIC, name)
+    try:
+        entries = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+    except KafkaException as error:
+        log.warning("Configuration of %s not checked: %s", name, error.args[0].str())
+        return {}
+    return {name: entry.value for name, entry in entries.items() if entry.value is not None}

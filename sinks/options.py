@@ -1,0 +1,211 @@
+"""The sink's options, their defaults and the sentences about wrong ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from eo_kafka.errors import OptionsError
+from eo_kafka.options import KafkaSettings, Option, OptionReader, boolean, one_of, text
+
+EXACTLY_ONCE, AT_LEAST_ONCE, NONE = "exactly-once", "at-least-once", "none"
+LEDGER_TOPIC = "__eo_kafka.{job}.ledger"
+# The most that Kafka allows by default: a batch that takes longer can never commit, and a job that
+# is down for longer repeats a batch (or repairs it), while read_committed readers wait this long.
+DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_TOPIC_MAX = 249  # Kafka's limit
+
+
+def _topic(value: str) -> str:
+    name = text(value)
+    if not _NAME.fullmatch(name) or len(name) > _TOPIC_MAX or name in (".", ".."):
+        raise ValueError(
+            "must be a topic name: letters, digits, '.', '_' and '-', at most 249 characters"
+        )
+    return name
+
+
+def _job(value: str) -> str:
+    name = text(value)
+    if not _NAME.fullmatch(name) or len(LEDGER_TOPIC.format(job=name)) > _TOPIC_MAX:
+        raise ValueError(
+            "must be usable in a topic name: letters, digits, '.', '_' and '-', "
+            f"at most {_TOPIC_MAX - len(LEDGER_TOPIC.format(job=''))} characters"
+        )
+    return name
+
+
+TOPIC: Option[str | None] = Option(
+    "topic", text, None, "Topic of all rows; without it each row names its own in column `topic`."
+)
+GUARANTEE = Option(
+    "guarantee",
+    one_of(EXACTLY_ONCE, AT_LEAST_ONCE, NONE),
+    EXACTLY_ONCE,
+    "What holds for the rows whatever dies: `exactly-once`, `at-least-once` or `none`.",
+)
+JOB_NAME: Option[str | None] = Option(
+    "jobName",
+    _job,
+    None,
+    "The stable name under which the ledger is kept. Default: the query name, else the query id.",
+)
+LEDGER: Option[str | None] = Option(
+    "ledgerTopic", _topic, None, "The job's ledger. Default: `__eo_kafka.<jobName>.ledger`."
+)
+PREFIX = Option(
+    "transactionalIdPrefix", _topic, "eo-kafka", "How the transactional ids of all jobs begin."
+)
+WEAK_REPLICATION = Option(
+    "allowWeakReplication",
+    boolean,
+    False,
+    "Go on where the ledger or Kafka's own transaction log could lose an acknowledged decision.",
+)
+OPTIONS = (TOPIC, GUARANTEE, JOB_NAME, LEDGER, PREFIX, WEAK_REPLICATION)
+
+REFUSED_KAFKA = {
+    "key.serializer": "keys are binary or string columns and are sent as they are",
+    "value.serializer": "values are binary or string columns and are sent as they are",
+    "transactional.id": "transactional ids are the connector's own; "
+    "set 'transactionalIdPrefix' to tell jobs apart",
+}
+# (setting, values that keep the promise, what the others would do)
+_NEEDS = (
+    ("enable.idempotence", ("true",), "retries could repeat or reorder rows"),
+    ("acks", ("all", "-1"), "an acknowledged row could be lost with its leader"),
+    ("request.required.acks", ("all", "-1"), "an acknowledged row could be lost with its leader"),
+)
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """The checked options of one sink. Pickled to the executors; its repr shows no secret."""
+
+    kafka: KafkaSettings
+    guarantee: str
+    topic: str | None
+    prefix: str
+    job: str | None
+    ledger_topic: str | None
+    query_id: str | None
+    allow_weak_replication: bool
+    sink: str = "main"
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], streaming: bool) -> SinkOptions:
+        """Check everything that can be checked without a broker.
+
+        Runs in driver-side workers, for each `streamWriter()`. Raises OptionsError with all
+        problems at once. The job's name is the option, else the query's name, else its id.
+        """
+        reader = OptionReader(given)
+        kafka = reader.kafka(REFUSED_KAFKA)
+        guarantee = reader.get(GUARANTEE)
+        if guarantee != NONE:
+            _check_needs(reader, kafka, guarantee)
+        query_id = _query_id(given.get("checkpointlocation")) if streaming else None
+        job = reader.get(JOB_NAME)
+        named = JOB_NAME.name in reader  # a wrong name has been told already
+        if streaming and guarantee == EXACTLY_ONCE and not named:
+            job = _default_job(reader, given, query_id)
+        ledger = reader.get(LEDGER)
+        if ledger is None and job is not None:
+            ledger = LEDGER_TOPIC.format(job=job)
+        topic = reader.get(TOPIC)
+        if topic is not None and ledger is not None and topic == ledger:
+            reader.problem(f"Options 'topic' and 'ledgerTopic' are both '{topic}'.")
+        options = cls(
+            kafka=kafka,
+            guarantee=guarantee,
+            topic=topic,
+            prefix=reader.get(PREFIX),
+            job=job,
+            ledger_topic=ledger,
+            query_id=query_id,
+            allow_weak_replication=reader.get(WEAK_REPLICATION),
+        )
+        reader.check_names([option.name for option in OPTIONS])
+        _check_client_settings(reader, kafka)
+        reader.finish()
+        return options
+
+    @property
+    def transaction_timeout_ms(self) -> int:
+        """How long the broker waits for a batch, counted from its first row."""
+        return int(self.kafka.get("transaction.timeout.ms", DEFAULT_TRANSACTION_TIMEOUT_MS))
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether rows go through the two-phase commit."""
+        return self.guarantee == EXACTLY_ONCE
+
+    @property
+    def job_and_ledger(self) -> tuple[str, str]:
+        """Both names; parsing made sure of them for an exactly-once stream."""
+        if self.job is None or self.ledger_topic is None:
+            raise OptionsError([_NO_JOB_NAME])
+        return self.job, self.ledger_topic
+
+
+_NO_JOB_NAME = (
+    "Exactly-once needs a stable name to keep the job's ledger under, and neither a query name nor "
+    "a readable checkpoint is known here: set option 'jobName' (or queryName)."
+)
+
+
+def _default_job(
+    reader: OptionReader, given: Mapping[str, str], query_id: str | None
+) -> str | None:
+    name = given.get("queryname") or query_id
+    if name is None:
+        reader.problem(_NO_JOB_NAME)
+        return None
+    try:
+        return _job(name)
+    except ValueError as error:
+        reader.problem(f"The query name stands in for option 'jobName', which {error}: '{name}'.")
+        return None
+
+
+def _check_needs(reader: OptionReader, kafka: KafkaSettings, guarantee: str) -> None:
+    for name, allowed, consequence in _NEEDS:
+        value = kafka.get(name)
+        if value is not None and value.strip().lower() not in allowed:
+            reader.problem(
+                f"Option 'kafka.{name}' is '{value}', but guarantee '{guarantee}' needs "
+                f"'{allowed[0]}': {consequence}. Take the option away or choose a weaker guarantee."
+            )
+
+
+def _check_client_settings(reader: OptionReader, kafka: KafkaSettings) -> None:
+    from eo_kafka.librdkafka import setting_problems
+
+    for sentence in setting_problems(kafka):
+        reader.problem(sentence)
+
+
+def _query_id(checkpoint: str | None) -> str | None:
+    """The id Spark wrote into `<checkpoint>/metadata`, if it can be read from here."""
+    if not checkpoint:
+        return None
+    try:
+        return str(json.loads(_read_text(checkpoint.rstrip("/") + "/metadata"))["id"])
+    except Exception:  # not there, not reachable from this process, not Spark's: all mean unknown
+        return None
+
+
+def _read_text(location: str) -> str:
+    parsed = urlparse(location)
+    if parsed.scheme in ("", "file"):
+        return Path(unquote(parsed.path) if parsed.scheme else location).read_text()
+    from pyarrow import fs
+
+    system, path = fs.FileSystem.from_uri(location)
+    with system.open_input_stream(path) as stream:
+        return bytes(stream.read()).decode()

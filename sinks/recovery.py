@@ -1,0 +1,115 @@
+"""S1: before a batch is written, take over from whoever wrote before, and settle what they left.
+
+Runs on the driver when Spark pickles the writer for the tasks, once a micro-batch. Nobody can tell
+a new driver from the old one's next batch, and nobody needs to: each takes a new generation.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from eo_kafka.crash_points import crash_point
+from eo_kafka.errors import OutcomeUnknown
+from eo_kafka.sinks import control_plane, ledger_topic
+from eo_kafka.sinks.committable import Lost, WritePlan
+from eo_kafka.sinks.coordinator import ATTEMPTS, Coordinator
+from eo_kafka.sinks.finisher import Finisher
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.state import records
+from eo_kafka.state.ledger import with_state
+from eo_kafka.transaction import Decision, DecisionState
+
+log = logging.getLogger(__name__)
+
+
+def make_plan(options: SinkOptions) -> WritePlan:
+    """Fence, take a generation, roll forward what was decided, abort what was not.
+
+    Raises ForeignLedger, Fenced, EnvironmentRefused or OutcomeUnknown; then no task is started.
+    """
+    ledger_topic.ensure(options)
+    control = control_plane.shared(options.kafka)
+    coordinator = Coordinator(options, control)
+    try:
+        generation = _take_generation(coordinator, options.query_id)
+        finisher = Finisher(options, control, coordinator)
+        lost = None
+        for decision in coordinator.ledger.unfinished():
+            lost = _roll_forward(coordinator, finisher, generation, decision) or lost
+        version = control.end_txn_version()
+        keep = lost.decision.participants if lost else ()
+        finisher.abort_stragglers(keep, version)
+        token_from = control.end_offset(
+            coordinator.topic, ledger_topic.TOKEN_PARTITION, committed=False
+        )
+    except OutcomeUnknown:
+        control_plane.forget(options.kafka)
+        raise
+    if coordinator.identity is None:
+        raise OutcomeUnknown("The coordinator was never fenced.")
+    # What a newer driver decided since must not look as if it were settled: its batch would be
+    # skipped here, committed in Spark's log, and could still be lost (the model found this).
+    decisions = coordinator.read().of_sink(options.sink)
+    coordinator.check_generation(generation)
+    return WritePlan(
+        generation=generation,
+        coordinator=coordinator.identity,
+        owner=coordinator.ledger.owner,
+        end_txn_version=version,
+        token_from=token_from,
+        decisions=decisions,
+        lost=lost,
+    )
+
+
+def _take_generation(coordinator: Coordinator, query_id: str | None) -> int:
+    """Write the next generation in a committed coordinator transaction, then read to the end."""
+    for _ in range(ATTEMPTS):
+        coordinator.fence()
+        crash_point("S1.after_fence")
+        generation = coordinator.read().generation + 1
+        coordinator.check_owner(query_id)
+        record = (records.GENERATION_KEY, records.encode_generation(generation))
+        if coordinator.try_append([record]):
+            crash_point("S1.after_generation")
+            coordinator.read()
+            coordinator.check_generation(generation)
+            return generation
+    raise OutcomeUnknown(
+        f"No generation could be taken in ledger '{coordinator.topic}' in {ATTEMPTS} attempts: "
+        "another driver of the same job may be starting at the same time. Run one of them."
+    )
+
+
+def _roll_forward(
+    coordinator: Coordinator, finisher: Finisher, generation: int, decision: Decision
+) -> Lost | None:
+    """S7 and S8 for a decision that an earlier driver left. Returns what cannot be mended here."""
+    missing = finisher.finish(decision)
+    if missing and len(missing) < len(decision.participants):
+        log.warning(
+            "Batch %d: %d of %d decided transactions were aborted by the broker (partitions %s). "
+            "The replay writes these again, if its rows are the same.",
+            decision.batch,
+            len(missing),
+            len(decision.participants),
+            [part.partition for part in missing],
+        )
+        return Lost(decision, missing)
+    state = DecisionState.VOID if missing else DecisionState.DONE
+    log.warning("Batch %d, decided by an earlier driver, is now %s.", decision.batch, state.value)
+    settle(coordinator, generation, with_state(decision, state))
+    return None
+
+
+def settle(coordinator: Coordinator, generation: int, settled: Decision) -> None:
+    """S8: write a decision's final state, and tombstones for what is too old to be asked for."""
+    key = records.decision_key(settled.sink, settled.batch, settled.round)
+    value = records.encode_decision(settled)
+    if coordinator.try_append([(key, value), *coordinator.ledger.tombstones(settled.sink)]):
+        return
+    at = (settled.sink, settled.batch)
+    coordinator.write(
+        generation,
+        lambda ledger: None if ledger.decisions.get(at) == settled else [(key, value)],
+    )

@@ -1,0 +1,38 @@
+"""The columns a sink takes, by the JVM connector's rules: exact names, other columns ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_TEXT_OR_BYTES = ("string", "binary")  # "string collate ..." too
+_HEADERS = "array<struct<key:string,value:binary>>"
+# name -> (types, as a sentence)
+_TYPES = {
+    "key": (_TEXT_OR_BYTES, "a string or binary"),
+    "value": (_TEXT_OR_BYTES, "a string or binary"),
+    "topic": (("string",), "a string"),
+    "partition": (("int",), "an int"),
+    "headers": ((_HEADERS,), f"an {_HEADERS}"),
+}
+
+
+def column_problems(columns: Sequence[tuple[str, str]], topic_option: bool) -> list[str]:
+    """What is wrong with the columns, as sentences. `columns` are (name, Spark's type string)."""
+    types = dict(columns)
+    problems = []
+    if "value" not in types:
+        problems.append(
+            "Required attribute 'value' not found: name the column to send 'value' (the columns "
+            f"are {', '.join(name for name, _ in columns) or 'none'})."
+        )
+    if "topic" not in types and not topic_option:
+        problems.append(
+            "topic option required when no 'topic' attribute is present. "
+            "Use the topic option for setting a topic."
+        )
+    for name, (allowed, sentence) in _TYPES.items():
+        if name in types and types[name].partition(" collate ")[0] not in allowed:
+            problems.append(
+                f"{name} attribute unsupported type {types[name]}. {name} must be {sentence}."
+            )
+    return problems

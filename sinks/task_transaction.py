@@ -1,0 +1,128 @@
+"""One task's Kafka transaction: opened at the first row, prepared, and left open.
+
+Left open on purpose: it survives the task, its worker and its machine. The driver ends it by
+(producer id, epoch), once the job's outcome is decided.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka.crash_points import crash_point
+from eo_kafka.errors import EnvironmentRefused, WriteFailed
+from eo_kafka.sinks import control_plane, transactional_producer
+from eo_kafka.sinks.fast import arrow_producer
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.producer_settings import producer_settings
+from eo_kafka.transaction import Identity
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+
+class TaskTransaction:
+    """A transaction under `transactional_id`. `who` names the task in errors; `before_open` is
+    asked right before the id is taken and raises if it may not be."""
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        transactional_id: str,
+        who: str,
+        before_open: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._options = options
+        self._id = transactional_id
+        self._who = who
+        self._before_open = before_open
+        self._control = control_plane.shared(options.kafka)
+        self._producer: Any = None
+        self._writer: Any = None
+        self.identity: Identity | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows sent so far."""
+        return self._writer.rows if self._writer else 0
+
+    @property
+    def digest(self) -> str:
+        """Of the rows sent so far."""
+        return self._writer.digest.text() if self._writer else ""
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """S3. The first call opens the transaction (S2)."""
+        if self._writer is None:
+            self._open()
+        self._writer.send(batch)
+
+    def _open(self) -> None:
+        from confluent_kafka import KafkaException
+
+        try:
+            self._producer = transactional_producer.take(
+                producer_settings(self._options),
+                self._id,
+                self._options.transaction_timeout_ms,
+                self._before_open,
+            )
+            # Now, before the first write: what is prepared later must be this very transaction.
+            self.identity = self._control.describe([self._id])[self._id].identity
+            crash_point("S2.after_init")
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            raise EnvironmentRefused(
+                f"{self._who}: no transaction could be opened under '{self._id}': "
+                f"{error.args[0].str()}. Nothing was written. The principal needs Write and "
+                f"Describe on transactional ids that begin with '{self._options.prefix}'; "
+                f"kafka.transaction.timeout.ms ({self._options.transaction_timeout_ms}) may not "
+                "exceed the broker's transaction.max.timeout.ms."
+            ) from None
+        self._writer = arrow_producer(self._producer, self._options.topic)
+
+    def produce(self, topic: str, key: bytes, value: bytes, partition: int) -> None:
+        """S4: one more record, of ours."""
+        self._producer.produce(topic, value, key, partition)
+
+    def prepare(self, must_include: tuple[str, int] | None = None) -> Identity:
+        """S5: everything acknowledged, and the broker holds exactly the transaction of S2, with
+        the partition `must_include` in it. Raises WriteFailed."""
+        self._flush()
+        crash_point("S5.after_flush")
+        found = self._control.describe([self._id])[self._id]
+        included = must_include is None or must_include in found.partitions
+        if self.identity is None or not found.is_open(self.identity) or not included:
+            raise WriteFailed(
+                f"{self._who}: the transaction was ended while it was written "
+                f"({found.state.value}, epoch {found.epoch}). Nothing of it is visible. If the "
+                "task took longer than kafka.transaction.timeout.ms "
+                f"({self._options.transaction_timeout_ms}), raise that or make batches smaller "
+                "(maxOffsetsPerTrigger)."
+            )
+        return self.identity
+
+    def _flush(self) -> None:
+        """Every row must have been acknowledged with its offset."""
+        timeout_s = self._options.transaction_timeout_ms / 1000
+        deadline = time.monotonic() + timeout_s
+        while self._producer.flush(1.0) and not self._writer.failures:
+            if time.monotonic() > deadline:
+                break
+        missing = self._writer.rows - self._writer.acknowledged
+        if missing:
+            reason = self._writer.failures or f"{missing} rows got no answer in {timeout_s:.0f} s"
+            raise WriteFailed(f"{self._who}: {reason}. Nothing of the batch is visible.")
+
+    def abort(self) -> None:
+        """Give up, as far as the broker can be reached; else it times out, or the next S1 ends
+        it."""
+        if self._writer is not None:
+            try:
+                self._producer.abort_transaction(10.0)
+            except Exception as error:  # what the task failed of must not be hidden by this
+                log.warning("%s: not aborted now (%s).", self._who, error)

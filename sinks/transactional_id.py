@@ -1,0 +1,52 @@
+"""Transactional ids: built and parsed here and nowhere else.
+
+    <prefix>.<job>.c                                   the coordinator of a job
+    <prefix>.<job>.<sink>.p<partition>.g<g>.a<a>       a task of one of its sinks
+
+Job and sink are fixed-width hashes, so that no job's id can be a prefix of another's. Generation
+and attempt are slots that are used again, so that the broker's memory stays bounded: a batch takes
+a generation, and only after all transactions of the one before have ended does a task open one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+GENERATION_SLOTS = 4
+ATTEMPT_SLOTS = 8
+
+
+def _hash(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class TransactionalIds:
+    """The ids of one job under one prefix."""
+
+    prefix: str
+    job: str
+
+    @property
+    def coordinator(self) -> str:
+        """The id whose holder may write decisions."""
+        return f"{self.prefix}.{_hash(self.job)}.c"
+
+    def task(self, sink: str, partition: int, generation: int, task_attempt_id: int) -> str:
+        """The id of one attempt of one partition. `task_attempt_id` is Spark's, unique per driver;
+        attempts that live at the same time must not fence each other."""
+        return (
+            f"{self.prefix}.{_hash(self.job)}.{_hash(sink)}.p{partition}"
+            f".g{generation % GENERATION_SLOTS}.a{task_attempt_id % ATTEMPT_SLOTS}"
+        )
+
+    def task_pattern(self) -> str:
+        """A regular expression (RE2 and Python) that matches all task ids of the job, no other."""
+        stem = re.escape(f"{self.prefix}.{_hash(self.job)}.")
+        return rf"^{stem}[0-9a-f]{{12}}\.p[0-9]+\.g[0-9]+\.a[0-9]+$"
+
+    def is_task(self, transactional_id: str) -> bool:
+        """Whether the id belongs to a task of this job."""
+        return re.fullmatch(self.task_pattern(), transactional_id) is not None

@@ -1,0 +1,101 @@
+"""What partition 0 of a ledger says, folded from its records. No I/O.
+
+Partition 0 holds the owner, the generation and the decisions, written by coordinator transactions
+only. Tokens stand in partitions of their own: a prepared transaction pins the last stable offset of
+every partition it wrote to, and a decision behind an open token could not be read by the recovery
+that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from eo_kafka.errors import CorruptLedger
+from eo_kafka.state import records
+from eo_kafka.transaction import Decision, DecisionState, IllegalMove
+
+DECISION_PARTITION = 0
+DECISIONS_KEPT = 100  # as many batches as Spark keeps by default (minBatchesToRetain)
+
+
+@dataclass
+class Ledger:
+    """The job's memory at one position of partition 0."""
+
+    owner: str | None = None
+    generation: int = 0
+    # The newest round of each (sink, batch).
+    decisions: dict[tuple[str, int], Decision] = field(default_factory=dict)
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        """Fold in the next record. Raises CorruptLedger."""
+        if key == records.GENERATION_KEY and value is not None:
+            generation = records.decode_generation(value)
+            if generation < self.generation:
+                raise CorruptLedger(
+                    f"The ledger's generation went back from {self.generation} to {generation}: "
+                    "somebody else writes into the ledger topic."
+                )
+            self.generation = generation
+        elif key == records.OWNER_KEY:
+            self.owner = None if value is None else records.decode_owner(value)
+        elif key.startswith(b"decision/"):
+            self._apply_decision(key, value)
+        else:
+            raise CorruptLedger(f"Unknown ledger record {key[:200]!r}.")
+
+    def _apply_decision(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self._forget(key)
+            return
+        decision = records.decode_decision(key, value)
+        at = (decision.sink, decision.batch)
+        previous = self.decisions.get(at)
+        try:
+            # Compaction may have taken the earlier states of the first record that is left.
+            if previous is not None:
+                decision.check_follows(previous)
+        except IllegalMove as error:
+            raise CorruptLedger(
+                f"The ledger contradicts itself ({error}): somebody else writes into it."
+            ) from None
+        self.decisions[at] = decision
+
+    def _forget(self, key: bytes) -> None:
+        for at, decision in list(self.decisions.items()):
+            if records.decision_key(decision.sink, decision.batch, decision.round) == key:
+                del self.decisions[at]
+
+    def of_sink(self, sink: str) -> dict[int, Decision]:
+        """The decisions of one sink, by batch."""
+        return {batch: found for (name, batch), found in self.decisions.items() if name == sink}
+
+    def unfinished(self) -> list[Decision]:
+        """Decided batches whose participants are not all known to be committed, oldest first."""
+        return sorted(
+            (found for found in self.decisions.values() if found.state is DecisionState.DECIDED),
+            key=lambda found: (found.batch, found.sink),
+        )
+
+    def tombstones(self, sink: str, keep: int = DECISIONS_KEPT) -> list[tuple[bytes, None]]:
+        """Records that make room: all rounds of all batches but the newest `keep`."""
+        mine = self.of_sink(sink)
+        return [
+            (records.decision_key(sink, batch, round_), None)
+            for batch in sorted(mine)[: max(0, len(mine) - keep)]
+            for round_ in range(mine[batch].round + 1)
+        ]
+
+
+def with_state(decision: Decision, state: DecisionState) -> Decision:
+    """The same decision, moved on."""
+    return replace(decision, state=state)
+
+
+def fold(found: Iterable[tuple[bytes, bytes | None]], ledger: Ledger | None = None) -> Ledger:
+    """Apply records in order to `ledger`, or to an empty one."""
+    ledger = ledger if ledger is not None else Ledger()
+    for key, value in found:
+        ledger.apply(key, value)
+    return ledger

@@ -1,0 +1,178 @@
+"""The ledger's records as bytes: versioned JSON, canonical keys, strict decoding.
+
+A record that does not decode is an error with its key in it, never a guess: nobody but us may
+write here, and a wrong reading could commit or drop a batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from eo_kafka.errors import CorruptLedger
+from eo_kafka.options import json_object
+from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Token
+
+VERSION = 1
+GENERATION_KEY = b"generation"
+OWNER_KEY = b"owner"
+T = TypeVar("T")
+
+
+def decision_key(sink: str, batch: int, round_: int) -> bytes:
+    """Compaction keeps the newest state of each (sink, batch, round)."""
+    return f"decision/{sink}/{batch}/{round_}".encode()
+
+
+def token_key(sink: str, partition: int) -> bytes:
+    """Compaction keeps a partition's newest token; an older one is of a batch that is DONE."""
+    return f"token/{sink}/{partition}".encode()
+
+
+def _encode(fields: dict[str, Any]) -> bytes:
+    return json.dumps({"v": VERSION, **fields}, separators=(",", ":")).encode()
+
+
+def _decode(key: bytes, value: bytes, build: Callable[[dict[str, Any]], T]) -> T:
+    try:
+        fields = json_object(value.decode())
+        if _int(fields["v"]) != VERSION:
+            raise ValueError(f"version {fields['v']!r} is not {VERSION}")
+        return build(fields)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CorruptLedger(
+            f"Ledger record {key[:200]!r} cannot be decoded ({type(error).__name__}: {error}). "
+            "Nothing was decided or dropped. If a newer eo-kafka wrote it, run that version; "
+            "if somebody else wrote into the ledger topic, restore the topic."
+        ) from None
+
+
+def _int(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is not a whole number")
+    return value
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value
+
+
+def encode_generation(generation: int) -> bytes:
+    """The value under GENERATION_KEY."""
+    return _encode({"generation": generation})
+
+
+def decode_generation(value: bytes) -> int:
+    """Raises CorruptLedger."""
+    return _decode(GENERATION_KEY, value, lambda fields: _int(fields["generation"]))
+
+
+def encode_owner(query_id: str) -> bytes:
+    """The value under OWNER_KEY."""
+    return _encode({"query": query_id})
+
+
+def decode_owner(value: bytes) -> str:
+    """Raises CorruptLedger."""
+    return _decode(OWNER_KEY, value, lambda fields: _str(fields["query"]))
+
+
+def encode_decision(decision: Decision) -> bytes:
+    """The value under `decision_key`."""
+    return _encode(
+        {
+            "state": decision.state.value,
+            "sink": decision.sink,
+            "batch": decision.batch,
+            "round": decision.round,
+            "generation": decision.generation,
+            "endTxnVersion": decision.end_txn_version,
+            "tokenPartition": decision.token_partition,
+            "tokenFrom": decision.token_from,
+            "participants": [_participant_fields(part) for part in decision.participants],
+        }
+    )
+
+
+def decode_decision(key: bytes, value: bytes) -> Decision:
+    """Raises CorruptLedger, also when the value is not that of its key."""
+
+    def build(fields: dict[str, Any]) -> Decision:
+        decision = Decision(
+            sink=_str(fields["sink"]),
+            batch=_int(fields["batch"]),
+            round=_int(fields["round"]),
+            state=DecisionState(fields["state"]),
+            generation=_int(fields["generation"]),
+            end_txn_version=_int(fields["endTxnVersion"]),
+            token_partition=_int(fields["tokenPartition"]),
+            token_from=_int(fields["tokenFrom"]),
+            participants=tuple(_participant(part) for part in fields["participants"]),
+        )
+        if key != decision_key(decision.sink, decision.batch, decision.round):
+            raise ValueError("the value belongs to another key")
+        return decision
+
+    return _decode(key, value, build)
+
+
+def _participant_fields(part: Participant) -> dict[str, Any]:
+    return {
+        "partition": part.partition,
+        "round": part.round,
+        "generation": part.generation,
+        "id": part.identity.transactional_id,
+        "producerId": part.identity.producer_id,
+        "epoch": part.identity.epoch,
+        "rows": part.rows,
+        "digest": part.digest,
+    }
+
+
+def _participant(fields: dict[str, Any]) -> Participant:
+    return Participant(
+        partition=_int(fields["partition"]),
+        round=_int(fields["round"]),
+        generation=_int(fields["generation"]),
+        identity=Identity(_str(fields["id"]), _int(fields["producerId"]), _int(fields["epoch"])),
+        rows=_int(fields["rows"]),
+        digest=_str(fields["digest"]),
+    )
+
+
+def encode_token(token: Token) -> bytes:
+    """The value under `token_key`."""
+    return _encode(
+        {
+            "sink": token.sink,
+            "partition": token.partition,
+            "batch": token.batch,
+            "round": token.round,
+            "generation": token.generation,
+            "rows": token.rows,
+            "digest": token.digest,
+        }
+    )
+
+
+def decode_token(key: bytes, value: bytes) -> Token:
+    """Raises CorruptLedger, also when the value is not that of its key."""
+
+    def build(fields: dict[str, Any]) -> Token:
+        token = Token(
+            sink=_str(fields["sink"]),
+            partition=_int(fields["partition"]),
+            batch=_int(fields["batch"]),
+            round=_int(fields["round"]),
+            generation=_int(fields["generation"]),
+            rows=_int(fields["rows"]),
+            digest=_str(fields["digest"]),
+        )
+        if key != token_key(token.sink, token.partition):
+            raise ValueError("the value belongs to another key")
+        return token
+
+    return _decode(key, value, build)

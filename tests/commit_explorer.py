@@ -1,0 +1,183 @@
+"""Walks all worlds of the commit protocol's model and judges each of them.
+
+Beside the steps of drivers and tasks (tests/commit_model.py), this file knows what may happen to
+them at any moment, and what must never be seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+import commit_model as model
+from commit_model import Driver, Moves, Setting, Txn, World
+
+from eo_kafka.transaction import DecisionState, without_token
+
+COMMIT_STEPS = (
+    model.s6_fence,
+    model.s6_check,
+    model.s6_decide,
+    model.s7_end,
+    model.s7_tokens,
+    model.s8_done,
+)
+
+
+@dataclass
+class Outcome:
+    """What an exploration found. `fault` is "" if no world broke a promise; `trace` leads to it."""
+
+    worlds: int
+    finished: int  # worlds in which Spark's commit log holds every batch
+    fault: str = ""
+    trace: list[str] = field(default_factory=list)
+    labels: Counter[str] = field(default_factory=Counter)  # moves seen, by their words
+
+
+def start(setting: Setting) -> World:
+    """One driver, an empty ledger."""
+    return World(drivers=(Driver(step=model.start_batch),))
+
+
+def moves(world: World, setting: Setting) -> Moves:
+    """Everything that may happen next."""
+    yield from _chaos(world, setting)
+    for index, driver in enumerate(world.drivers):
+        for label, after in driver.step(world, index, setting):
+            yield f"driver {index}: {label}", after
+    for task in world.tasks:
+        for label, after in task.step(world, task, setting):
+            name = f"task of driver {task.driver}, partition {task.partition}.{task.attempt}"
+            yield f"{name}: {label}", after
+
+
+def _chaos(world: World, setting: Setting) -> Moves:
+    if len(world.drivers) < setting.drivers:
+        drivers = (*world.drivers, Driver(step=model.start_batch))
+        yield "a new driver starts", world._replace(drivers=drivers)
+    if world.timeouts < setting.timeouts:
+        for name, txn in world.txns:
+            if txn.token is not None:
+                yield f"{name} times out", _time_out(world, name, txn)
+    if world.on_its_way is not None and world.on_its_way[0] == world.holder:
+        landed = model.append(world, world.on_its_way[1])
+        yield "the append on its way lands", landed._replace(on_its_way=None)
+    for index, driver in enumerate(world.drivers):
+        if driver.step is model.gone or not setting.deaths:
+            continue
+        left = _left_behind(world, driver)
+        yield f"driver {index} dies", model.die(left, index)
+        if driver.step in COMMIT_STEPS and driver.plan is not None:
+            yield f"driver {index}: commit is killed", model.fail(left, index, setting)
+
+
+def _time_out(world: World, name: str, txn: Txn) -> World:
+    ended = model.set_txn(world, name, Txn(txn.epoch + 1))
+    return ended._replace(timeouts=world.timeouts + 1, excuse=True)
+
+
+def _left_behind(world: World, driver: Driver) -> World:
+    """Whoever dies while it appends a decision may leave it on its way."""
+    if driver.step is not model.s6_decide or driver.fence != world.holder:
+        return world
+    return world._replace(
+        on_its_way=(model.required(driver.fence), model.required(driver.decision))
+    )
+
+
+def fault(world: World) -> str:
+    """Which promise this world breaks, or ""."""
+    return (
+        world.fault
+        or _duplicate_row_visible(world)
+        or _committed_batch_not_visible(world)
+        or _done_without_its_participants(world)
+    )
+
+
+def _duplicate_row_visible(world: World) -> str:
+    repeated = [row for row, times in Counter(world.visible).items() if times > 1]
+    return f"visible twice: {repeated}" if repeated else ""
+
+
+def _committed_batch_not_visible(world: World) -> str:
+    """What Spark's commit log holds is visible, all of it, once."""
+    for batch in range(world.commit_log + 1):
+        rows = sorted(row for of, row in world.visible if of == batch)
+        if rows != list(model.ROWS):
+            return f"batch {batch} is in the commit log and of its rows visible: {rows}"
+    return ""
+
+
+def _done_without_its_participants(world: World) -> str:
+    for decision in world.decisions:
+        if decision.state is DecisionState.DONE and without_token(decision, list(world.tokens)):
+            return f"batch {decision.batch} is DONE and a participant is not committed"
+    return ""
+
+
+def explore(setting: Setting, *, liveness: bool = False) -> Outcome:
+    """Visit every world that `setting` allows, until one breaks a promise.
+
+    `liveness`: also, from every world in which one more driver may start, some way must lead to
+    the end. (That it is taken is for whoever starts drivers.)
+    """
+    first = start(setting)
+    numbers = {first: 0}
+    came_from: list[tuple[int, str]] = [(0, "")]
+    before: list[list[int]] = [[]]
+    outcome = Outcome(worlds=1, finished=0)
+    queue = deque([first])
+    while queue:
+        world = queue.popleft()
+        number = numbers[world]
+        outcome.finished += world.commit_log == setting.batches - 1
+        for label, after in moves(world, setting):
+            known = numbers.get(after)
+            if known is None:
+                known = numbers[after] = len(came_from)
+                came_from.append((number, label))
+                before.append([])
+                outcome.labels[label.split(": ")[-1]] += 1
+                outcome.fault = fault(after)
+                if outcome.fault:
+                    outcome.trace = _trace(came_from, known)
+                    outcome.worlds = len(numbers)
+                    return outcome
+                queue.append(after)
+            if liveness:
+                before[known].append(number)
+    outcome.worlds = len(numbers)
+    if liveness:
+        _check_liveness(numbers, before, came_from, setting, outcome)
+    return outcome
+
+
+def _check_liveness(
+    numbers: dict[World, int],
+    before: list[list[int]],
+    came_from: list[tuple[int, str]],
+    setting: Setting,
+    outcome: Outcome,
+) -> None:
+    done = [n for world, n in numbers.items() if world.commit_log == setting.batches - 1]
+    can_finish = set(done)
+    while done:
+        for earlier in before[done.pop()]:
+            if earlier not in can_finish:
+                can_finish.add(earlier)
+                done.append(earlier)
+    for world, number in numbers.items():
+        if number not in can_finish and len(world.drivers) < setting.drivers:
+            outcome.fault = "a driver may start, and no way leads to the end"
+            outcome.trace = _trace(came_from, number)
+            return
+
+
+def _trace(came_from: list[tuple[int, str]], number: int) -> list[str]:
+    labels = []
+    while number:
+        number, label = came_from[number]
+        labels.append(label)
+    return labels[::-1]

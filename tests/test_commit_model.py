@@ -1,0 +1,157 @@
+"""Every interleaving of the commit protocol keeps its promises, and each of its rules is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from commit_explorer import explore
+from commit_model import Rules, Setting
+
+from eo_kafka.errors import Fenced
+from eo_kafka.sinks import control_plane, ledger_topic, recovery
+from eo_kafka.state.ledger import Ledger
+from eo_kafka.transaction import Decision, DecisionState, Identity
+
+LOST = "a decided transaction was lost though nothing timed out"
+ONE_SPLIT = Setting(splits=("ab",))
+TIMEOUT = Setting(timeouts=1, deaths=False)
+# rule -> (the setting in which it is missed, what is then seen)
+NEEDED = {
+    "s1_writes_generation": (ONE_SPLIT, "is in the commit log and of its rows visible"),
+    "fence_before_read": (ONE_SPLIT, LOST),
+    "plan_of_own_generation": (ONE_SPLIT, "is in the commit log and of its rows visible"),
+    "list_then_check": (ONE_SPLIT, LOST),
+    "check_before_init": (ONE_SPLIT, LOST),
+    "s6_checks_generation": (ONE_SPLIT, "is in the commit log and of its rows visible"),
+    "equal_digests": (TIMEOUT, "visible twice"),
+    "rounds": (TIMEOUT, "no way leads to the end"),
+    "void": (TIMEOUT._replace(splits=("ab", "all-in-0")), "asked for repair where nothing"),
+    "done_needs_tokens": (ONE_SPLIT, "is DONE and a participant is not committed"),
+    "abort_reads_ledger": (ONE_SPLIT, LOST),
+    "abort_by_epoch": (ONE_SPLIT, LOST),
+    "commit_by_epoch": (Setting(deaths=False), "visible twice"),
+}
+
+
+def test_two_drivers_and_a_timeout_keep_every_promise() -> None:
+    outcome = explore(Setting(timeouts=1), liveness=True)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.finished > 1000
+    # What the exploration is for did happen in it.
+    for label in (
+        "S1 writes DONE",
+        "S1 finds 1 lost",
+        "S6 DECIDED round 1",
+        "S6 asks for repair",
+        "the append on its way lands",
+    ):
+        assert outcome.labels[label], label
+
+
+def test_a_batch_that_is_lost_as_a_whole_is_replayed_in_any_partitioning() -> None:
+    outcome = explore(TIMEOUT._replace(splits=("ab", "all-in-0")), liveness=True)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.labels["S1 writes VOID"]
+    assert outcome.labels["S6 DECIDED round 1"]
+
+
+def test_two_batches_in_a_row_keep_every_promise() -> None:
+    outcome = explore(Setting(batches=2, splits=("ab",), slots=2, deaths=False))
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.finished
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting(timeouts=1, splits=("ab", "all-in-0")),
+        Setting(timeouts=2, splits=("ab",)),
+        Setting(attempts=2, splits=("ab",), deaths=False),
+        Setting(batches=2, splits=("ab",), slots=2),
+        Setting(batches=2, splits=("ab",), timeouts=1, deaths=False),
+    ],
+    ids=str,
+)
+def test_larger_worlds_keep_every_promise(setting: Setting) -> None:
+    outcome = explore(setting)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.finished
+
+
+def test_every_rule_is_tried() -> None:
+    assert set(NEEDED) == set(Rules._fields)
+
+
+@pytest.mark.parametrize("rule", NEEDED)
+def test_without_this_rule_a_promise_is_broken(rule: str) -> None:
+    setting, seen = NEEDED[rule]
+    weaker = setting._replace(rules=Rules()._replace(**{rule: False}))
+
+    outcome = explore(weaker, liveness=rule == "rounds")
+
+    assert seen in outcome.fault
+    assert outcome.trace
+
+
+class OvertakenCoordinator:
+    """Generation 1; when the plan is made, generation 2 has decided batch 0 and not ended it."""
+
+    topic = "ledger"
+    identity = Identity("c", 1, 1)
+
+    def __init__(self, *_: object) -> None:
+        self.ledger = Ledger()
+        self._generation = 0
+
+    def fence(self) -> None:
+        pass
+
+    def read(self) -> Ledger:
+        if self._generation:
+            self.ledger.generation = self._generation
+            self._generation = 2
+        if self.ledger.generation == 2:
+            self.ledger.decisions["main", 0] = Decision(
+                "main", 0, 0, DecisionState.DECIDED, 2, 5, 1, 0, ()
+            )
+        return self.ledger
+
+    def try_append(self, _records: object) -> bool:
+        self._generation = 1
+        return True
+
+    def check_owner(self, _query: object) -> None:
+        pass
+
+    def check_generation(self, generation: int) -> None:
+        if self.ledger.generation != generation:
+            raise Fenced("overtaken")
+
+
+class Nothing:
+    """A control plane and a finisher with nothing to do."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_args, **_kwargs: 5
+
+
+def test_a_plan_never_shows_what_a_newer_generation_wrote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recovery, "Coordinator", OvertakenCoordinator)
+    monkeypatch.setattr(recovery, "Finisher", Nothing)
+    monkeypatch.setattr(ledger_topic, "ensure", lambda _: None)
+    monkeypatch.setattr(control_plane, "shared", lambda _: Nothing())
+    options: Any = type("Options", (), {"kafka": {}, "sink": "main", "query_id": None})()
+
+    with pytest.raises(Fenced):
+        recovery.make_plan(options)

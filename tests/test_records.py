@@ -1,0 +1,221 @@
+"""Ledger records as bytes: they come back as they were, or as CorruptLedger, never otherwise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eo_kafka.errors import CorruptLedger
+from eo_kafka.state import records
+from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Token
+
+GOLDEN = Path(__file__).parent / "golden"
+WHOLE = st.integers(min_value=-(2**63), max_value=2**63)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+IDENTITIES = st.builds(Identity, TEXT, WHOLE, WHOLE)
+PARTICIPANTS = st.builds(Participant, WHOLE, WHOLE, WHOLE, IDENTITIES, WHOLE, TEXT)
+DECISIONS = st.builds(
+    Decision,
+    TEXT,
+    WHOLE,
+    WHOLE,
+    st.sampled_from(DecisionState),
+    WHOLE,
+    WHOLE,
+    WHOLE,
+    WHOLE,
+    st.lists(PARTICIPANTS, max_size=3).map(tuple),
+)
+TOKENS = st.builds(Token, TEXT, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, TEXT)
+
+DECISION = Decision(
+    sink="main",
+    batch=12,
+    round=1,
+    state=DecisionState.DECIDED,
+    generation=34,
+    end_txn_version=5,
+    token_partition=1,
+    token_from=56,
+    participants=(
+        Participant(0, 0, 33, Identity("eo-kafka.j.s.p0.g1.a3", 4000, 2), 7, "0123abcd"),
+        Participant(1, 1, 34, Identity("eo-kafka.j.s.p1.g2.a4", 4001, 0), 8, "4567 é"),
+    ),
+)
+TOKEN = Token("main", 1, 12, 1, 34, 8, "4567 é")
+DECISION_KEY = records.decision_key("main", 12, 1)
+TOKEN_KEY = records.token_key("main", 1)
+# file -> (the value that stands in it, how it is decoded, what it says)
+FILES: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
+    "v1_generation.json": (records.encode_generation(34), records.decode_generation, 34),
+    "v1_owner.json": (records.encode_owner("b1-c2"), records.decode_owner, "b1-c2"),
+    "v1_decision.json": (
+        records.encode_decision(DECISION),
+        lambda value: records.decode_decision(b"decision/main/12/1", value),
+        DECISION,
+    ),
+    "v1_token.json": (
+        records.encode_token(TOKEN),
+        lambda value: records.decode_token(b"token/main/1", value),
+        TOKEN,
+    ),
+}
+DECODERS = [decode for _, decode, _ in FILES.values()]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_version_1_is_as_it_was_stored(name: str) -> None:
+    encoded, decode, meaning = FILES[name]
+    stored = (GOLDEN / name).read_bytes()
+
+    assert encoded == stored
+    assert decode(stored) == meaning
+
+
+def test_every_golden_file_is_tested() -> None:
+    assert {path.name for path in GOLDEN.glob("v1_*")} == set(FILES)
+
+
+@given(DECISIONS)
+def test_a_decision_comes_back(decision: Decision) -> None:
+    key = records.decision_key(decision.sink, decision.batch, decision.round)
+
+    assert records.decode_decision(key, records.encode_decision(decision)) == decision
+
+
+@given(TOKENS)
+def test_a_token_comes_back(token: Token) -> None:
+    key = records.token_key(token.sink, token.partition)
+
+    assert records.decode_token(key, records.encode_token(token)) == token
+
+
+@given(WHOLE, TEXT)
+def test_generation_and_owner_come_back(generation: int, owner: str) -> None:
+    assert records.decode_generation(records.encode_generation(generation)) == generation
+    assert records.decode_owner(records.encode_owner(owner)) == owner
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"{}",
+        b'{"v":1}',
+        b'{"v":2,"generation":1,"query":"q"}',
+        b'{"v":"1","generation":1,"query":"q"}',
+        b'{"v":null,"generation":1,"query":"q"}',
+        b'{"v":1,"generation":true,"query":1}',
+        b'{"v":1,"generation":1.0,"query":null}',
+        b'{"v":1,"generation":"1","query":["q"]}',
+        b'{"v":1,"generation":null,"query":{}}',
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"v":1,"generation":' + b"9" * 10_000 + b',"query":3}',
+    ],
+    ids=lambda value: repr(value[:40]),
+)
+def test_what_is_not_a_record_is_corrupt(decode: Callable[[bytes], object], value: bytes) -> None:
+    with pytest.raises(CorruptLedger, match="cannot be decoded"):
+        decode(value)
+
+
+@pytest.mark.parametrize("version", ["true", "1.0"])
+def test_a_version_that_only_equals_1_is_corrupt(version: str) -> None:
+    with pytest.raises(CorruptLedger):
+        records.decode_generation(f'{{"v":{version},"generation":3}}'.encode())
+
+
+@pytest.mark.parametrize("name", ["batch", "round", "generation", "endTxnVersion", "tokenFrom"])
+@pytest.mark.parametrize("wrong", [True, 1.5, "1", None, [], {}])
+def test_a_decision_with_a_wrong_number_is_corrupt(name: str, wrong: object) -> None:
+    fields = json.loads(records.encode_decision(DECISION))
+
+    with pytest.raises(CorruptLedger):
+        records.decode_decision(DECISION_KEY, json.dumps({**fields, name: wrong}).encode())
+
+
+@pytest.mark.parametrize("wrong", [None, 1, "ab", {"a": 1}, [1], [None], [[]], [{}], ["ab"]])
+def test_wrong_participants_are_corrupt(wrong: object) -> None:
+    fields = json.loads(records.encode_decision(DECISION))
+
+    with pytest.raises(CorruptLedger):
+        records.decode_decision(
+            DECISION_KEY, json.dumps({**fields, "participants": wrong}).encode()
+        )
+
+
+@pytest.mark.parametrize("wrong", ["decided", "", None, 1, [], {}])
+def test_a_state_that_is_none_is_corrupt(wrong: object) -> None:
+    fields = json.loads(records.encode_decision(DECISION))
+
+    with pytest.raises(CorruptLedger):
+        records.decode_decision(DECISION_KEY, json.dumps({**fields, "state": wrong}).encode())
+
+
+@pytest.mark.parametrize("key", [b"", b"\xff", b"decision/main/12/2", b"decision/other/12/1"])
+def test_a_value_under_another_key_is_corrupt(key: bytes) -> None:
+    with pytest.raises(CorruptLedger, match="another key"):
+        records.decode_decision(key, records.encode_decision(DECISION))
+    with pytest.raises(CorruptLedger, match="another key"):
+        records.decode_token(key, records.encode_token(TOKEN))
+
+
+def test_the_message_names_the_record_and_what_to_do() -> None:
+    with pytest.raises(CorruptLedger) as corrupt:
+        records.decode_decision(DECISION_KEY, b"nonsense")
+
+    assert "b'decision/main/12/1'" in str(corrupt.value)
+    assert "restore the topic" in str(corrupt.value)
+
+
+def decodes_or_is_corrupt(value: bytes) -> None:
+    for decode in DECODERS:
+        try:
+            decode(value)
+        except CorruptLedger:
+            continue
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_decode_or_are_corrupt(value: bytes) -> None:
+    decodes_or_is_corrupt(value)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | WHOLE | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+@given(st.data())
+def test_a_changed_record_decodes_or_is_corrupt(data: st.DataObject) -> None:
+    fields: dict[str, Any] = json.loads(data.draw(st.sampled_from(list(FILES.values())))[0])
+    name = data.draw(st.sampled_from(sorted(fields)))
+    if data.draw(st.booleans()):
+        del fields[name]
+    else:
+        fields[name] = data.draw(JSON_VALUES)
+
+    decodes_or_is_corrupt(json.dumps(fields).encode())
+
+
+@given(st.data())
+def test_a_record_with_changed_bytes_decodes_or_is_corrupt(data: st.DataObject) -> None:
+    value = bytearray(data.draw(st.sampled_from(list(FILES.values())))[0])
+    at = data.draw(st.integers(0, len(value) - 1))
+    value[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
+
+    decodes_or_is_corrupt(bytes(value))

@@ -1,0 +1,186 @@
+"""What a writer accepts, and the sentence for everything it does not."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from eo_kafka.errors import OptionsError
+from eo_kafka.sinks.options import DEFAULT_TRANSACTION_TIMEOUT_MS, SinkOptions
+
+GOOD = {"kafka.bootstrap.servers": "localhost:9092", "topic": "out", "jobName": "job"}
+LONGEST_JOB = 249 - len("__eo_kafka..ledger")
+
+
+def parsed(**extra: str) -> SinkOptions:
+    return SinkOptions.parse({**GOOD, **extra}, streaming=True)
+
+
+def problems(given: dict[str, str]) -> tuple[str, ...]:
+    with pytest.raises(OptionsError) as refused:
+        SinkOptions.parse(given, streaming=True)
+    return refused.value.problems
+
+
+def without_job(**extra: str) -> dict[str, str]:
+    return {name: value for name, value in GOOD.items() if name != "jobName"} | extra
+
+
+def checkpoint(folder: Path) -> str:
+    (folder / "metadata").write_text(json.dumps({"id": "b1-c2"}))
+    return str(folder)
+
+
+def test_defaults() -> None:
+    options = parsed()
+
+    assert options.exactly_once
+    assert options.job_and_ledger == ("job", "__eo_kafka.job.ledger")
+    assert (options.topic, options.prefix, options.sink) == ("out", "eo-kafka", "main")
+    assert options.query_id is None
+    assert not options.allow_weak_replication
+    assert options.transaction_timeout_ms == DEFAULT_TRANSACTION_TIMEOUT_MS
+
+
+def test_what_is_given_is_taken() -> None:
+    options = parsed(
+        ledgerTopic="mine",
+        transactionalIdPrefix="p",
+        allowWeakReplication="TRUE",
+        guarantee="Exactly-Once",
+        **{"kafka.transaction.timeout.ms": "5000"},
+    )
+
+    assert options.job_and_ledger == ("job", "mine")
+    assert (options.prefix, options.allow_weak_replication) == ("p", True)
+    assert options.transaction_timeout_ms == 5000
+
+
+def test_the_jobs_name_is_the_option_then_the_querys_name_then_its_id(tmp_path: Path) -> None:
+    known = {"queryname": "query", "checkpointlocation": checkpoint(tmp_path)}
+
+    assert parsed(**known).job == "job"
+    assert SinkOptions.parse(without_job(**known), streaming=True).job == "query"
+    del known["queryname"]
+    options = SinkOptions.parse(without_job(**known), streaming=True)
+    assert (options.job, options.query_id) == ("b1-c2", "b1-c2")
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_the_query_id_comes_from_the_checkpoint(tmp_path: Path, scheme: str) -> None:
+    assert parsed(checkpointlocation=scheme + checkpoint(tmp_path)).query_id == "b1-c2"
+    assert parsed(checkpointlocation=scheme + checkpoint(tmp_path) + "/").query_id == "b1-c2"
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "{}", "nonsense"])
+def test_without_any_name_it_is_refused(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "metadata").write_text(content)
+
+    (found,) = problems(without_job(checkpointlocation=str(tmp_path)))
+
+    assert "set option 'jobName' (or queryName)" in found
+
+
+def test_a_query_name_that_cannot_be_a_topic_name_is_refused() -> None:
+    (found,) = problems(without_job(queryname="my query"))
+
+    assert "The query name stands in for option 'jobName', which must be usable" in found
+    assert "'my query'" in found
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "none"])
+def test_a_weaker_guarantee_needs_no_name(guarantee: str) -> None:
+    options = SinkOptions.parse(without_job(guarantee=guarantee), streaming=True)
+
+    assert not options.exactly_once
+    with pytest.raises(OptionsError, match="jobName"):
+        _ = options.job_and_ledger
+
+
+def test_a_batch_needs_no_name() -> None:
+    assert SinkOptions.parse(without_job(), streaming=False).exactly_once
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        ({"guarantee": "twice"}, "'guarantee' must be one of exactly-once, at-least-once, none"),
+        ({"topic": " "}, "Option 'topic' must not be empty"),
+        ({"ledgerTopic": "a/b"}, "Option 'ledgerTopic' must be a topic name"),
+        ({"ledgerTopic": ".."}, "Option 'ledgerTopic' must be a topic name"),
+        ({"ledgerTopic": "t" * 250}, "Option 'ledgerTopic' must be a topic name"),
+        ({"transactionalIdPrefix": "a b"}, "'transactionalIdPrefix' must be a topic name"),
+        ({"allowWeakReplication": "yes"}, "'allowWeakReplication' must be true or false"),
+        ({"ledgerTopic": "out"}, "Options 'topic' and 'ledgerTopic' are both 'out'"),
+        ({"jobNane": "x"}, "Unknown option 'jobnane': did you mean 'jobName'?"),
+        ({"kafka.transactional.id": "x"}, "set 'transactionalIdPrefix' to tell jobs apart"),
+        ({"kafka.acks": "1"}, "'kafka.acks' is '1', but guarantee 'exactly-once' needs 'all'"),
+        ({"kafka.request.required.acks": "0"}, "'kafka.request.required.acks' is '0', but"),
+        ({"kafka.enable.idempotence": "false"}, "'exactly-once' needs 'true': retries could"),
+        ({"kafka.no.such.setting": "1"}, "'kafka.no.such.setting' is not known to librdkafka"),
+        ({"kafka.linger.ms": "soon"}, "'kafka.linger.ms' has a value librdkafka refuses"),
+        ({"kafka.transaction.timeout.ms": "x"}, "'kafka.transaction.timeout.ms' has a value"),
+    ],
+)
+def test_refuses_with_one_sentence(extra: dict[str, str], sentence: str) -> None:
+    found = problems({**GOOD, **extra})
+
+    assert len(found) == 1, found
+    assert sentence in found[0]
+
+
+@pytest.mark.parametrize("job", ["my job", "a/b", " ", "j" * (LONGEST_JOB + 1)])
+def test_a_job_name_must_fit_into_a_topic_name(job: str) -> None:
+    assert problems({**GOOD, "jobName": job})[0].startswith("Option 'jobName' must ")
+
+
+def test_a_wrong_job_name_is_one_problem() -> None:
+    assert len(problems({**GOOD, "jobName": "my job"})) == 1
+
+
+@pytest.mark.parametrize("name", ["key.serializer", "value.serializer"])
+def test_serializers_are_refused(name: str) -> None:
+    found = problems({**GOOD, f"kafka.{name}": "x"})
+
+    assert f"Kafka option '{name}' is not supported: " in found[0]
+
+
+@pytest.mark.parametrize("acks", ["all", "-1", " ALL "])
+def test_settings_that_keep_the_promise_are_let_be(acks: str) -> None:
+    assert parsed(**{"kafka.acks": acks.strip().lower(), "kafka.enable.idempotence": "true"})
+
+
+def test_no_guarantee_contradicts_nothing() -> None:
+    assert parsed(guarantee="none", **{"kafka.acks": "0", "kafka.enable.idempotence": "false"})
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    found = problems(
+        {"guarantee": "x", "allowWeakReplication": "x", "ledgerTopic": "", "kafka.acks": "0"}
+    )
+
+    text = " ".join(found)
+    for name in ("bootstrap.servers", "guarantee", "allowWeakReplication", "ledgerTopic", "acks"):
+        assert name in text
+    assert "jobName" in text
+    assert len(found) == 6
+
+
+@pytest.mark.parametrize("job", ["a", "a.b-c_D9", "j" * LONGEST_JOB])
+def test_names_that_fit(job: str) -> None:
+    assert len(parsed(jobName=job).job_and_ledger[1]) <= 249
+
+
+def test_secrets_stay_out_of_reprs_and_messages() -> None:
+    secret = {"kafka.sasl.password": "hunter2", "kafka.ssl.key.password": "hunter3"}
+    options = parsed(**secret)
+    copy = pickle.loads(pickle.dumps(options))
+    found = problems({**GOOD, **secret, "guarantee": "x"})
+
+    assert copy == options
+    assert copy.kafka["sasl.password"] == "hunter2"
+    assert "hunter" not in f"{options!r} {options!s} {copy!r} {' '.join(found)}"
