@@ -1,0 +1,42 @@
+"""A streaming copy from topic to topic, run in a driver of its own so that a test can kill it.
+
+The one argument is JSON: see `Copy` in harness.py.
+"""
+
+import json
+import os
+import sys
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+from pyspark.sql import SparkSession
+
+from eo_kafka.broker.jars import jvm_connector_jars
+
+
+def main() -> None:
+    job = json.loads(sys.argv[1])
+    builder = (
+        SparkSession.builder.master(job["master"])
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+    )
+    if "kafka" in (job["source"], job["sink"]):
+        builder = builder.config("spark.jars", jvm_connector_jars())
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    start_copy(spark, job).awaitTermination()
+
+
+def start_copy(spark, job):
+    """Start the query; the tests also call this with a session of their own."""
+    rows = spark.readStream.format(job["source"]).options(**job["source_options"]).load()
+    rows = rows.selectExpr("key", "value")
+    if job["tasks"]:
+        rows = rows.repartition(job["tasks"], "value")
+    writer = rows.writeStream.format(job["sink"]).options(**job["sink_options"])
+    return writer.trigger(availableNow=True).start()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""What the protocol needs of the clients and is not promised by them: an upgrade that changes it
+must fail here, not in somebody's topic."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from confluent_kafka import Producer
+
+from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.transaction import Identity, TransactionState
+from harness import committed
+
+
+@pytest.fixture
+def control(broker):
+    plane = ControlPlane({"bootstrap.servers": broker.bootstrap_servers})
+    yield plane
+    plane.close()
+
+
+def prepared(servers: str, topic: str, transactional_id: str) -> Producer:
+    """A producer with one flushed record in an open transaction."""
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "transactional.id": transactional_id,
+            "error_cb": lambda error: None,
+        }
+    )
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, b"row")
+    assert producer.flush(30) == 0
+    return producer
+
+
+def state(control: ControlPlane, transactional_id: str) -> TransactionState:
+    return control.describe([transactional_id])[transactional_id].state
+
+
+def test_a_transaction_stays_open_when_its_producer_is_dropped(broker, make_topic, control):
+    topic = make_topic("dropped")
+    producer = prepared(broker.bootstrap_servers, topic, topic)
+    del producer
+    assert state(control, topic) is TransactionState.ONGOING
+    control.end([control.describe([topic])[topic].identity], commit=False, version=5)
+
+
+def test_a_transaction_stays_open_when_its_process_dies(broker, make_topic, control):
+    topic = make_topic("died")
+    code = (
+        "import os, sys; sys.path[:0] = sys.argv[3].split(':')\n"
+        "from test_client_assumptions import prepared\n"
+        "p = prepared(sys.argv[1], sys.argv[2], sys.argv[2]); os._exit(9)"
+    )
+    arguments = [broker.bootstrap_servers, topic, ":".join(sys.path)]
+    assert subprocess.run([sys.executable, "-c", code, *arguments]).returncode == 9
+    assert state(control, topic) is TransactionState.ONGOING
+    identity = control.describe([topic])[topic].identity
+    assert control.end([identity], commit=True, version=5) == {topic: "NONE"}
+    assert committed(broker.bootstrap_servers, topic)[b"row"] == 1
+
+
+def test_close_aborts_so_it_must_never_be_called(broker, make_topic, control):
+    topic = make_topic("closed")
+    prepared(broker.bootstrap_servers, topic, topic).close()
+    assert state(control, topic) is not TransactionState.ONGOING
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_another_process_ends_a_transaction_and_may_ask_again(broker, make_topic, control, version):
+    topic = make_topic(f"ended-{version}")
+    producer = prepared(broker.bootstrap_servers, topic, topic)
+    identity = control.describe([topic])[topic].identity
+    answers = set()
+    for _ in range(20):
+        answers |= set(control.end([identity], commit=True, version=version).values())
+    assert "NONE" in answers and answers <= {"NONE", "CONCURRENT_TRANSACTIONS"}
+    assert committed(broker.bootstrap_servers, topic)[b"row"] == 1
+    del producer
+
+
+def test_an_abort_for_an_older_epoch_hits_nothing(broker, make_topic, control):
+    topic = make_topic("older")
+    old = prepared(broker.bootstrap_servers, topic, topic)
+    before = control.describe([topic])[topic].identity
+    new = prepared(broker.bootstrap_servers, topic, topic)
+    assert control.end([before], commit=False, version=5)[topic] == "PRODUCER_FENCED"
+    assert state(control, topic) is TransactionState.ONGOING
+    new.commit_transaction(30)
+    assert sum(committed(broker.bootstrap_servers, topic).values()) == 1
+    del old
+
+
+def test_ids_nobody_knows_are_told_apart(control):
+    found = control.describe(["never-used"])["never-used"]
+    assert found.state is TransactionState.MISSING
+    answer = control.end([Identity("never-used", 1, 0)], commit=True, version=3)
+    assert answer == {"never-used": "INVALID_PRODUCER_ID_MAPPING"}
+
+
+def test_forty_transactions_end_in_one_round(broker, make_topic, control):
+    topic = make_topic("many")
+    producers = [prepared(broker.bootstrap_servers, topic, f"{topic}-{n}") for n in range(40)]
+    ids = [f"{topic}-{n}" for n in range(40)]
+    identities = [found.identity for found in control.describe(ids).values()]
+    answers = control.end(identities, commit=True, version=control.end_txn_version())
+    assert set(answers.values()) == {"NONE"}
+    assert sum(committed(broker.bootstrap_servers, topic).values()) == 40
+    del producers
