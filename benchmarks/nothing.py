@@ -1,0 +1,106 @@
+"""A Python source and sink that do nothing: what a micro-batch costs before any connector works.
+
+The source numbers rows from 0 to its option `rows` and honours the same admission control as a
+connector; the sink reads its rows to the end and drops them. Workers import this module by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+FORMAT = "do-nothing"
+
+
+class NothingSource(DataSource):
+    """`format("do-nothing")`. Options of the source: `rows`, `maxOffsetsPerTrigger`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word after `format`."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """A connector's two columns that a sink takes."""
+        return "key binary, value binary"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Called once a query."""
+        return NothingReader(int(self.options["rows"]), int(self.options["maxOffsetsPerTrigger"]))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        """Called before each batch and before its commit."""
+        return NothingWriter()
+
+
+class NothingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Counts."""
+
+    def __init__(self, rows: int, per_trigger: int) -> None:
+        self._rows = rows
+        self._per_trigger = per_trigger
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Row 0."""
+        return {"row": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """`maxOffsetsPerTrigger`."""
+        return ReadMaxRows(self._per_trigger)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Nothing is ever added."""
+
+    def latestOffset(self, start: Any = None, limit: ReadLimit | None = None) -> dict[str, Any]:  # noqa: N802
+        """As far as the limit lets a batch go."""
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._rows
+        begin = 0 if start is None else start["row"]
+        return {"row": self._rows if limit == ReadAllAvailable() else min(begin + rows, self._rows)}
+
+    def partitions(self, start: Any, end: Any) -> list[InputPartition]:
+        """One task."""
+        return [InputPartition((start["row"], end["row"]))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows' numbers."""
+        import pyarrow as pa
+
+        numbers = [str(row).encode() for row in range(*partition.value)]
+        yield pa.record_batch({"key": pa.array(numbers), "value": pa.array(numbers)})
+
+    def commit(self, end: Any) -> None:
+        """Nothing to do."""
+
+
+class NothingWriter(DataSourceStreamArrowWriter):
+    """Drops."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Read to the end, as every sink must."""
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing to do."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing to do."""

@@ -1,0 +1,138 @@
+"""The Spark queries that are measured, and the check that each did its work."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from benchmarks import nothing
+from benchmarks.report import Batch
+from benchmarks.workload import Topics, Workload
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+_QUERY_TIMEOUT_S = 300
+
+
+class WrongResult(Exception):
+    """A run did not read or write what it was given, so its speed means nothing."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A format, and what its sink is told besides topic and servers."""
+
+    name: str
+    format: str
+    sink_options: Mapping[str, str] = field(default_factory=dict)
+
+
+JVM = Contender("kafka", "kafka")
+READER = Contender("eo-kafka", "eo-kafka")
+AT_LEAST_ONCE = Contender("eo-kafka at-least-once", "eo-kafka", {"guarantee": "at-least-once"})
+EXACTLY_ONCE = Contender("eo-kafka exactly-once", "eo-kafka", {"guarantee": "exactly-once"})
+NOTHING = Contender("do-nothing", nothing.FORMAT)
+
+
+class Runner:
+    """Runs one query at a time, each on a checkpoint, an output topic and a ledger of its own."""
+
+    def __init__(self, spark: SparkSession, topics: Topics) -> None:
+        self._spark = spark
+        self._topics = topics
+        self._numbers = itertools.count(1)
+        self._checksums: dict[str, tuple[int, int]] = {}
+
+    def read(self, contender: Contender, workload: Workload, batches: int) -> list[Batch]:
+        """All seven columns of all records into Spark's sink that drops them.
+
+        Raises WrongResult unless every record was read.
+        """
+        rows = self._source(contender, workload, batches)
+        measured = _run(rows.writeStream.format("noop"))
+        read = sum(batch.rows for batch in measured)
+        if read != workload.records:
+            raise WrongResult(f"{contender.name} read {read} of {workload.records} records.")
+        return measured
+
+    def copy(self, contender: Contender, workload: Workload, batches: int) -> list[Batch]:
+        """Key and value of all records into a new topic with as many partitions.
+
+        Raises WrongResult unless the output holds the same records, once each.
+        """
+        output = f"output-{next(self._numbers)}"
+        job = f"bench-{output}"
+        with self._topics.temporary(output, workload.partitions, (f"__eo_kafka.{job}.ledger",)):
+            rows = self._source(contender, workload, batches).select("key", "value")
+            writer = rows.writeStream.format(contender.format).options(
+                **{"topic": output, **self._servers, **contender.sink_options}
+            )
+            if contender.format == READER.format:
+                writer = writer.option("jobName", job)
+            measured = _run(writer)
+            self._check_copy(contender, workload, output)
+        return measured
+
+    def do_nothing(self, rows: int) -> list[Batch]:
+        """Batches of one row through a Python source and sink that do nothing."""
+        stream = self._spark.readStream.format(NOTHING.format)
+        frame = stream.option("rows", rows).option("maxOffsetsPerTrigger", 1).load()
+        return _run(frame.writeStream.format(NOTHING.format))
+
+    @property
+    def _servers(self) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self._topics.bootstrap_servers}
+
+    def _source(self, contender: Contender, workload: Workload, batches: int) -> DataFrame:
+        # Connectors round the share of a partition down: the slack keeps the number of batches.
+        per_batch = -(-workload.records // batches)
+        slack = workload.partitions if workload.partitions > 1 else 0
+        return (
+            self._spark.readStream.format(contender.format)
+            .options(**self._servers)
+            .option("subscribe", workload.topic)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", per_batch + slack)
+            .load()
+        )
+
+    def _check_copy(self, contender: Contender, workload: Workload, output: str) -> None:
+        if workload.topic not in self._checksums:
+            self._checksums[workload.topic] = self._checksum(workload.topic)
+        wanted, found = self._checksums[workload.topic], self._checksum(output)
+        if wanted[0] != workload.records or found != wanted:
+            raise WrongResult(
+                f"{contender.name} wrote {found[0]} records with checksum {found[1]:x}; the input "
+                f"has {wanted[0]} with checksum {wanted[1]:x}."
+            )
+
+    def _checksum(self, topic: str) -> tuple[int, int]:
+        """Count and order-free checksum of the committed records, by the JVM connector."""
+        frame = self._spark.read.format(JVM.format).options(**self._servers)
+        frame = frame.option("subscribe", topic).option("kafka.isolation.level", "read_committed")
+        row = frame.load().selectExpr("count(*)", "bit_xor(xxhash64(key, value))").first()
+        if row is None or row[1] is None:
+            return 0, 0
+        return int(row[0]), int(row[1])
+
+
+def _run(writer: DataStreamWriter) -> list[Batch]:
+    """Run to the end of what is there; the batches that had rows."""
+    with tempfile.TemporaryDirectory(prefix="eo-kafka-bench-") as checkpoint:
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        try:
+            if not query.awaitTermination(_QUERY_TIMEOUT_S):
+                raise WrongResult(f"A query did not end within {_QUERY_TIMEOUT_S} s.")
+            progress = query.recentProgress
+        finally:
+            query.stop()
+    return [
+        Batch(report["numInputRows"], report["durationMs"])
+        for report in progress
+        if report["numInputRows"]
+    ]
