@@ -1,0 +1,59 @@
+# Everything a newcomer needs: `make demo` and `make test`. Both set up what they use.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+FORMAT ?= eo-kafka
+PACKAGES := core connectors sources sinks state broker
+CODE := setup.cfg pyproject.toml pyspark_eo_kafka.py $(shell find $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+
+.PHONY: help setup demo test test-full lint format bench clean
+
+help: ## What can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+demo: setup ## The main job on 336,776 real flights, killed while it runs (FORMAT=kafka: Spark's own connector)
+	$(BIN)/python examples/flights/demo.py --format $(FORMAT)
+
+test: setup ## All tests: a real Kafka, a real Spark, real kills
+	$(BIN)/python -m pytest -m "not full"
+
+test-full: setup ## The tests that are too long for CI, too
+	$(BIN)/python -m pytest
+
+lint: setup ## ruff, ruff format, mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p eo_kafka -m pyspark_eo_kafka
+
+format: setup ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## Throughput of kafka (JVM) and eo-kafka side by side, in ratios
+	$(BIN)/python -m benchmarks.throughput
+
+setup: $(VENV)/installed ## A virtual environment with the project in it
+
+# The project is installed as users install it, so that what is tested is what they get. setuptools
+# would put files that were deleted since into the wheel again: hence the rm.
+$(VENV)/installed: $(VENV)/dependencies $(CODE)
+	@rm -rf build *.egg-info
+	@$(BIN)/pip install --quiet --no-deps --force-reinstall --no-build-isolation .
+	@rm -rf build *.egg-info
+	@touch $@
+
+$(VENV)/dependencies: setup.cfg
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "eo-kafka needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) --version). Set PYTHON=..."; exit 1; }
+	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "PySpark and Kafka need Java 17 or newer: install one, or set JAVA_HOME."; exit 1; }
+	@echo "Setting up $(VENV) (a minute or two, once) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --upgrade pip "setuptools>=77" wheel
+	@$(BIN)/pip install --quiet ".[dev,demo]"
+	@rm -rf build *.egg-info
+	@touch $@
+
+clean: ## Remove what was made
+	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,46 @@
+"""Writes docs/options.md from the options' declarations: `python docs/generate_options.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+from eo_kafka.options import Option
+from eo_kafka.sinks import options as sink
+from eo_kafka.sources import declared as source
+
+PAGE = Path(__file__).parent / "options.md"
+HEAD = """# Options
+
+Made by `python docs/generate_options.py` from the declarations in `sources/declared.py` and
+`sinks/options.py`; a test fails when this page is stale. Names are case-insensitive. Wrong options
+are told all at once.
+
+Every `kafka.*` option goes to the client without its `kafka.`; names and values are librdkafka's.
+`kafka.bootstrap.servers` is required. Defaults of ours: `kafka.isolation.level=read_committed`,
+`kafka.partitioner=murmur2_random` (the Java client's choice of partition), `kafka.linger.ms=20`,
+`kafka.transaction.timeout.ms=900000`.
+"""
+
+
+def page() -> str:
+    """The whole text."""
+    return HEAD + _table("Source", source) + _table("Sink", sink)
+
+
+def _table(title: str, module: ModuleType) -> str:
+    options = [value for value in vars(module).values() if isinstance(value, Option)]
+    rows = "".join(
+        f"| `{option.name}` | {_default(option.default)} | {option.doc} |\n" for option in options
+    )
+    return f"\n## {title}\n\n| option | default | meaning |\n|---|---|---|\n{rows}"
+
+
+def _default(value: object) -> str:
+    if value is None or value == ():
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
