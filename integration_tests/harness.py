@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.transactional_id import TransactionalIds
@@ -148,9 +148,8 @@ def produce(servers: str, topic: str, values: list[bytes]) -> None:
     assert producer.flush(60) == 0
 
 
-def committed(servers: str, topic: str) -> Counter[bytes]:
-    """The multiset of values that a `read_committed` consumer sees, up to the last stable
-    offset."""
+def committed_messages(servers: str, topic: str) -> list[Message]:
+    """What a `read_committed` consumer sees, up to the last stable offset."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -163,20 +162,25 @@ def committed(servers: str, topic: str) -> Counter[bytes]:
     try:
         partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-        values: Counter[bytes] = Counter()
+        found: list[Message] = []
         ended: set[int] = set()
         while len(ended) < len(partitions):
             message = consumer.poll(30)
             assert message is not None, "the broker sent nothing"
             if message.error() is None:
-                values[message.value()] += 1
+                found.append(message)
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
             else:
                 raise AssertionError(message.error())
-        return values
+        return found
     finally:
         consumer.close()
+
+
+def committed(servers: str, topic: str) -> Counter[bytes]:
+    """The multiset of the values of `committed_messages`."""
+    return Counter(message.value() for message in committed_messages(servers, topic))
 
 
 def partitions_of(servers: str, topic: str) -> list[int]:

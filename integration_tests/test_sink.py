@@ -6,12 +6,18 @@ import json
 from collections import Counter
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from eo_kafka.cli import main
 from eo_kafka.sinks.control_plane import ControlPlane
-from harness import Copy, assert_exactly_once, committed, partitions_of, produce
+from harness import (
+    Copy,
+    assert_exactly_once,
+    committed,
+    committed_messages,
+    partitions_of,
+    produce,
+)
 
 VALUES = [b"%d" % number for number in range(300)]
 
@@ -67,32 +73,6 @@ def assert_nothing_open(servers: str, topic: str) -> None:
         control.close()
 
 
-def messages(servers: str, topic: str) -> list:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "checker",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    try:
-        numbers = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
-        found, ended = [], 0
-        while ended < len(numbers):
-            message = consumer.poll(30)
-            assert message is not None
-            if message.error() is None:
-                found.append(message)
-            else:
-                ended += 1
-        return found
-    finally:
-        consumer.close()
-
-
 def test_all_columns_are_written_as_they_are(stream, write, broker, make_topic):
     one, two = make_topic("one", partitions=3), make_topic("two", partitions=3)
     number = "cast(cast(value as string) as int)"
@@ -106,7 +86,10 @@ def test_all_columns_are_written_as_they_are(stream, write, broker, make_topic):
         "'ignored' as another",
     )
     write(frame, jobName=f"columns-{one}")
-    first, second = messages(broker.bootstrap_servers, one), messages(broker.bootstrap_servers, two)
+    first, second = (
+        committed_messages(broker.bootstrap_servers, one),
+        committed_messages(broker.bootstrap_servers, two),
+    )
     assert (len(first), len(second)) == (100, 200)
     assert {message.partition() for message in first + second} == {2}
     for message in first + second:
@@ -129,7 +112,7 @@ def test_the_topic_option_wins_over_the_column(stream, write, broker, make_topic
 def test_keys_go_to_the_partition_the_java_client_would_choose(stream, write, broker, make_topic):
     topic = make_topic("out", partitions=5)
     write(stream.select("key", "value"), topic=topic, jobName=f"murmur-{topic}")
-    for message in messages(broker.bootstrap_servers, topic):
+    for message in committed_messages(broker.bootstrap_servers, topic):
         assert message.partition() == (murmur2(message.key()) & 0x7FFFFFFF) % 5
 
 
