@@ -32,10 +32,7 @@ def ensure(options: SinkOptions) -> None:
     key = (options.kafka.get("bootstrap.servers", ""), ledger)
     if key in _checked:
         return
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({**connection_settings(options.kafka), "log_level": "3"})
-    brokers = _brokers(admin, key[0])
+    admin, brokers = _connect(options)
     if not _exists(admin, ledger):
         _create(admin, ledger, brokers)
     problems = _ledger_problems(admin, ledger, brokers)
@@ -55,7 +52,7 @@ def ensure(options: SinkOptions) -> None:
         )
     _check_timeout(admin, options)
     if options.topic is not None:
-        check_topic(options.topic, admin)
+        _check_topic(options.topic, admin)
     _checked.add(key)
 
 
@@ -77,28 +74,22 @@ def _check_timeout(admin: Any, options: SinkOptions) -> None:
 
 def check_exists(options: SinkOptions) -> None:
     """Raise EnvironmentRefused if the job has no ledger; for commands, which never make one."""
-    from confluent_kafka.admin import AdminClient
-
     job, ledger = options.job_and_ledger
-    servers = options.kafka.get("bootstrap.servers", "")
-    admin = AdminClient({**connection_settings(options.kafka), "log_level": "3"})
-    _brokers(admin, servers)
+    admin, _ = _connect(options)
     if not _exists(admin, ledger):
+        servers = options.kafka.get("bootstrap.servers", "")
         raise EnvironmentRefused(f"Job '{job}' has no ledger at {servers}: no topic '{ledger}'.")
 
 
 def check_output(options: SinkOptions) -> None:
     """Check what a batch write needs, which has no ledger: the topic and the time allowed."""
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({**connection_settings(options.kafka), "log_level": "3"})
-    _brokers(admin, options.kafka.get("bootstrap.servers", ""))
+    admin, _ = _connect(options)
     _check_timeout(admin, options)
     if options.topic is not None:
-        check_topic(options.topic, admin)
+        _check_topic(options.topic, admin)
 
 
-def check_topic(topic: str, admin: Any) -> None:
+def _check_topic(topic: str, admin: Any) -> None:
     """Raise EnvironmentRefused unless the output topic exists (or the broker just made it)."""
     deadline = time.monotonic() + 5
     while not _exists(admin, topic):
@@ -110,15 +101,19 @@ def check_topic(topic: str, admin: Any) -> None:
         time.sleep(0.2)
 
 
-def _brokers(admin: Any, servers: str) -> int:
+def _connect(options: SinkOptions) -> tuple[Any, int]:
+    """An admin client that has reached the cluster, and the number of live brokers."""
     from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
 
+    admin = AdminClient({**connection_settings(options.kafka), "log_level": "3"})
     try:
-        return len(admin.list_topics(timeout=TIMEOUT_S).brokers)
+        return admin, len(admin.list_topics(timeout=TIMEOUT_S).brokers)
     except KafkaException as error:
         raise EnvironmentRefused(
-            f"No Kafka broker at {servers} answered within {TIMEOUT_S:.0f} s "
-            f"({error.args[0].str()}). Check kafka.bootstrap.servers and the security settings."
+            f"No Kafka broker at {options.kafka.get('bootstrap.servers', '')} answered within "
+            f"{TIMEOUT_S:.0f} s ({error.args[0].str()}). Check kafka.bootstrap.servers and the "
+            "security settings."
         ) from None
 
 
