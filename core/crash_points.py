@@ -28,11 +28,13 @@ POINTS = frozenset(
         "source.before_partitions",  # the offset log holds the batch, no row is read
         "S1.after_fence",
         "S1.after_generation",
+        "S2.before_init",  # nobody had taken over a moment ago; the id is not taken yet
         "S2.after_init",
         "S3.while_writing",  # rows are on their way, not flushed
         "S4.after_token",
         "S5.after_flush",  # everything of the task is with the broker
         "S5.prepared",  # the message is about to be returned
+        "one-phase.committed",  # the task's transaction; its message is about to be returned
         "S6.before_decision",
         "S6.after_decision",  # decided; no EndTxn sent
         "S7.after_first_end_txn",

@@ -29,13 +29,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+MESSAGE_MAX = 4000
+
+
+def cut(text: object, longest: int = 200) -> str:
+    """What somebody else wrote (a row, a broker, a file) as part of a sentence: its beginning and
+    its end, at most `longest` (100 or more) characters, and such that it can be encoded."""
+    whole = str(text).encode("utf-8", "backslashreplace").decode()
+    if len(whole) <= longest:
+        return whole
+    half = (longest - 40) // 2
+    return f"{whole[:half]} [... {len(whole) - 2 * half} characters ...] {whole[-half:]}"
+
 
 class EoKafkaError(Exception):
-    """Root of the tree."""
+    """Root of the tree. A message is bounded, because it travels from tasks to the driver and
+    into logs; the end, which says what to do, is kept."""
 
     retriable: ClassVar[bool] = False
     fenced: ClassVar[bool] = False
     in_doubt: ClassVar[bool] = False
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(
+            *(cut(part, MESSAGE_MAX) if isinstance(part, str) else part for part in args)
+        )
 
 
 class OptionsError(EoKafkaError):

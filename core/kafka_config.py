@@ -1,7 +1,7 @@
 """One set of `kafka.*` settings, spoken in the dialects of the two clients underneath.
 
 The data plane is librdkafka (confluent-kafka); its names are the ones users write after `kafka.`.
-The control plane is kafka-python, which has keyword arguments of its own.
+The control plane is kafka-python, which has keyword arguments of its own, and Python's `ssl`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# librdkafka's name -> kafka-python's. What is not here is of the data plane only.
+from eo_kafka.tls import tls_context
+
+# librdkafka's name -> kafka-python's. What is not here is of the data plane only, or of tls.py.
 _CONTROL_NAMES = {
     "bootstrap.servers": "bootstrap_servers",
     "client.id": "client_id",
@@ -19,11 +21,6 @@ _CONTROL_NAMES = {
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
     "sasl.kerberos.service.name": "sasl_kerberos_service_name",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-    "ssl.crl.location": "ssl_crlfile",
 }
 # What describes how to reach the cluster; an AdminClient takes these and no producer's settings.
 _CONNECTION_PREFIXES = (
@@ -40,6 +37,15 @@ _CONNECTION_PREFIXES = (
 )
 
 
+class _Hidden(str):
+    """A secret for kafka-python, which logs its settings at DEBUG: the repr does not show it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'(hidden)'"
+
+
 def connection_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """The part of `settings` that says how to reach the cluster."""
     return {
@@ -48,11 +54,14 @@ def connection_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def control_settings(settings: Mapping[str, str]) -> dict[str, Any]:
-    """Keyword arguments for kafka-python's clients."""
+    """Keyword arguments for kafka-python's clients. Raises OptionsError for TLS settings that the
+    control plane cannot use: files that cannot be read, a wrong key password, PKCS#12."""
     control: dict[str, Any] = {
         _CONTROL_NAMES[name]: value for name, value in settings.items() if name in _CONTROL_NAMES
     }
     control["security_protocol"] = control.get("security_protocol", "PLAINTEXT").upper()
-    if settings.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
-        control["ssl_check_hostname"] = False
+    if "sasl_plain_password" in control:
+        control["sasl_plain_password"] = _Hidden(control["sasl_plain_password"])
+    if control["security_protocol"].endswith("SSL"):
+        control["ssl_context"] = tls_context(settings)
     return control

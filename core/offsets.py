@@ -8,9 +8,11 @@ alphabetical order, partitions in numerical order.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from eo_kafka.errors import cut
 from eo_kafka.options import json_object
 
 EARLIEST = -2
@@ -18,6 +20,8 @@ LATEST = -1
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+_DIGITS_MAX = len(str(PARTITION_MAX))
 _EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 
 
@@ -77,8 +81,12 @@ def decode(written: object, lowest: int = 0) -> dict[TopicPartition, int]:
         raise ValueError("must be a JSON object")
     found: dict[TopicPartition, int] = {}
     for topic, partitions in nested.items():
+        if not _TOPIC.fullmatch(topic):
+            raise ValueError(f"must name topics; {cut(repr(topic))} is none")
         if not isinstance(partitions, Mapping):
-            raise ValueError(f"must map topic '{topic}' to offsets by partition, as in {_EXAMPLE}")
+            raise ValueError(
+                f"must map topic '{cut(topic)}' to offsets by partition, as in {_EXAMPLE}"
+            )
         for number, offset in partitions.items():
             found[TopicPartition(topic, _partition(topic, number))] = _offset(
                 topic, number, offset, lowest
@@ -88,11 +96,13 @@ def decode(written: object, lowest: int = 0) -> dict[TopicPartition, int]:
 
 def _partition(topic: str, written: str) -> int:
     # Only the canonical spelling: "00" beside "0" would give one partition two offsets.
-    if written.isascii() and written.isdigit() and str(int(written)) == written:
+    if len(written) <= _DIGITS_MAX and written.isascii() and written.isdigit():
         partition = int(written)
-        if partition <= PARTITION_MAX:
+        if str(partition) == written and partition <= PARTITION_MAX:
             return partition
-    raise ValueError(f"must name partitions of topic '{topic}' by number; '{written}' is none")
+    raise ValueError(
+        f"must name partitions of topic '{cut(topic)}' by number; '{cut(written)}' is none"
+    )
 
 
 def _offset(topic: str, partition: str, written: object, lowest: int) -> int:
@@ -102,9 +112,16 @@ def _offset(topic: str, partition: str, written: object, lowest: int) -> int:
         words = f" (or {LATEST} for latest, {EARLIEST} for earliest)" if lowest < 0 else ""
         raise ValueError(
             f"must give offsets from 0 to {OFFSET_MAX}{words}; "
-            f"for {topic}-{partition} it gives {written}"
+            f"for {cut(topic)}-{partition} it gives {cut(written)}"
         )
     raise ValueError(
-        f"must give a whole number for {topic}-{partition}, as in {_EXAMPLE}; "
-        f"it gives {json.dumps(written)}"
+        f"must give a whole number for {cut(topic)}-{partition}, as in {_EXAMPLE}; "
+        f"it gives {_shown(written)}"
     )
+
+
+def _shown(written: object) -> str:
+    try:
+        return cut(json.dumps(written))
+    except RecursionError:
+        return "something nested too deeply"

@@ -66,7 +66,11 @@ class Described:
 
 @dataclass(frozen=True)
 class Participant:
-    """One prepared transaction of a batch, as its task reported it (S5)."""
+    """One prepared transaction of a batch, as its task reported it (S5).
+
+    `topics` are the names and ids of what its rows were written to: a topic that was deleted and
+    made again has another id, and the rows are gone, whatever their token says.
+    """
 
     partition: int
     round: int
@@ -74,6 +78,7 @@ class Participant:
     identity: Identity
     rows: int
     digest: str
+    topics: tuple[tuple[str, str], ...] = ()
 
 
 class DecisionState(str, Enum):

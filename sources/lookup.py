@@ -163,11 +163,17 @@ class OffsetLookup:
 
     def _admin(self) -> Any:
         if self._client is None:
+            from confluent_kafka import KafkaException
             from confluent_kafka.admin import AdminClient
 
             settings: dict[str, Any] = dict(connection_settings(self._options.kafka))
             settings["error_cb"] = self._on_error
-            self._client = AdminClient(settings)
+            try:
+                self._client = AdminClient(settings)
+            except KafkaException as error:
+                raise SourceError(
+                    f"No client can be made of these 'kafka.*' settings: {error.args[0].str()}."
+                ) from None
         return self._client
 
     def _on_error(self, error: KafkaError) -> None:

@@ -27,6 +27,9 @@ class Ledger:
     generation: int = 0
     # The newest round of each (sink, batch).
     decisions: dict[tuple[str, int], Decision] = field(default_factory=dict)
+    # Set while tasks may have committed without a decision: from this offset of the token
+    # partition on, visible tokens count also where no decision names them.
+    one_phase_from: int | None = None
 
     def apply(self, key: bytes, value: bytes | None) -> None:
         """Fold in the next record. Raises CorruptLedger."""
@@ -40,6 +43,8 @@ class Ledger:
             self.generation = generation
         elif key == records.OWNER_KEY:
             self.owner = None if value is None else records.decode_owner(value)
+        elif key == records.ONE_PHASE_KEY:
+            self.one_phase_from = None if value is None else records.decode_one_phase(value)
         elif key.startswith(b"decision/"):
             self._apply_decision(key, value)
         else:

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from eo_kafka.errors import ReadTimeout
+from eo_kafka.errors import EnvironmentRefused, ReadTimeout
 from eo_kafka.kafka_config import connection_settings
 
 STALL_TIMEOUT_S = 60.0
@@ -36,6 +36,7 @@ def read_records(
             "enable.auto.commit": "false",
             "isolation.level": "read_committed",
             "enable.partition.eof": "true",
+            "check.crcs": "true",  # a decision is worth it
             # A ledger that was compacted below our position starts at what is left of it.
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": "10",
@@ -62,8 +63,15 @@ def _until(
         for message in [first, *consumer.consume(1000, timeout=0)] if first else ():
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                if error.retriable() or error.code() == KafkaError._TRANSPORT:
+                # The group is a name that librdkafka insists on; it is never joined.
+                passing = (KafkaError._TRANSPORT, KafkaError.GROUP_AUTHORIZATION_FAILED)
+                if error.retriable() or error.code() in passing:
                     continue
+                if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise EnvironmentRefused(
+                        f"Not authorized to read {topic}-{partition}: the principal needs Read on "
+                        "that topic. Grant it and start the query again."
+                    )
                 raise ReadTimeout(f"Reading {topic}-{partition} at {position}: {error.str()}.")
             if message.offset() >= end:
                 return

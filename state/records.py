@@ -10,13 +10,18 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from eo_kafka.errors import CorruptLedger
+from eo_kafka.errors import CorruptLedger, cut
 from eo_kafka.options import json_object
 from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Token
 
 VERSION = 1
 GENERATION_KEY = b"generation"
 OWNER_KEY = b"owner"
+ONE_PHASE_KEY = b"one-phase"
+_INT_MAX = 2**63
+_TEXT_MAX = (
+    1000  # bytes; the longest is a transactional id, whose prefix may be as long as a topic's name
+)
 T = TypeVar("T")
 
 
@@ -34,15 +39,25 @@ def _encode(fields: dict[str, Any]) -> bytes:
     return json.dumps({"v": VERSION, **fields}, separators=(",", ":")).encode()
 
 
-def _decode(key: bytes, value: bytes, build: Callable[[dict[str, Any]], T]) -> T:
+def _decode(
+    key: bytes,
+    value: bytes,
+    build: Callable[[dict[str, Any]], T],
+    encode: Callable[[T], bytes],
+) -> T:
     try:
         fields = json_object(value.decode())
         if _int(fields["v"]) != VERSION:
             raise ValueError(f"version {fields['v']!r} is not {VERSION}")
-        return build(fields)
+        found = build(fields)
+        # Two values never mean the same: what a reading would pass over is seen here.
+        if encode(found) != value:
+            raise ValueError("it says more than a record of this version, or says it otherwise")
+        return found
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CorruptLedger(
-            f"Ledger record {key[:200]!r} cannot be decoded ({type(error).__name__}: {error}). "
+            f"Ledger record {cut(repr(key))} cannot be decoded "
+            f"({type(error).__name__}: {cut(error)}). "
             "Nothing was decided or dropped. If a newer eo-kafka wrote it, run that version; "
             "if somebody else wrote into the ledger topic, restore the topic."
         ) from None
@@ -51,12 +66,22 @@ def _decode(key: bytes, value: bytes, build: Callable[[dict[str, Any]], T]) -> T
 def _int(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{value!r} is not a whole number")
+    if abs(value) > _INT_MAX:
+        raise ValueError("a number has more than 64 bits")
     return value
 
 
 def _str(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not text")
+    if len(value.encode()) > _TEXT_MAX:  # and half a surrogate pair raises
+        raise ValueError(f"a text has {len(value)} characters")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is not a list")
     return value
 
 
@@ -67,7 +92,9 @@ def encode_generation(generation: int) -> bytes:
 
 def decode_generation(value: bytes) -> int:
     """Raises CorruptLedger."""
-    return _decode(GENERATION_KEY, value, lambda fields: _int(fields["generation"]))
+    return _decode(
+        GENERATION_KEY, value, lambda fields: _int(fields["generation"]), encode_generation
+    )
 
 
 def encode_owner(query_id: str) -> bytes:
@@ -77,7 +104,19 @@ def encode_owner(query_id: str) -> bytes:
 
 def decode_owner(value: bytes) -> str:
     """Raises CorruptLedger."""
-    return _decode(OWNER_KEY, value, lambda fields: _str(fields["query"]))
+    return _decode(OWNER_KEY, value, lambda fields: _str(fields["query"]), encode_owner)
+
+
+def encode_one_phase(tokens_from: int) -> bytes:
+    """The value under ONE_PHASE_KEY."""
+    return _encode({"tokensFrom": tokens_from})
+
+
+def decode_one_phase(value: bytes) -> int:
+    """Raises CorruptLedger."""
+    return _decode(
+        ONE_PHASE_KEY, value, lambda fields: _int(fields["tokensFrom"]), encode_one_phase
+    )
 
 
 def encode_decision(decision: Decision) -> bytes:
@@ -110,13 +149,13 @@ def decode_decision(key: bytes, value: bytes) -> Decision:
             end_txn_version=_int(fields["endTxnVersion"]),
             token_partition=_int(fields["tokenPartition"]),
             token_from=_int(fields["tokenFrom"]),
-            participants=tuple(_participant(part) for part in fields["participants"]),
+            participants=tuple(_participant(part) for part in _list(fields["participants"])),
         )
         if key != decision_key(decision.sink, decision.batch, decision.round):
             raise ValueError("the value belongs to another key")
         return decision
 
-    return _decode(key, value, build)
+    return _decode(key, value, build, encode_decision)
 
 
 def _participant_fields(part: Participant) -> dict[str, Any]:
@@ -129,6 +168,7 @@ def _participant_fields(part: Participant) -> dict[str, Any]:
         "epoch": part.identity.epoch,
         "rows": part.rows,
         "digest": part.digest,
+        **({"topics": dict(part.topics)} if part.topics else {}),
     }
 
 
@@ -140,7 +180,14 @@ def _participant(fields: dict[str, Any]) -> Participant:
         identity=Identity(_str(fields["id"]), _int(fields["producerId"]), _int(fields["epoch"])),
         rows=_int(fields["rows"]),
         digest=_str(fields["digest"]),
+        topics=_topics(fields.get("topics", {})),
     )
+
+
+def _topics(value: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is not an object")
+    return tuple(sorted((name, _str(topic_id)) for name, topic_id in value.items()))
 
 
 def encode_token(token: Token) -> bytes:
@@ -175,4 +222,4 @@ def decode_token(key: bytes, value: bytes) -> Token:
             raise ValueError("the value belongs to another key")
         return token
 
-    return _decode(key, value, build)
+    return _decode(key, value, build, encode_token)

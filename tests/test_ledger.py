@@ -177,5 +177,12 @@ def test_a_generation_cannot_be_taken_away() -> None:
         Ledger().apply(records.GENERATION_KEY, None)
 
 
+def test_tokens_count_without_decisions_until_that_is_over() -> None:
+    started = (records.ONE_PHASE_KEY, records.encode_one_phase(7))
+
+    assert fold([started]).one_phase_from == 7
+    assert fold([started, (records.ONE_PHASE_KEY, None)]) == Ledger()
+
+
 def test_moving_on_changes_the_state_only() -> None:
     assert with_state(decision(0, DECIDED), DONE) == decision(0, DONE)

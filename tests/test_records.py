@@ -55,6 +55,7 @@ TOKEN_KEY = records.token_key("main", 1)
 FILES: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
     "v1_generation.json": (records.encode_generation(34), records.decode_generation, 34),
     "v1_owner.json": (records.encode_owner("b1-c2"), records.decode_owner, "b1-c2"),
+    "v1_one_phase.json": (records.encode_one_phase(56), records.decode_one_phase, 56),
     "v1_decision.json": (
         records.encode_decision(DECISION),
         lambda value: records.decode_decision(b"decision/main/12/1", value),

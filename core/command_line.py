@@ -1,0 +1,97 @@
+"""What the commands share: how to reach Kafka, what is asked in JSON, tables for people."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from eo_kafka.errors import OptionsError
+from eo_kafka.options import KAFKA_PREFIX
+
+WIDTH = 100
+_SERVERS = "bootstrap.servers"
+
+
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """Declare --bootstrap-servers and --config."""
+    parser.add_argument(
+        "--bootstrap-servers", metavar="HOST:PORT,...", help="the brokers to start from"
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="client settings, a name=value each line, as the options 'kafka.<name>'",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Declare --json."""
+    parser.add_argument("--json", action="store_true", help="as one JSON object, for scripts")
+
+
+def connection(arguments: argparse.Namespace) -> dict[str, str]:
+    """The options `kafka.*` that the arguments give; --bootstrap-servers wins over the file.
+
+    Raises OptionsError; no value of the file is in it, since it may be a secret.
+    """
+    settings = _read_settings(arguments.config) if arguments.config else {}
+    if arguments.bootstrap_servers:
+        settings[_SERVERS] = arguments.bootstrap_servers
+    if not settings.get(_SERVERS, "").strip():
+        raise OptionsError(
+            [f"Which Kafka? Give --bootstrap-servers, or a --config file with {_SERVERS}=."]
+        )
+    return {f"{KAFKA_PREFIX}{name}": value for name, value in settings.items()}
+
+
+def _read_settings(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise OptionsError([f"--config {path} cannot be read: {reason}."]) from None
+    settings = {}
+    for number, line in enumerate(lines, 1):
+        name, separator, value = line.partition("=")
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if not separator:
+            raise OptionsError([f"Line {number} of {path} has no '=': a name=value is expected."])
+        settings[name.strip().removeprefix(KAFKA_PREFIX)] = value.strip()
+    return settings
+
+
+def print_json(shown: Mapping[str, Any]) -> None:
+    """One JSON object on stdout."""
+    json.dump(shown, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[object]], right: str = "") -> str:
+    """Columns two spaces apart, as wide as their widest cell. `right` names the titles, between
+    blanks, whose columns are aligned to the right."""
+    cells = [[str(cell) for cell in row] for row in (titles, *rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
+    aligned: list[Callable[[str, int], str]] = [
+        str.rjust if title in right.split() else str.ljust for title in titles
+    ]
+    return "\n".join(
+        "  ".join(
+            align(cell, width) for align, cell, width in zip(aligned, row, widths, strict=True)
+        ).rstrip()
+        for row in cells
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: `3.2 s`, `14 min`, `5 h`, `9 d`; with a minus sign where it is past."""
+    size, sign = abs(seconds), "-" if seconds < 0 else ""
+    for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if size >= 2 * unit:
+            return f"{sign}{size / unit:.0f} {name}"
+    return f"{sign}{size:.1f} s"

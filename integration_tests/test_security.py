@@ -1,0 +1,269 @@
+"""TLS, SASL and secrets, on both planes, against a real broker that insists on them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import topic_maker
+from eo_kafka.errors import (
+    CorruptLedger,
+    EnvironmentRefused,
+    EoKafkaError,
+    OptionsError,
+    SourceError,
+)
+from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.recovery import make_plan
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.options import SourceOptions
+from eo_kafka.state import records
+from harness import assert_exactly_once, committed_messages, produce
+from secure_broker import KEY_PASSWORD, PASSWORD, SecureBroker, SecureCopy
+
+pytest_plugins = ["secure_broker"]
+
+VALUES = [b"%d" % number for number in range(300)]
+WRONG_PASSWORD = "s3cret-but-wrong-Wv5"
+SECONDS = 10  # within which a refusal must be told; nothing listens to a clock of a minute
+Settings = dict[str, str]
+WAYS_IN: dict[str, Callable[[SecureBroker], Settings]] = {
+    "PLAIN": lambda broker: broker.sasl("PLAIN"),
+    "SCRAM-SHA-256": lambda broker: broker.sasl("SCRAM-SHA-256"),
+    "SCRAM-SHA-512": lambda broker: broker.sasl("SCRAM-SHA-512"),
+    "client certificate": SecureBroker.client_certificate,
+    "client certificate as text": SecureBroker.client_certificate_as_text,
+}
+# what is wrong -> (the settings, what the sentence must say)
+WAYS_OUT: dict[str, tuple[Callable[[SecureBroker], Settings], str]] = {
+    "password": (
+        lambda broker: broker.sasl(password=WRONG_PASSWORD),
+        "Invalid username or password",
+    ),
+    "SCRAM password": (
+        lambda broker: broker.sasl("SCRAM-SHA-256", password=WRONG_PASSWORD),
+        "invalid credentials",
+    ),
+    "authority": (
+        lambda broker: {**broker.sasl(), "ssl.ca.location": str(broker.certificates.other_ca)},
+        "certificate verify failed",
+    ),
+    "host name": (SecureBroker.another_host, "certificate verify failed"),
+}
+
+
+@pytest.fixture
+def job(secure, tmp_path) -> SecureCopy:
+    make_topic = topic_maker(secure.bootstrap_servers)
+    source = make_topic("in", partitions=2)
+    produce(secure.bootstrap_servers, source, VALUES)
+    return SecureCopy(
+        servers=secure.bootstrap_servers,
+        source_topic=source,
+        sink_topic=make_topic("out", partitions=2),
+        checkpoint=tmp_path / "checkpoint",
+        job_name=f"secure-{source}",
+        per_batch=150,
+    )
+
+
+def sink_options(client: Settings, topic: str, job: str = "refused") -> SinkOptions:
+    given = {f"kafka.{name}": value for name, value in client.items()}
+    return SinkOptions.parse({**given, "topic": topic, "jobName": job}, streaming=True)
+
+
+def source_options(client: Settings, topic: str) -> SourceOptions:
+    given = {f"kafka.{name}": value for name, value in client.items()}
+    return SourceOptions.parse({**given, "subscribe": topic}, streaming=True)
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+def test_both_planes_and_the_sources_look_ups_get_in(secure, way):
+    topic = topic_maker(secure.bootstrap_servers)("t", partitions=2)
+    client = WAYS_IN[way](secure)
+    control = ControlPlane(client)
+    try:
+        assert control.transaction_version() == 2
+        assert control.end_offset(topic, 0, committed=True) == 0
+    finally:
+        control.close()
+    assert len(OffsetLookup(source_options(client, topic)).partitions()) == 2
+    assert make_plan(sink_options(client, topic, f"job-{topic}")).generation == 1
+
+
+@pytest.mark.parametrize("way", ["SCRAM-SHA-512", "PLAIN", "client certificate as text"])
+def test_a_killed_job_is_exactly_once(secure, job, spark, crash_points, tmp_path, way):
+    job.client = WAYS_IN[way](secure)
+    crash_points.arm("S6.after_decision", "kill-driver")
+    log = tmp_path / "log"
+    assert job.run_in_own_driver(log) != 0
+    assert crash_points.reached("S6.after_decision"), log.read_text()[-3000:]
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+
+
+def refusal(attempt: Callable[[], object], kind: type[EoKafkaError]) -> str:
+    """The sentence with which `attempt` is refused; soon, and without a secret in it."""
+    started = time.monotonic()
+    with pytest.raises(kind) as refused:
+        attempt()
+    assert time.monotonic() - started < SECONDS
+    sentence = str(refused.value)
+    for secret in (PASSWORD, WRONG_PASSWORD, KEY_PASSWORD):
+        assert secret not in sentence
+    return sentence
+
+
+@pytest.mark.parametrize("wrong", WAYS_OUT)
+def test_s1_says_soon_what_is_wrong(secure, wrong):
+    make, reason = WAYS_OUT[wrong]
+    options = sink_options(make(secure), "any")
+    assert reason in refusal(lambda: make_plan(options), EnvironmentRefused)
+
+
+@pytest.mark.parametrize("wrong", WAYS_OUT)
+def test_the_source_says_soon_what_is_wrong(secure, wrong):
+    make, reason = WAYS_OUT[wrong]
+    lookup = OffsetLookup(source_options(make(secure), "any"))
+    assert reason in refusal(lookup.partitions, SourceError)
+
+
+def test_a_missing_client_certificate_is_told_soon(secure):
+    client = secure.client_certificate()
+    for name in ("ssl.certificate.location", "ssl.key.location", "ssl.key.password"):
+        del client[name]
+    sentence = refusal(lambda: make_plan(sink_options(client, "any")), EnvironmentRefused)
+    assert "certificate" in sentence
+
+
+def test_a_wrong_key_password_is_told_on_both_planes(secure):
+    client = {**secure.client_certificate(), "ssl.key.password": WRONG_PASSWORD}
+    refusal(lambda: make_plan(sink_options(client, "any")), EnvironmentRefused)
+    sentence = refusal(lambda: ControlPlane(client), OptionsError)
+    assert "ssl.key.password" in sentence
+
+
+def test_certificates_are_checked_by_the_control_plane_itself(secure, monkeypatch):
+    """And not only by librdkafka, which S1 asks first."""
+    monkeypatch.setattr("eo_kafka.sinks.control_plane.BOOTSTRAP_TIMEOUT_MS", 1500)
+    for wrong in ("authority", "host name"):
+        client = WAYS_OUT[wrong][0](secure)
+        refusal(lambda client=client: ControlPlane(client), EnvironmentRefused)
+        unchecked = {**client, "enable.ssl.certificate.verification": "false"}
+        ControlPlane(unchecked).close()
+    no_name = {**secure.another_host(), "ssl.endpoint.identification.algorithm": "none"}
+    ControlPlane(no_name).close()
+
+
+@pytest.mark.parametrize("key", [records.GENERATION_KEY, records.decision_key("main", 1, 0)])
+def test_a_pickle_in_the_ledger_is_a_corrupt_record_and_is_not_run(secure, tmp_path, key):
+    topic = topic_maker(secure.bootstrap_servers)("t")
+    options = sink_options(secure.sasl(), topic, f"job-{topic}")
+    assert make_plan(options).generation == 1
+    proof = tmp_path / "the pickle was run"
+    bomb = pickle.dumps(Bomb(proof))
+    produce_to(secure.bootstrap_servers, options.job_and_ledger[1], key, bomb)
+    with pytest.raises(CorruptLedger, match="restore the topic"):
+        make_plan(options)
+    assert not proof.exists()
+    pickle.loads(bomb)
+    assert proof.exists(), "the bomb is none, and the test shows nothing"
+
+
+class Bomb:
+    def __init__(self, proof: Path) -> None:
+        self.proof = proof
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return Path.touch, (self.proof,)
+
+
+def produce_to(servers: str, topic: str, key: bytes, value: bytes) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(topic, value, key, 0)
+    assert producer.flush(30) == 0
+
+
+# Python's logging at DEBUG for our modules, in the driver and in all of its workers.
+LOGGING = """
+import logging, sys
+handler = logging.StreamHandler(sys.stderr)
+handler.setFormatter(logging.Formatter("EO-KAFKA-LOG %(name)s %(message)s"))
+logging.getLogger("eo_kafka").addHandler(handler)
+logging.getLogger("eo_kafka").setLevel(logging.DEBUG)
+logging.getLogger("eo_kafka").info("logging is on")
+"""
+
+
+@pytest.fixture
+def observed(tmp_path, monkeypatch) -> Path:
+    """Drivers started here write Spark's event log, and log all that ours has to say."""
+    events, configuration, python = (
+        tmp_path / name for name in ("events", "configuration", "python")
+    )
+    for folder in (events, configuration, python):
+        folder.mkdir()
+    (configuration / "spark-defaults.conf").write_text(
+        f"spark.eventLog.enabled true\nspark.eventLog.dir file://{events}\n"
+        "spark.eventLog.compress false\n"
+    )
+    (python / "sitecustomize.py").write_text(LOGGING)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(configuration))
+    monkeypatch.setenv("PYTHONPATH", f"{python}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    return tmp_path
+
+
+def written(*places: Path) -> dict[Path, str]:
+    files = [path for place in places for path in (place.rglob("*") if place.is_dir() else [place])]
+    return {path: path.read_text(errors="replace") for path in files if path.is_file()}
+
+
+@pytest.mark.parametrize("case", ["it works", "wrong password", "a sink that may not be used"])
+def test_no_secret_is_written_anywhere(secure, job, observed, case):
+    job.client = secure.client_certificate_as_text()
+    key_line = job.client["ssl.key.pem"].splitlines()[5]
+    if case == "wrong password":
+        job.client = secure.sasl(password=WRONG_PASSWORD)
+    elif case == "a sink that may not be used":
+        secure.add_user("nobody", WRONG_PASSWORD)
+        job.client = secure.sasl("SCRAM-SHA-256", "nobody", WRONG_PASSWORD)
+    log = observed / "log"
+    code = job.run_in_own_driver(log)
+    assert (code == 0) == (case == "it works"), log.read_text()[-3000:]
+    assert "EO-KAFKA-LOG" in log.read_text(), "our loggers were not on"
+    found = written(log, observed / "events", job.checkpoint)
+    assert any("events" in str(path) for path in found), "Spark wrote no event log"
+    if case == "it works":
+        ledger = committed_messages(secure.bootstrap_servers, job.ledger)
+        assert ledger
+        found[Path("ledger")] = repr([(one.key(), one.value()) for one in ledger])
+    for path, text in found.items():
+        for secret in (PASSWORD, WRONG_PASSWORD, KEY_PASSWORD, key_line):
+            at = text.find(secret)
+            assert at < 0, f"{path}: {text[max(0, at - 300) : at]}"
+
+
+def test_reprs_and_logs_hold_no_secret_and_the_pickled_writer_does(secure, caplog):
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("kafka.net").setLevel(logging.INFO)  # it dumps requests: see docs/security.md
+    logging.getLogger("kafka.protocol").setLevel(logging.INFO)
+    client = {**secure.client_certificate_as_text(), **secure.sasl("SCRAM-SHA-256")}
+    sink, source = sink_options(client, "t"), source_options(client, "t")
+    control = ControlPlane(client)
+    control.close()
+    shown = "".join(repr(one) for one in (sink, source, sink.kafka, source.kafka, control))
+    shown += "".join(str(one) for one in (sink, source, sink.kafka))
+    for secret in (PASSWORD, KEY_PASSWORD, client["ssl.key.pem"].splitlines()[5]):
+        assert secret not in shown + caplog.text
+    # Executors need them: Spark's RPC should be encrypted where its network is not trusted.
+    assert PASSWORD.encode() in pickle.dumps(sink)
+    assert "Starting KafkaAdminClient" in caplog.text, "kafka-python does not log its settings"
