@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from pathlib import Path
 
-from eo_kafka.errors import EoKafkaError, LedgerError, OptionsError
+from eo_kafka.command_line import add_connection, add_json, connection, table
+from eo_kafka.errors import EoKafkaError, LedgerError
 from eo_kafka.sinks import control_plane, ledger_topic
 from eo_kafka.sinks.committable import WritePlan
 from eo_kafka.sinks.coordinator import Coordinator
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the sub-commands and their options."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     show = actions.add_parser("show", help="print what the ledger says; changes nothing")
-    show.add_argument("--json", action="store_true", help="as one JSON object")
+    add_json(show)
     actions.add_parser(
         "reset",
         help="give the ledger up to a new query: finish what is decided, abort what is not, "
@@ -34,10 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for action in actions.choices.values():
         action.add_argument("job", help="the job's name (option jobName)")
-        action.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT,...")
-        action.add_argument(
-            "--config", type=Path, metavar="FILE", help="client settings, a name=value each line"
-        )
+        add_connection(action)
         action.add_argument("--ledger-topic", help="if the job has option ledgerTopic")
         action.add_argument("--transactional-id-prefix", default="eo-kafka")
 
@@ -57,26 +54,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _options(arguments: argparse.Namespace) -> SinkOptions:
     given = {
-        "kafka.bootstrap.servers": arguments.bootstrap_servers,
+        **connection(arguments),
         "jobName": arguments.job,
         "transactionalIdPrefix": arguments.transactional_id_prefix,
     }
     if arguments.ledger_topic:
         given["ledgerTopic"] = arguments.ledger_topic
-    if arguments.config:
-        for line in arguments.config.read_text().splitlines():
-            name, separator, value = line.partition("=")
-            if not line.strip() or line.lstrip().startswith("#"):
-                continue
-            if not separator:
-                raise OptionsError([f"{arguments.config}: '{name.strip()}' has no '='."])
-            given[f"kafka.{name.strip()}"] = value.strip()
     return SinkOptions.parse(given, streaming=True)
 
 
 def _show(options: SinkOptions, arguments: argparse.Namespace) -> None:
     coordinator = Coordinator(options, control_plane.shared(options.kafka))
-    ledger = coordinator.read()  # without a fence: this only looks
+    ledger = coordinator.read(fenced=False)  # this only looks
     batches = sorted(ledger.of_sink(options.sink).values(), key=lambda found: found.batch)
     if arguments.json:
         shown = [json.loads(records.encode_decision(found)) for found in batches]
@@ -86,22 +75,20 @@ def _show(options: SinkOptions, arguments: argparse.Namespace) -> None:
         return
     print(f"ledger      {coordinator.topic}")
     print(f"query id    {ledger.owner or '(none yet)'}")
-    print(f"generation  {ledger.generation}")
-    print(f"\n{'batch':>8} {'round':>5} {'state':<8} {'tasks':>5} {'rows':>12}")
-    for found in batches[-20:]:
-        print(_line(found))
+    print(f"generation  {ledger.generation}\n")
+    titles = ("batch", "round", "state", "tasks", "rows")
+    print(table(titles, [_row(found) for found in batches[-20:]], right="batch round tasks rows"))
 
 
-def _line(found: Decision) -> str:
+def _row(found: Decision) -> tuple[object, ...]:
     rows = sum(part.rows for part in found.participants)
-    tasks = len(found.participants)
-    return f"{found.batch:>8} {found.round:>5} {found.state.value:<8} {tasks:>5} {rows:>12,}"
+    return found.batch, found.round, found.state.value, len(found.participants), f"{rows:,}"
 
 
 def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
-    plan = make_plan(options)
-    if plan.lost is not None:
-        batch = plan.lost.decision.batch
+    plan = make_plan(options, by_hand=True)
+    if plan.torn is not None:
+        batch = plan.torn.decision.batch
         raise LedgerError(
             f"Batch {batch} is partly lost: 'eo-kafka job repair {options.job} --batch {batch} "
             "--accept-loss' first. The ledger was not reset."
@@ -111,6 +98,7 @@ def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
         plan.generation,
         lambda ledger: [
             (records.OWNER_KEY, None),
+            (records.ONE_PHASE_KEY, None),
             *ledger.tombstones(options.sink, keep=0),
         ],
     )
@@ -118,10 +106,10 @@ def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
 
 
 def _repair(options: SinkOptions, arguments: argparse.Namespace) -> None:
-    plan = make_plan(options)
+    plan = make_plan(options, by_hand=True)
     decision = _lost_decision(plan, arguments.batch)
-    missing = plan.lost.missing if plan.lost else ()
-    kept = tuple(part for part in decision.participants if part not in missing)
+    missing = plan.torn.missing if plan.torn else ()
+    kept = plan.torn.committed if plan.torn else ()
     coordinator = Coordinator(options, control_plane.shared(options.kafka))
     coordinator.fence()
     coordinator.read()
@@ -138,8 +126,8 @@ def _repair(options: SinkOptions, arguments: argparse.Namespace) -> None:
 
 
 def _lost_decision(plan: WritePlan, batch: int) -> Decision:
-    if plan.lost is None or plan.lost.decision.batch != batch:
+    if plan.torn is None or plan.torn.decision.batch != batch:
         found = plan.decisions.get(batch)
         state = found.state.value if found else "not decided"
         raise EoKafkaError(f"Batch {batch} needs no repair: it is {state}.")
-    return plan.lost.decision
+    return plan.torn.decision

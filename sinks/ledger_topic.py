@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
+from eo_kafka.cluster import connect
 from eo_kafka.errors import EnvironmentRefused
-from eo_kafka.kafka_config import connection_settings
 from eo_kafka.sinks.options import SinkOptions
 
 log = logging.getLogger(__name__)
@@ -19,6 +20,7 @@ log = logging.getLogger(__name__)
 PARTITIONS = 2  # 0: generations and decisions. 1: the tokens of sink "main"
 TOKEN_PARTITION = 1
 TIMEOUT_S = 30.0
+CREATE_ATTEMPTS = 3
 TRANSACTION_LOG = "__transaction_state"
 _checked: set[tuple[str, str]] = set()
 
@@ -33,11 +35,11 @@ def ensure(options: SinkOptions) -> None:
     if key in _checked:
         return
     admin, brokers = _connect(options)
-    if not _exists(admin, ledger):
+    if not exists(admin, ledger):
         _create(admin, ledger, brokers)
-    problems = _ledger_problems(admin, ledger, brokers)
+    problems = ledger_problems(admin, ledger, brokers)
     if brokers > 1:
-        problems += _transaction_log_problems(admin)
+        problems += transaction_log_problems(admin)
     elif not options.allow_weak_replication:
         log.warning(
             "Kafka at %s has a single live broker: the promise holds as long as its disk does.",
@@ -50,18 +52,18 @@ def ensure(options: SinkOptions) -> None:
             " ".join(problems) + " Set this right, or set option 'allowWeakReplication' to true "
             "if losing decisions (and with them rows) is acceptable."
         )
-    _check_timeout(admin, options)
+    check_timeout(admin, options)
     if options.topic is not None:
         _check_topic(options.topic, admin)
     _checked.add(key)
 
 
-def _check_timeout(admin: Any, options: SinkOptions) -> None:
+def check_timeout(admin: Any, options: SinkOptions) -> None:
     """A transaction may not ask for more time than any broker gives."""
     from confluent_kafka.admin import ResourceType
 
     for broker in admin.list_topics(timeout=TIMEOUT_S).brokers:
-        config = _config(admin, str(broker), ResourceType.BROKER)
+        config = settings_of(admin, str(broker), ResourceType.BROKER)
         allowed = int(config.get("transaction.max.timeout.ms", options.transaction_timeout_ms))
         if allowed < options.transaction_timeout_ms:
             raise EnvironmentRefused(
@@ -76,7 +78,7 @@ def check_exists(options: SinkOptions) -> None:
     """Raise EnvironmentRefused if the job has no ledger; for commands, which never make one."""
     job, ledger = options.job_and_ledger
     admin, _ = _connect(options)
-    if not _exists(admin, ledger):
+    if not exists(admin, ledger):
         servers = options.kafka.get("bootstrap.servers", "")
         raise EnvironmentRefused(f"Job '{job}' has no ledger at {servers}: no topic '{ledger}'.")
 
@@ -84,7 +86,7 @@ def check_exists(options: SinkOptions) -> None:
 def check_output(options: SinkOptions) -> None:
     """Check what a batch write needs, which has no ledger: the topic and the time allowed."""
     admin, _ = _connect(options)
-    _check_timeout(admin, options)
+    check_timeout(admin, options)
     if options.topic is not None:
         _check_topic(options.topic, admin)
 
@@ -92,7 +94,7 @@ def check_output(options: SinkOptions) -> None:
 def _check_topic(topic: str, admin: Any) -> None:
     """Raise EnvironmentRefused unless the output topic exists (or the broker just made it)."""
     deadline = time.monotonic() + 5
-    while not _exists(admin, topic):
+    while not exists(admin, topic):
         if time.monotonic() > deadline:
             raise EnvironmentRefused(
                 f"Topic '{topic}' does not exist and the broker does not create it. "
@@ -103,21 +105,11 @@ def _check_topic(topic: str, admin: Any) -> None:
 
 def _connect(options: SinkOptions) -> tuple[Any, int]:
     """An admin client that has reached the cluster, and the number of live brokers."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({**connection_settings(options.kafka), "log_level": "3"})
-    try:
-        return admin, len(admin.list_topics(timeout=TIMEOUT_S).brokers)
-    except KafkaException as error:
-        raise EnvironmentRefused(
-            f"No Kafka broker at {options.kafka.get('bootstrap.servers', '')} answered within "
-            f"{TIMEOUT_S:.0f} s ({error.args[0].str()}). Check kafka.bootstrap.servers and the "
-            "security settings."
-        ) from None
+    return connect(options.kafka, TIMEOUT_S)
 
 
-def _exists(admin: Any, topic: str) -> bool:
+def exists(admin: Any, topic: str) -> bool:
+    """Whether the topic exists and may be described."""
     from confluent_kafka import KafkaError
 
     found = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
@@ -132,7 +124,6 @@ def _exists(admin: Any, topic: str) -> bool:
 
 
 def _create(admin: Any, ledger: str, brokers: int) -> None:
-    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
     replicas = min(3, brokers)
@@ -149,22 +140,56 @@ def _create(admin: Any, ledger: str, brokers: int) -> None:
             "delete.retention.ms": str(7 * 24 * 3600 * 1000),
         },
     )
-    try:
-        admin.create_topics([topic])[ledger].result(TIMEOUT_S)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise EnvironmentRefused(
-                f"The ledger topic '{ledger}' could not be created: {error.args[0].str()}. "
-                "Create it by hand (2 partitions, cleanup.policy=compact), or grant Create on it."
-            ) from None
+    for left in reversed(range(CREATE_ATTEMPTS)):
+        if _is_created(admin, topic, may_fail=left > 0):
+            break
     deadline = time.monotonic() + TIMEOUT_S
-    while not _exists(admin, ledger) and time.monotonic() < deadline:
+    while not exists(admin, ledger) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
-def _ledger_problems(admin: Any, ledger: str, brokers: int) -> list[str]:
-    partitions = admin.list_topics(ledger, timeout=TIMEOUT_S).topics[ledger].partitions
-    config = _config(admin, ledger)
+def _is_created(admin: Any, topic: Any, may_fail: bool) -> bool:
+    """Whether the topic was created; False, if that `may_fail`, when nobody said so: then it may be
+    there all the same, and the next attempt is told. Raises EnvironmentRefused."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        admin.create_topics([topic])[topic.topic].result(TIMEOUT_S)
+    except FutureTimeout:
+        if may_fail:
+            return False
+        raise EnvironmentRefused(
+            f"Nobody said within {TIMEOUT_S:.0f} s whether ledger topic '{topic.topic}' was "
+            "created. Start the query again when Kafka answers."
+        ) from None
+    except KafkaException as raised:
+        error = raised.args[0]
+        if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return True
+        unknown = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
+        if may_fail and (error.retriable() or error.code() in unknown):
+            return False
+        raise EnvironmentRefused(
+            f"The ledger topic '{topic.topic}' could not be created: {error.str()}. "
+            "Create it by hand (2 partitions, cleanup.policy=compact), or grant Create on it."
+        ) from None
+    return True
+
+
+def _partitions(admin: Any, topic: str) -> Any:
+    """The topic's partitions. Each broker hears of a new topic in its own time."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        found = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+        if found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+def ledger_problems(admin: Any, ledger: str, brokers: int) -> list[str]:
+    """What of the ledger's settings could lose an acknowledged decision, a sentence each."""
+    partitions = _partitions(admin, ledger)
+    config = settings_of(admin, ledger)
     problems = []
     if len(partitions) < PARTITIONS:
         raise EnvironmentRefused(
@@ -190,13 +215,17 @@ def _ledger_problems(admin: Any, ledger: str, brokers: int) -> list[str]:
     return problems
 
 
-def _transaction_log_problems(admin: Any) -> list[str]:
+def transaction_log_problems(admin: Any) -> list[str]:
     """Prepared transactions live in the broker's own log; it must keep what it acknowledged."""
-    if not _exists(admin, TRANSACTION_LOG):
-        return []  # made with the first transaction, by the broker's settings
+    try:
+        if not exists(admin, TRANSACTION_LOG):
+            return []  # made with the first transaction, by the broker's settings
+    except EnvironmentRefused:
+        log.warning("%s not checked: the principal may not Describe it.", TRANSACTION_LOG)
+        return []
     topic = admin.list_topics(TRANSACTION_LOG, timeout=TIMEOUT_S).topics[TRANSACTION_LOG]
     replicas = min(len(partition.replicas) for partition in topic.partitions.values())
-    in_sync = int(_config(admin, TRANSACTION_LOG).get("min.insync.replicas", replicas))
+    in_sync = int(settings_of(admin, TRANSACTION_LOG).get("min.insync.replicas", replicas))
     if replicas < 2 or in_sync <= replicas // 2:
         return [
             f"Kafka's transaction log has {replicas} replica(s) and min.insync.replicas={in_sync}: "
@@ -205,7 +234,8 @@ def _transaction_log_problems(admin: Any) -> list[str]:
     return []
 
 
-def _config(admin: Any, name: str, kind: Any = None) -> dict[str, str]:
+def settings_of(admin: Any, name: str, kind: Any = None) -> dict[str, str]:
+    """The effective settings of a topic (or of a `kind`); none if they may not be seen."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -214,5 +244,8 @@ def _config(admin: Any, name: str, kind: Any = None) -> dict[str, str]:
         entries = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
     except KafkaException as error:
         log.warning("Configuration of %s not checked: %s", name, error.args[0].str())
+        return {}
+    except FutureTimeout:
+        log.warning("Configuration of %s not checked: no answer in %.0f s", name, TIMEOUT_S)
         return {}
     return {name: entry.value for name, entry in entries.items() if entry.value is not None}

@@ -16,6 +16,10 @@ from dataclasses import dataclass
 
 GENERATION_SLOTS = 4
 ATTEMPT_SLOTS = 8
+_ID = re.compile(
+    r"(?P<prefix>.+)\.(?P<job>[0-9a-f]{12})\."
+    r"(?:c|(?P<sink>[0-9a-f]{12})\.p(?P<partition>\d+)\.g(?P<generation>\d+)\.a(?P<attempt>\d+))"
+)
 
 
 def _hash(name: str) -> str:
@@ -50,3 +54,42 @@ class TransactionalIds:
     def is_task(self, transactional_id: str) -> bool:
         """Whether the id belongs to a task of this job."""
         return re.fullmatch(self.task_pattern(), transactional_id) is not None
+
+
+@dataclass(frozen=True)
+class TaskParts:
+    """What the id of a task says of it. Generation and attempt are slots, used again."""
+
+    sink_hash: str
+    partition: int
+    generation_slot: int
+    attempt_slot: int
+
+    def is_of(self, sink: str) -> bool:
+        """Whether the sink has this name."""
+        return self.sink_hash == _hash(sink)
+
+
+@dataclass(frozen=True)
+class IdParts:
+    """What a transactional id of ours says. `task` is None in the coordinator's."""
+
+    prefix: str
+    job_hash: str
+    task: TaskParts | None
+
+    def is_of(self, job: str) -> bool:
+        """Whether the job has this name; the id itself keeps only a hash of it."""
+        return self.job_hash == _hash(job)
+
+
+def parse_id(transactional_id: str) -> IdParts | None:
+    """The parts of an id of ours; None for one that no connector of ours made."""
+    found = _ID.fullmatch(transactional_id)
+    if found is None:
+        return None
+    task = None
+    if found["sink"] is not None:
+        numbers = (int(found[name]) for name in ("partition", "generation", "attempt"))
+        task = TaskParts(found["sink"], *numbers)
+    return IdParts(found["prefix"], found["job"], task)

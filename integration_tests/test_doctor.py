@@ -1,0 +1,207 @@
+"""`eo-kafka doctor` on a healthy broker, on one that is not, and in broken environments."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from conftest import topic_maker
+from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.cli import main
+from eo_kafka.machine_check import Level, ask, check_lookup
+from harness import committed, produce, wait_until
+
+
+@pytest.fixture
+def doctor(capsys, monkeypatch):
+    """Runs the command: (exit code, subject -> the worst finding's (level, text))."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+
+    def run(*words: str, machine: bool = False):
+        if not machine:  # its checks start interpreters, and have tests of their own
+            monkeypatch.setattr("eo_kafka.sinks.doctor_command.check_machine", list)
+        capsys.readouterr()
+        code = main(["doctor", *words, "--json"])
+        shown = json.loads(capsys.readouterr().out)
+        worst: dict[str, tuple[str, str]] = {}
+        order = [level.value for level in Level]
+        for one in shown["findings"]:
+            before = worst.get(one["subject"], ("ok", ""))
+            if order.index(one["level"]) >= order.index(before[0]):
+                worst[one["subject"]] = (one["level"], one["text"])
+        assert shown["healthy"] == (code == 0)
+        return code, worst
+
+    return run
+
+
+def allow_only(servers: str, kind: ResourceType, name: str, who: str, operation) -> None:
+    """What has one permission has no others: the broker lets everybody do what has none."""
+    topic = kind == ResourceType.TOPIC
+    pattern = ResourcePatternType.LITERAL if topic else ResourcePatternType.PREFIXED
+    allowed = AclPermissionType.ALLOW
+    binding = AclBinding(kind, name, pattern, who, "*", operation, allowed)
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.create_acls([binding]).values():
+        future.result(30)
+
+
+@pytest.fixture(scope="module")
+def poor() -> KafkaBroker:
+    """A broker with ACLs, too little time for transactions, and topics that may be unclean."""
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "transaction.max.timeout.ms": 60_000,
+        "transactional.id.expiration.ms": 3_600_000,
+    }
+    with KafkaBroker(properties=properties, features={"transaction.version": 1}) as broker:
+        yield broker
+
+
+def test_a_healthy_place_has_no_problem_and_nothing_is_written(broker, make_topic, doctor):
+    topic = make_topic("doctor")
+    where = ["--bootstrap-servers", broker.bootstrap_servers]
+    code, found = doctor(*where, "--topic", topic, "--job", "doctor-job", machine=True)
+    assert code == 0, found
+    for subject in (
+        "Spark's lookup",
+        "driver and workers",
+        "compiled loops",
+        "Java",
+        "numba",
+        "transaction.version",
+        "transaction.max.timeout.ms",
+        "transactional ids",
+        "output topic",
+    ):
+        assert found[subject][0] == "ok", found[subject]
+    assert found["brokers"] == (
+        "warning",
+        f"one live broker at {broker.bootstrap_servers}: the promise holds as long as its disk "
+        "does",
+    )
+    assert "not there yet" in found["ledger"][1]
+    assert "foreachBatch" in found["update mode"][1]
+    assert found["clock"][0] == "note"
+
+
+def test_write_measures_the_clock_and_shows_nothing_to_readers(
+    broker, make_topic, doctor, monkeypatch
+):
+    topic = make_topic("doctor-write")
+    words = ["--bootstrap-servers", broker.bootstrap_servers, "--topic", topic, "--write"]
+    code, found = doctor(*words)
+    assert (code, found["rehearsal"][0], found["clock"][0]) == (0, "ok", "ok")
+    produce(broker.bootstrap_servers, topic, [b"after"])
+    assert list(committed(broker.bootstrap_servers, topic)) == [b"after"]
+    real = time.time
+    monkeypatch.setattr("eo_kafka.sinks.topic_rehearsal.time.time", lambda: real() + 3600)
+    code, found = doctor(*words)
+    assert (code, found["clock"][0]) == (1, "problem")
+    assert "the broker's is -36" in found["clock"][1] or "-3599" in found["clock"][1]
+
+
+def test_a_cluster_that_cannot_keep_the_promise_is_told_line_by_line(poor, doctor):
+    topic = topic_maker(poor.bootstrap_servers)(
+        "poor", config={"unclean.leader.election.enable": "true"}
+    )
+    ledger = topic_maker(poor.bootstrap_servers)("poor-ledger", partitions=2)
+    words = ["--topic", topic, "--job", "poor", "--ledger-topic", ledger]
+    code, found = doctor("--bootstrap-servers", poor.bootstrap_servers, *words)
+    assert code == 1
+    assert found["transaction.max.timeout.ms"][0] == "problem"
+    assert "allows transactions of 60000 ms" in found["transaction.max.timeout.ms"][1]
+    assert found["transaction.version"][0] == "note"
+    assert found["transactional.id.expiration.ms"][0] == "warning"
+    assert "unclean leader elections" in found["output topic"][1]
+    assert "cleanup.policy=delete" in found["ledger"][1]
+
+
+def test_missing_permissions_are_named(poor, doctor):
+    servers = poor.bootstrap_servers
+    topic = topic_maker(servers)("guarded")
+    where = ["--bootstrap-servers", servers, "--topic", topic, "--prefix", "denied"]
+    allow_only(servers, ResourceType.TOPIC, topic, "User:ANONYMOUS", AclOperation.DESCRIBE)
+    allow_only(servers, ResourceType.TRANSACTIONAL_ID, "denied", "User:eva", AclOperation.WRITE)
+
+    def visible() -> bool:
+        return doctor(*where)[1]["output topic"][0] == "problem"
+
+    wait_until(visible, "the broker knows the permissions")
+    code, found = doctor(*where)
+    assert code == 1
+    assert found["output topic"] == ("problem", f"'{topic}': grant this principal Write on it")
+    assert "may not Describe 'denied." in found["transactional ids"][1]
+    code, found = doctor(*where, "--write")
+    assert (code, found["rehearsal"][0]) == (1, "problem")
+
+
+def test_no_broker_is_a_finding_beside_the_others(doctor, monkeypatch):
+    monkeypatch.setattr("eo_kafka.sinks.cluster_check.TIMEOUT_S", 1.0)
+    code, found = doctor("--bootstrap-servers", "127.0.0.1:1")
+    assert (code, found["Kafka"][0], found["update mode"][0]) == (1, "problem", "note")
+
+
+def test_another_package_that_hides_the_formats_is_named(doctor, monkeypatch, tmp_path):
+    (tmp_path / "pyspark_broken.py").write_text("import no_such_module_anywhere\n")
+    (tmp_path / "pyspark_fine.py").write_text("")
+    path = [str(tmp_path), *sys.path]
+    monkeypatch.setenv("PYTHONPATH", ":".join(part for part in path if part))
+    code, found = doctor(machine=True)
+    assert code == 1
+    level, text = found["Spark's lookup"]
+    assert level == "problem"
+    assert "module pyspark_broken fails to import" in text
+    assert "no_such_module_anywhere" in text
+    assert "pyspark_fine" not in text
+
+
+def test_an_interpreter_without_the_package_is_named(doctor, monkeypatch, tmp_path):
+    bare = str(Path(sys.base_prefix) / "bin" / "python3")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (finding,) = check_lookup(ask(bare))
+    assert finding.level is Level.PROBLEM
+    assert "has no module pyspark_eo_kafka" in finding.text
+    monkeypatch.setenv("PYSPARK_PYTHON", "/no/such/python")
+    code, found = doctor(machine=True)
+    assert (code, found["PYSPARK_PYTHON"][0]) == (1, "problem")
+    assert "/no/such/python cannot be run" in found["PYSPARK_PYTHON"][1]
+
+
+def test_python_not_set_is_a_warning_and_text_fits_a_terminal(monkeypatch, capsys):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    main(["doctor"])
+    text = capsys.readouterr().out
+    assert "warning  PYSPARK_PYTHON" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_secrets_of_the_settings_are_never_shown(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("eo_kafka.sinks.cluster_check.TIMEOUT_S", 1.0)
+    monkeypatch.setattr("eo_kafka.sinks.control_plane.BOOTSTRAP_TIMEOUT_MS", 1000)
+    config = tmp_path / "client.properties"
+    config.write_text(
+        "bootstrap.servers=127.0.0.1:1\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        "sasl.username=eva\nsasl.password=hunter2-secret\n"
+    )
+    monkeypatch.setattr("eo_kafka.sinks.doctor_command.check_machine", list)
+    for command in (["doctor"], ["txn", "list"], ["verify", "--input", "a", "--output", "b"]):
+        if command[0] == "verify":
+            config.write_text(config.read_text() + "sasl.jaas.config=hunter2-secret\n")
+        assert main([*command, "--config", str(config)]) == 1
+        said = capsys.readouterr()
+        assert "hunter2" not in said.out + said.err

@@ -1,0 +1,190 @@
+"""What `eo-kafka doctor` checks of a cluster: versions, limits, durability, permissions.
+
+Looks only. `topic_rehearsal` is what writes, if it was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+from eo_kafka.cluster import connect
+from eo_kafka.command_line import duration
+from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown
+from eo_kafka.machine_check import Finding, Level
+from eo_kafka.sinks import ledger_topic
+from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.transactional_id import TransactionalIds
+from eo_kafka.transaction import TransactionState
+
+TIMEOUT_S = 30.0
+OLDEST_TESTED = (3, 9)
+_DAY_MS = 24 * 3600 * 1000
+
+
+class ClusterView(ControlPlane):
+    """A control plane that also tells brokers' versions."""
+
+    def broker_version(self, node: int) -> tuple[int, ...]:
+        """Kafka's version of a node, as far as its list of requests gives it away."""
+        found = self._call(self._admin.get_broker_version_data, node)
+        return tuple(found.broker_version)
+
+
+def check_cluster(options: SinkOptions) -> list[Finding]:
+    """All checks that the options allow: those of the topic and of the job need their names.
+    Raises EnvironmentRefused if no broker can be reached."""
+    admin, brokers = connect(options.kafka, TIMEOUT_S)
+    findings = [_brokers(brokers, options)]
+    with closing(ClusterView(options.kafka)) as view:
+        findings += _tried("broker version", lambda: list(_versions(view, admin)))
+        findings += _tried("transactional ids", lambda: [_may_describe_ids(view, options)])
+    findings += _tried("broker limits", lambda: list(_limits(admin, options)))
+    if brokers > 1:
+        problems = ledger_topic.transaction_log_problems(admin)
+        findings += _durability(ledger_topic.TRANSACTION_LOG, problems)
+    if options.topic is not None:
+        findings += _tried("output topic", lambda: list(_output(admin, options, brokers)))
+    if options.job is not None:
+        findings += _tried("ledger", lambda: _ledger(admin, options, brokers))
+    return findings
+
+
+def _tried(subject: str, check: Callable[[], list[Finding]]) -> list[Finding]:
+    """One refusal must not hide what the other checks find."""
+    try:
+        return check()
+    except (EnvironmentRefused, OutcomeUnknown) as error:
+        return [Finding(Level.PROBLEM, subject, str(error))]
+
+
+def _brokers(brokers: int, options: SinkOptions) -> Finding:
+    servers = options.kafka["bootstrap.servers"]
+    if brokers == 1:
+        text = f"one live broker at {servers}: the promise holds as long as its disk does"
+        return Finding(Level.WARNING, "brokers", text)
+    return Finding(Level.OK, "brokers", f"{brokers} live at {servers}")
+
+
+def _versions(view: ClusterView, admin: Any) -> Iterator[Finding]:
+    for node in sorted(admin.list_topics(timeout=TIMEOUT_S).brokers):
+        version = view.broker_version(node)
+        text = f"node {node} speaks Kafka {'.'.join(map(str, version))}"
+        if version[:2] < OLDEST_TESTED:
+            text += "; the oldest that was tested is " + ".".join(map(str, OLDEST_TESTED))
+            yield Finding(Level.WARNING, "broker version", text)
+        else:
+            yield Finding(Level.OK, "broker version", text)
+    level = view.transaction_version()
+    if level >= 2:
+        text = f"finalized at {level}: each transaction has an epoch of its own (EndTxn 5)"
+        yield Finding(Level.OK, "transaction.version", text)
+        return
+    text = (
+        f"finalized at {level}: exactly-once holds (EndTxn 3), but a task that was cut off may "
+        "open a transaction after its batch, which holds up readers until it times out. Kafka 4 "
+        "with transaction.version=2 ends that (kafka-features.sh upgrade)."
+    )
+    yield Finding(Level.NOTE, "transaction.version", text)
+
+
+def _may_describe_ids(view: ClusterView, options: SinkOptions) -> Finding:
+    """Brokers refuse to describe an id that the principal has no Describe on."""
+    name = TransactionalIds(options.prefix, options.job or "doctor").coordinator
+    try:
+        found = view.describe([name])[name]
+    except EnvironmentRefused:
+        text = (
+            f"this principal may not Describe '{name}': grant Describe and Write on transactional "
+            f"ids with prefix '{options.prefix}.'"
+        )
+        return Finding(Level.PROBLEM, "transactional ids", text)
+    known = "" if found.state is TransactionState.MISSING else f" (it is {found.state.value})"
+    return Finding(Level.OK, "transactional ids", f"'{name}' may be described{known}")
+
+
+def _limits(admin: Any, options: SinkOptions) -> Iterator[Finding]:
+    from confluent_kafka.admin import ResourceType
+
+    node = min(admin.list_topics(timeout=TIMEOUT_S).brokers)
+    config = ledger_topic.settings_of(admin, str(node), ResourceType.BROKER)
+    if not config:
+        text = (
+            "not visible: this principal has no DescribeConfigs on the cluster, so the limits are "
+            "found out only when a transaction hits them"
+        )
+        yield Finding(Level.WARNING, "broker limits", text)
+        return
+    ours = options.transaction_timeout_ms
+    try:
+        ledger_topic.check_timeout(admin, options)
+        text = f"{duration(int(config['transaction.max.timeout.ms']) / 1000)}, the sink asks for "
+        yield Finding(Level.OK, "transaction.max.timeout.ms", text + duration(ours / 1000))
+    except EnvironmentRefused as error:
+        yield Finding(Level.PROBLEM, "transaction.max.timeout.ms", str(error))
+    yield Finding(Level.OK, "message.max.bytes", f"{int(config['message.max.bytes']):,}")
+    expires = int(config["transactional.id.expiration.ms"])
+    text = f"{duration(expires / 1000)}: transactional ids are forgotten after so long"
+    level = Level.OK if expires >= _DAY_MS else Level.WARNING
+    yield Finding(level, "transactional.id.expiration.ms", text)
+
+
+def _output(admin: Any, options: SinkOptions, brokers: int) -> Iterator[Finding]:
+    topic = options.topic or ""
+    if not ledger_topic.exists(admin, topic):
+        text = f"topic '{topic}' does not exist; create it before the query starts"
+        yield Finding(Level.PROBLEM, "output topic", text)
+        return
+    partitions = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+    config = ledger_topic.settings_of(admin, topic)
+    replicas = min(len(partition.replicas) for partition in partitions.values())
+    in_sync = int(config.get("min.insync.replicas", 1))
+    shape = f"'{topic}', {len(partitions)} partition(s), {replicas} replica(s), "
+    shape += f"min.insync.replicas={in_sync}" if config else "configuration not visible"
+    problems = []
+    if brokers > 1 and (replicas < 2 or in_sync <= replicas // 2):
+        problems.append("an acknowledged row can be lost with one broker")
+    if config.get("unclean.leader.election.enable") == "true":
+        problems.append("unclean leader elections lose acknowledged rows")
+    if not config:
+        problems.append("grant DescribeConfigs on it to have it checked")
+    elif "compact" in config.get("cleanup.policy", ""):
+        problems.append("it is compacted: rows without a key are refused, older rows of a key go")
+    text = f"{shape}{': ' if problems else ''}{'; '.join(problems)}"
+    yield Finding(Level.WARNING if problems else Level.OK, "output topic", text)
+    yield _permissions(admin, topic, {"DESCRIBE", "WRITE"}, "output topic")
+
+
+def _permissions(admin: Any, topic: str, needed: set[str], subject: str) -> Finding:
+    from confluent_kafka import KafkaException, TopicCollection
+
+    try:
+        described = admin.describe_topics(
+            TopicCollection([topic]), include_authorized_operations=True, request_timeout=TIMEOUT_S
+        )[topic].result(TIMEOUT_S)
+    except KafkaException as error:
+        return Finding(Level.PROBLEM, subject, f"'{topic}': {error.args[0].str()}")
+    allowed = {operation.name for operation in described.authorized_operations or ()}
+    if missing := sorted(needed - allowed):
+        names = " and ".join(name.capitalize() for name in missing)
+        return Finding(Level.PROBLEM, subject, f"'{topic}': grant this principal {names} on it")
+    names = ", ".join(name.capitalize() for name in sorted(needed))
+    return Finding(Level.OK, subject, f"this principal has {names} on it")
+
+
+def _ledger(admin: Any, options: SinkOptions, brokers: int) -> list[Finding]:
+    _, ledger = options.job_and_ledger
+    if not ledger_topic.exists(admin, ledger):
+        text = f"'{ledger}' is not there yet; the first batch creates it (needs Create on it)"
+        return [Finding(Level.NOTE, "ledger", text)]
+    problems = ledger_topic.ledger_problems(admin, ledger, brokers)
+    permissions = _permissions(admin, ledger, {"DESCRIBE", "READ", "WRITE"}, "ledger")
+    return [*_durability(ledger, problems), permissions]
+
+
+def _durability(topic: str, problems: list[str]) -> list[Finding]:
+    if problems:
+        return [Finding(Level.PROBLEM, topic, problem) for problem in problems]
+    return [Finding(Level.OK, topic, "replicated and kept as it must be")]

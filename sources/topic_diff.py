@@ -1,0 +1,242 @@
+"""Compares two topics as multisets of ids, in bounded memory.
+
+Ids are kept as 16-byte digests with two counts, about 160 bytes for each different one. A first
+pass counts; only if something differs a second one reads both topics again, up to the same
+offsets, to find where the records are that differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka.errors import OptionsError, SourceError
+from eo_kafka.offsets import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eo_kafka.sources.options import SourceOptions
+
+Id = bytes | None
+_SHIFT = 1 << 32  # input's count in the upper half of a number, output's in the lower
+
+
+@dataclass(frozen=True)
+class How:
+    """What makes two records the same: `key`, `value`, `record` (key and value), `header:NAME` or
+    `json:FIELD` (a field of a JSON value; dots lead into objects)."""
+
+    word: str
+    name: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> How:
+        """Raises OptionsError."""
+        word, colon, name = text.partition(":")
+        named = word in ("header", "json")
+        if word not in ("key", "value", "record", "header", "json") or named != bool(name.strip()):
+            raise OptionsError(
+                [f"--by is '{text}': key, value, record, header:NAME or json:FIELD is expected."]
+            )
+        return cls(word, name) if colon else cls(word)
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether headers must be read."""
+        return self.word == "header"
+
+    def ids(self, batch: pa.RecordBatch) -> Iterator[Id]:
+        """The id of each record; None where it has none. Raises SourceError for a value that is
+        not JSON."""
+        if self.word in ("key", "value"):
+            yield from batch.column(self.word).to_pylist()
+        elif self.word == "record":
+            pairs = zip(
+                batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True
+            )
+            yield from (_framed(key, value) for key, value in pairs)
+        elif self.word == "header":
+            for headers in batch.column("headers").to_pylist():
+                named = [one["value"] for one in headers or () if one["key"] == self.name]
+                yield named[-1] if named else None
+        else:
+            for number, value in enumerate(batch.column("value").to_pylist()):
+                yield self._json_field(value, batch, number)
+
+    def _json_field(self, value: Id, batch: pa.RecordBatch, row: int) -> Id:
+        try:
+            found: Any = None if value is None else json.loads(value)
+        except (ValueError, RecursionError):
+            at = f"{batch.column('topic')[row]}-{batch.column('partition')[row]}"
+            raise SourceError(
+                f"The value of {at} at offset {batch.column('offset')[row]} is not JSON: "
+                f"--by json:{self.name} cannot be used on this topic."
+            ) from None
+        for step in self.name.split("."):
+            found = found.get(step) if isinstance(found, dict) else None
+        return None if found is None else json.dumps(found, sort_keys=True).encode()
+
+
+def _framed(key: Id, value: Id) -> bytes:
+    sizes = (-1 if part is None else len(part) for part in (key, value))
+    return b"%d,%d:" % tuple(sizes) + (key or b"") + (value or b"")
+
+
+def _digest(one: Id) -> bytes:
+    marked = b"\0" if one is None else b"\1" + one
+    return hashlib.blake2b(marked, digest_size=16).digest()
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two topics and the offsets that are compared."""
+
+    options: SourceOptions
+    ranges: Sequence[OffsetRange]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All committed records. Raises what the source raises."""
+        from eo_kafka.sources.reader import read_range
+
+        for wanted in self.ranges:
+            yield from read_range(self.options, wanted)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An id that does not occur as often in the output as in the input, and where it does occur:
+    (partition, offset), the first few."""
+
+    id: Id
+    in_input: int
+    in_output: int
+    input_at: list[tuple[int, int]] = field(default_factory=list)
+    output_at: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        """`lost` (too few in the output), `duplicated` (too many), `unexpected` (none in the
+        input)."""
+        if self.in_output < self.in_input:
+            return "lost"
+        return "duplicated" if self.in_input else "unexpected"
+
+
+@dataclass
+class Comparison:
+    """What a comparison found. `records` in input and output; ids by kind; missing and surplus
+    records; the first few differences of each kind."""
+
+    input_records: int = 0
+    output_records: int = 0
+    distinct: int = 0
+    ids: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("lost", "duplicated", "unexpected"), 0)
+    )
+    missing: int = 0
+    surplus: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def equal(self) -> bool:
+        """Whether the multisets are the same."""
+        return not any(self.ids.values())
+
+
+def compare(
+    source: Side,
+    sink: Side,
+    how: How,
+    *,
+    limit: int,
+    passes: int,
+    progress: Callable[[int], None],
+) -> Comparison:
+    """Read both and compare. With `passes` above 1 each pass keeps only its share of the ids, so
+    that memory is divided by it. `progress` is told of each chunk of records read."""
+    result = Comparison()
+    for share in range(passes):
+        counts = _count(source, sink, how, (share, passes), result, progress)
+        result.distinct += len(counts)
+        wrong = {one: both for one, both in counts.items() if both // _SHIFT != both % _SHIFT}
+        del counts
+        _locate(source, sink, how, wrong, limit, result, progress)
+    return result
+
+
+def _count(
+    source: Side,
+    sink: Side,
+    how: How,
+    share: tuple[int, int],
+    result: Comparison,
+    progress: Callable[[int], None],
+) -> dict[bytes, int]:
+    number, passes = share
+    counts: dict[bytes, int] = {}
+    totals = []
+    for side, weight in ((source, _SHIFT), (sink, 1)):
+        total = 0
+        for batch in side.batches():
+            total += batch.num_rows
+            progress(batch.num_rows)
+            for one in how.ids(batch):
+                digest = _digest(one)
+                if digest[0] % passes == number:
+                    counts[digest] = counts.get(digest, 0) + weight
+        totals.append(total)
+    result.input_records, result.output_records = totals
+    return counts
+
+
+def _locate(
+    source: Side,
+    sink: Side,
+    how: How,
+    wrong: dict[bytes, int],
+    limit: int,
+    result: Comparison,
+    progress: Callable[[int], None],
+) -> None:
+    """Sum up the ids that differ; find where the first `limit` of each kind are."""
+    for both in wrong.values():
+        found = Difference(None, both // _SHIFT, both % _SHIFT)
+        result.ids[found.kind] += 1
+        result.missing += max(0, found.in_input - found.in_output)
+        result.surplus += max(0, found.in_output - found.in_input)
+    room = {
+        kind: limit - sum(one.kind == kind for one in result.differences) for kind in result.ids
+    }
+    chosen: dict[bytes, Difference] = {}
+    if not wrong or not any(left > 0 for left in room.values()):
+        return
+    for side, at in ((source, "input_at"), (sink, "output_at")):
+        for one, where in _places(side, how, progress):
+            digest = _digest(one)
+            if digest not in wrong:
+                continue
+            if digest not in chosen:
+                new = Difference(one, wrong[digest] // _SHIFT, wrong[digest] % _SHIFT)
+                if room[new.kind] <= 0:
+                    continue
+                room[new.kind] -= 1
+                chosen[digest] = new
+            places = getattr(chosen[digest], at)
+            if len(places) < limit:
+                places.append(where)
+    result.differences += chosen.values()
+
+
+def _places(
+    side: Side, how: How, progress: Callable[[int], None]
+) -> Iterable[tuple[Id, tuple[int, int]]]:
+    for batch in side.batches():
+        progress(batch.num_rows)
+        places = zip(
+            batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True
+        )
+        yield from zip(how.ids(batch), places, strict=True)

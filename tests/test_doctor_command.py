@@ -1,0 +1,80 @@
+"""What the doctor makes of facts that our machines lack: old clients, other Pythons, clocks."""
+
+from __future__ import annotations
+
+import pytest
+
+from eo_kafka.machine_check import Level, check_lookup, check_same, check_versions
+from eo_kafka.sinks.topic_rehearsal import clock
+
+GOOD = {
+    "python": "3.11.7",
+    "executable": "/venv/bin/python",
+    "versions": {
+        "pyspark": "4.3.0",
+        "pyarrow": "26.0.1",
+        "confluent-kafka": "2.16.1",
+        "kafka-python": "3.0.12",
+        "numba": "0.68.1",
+    },
+    "errors": {},
+    "formats": {"pyspark_eo_kafka": "eo-kafka"},
+    "broken": {},
+}
+
+
+def with_version(package: str, version: str) -> dict:
+    return {**GOOD, "versions": {**GOOD["versions"], package: version}}
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "level"),
+    [
+        ("pyspark", "4.1.1", Level.PROBLEM),
+        ("pyspark", "4.2.0", Level.OK),
+        ("pyspark", "4.2.0.dev3", Level.OK),
+        ("confluent-kafka", "2.15.0", Level.PROBLEM),
+        ("confluent-kafka", "3.0.0", Level.WARNING),
+        ("kafka-python", "3.0.11", Level.PROBLEM),
+        ("kafka-python", "3.1.0", Level.WARNING),
+        ("numba", "0.61.0", Level.OK),
+    ],
+)
+def test_versions_that_are_too_old_or_were_not_tested(package, version, level):
+    found = {one.subject: one.level for one in check_versions(with_version(package, version))}
+    assert found.pop(package) is level
+    assert set(found.values()) == {Level.OK}
+
+
+def test_a_package_that_does_not_import_is_a_problem_with_its_reason():
+    versions = {name: text for name, text in GOOD["versions"].items() if name != "numba"}
+    found = check_versions({**GOOD, "versions": versions, "errors": {"numba": "OSError: no llvm"}})
+    (bad,) = [one for one in found if one.level is not Level.OK]
+    assert (bad.level, bad.subject) == (Level.PROBLEM, "numba")
+    assert "no llvm" in bad.text
+
+
+def test_a_broken_neighbour_is_a_problem_and_a_sound_one_is_named():
+    (fine,) = check_lookup({**GOOD, "formats": {**GOOD["formats"], "pyspark_other": "other"}})
+    assert (fine.level, "pyspark_other" in fine.text) == (Level.OK, True)
+    (bad,) = check_lookup({**GOOD, "broken": {"pyspark_other": "ImportError: x"}})
+    assert (bad.level, "module pyspark_other fails" in bad.text) == (Level.PROBLEM, True)
+    (gone,) = check_lookup({**GOOD, "formats": {}})
+    assert (gone.level, "DATA_SOURCE_NOT_FOUND" in gone.text) == (Level.PROBLEM, True)
+
+
+def test_driver_and_workers_must_be_the_same():
+    assert check_same(GOOD, {**GOOD, "python": "3.11.9"}).level is Level.OK
+    other = check_same(GOOD, {**GOOD, "python": "3.12.1"})
+    assert (other.level, "Python 3.11 / 3.12" in other.text) == (Level.PROBLEM, True)
+    other = check_same(GOOD, with_version("pyarrow", "18.0"))
+    assert (other.level, "pyarrow 26.0.1 / 18.0" in other.text) == (Level.PROBLEM, True)
+
+
+@pytest.mark.parametrize(
+    ("broker", "after", "level"),
+    [(100.1, 100.2, Level.OK), (104.0, 100.2, Level.OK), (110.0, 100.2, Level.PROBLEM),
+     (80.0, 100.2, Level.PROBLEM), (110.0, 130.0, Level.OK)],
+)  # fmt: skip
+def test_a_clock_is_wrong_only_where_the_measurement_is_sure(broker, after, level):
+    assert clock(broker, 100.0, after).level is level

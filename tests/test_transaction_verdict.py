@@ -1,0 +1,146 @@
+"""What an operator may do with a transaction, as the ledger says: every standing, no broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from eo_kafka.sinks.transaction_ending import Asked, refusal
+from eo_kafka.sinks.transaction_verdict import JobLedger, Judged, Standing, TokenState, judge
+from eo_kafka.sinks.transactional_id import TransactionalIds, parse_id
+from eo_kafka.state.ledger import Ledger
+from eo_kafka.transaction import (
+    Decision,
+    DecisionState,
+    Described,
+    Identity,
+    Participant,
+    Token,
+    TransactionState,
+)
+
+IDS = TransactionalIds("eo.kafka", "shout")
+NOW = 1_000_000
+COMMIT, ABORT = Asked(commit=True), Asked(commit=False)
+
+
+def described(
+    name: str, epoch: int = 0, state=TransactionState.ONGOING, age_ms: int = 1000
+) -> Described:
+    return Described(name, state, 7, epoch, 60_000, NOW - age_ms)
+
+
+def ledger(
+    state: DecisionState | None, tokens: tuple[Token, ...] = (), stable: bool = True
+) -> JobLedger:
+    """Generation 6, with batch 3 of generation 5 in `state`: task 0 under epoch 0."""
+    found = Ledger(generation=6)
+    if state is not None:
+        identity = Identity(IDS.task("main", 0, 5, 0), 7, 0)
+        part = Participant(0, 0, 5, identity, 10, "digest")
+        decision = Decision("main", 3, 0, state, 5, 5, 1, 0, (part,))
+        found.decisions[("main", 3)] = decision
+    return JobLedger("ledger", "shout", found, tokens, stable)
+
+
+DECIDED_ID = IDS.task("main", 0, 5, 0)
+TOKEN = Token("main", 0, 3, 0, 5, 10, "digest")
+
+
+@pytest.mark.parametrize(
+    ("judged", "standing", "may_commit", "may_abort", "may_abort_with_yes"),
+    [
+        (
+            judge(described(DECIDED_ID), ledger(DecisionState.DECIDED)),
+            Standing.DECIDED, True, False, False,
+        ),
+        (  # the same id, one transaction later
+            judge(described(DECIDED_ID, epoch=1), ledger(DecisionState.DECIDED)),
+            Standing.OLDER, False, True, True,
+        ),
+        (judge(described(DECIDED_ID), ledger(None)), Standing.OLDER, False, True, True),
+        (
+            judge(described(IDS.task("main", 0, 6, 0)), ledger(None)),
+            Standing.CURRENT, False, False, True,
+        ),
+        (
+            judge(described(IDS.coordinator), ledger(None)),
+            Standing.COORDINATOR, False, False, True,
+        ),
+        (judge(described(DECIDED_ID), None), Standing.NO_LEDGER, False, False, False),
+        (judge(described("billing-1"), None), Standing.FOREIGN, False, False, False),
+        (
+            judge(described(DECIDED_ID), ledger(DecisionState.VOID)),
+            Standing.SETTLED, False, False, False,
+        ),
+    ],
+    ids=lambda value: value.standing.name if isinstance(value, Judged) else None,
+)  # fmt: skip
+def test_each_standing_may_be_ended_one_way_only(
+    judged, standing, may_commit, may_abort, may_abort_with_yes
+):
+    assert judged.standing is standing
+    assert (refusal(judged, COMMIT) is None) is may_commit
+    assert (refusal(judged, ABORT) is None) is may_abort
+    assert (refusal(judged, Asked(commit=False, yes=True)) is None) is may_abort_with_yes
+    for commit in (True, False):
+        assert refusal(judged, Asked(commit, force=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "commit"),
+    [(TransactionState.PREPARE_COMMIT, False), (TransactionState.PREPARE_ABORT, True)],
+)
+def test_what_the_coordinator_has_begun_cannot_be_turned_round_even_by_force(state, commit):
+    judged = judge(described(DECIDED_ID, 1, state), ledger(DecisionState.DECIDED))
+    assert judged.standing is Standing.DECIDED, "EndTxn 5 raises the epoch while it ends it"
+    assert "cannot be undone" in refusal(judged, Asked(commit, force=True))
+
+
+@pytest.mark.parametrize(
+    ("state", "tokens", "stable", "token"),
+    [
+        (TransactionState.ONGOING, (), False, TokenState.OPEN),
+        (TransactionState.COMPLETE_COMMIT, (TOKEN,), True, TokenState.VISIBLE),
+        (TransactionState.COMPLETE_COMMIT, (), False, TokenState.HIDDEN),
+        (TransactionState.COMPLETE_ABORT, (), False, TokenState.NOT_VISIBLE),
+        (TransactionState.EMPTY, (), True, TokenState.NOT_VISIBLE),
+    ],
+)
+def test_the_token_says_what_became_of_a_decided_transaction(state, tokens, stable, token):
+    judged = judge(
+        described(DECIDED_ID, state=state), ledger(DecisionState.DECIDED, tokens, stable)
+    )
+    assert judged.token is token
+    assert (judged.needs_attention(NOW) is not None) is (
+        token in (TokenState.OPEN, TokenState.NOT_VISIBLE)
+    )
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "reason"),
+    [(1000, None), (31_000, "half its timeout"), (130_000, "has not aborted it")],
+)
+def test_an_undecided_transaction_needs_somebody_when_it_is_old(age_ms, reason):
+    judged = judge(described(IDS.task("main", 0, 6, 0), age_ms=age_ms), ledger(None))
+    found = judged.needs_attention(NOW)
+    assert found is None if reason is None else reason in found
+
+
+def test_a_hung_transaction_is_never_ended_by_its_coordinator():
+    gone = Described("(unknown)", TransactionState.MISSING, 7, 0, partitions={("out", 0)})
+    judged = Judged(gone, Standing.FOREIGN, hung_on=frozenset({("out", 0)}))
+    assert "never times out" in judged.needs_attention(NOW)
+    assert "kafka-transactions.sh abort --topic out" in refusal(
+        judged, Asked(commit=False, force=True)
+    )
+
+
+def test_ids_are_parsed_as_they_are_built():
+    parts = parse_id(IDS.task("main", 12, 6, 11))
+    assert (parts.prefix, parts.task.partition) == ("eo.kafka", 12)
+    assert (parts.task.generation_slot, parts.task.attempt_slot) == (2, 3)
+    assert parts.is_of("shout") and not parts.is_of("shouted")
+    assert parts.task.is_of("main") and not parts.task.is_of("other")
+    assert parse_id(IDS.coordinator).task is None
+    for strange in ("", "billing-1", "eo-kafka.c", IDS.coordinator + "x", "." + "0" * 12 + ".c"):
+        assert parse_id(strange) is None

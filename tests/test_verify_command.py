@@ -1,0 +1,72 @@
+"""Ids of records and offset ranges, as `eo-kafka verify` reads them."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from eo_kafka.errors import OptionsError
+from eo_kafka.offsets import OffsetRange, TopicPartition
+from eo_kafka.sources.topic_diff import How
+from eo_kafka.sources.verify_command import _range
+
+AT = TopicPartition("orders", 3)
+WHOLE = {AT: OffsetRange(AT, 50, 200)}
+
+
+def ids(how: str, key: bytes | None, value: bytes | None, headers=()) -> bytes | None:
+    batch = pa.RecordBatch.from_pydict(
+        {"key": [key], "value": [value], "headers": [list(headers)]},
+        schema=pa.schema(
+            [
+                ("key", pa.binary()),
+                ("value", pa.binary()),
+                ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+            ]
+        ),
+    )
+    (found,) = How.parse(how).ids(batch)
+    return found
+
+
+def test_a_record_is_key_and_value_and_neither_runs_into_the_other():
+    different = {
+        ids("record", key, value)
+        for key, value in (
+            (b"ab", b"c"),
+            (b"a", b"bc"),
+            (None, b"abc"),
+            (b"", b"abc"),
+            (b"abc", b""),
+        )
+    }
+    assert len(different) == 5
+
+
+def test_ids_in_headers_and_json():
+    headers = [{"key": "id", "value": b"1"}, {"key": "x", "value": b"?"}]
+    assert ids("header:id", None, None, headers) == b"1"
+    assert ids("header:none", None, None, headers) is None
+    value = json.dumps({"a": {"b": 7}, "c": None}).encode()
+    assert ids("json:a.b", None, value) == b"7"
+    assert ids("json:a", None, b'{"a": {"y": 1, "x": 2}}') == ids(
+        "json:a", None, b'{"a":{"x":2,"y":1}}'
+    )
+    assert ids("json:c", None, value) is ids("json:a.b.c", None, value) is None
+    assert ids("json:a", None, None) is None
+
+
+@pytest.mark.parametrize("wrong", ["", "values", "header", "json:", "key:x"])
+def test_a_wrong_id_is_refused(wrong):
+    with pytest.raises(OptionsError, match="--by is"):
+        How.parse(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [("3", 50, 200), ("3:100-150", 100, 150), ("3:-150", 50, 150), ("3:0-900", 50, 200)],
+)
+def test_ranges_stay_within_what_is_there(text, start, end):
+    assert _range(text, "orders", WHOLE) == OffsetRange(AT, start, end)
