@@ -73,7 +73,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         """Runs on executors, once an attempt of a partition."""
         from pyspark import TaskContext
 
-        from eo_kafka.sinks import plain_write, two_phase
+        from eo_kafka.sinks import one_phase, plain_write, two_phase
 
         context = TaskContext.get()
         if context is None:
@@ -94,7 +94,8 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
             partition=context.partitionId(),
             task_attempt_id=context.taskAttemptId(),
         )
-        return Report(two_phase.write(self._options, self._plan, task, iterator))
+        write = one_phase.write if self._options.one_phase else two_phase.write
+        return Report(write(self._options, self._plan, task, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """S6 to S8, on the driver, once a batch, or again after a failure."""
@@ -111,7 +112,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
             from eo_kafka.sinks import committer
 
             try:
-                committer.abort(self._options, reports, batchId)
+                committer.abort(self._options, reports)
             except Exception as error:
                 log.warning("Batch %d: the next start cleans up (%s).", batchId, error)
 

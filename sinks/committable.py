@@ -12,11 +12,28 @@ from eo_kafka.transaction import Decision, DecisionState, Identity, Participant
 
 
 @dataclass(frozen=True)
-class Lost:
-    """A decided batch of which some partitions committed and some never will."""
+class Torn:
+    """A batch of which some partitions are committed, and others are not and never will be.
+
+    Either it was decided, and the broker aborted `missing` of the decision's participants; or
+    (`decided` is False) its one-phase tasks were interrupted: then `decision` is what the tokens
+    add up to, its participants are all committed, and nobody knows what else there was.
+    """
 
     decision: Decision
     missing: tuple[Participant, ...]
+    decided: bool = True
+
+    @property
+    def committed(self) -> tuple[Participant, ...]:
+        """The participants whose rows are visible."""
+        return tuple(part for part in self.decision.participants if part not in self.missing)
+
+    def lacks(self, partition: int) -> bool:
+        """Whether the replay's task of `partition` has to write its rows."""
+        if self.decided:
+            return any(part.partition == partition for part in self.missing)
+        return all(part.partition != partition for part in self.decision.participants)
 
 
 @dataclass(frozen=True)
@@ -24,7 +41,7 @@ class WritePlan:
     """What S1 found out, for the tasks of the next batch (which batch, S1 cannot know).
 
     `decisions` are the newest rounds the ledger keeps, by batch: all are DONE or VOID, but for
-    the one in `lost`.
+    the one in `torn`.
     """
 
     generation: int
@@ -33,11 +50,16 @@ class WritePlan:
     end_txn_version: int
     token_from: int
     decisions: dict[int, Decision] = field(default_factory=dict)
-    lost: Lost | None = None
+    torn: Torn | None = None
+
+    def torn_at(self, batch: int) -> Torn | None:
+        """What is left of an earlier run of `batch`, if it was interrupted half-way."""
+        return self.torn if self.torn and self.torn.decision.batch == batch else None
 
     def round_of(self, batch: int) -> int:
         """The round under which `batch` is written now."""
-        known = self.decisions.get(batch)
+        torn = self.torn_at(batch)
+        known = torn.decision if torn else self.decisions.get(batch)
         return known.round + 1 if known else 0
 
     def must_write(self, batch: int, partition: int) -> bool:
@@ -45,6 +67,9 @@ class WritePlan:
 
         Raises LedgerError for a batch older than the ledger remembers.
         """
+        torn = self.torn_at(batch)
+        if torn is not None:
+            return torn.lacks(partition)
         known = self.decisions.get(batch)
         if known is None:
             newest = max(self.decisions, default=-1)
@@ -56,17 +81,14 @@ class WritePlan:
                     "or start under a new 'jobName' if repeating its rows is acceptable."
                 )
             return True
-        if known.state is DecisionState.VOID:
-            return True
-        if self.lost is not None and self.lost.decision.batch == batch:
-            return any(part.partition == partition for part in self.lost.missing)
-        return False
+        return known.state is DecisionState.VOID
 
 
 @dataclass(frozen=True)
 class TaskReport:
-    """What one task did. `prepared` is None where it wrote nothing: it had no rows, or was told to
-    run through them (`skipped`) because they are committed already."""
+    """What one task did. `participant` is None where it wrote nothing: it had no rows, or was told
+    to run through them (`skipped`) because they are committed already. Its transaction is open,
+    unless it is `committed` (one-phase)."""
 
     partition: int
     batch: int
@@ -78,5 +100,11 @@ class TaskReport:
     token_from: int
     rows: int
     digest: str
-    prepared: Participant | None
-    missing: tuple[Participant, ...] = ()  # of an earlier round, to be replaced by this one
+    participant: Participant | None
+    committed: bool = False
+    torn: Torn | None = None  # from the plan; in partition 0's report only, it can be long
+
+    @property
+    def prepared(self) -> Participant | None:
+        """The transaction that waits for the decision, if there is one."""
+        return None if self.committed else self.participant

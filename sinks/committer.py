@@ -18,8 +18,8 @@ from eo_kafka.errors import (
     RepairNeeded,
     Undecided,
 )
-from eo_kafka.sinks import control_plane
-from eo_kafka.sinks.committable import TaskReport
+from eo_kafka.sinks import control_plane, one_phase_recovery
+from eo_kafka.sinks.committable import TaskReport, Torn
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.coordinator import Coordinator, Record
 from eo_kafka.sinks.finisher import Finisher
@@ -60,23 +60,28 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> N
     crash_point("S8.after_done")
 
 
-def abort(options: SinkOptions, reports: Sequence[TaskReport | None], batch: int) -> None:
-    """Abort what the tasks prepared, unless the batch is decided. Best effort: the next S1 does
-    what is left. Spark calls this also when `commit` failed, with all reports."""
+def abort(options: SinkOptions, reports: Sequence[TaskReport | None]) -> None:
+    """Abort what the tasks prepared and nothing decided. Best effort: the next S1 does what is
+    left. Spark calls this also when `commit` failed, with all reports."""
     known = [report for report in reports if report is not None]
     prepared = [report.prepared for report in known if report.prepared is not None]
     if not prepared:
         return
     control = control_plane.shared(options.kafka)
     coordinator = Coordinator(options, control)
-    coordinator.fence()
-    ledger = coordinator.read()
-    decision = ledger.decisions.get((options.sink, batch))
-    decided = decision is not None and decision.state is not DecisionState.VOID
-    if decided or ledger.generation != known[0].generation:
-        return
+    if coordinator.read(fenced=False).generation == known[0].generation:
+        # A decision of ours may still be on its way. A newer driver's fence has settled that, and
+        # it must not be fenced by us.
+        coordinator.fence()
+        coordinator.read()
+    decided = {
+        part.identity
+        for decision in coordinator.ledger.decisions.values()
+        for part in decision.participants
+    }
     crash_point("abort.before_end_txn")
-    _abort(control, prepared, known[0].end_txn_version)
+    undecided = [part for part in prepared if part.identity not in decided]
+    _abort(control, undecided, known[0].end_txn_version)
 
 
 def _abort(control: ControlPlane, prepared: Sequence[Participant], version: int) -> None:
@@ -116,13 +121,17 @@ def _decide(
             decided[:] = [previous]  # an earlier attempt landed; its answer was lost
             return None
         decision = _decision(options, previous, reports)
-        _check_replacements(control, decision, first, options)
-        _check_prepared(control, decision, options)
+        _check_replacements(control, reports, options)
+        _check_prepared(control, reports, options)
         crash_point("S6.before_decision")
         decided[:] = [decision]
         key = records.decision_key(decision.sink, decision.batch, decision.round)
         owner = [(records.OWNER_KEY, records.encode_owner(first.query_id))]
-        return [(key, records.encode_decision(decision)), *(owner if not ledger.owner else [])]
+        return [
+            (key, records.encode_decision(decision)),
+            *(owner if not ledger.owner else []),
+            *one_phase_recovery.ends(options, ledger),
+        ]
 
     coordinator.write(first.generation, attempt)
     return decided[0]
@@ -132,22 +141,21 @@ def _decision(
     options: SinkOptions, previous: Decision | None, reports: Sequence[TaskReport]
 ) -> Decision:
     """What to decide: the prepared transactions, and those of an earlier round that committed."""
-    first = reports[0]
-    participants = [report.prepared for report in reports if report.prepared is not None]
-    if first.missing and previous is not None:
-        lost = {part.partition for part in first.missing}
-        participants += [part for part in previous.participants if part.partition not in lost]
+    first, torn = reports[0], _torn(reports)
+    participants = [report.participant for report in reports if report.participant is not None]
+    if torn is not None:
+        participants += torn.committed
     decision = Decision(
         sink=options.sink,
         batch=first.batch,
         round=first.round,
-        # An empty batch has nobody to wait for.
-        state=DecisionState.DECIDED if participants else DecisionState.DONE,
+        # An empty batch has nobody to wait for, nor has one whose tasks have committed.
+        state=DecisionState.DECIDED if any(r.prepared for r in reports) else DecisionState.DONE,
         generation=first.generation,
         end_txn_version=first.end_txn_version,
         token_partition=TOKEN_PARTITION,
         # The tokens of an earlier round stand before those of this one.
-        token_from=previous.token_from if first.missing and previous else first.token_from,
+        token_from=torn.decision.token_from if torn else first.token_from,
         participants=tuple(sorted(participants, key=lambda part: part.partition)),
     )
     try:
@@ -159,42 +167,57 @@ def _decision(
     return decision
 
 
+def _torn(reports: Sequence[TaskReport]) -> Torn | None:
+    return next((report.torn for report in reports if report.torn), None)
+
+
 def _check_replacements(
-    control: ControlPlane, decision: Decision, first: TaskReport, options: SinkOptions
+    control: ControlPlane, reports: Sequence[TaskReport], options: SinkOptions
 ) -> None:
-    """Each lost partition must come back with equal rows, or repeating part of the batch would
-    repeat or lose some of them."""
-    written = {part.partition: part for part in decision.participants}
-    unequal = [
-        lost
-        for lost in first.missing
-        if (part := written.get(lost.partition)) is None
-        or (part.rows, part.digest) != (lost.rows, lost.digest)
-    ]
+    """Of a torn batch, each partition that is known must come back with equal rows, or writing
+    the rest would repeat or lose some of them."""
+    torn = _torn(reports)
+    if torn is None:
+        return
+    replayed = {report.partition: (report.rows, report.digest) for report in reports}
+    known = torn.missing if torn.decided else torn.committed
+    unequal = [part for part in known if replayed.get(part.partition) != (part.rows, part.digest)]
     if not unequal:
         return
-    _abort(
-        control,
-        [part for part in decision.participants if part.round == decision.round],
-        decision.end_txn_version,
+    prepared = [report.prepared for report in reports if report.prepared is not None]
+    _abort(control, prepared, reports[0].end_txn_version)
+    raise RepairNeeded(_repair_sentence(torn, unequal, options))
+
+
+def _repair_sentence(torn: Torn, unequal: Sequence[Participant], options: SinkOptions) -> str:
+    batch = torn.decision.batch
+    partitions = [part.partition for part in unequal]
+    rows = sum(part.rows for part in unequal)
+    happened = (
+        f"Batch {batch} was decided, and Kafka aborted the transactions of partitions {partitions} "
+        f"({rows} rows) before they were committed; the rest is committed."
+        if torn.decided
+        else f"Batch {batch} was interrupted when some of its tasks had committed "
+        f"(commit=idempotent), partitions {partitions} ({rows} rows) among them."
     )
-    raise RepairNeeded(
-        f"Batch {decision.batch} was decided, and Kafka aborted the transactions of partitions "
-        f"{[lost.partition for lost in unequal]} ({sum(lost.rows for lost in unequal)} rows) "
-        "before they were committed; the rest is committed. The replay's rows are not the same, so "
-        "nothing was written. The batch's input range is in offsets/"
-        f"{decision.batch} of the checkpoint. Start the query as it was when the batch was decided "
-        "(same plan, same number of tasks) and it mends this; or, to go on without these rows: "
-        f"'eo-kafka job repair {options.job} --batch {decision.batch} --accept-loss "
+    return (
+        f"{happened} The replay's rows of these partitions are not the same, so nothing was "
+        f"written. The batch's input range is in offsets/{batch} of the checkpoint. Start the "
+        "query as it was when the batch was first run (same plan, same number of tasks) and it "
+        "mends this; or, to go on without what is missing of the batch: "
+        f"'eo-kafka job repair {options.job} --batch {batch} --accept-loss "
         "--bootstrap-servers ...'."
     )
 
 
-def _check_prepared(control: ControlPlane, decision: Decision, options: SinkOptions) -> None:
-    """Every new participant must be open, as itself, with time left to be ended."""
-    mine = [part for part in decision.participants if part.round == decision.round]
+def _check_prepared(
+    control: ControlPlane, reports: Sequence[TaskReport], options: SinkOptions
+) -> None:
+    """Every transaction that waits for the decision must be open, as itself, with time left."""
+    mine = [report.prepared for report in reports if report.prepared is not None]
     described = control.describe(part.identity.transactional_id for part in mine)
     now_ms = int(time.time() * 1000)
+    there = set(control.topic_ids(name for part in mine for name, _ in part.topics).items())
     for part in mine:
         found = described[part.identity.transactional_id]
         margin_ms = min(10_000, found.timeout_ms // 5)
@@ -202,10 +225,12 @@ def _check_prepared(control: ControlPlane, decision: Decision, options: SinkOpti
             problem = f"is not open any more (its id is {found.state.value}, epoch {found.epoch})"
         elif found.remaining_ms(now_ms) < margin_ms:
             problem = f"has {found.remaining_ms(now_ms)} ms left of {found.timeout_ms}"
+        elif gone := set(part.topics) - there:
+            problem = f"wrote to {sorted(name for name, _ in gone)}, deleted since"
         else:
             continue
         raise Undecided(
-            f"Batch {decision.batch} is not decided: the transaction of partition "
+            f"Batch {reports[0].batch} is not decided: the transaction of partition "
             f"{part.partition} {problem}. Nothing is visible; the batch will be run again from the "
             f"same offsets. If this happens again, raise kafka.transaction.timeout.ms "
             f"({options.transaction_timeout_ms} now): a batch, from its first row to its commit, "
@@ -214,10 +239,12 @@ def _check_prepared(control: ControlPlane, decision: Decision, options: SinkOpti
 
 
 def _lost_sentence(decision: Decision, missing: Sequence[Participant], options: SinkOptions) -> str:
+    topics = ", ".join(sorted({name for part in missing for name, _ in part.topics}))
     return (
         f"Batch {decision.batch} was decided, but Kafka had aborted the transactions of partitions "
         f"{[part.partition for part in missing]} ({sum(part.rows for part in missing)} rows): "
         f"they were open for longer than kafka.transaction.timeout.ms "
         f"({options.transaction_timeout_ms}), or another program uses the transactional ids under "
-        f"'{options.prefix}'. Nothing is lost: start the query again; it writes what is missing."
+        f"'{options.prefix}', or a topic they wrote to was deleted and made again ({topics}). "
+        "Nothing is lost: start the query again; it writes what is missing."
     )

@@ -12,10 +12,11 @@ A `ControlPlane` keeps its connections; `shared` gives each process one per set 
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown
+from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, cut
 from eo_kafka.kafka_config import control_settings
 from eo_kafka.transaction import Described, Identity, TransactionState
 
@@ -53,9 +54,10 @@ class ControlPlane:
         from kafka.admin import KafkaAdminClient
 
         self._servers = settings.get("bootstrap.servers", "")
+        control = control_settings(settings)
         try:
             self._admin: Any = KafkaAdminClient(
-                **control_settings(settings),
+                **control,
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
                 bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
                 max_in_flight_requests_per_connection=1000,  # EndTxn for all tasks in one round
@@ -109,9 +111,15 @@ class ControlPlane:
             )
         except UnsupportedVersionError:
             listings = self._call(self._admin.list_transactions, state_filters=["Ongoing"])
-        ids = {row.transactional_id for rows in listings.values() for row in rows}
-        described = self.describe(sorted(name for name in ids if matches(name)))
+        ids = {row.transactional_id for rows in listings.values() for row in rows or ()}
+        described = self.describe(sorted(name for name in ids if name and matches(name)))
         return [found for found in described.values() if found.state is TransactionState.ONGOING]
+
+    def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """The ids of those topics that exist. One that was deleted and made again has another."""
+        wanted = sorted(set(names))
+        found = self._call(self._admin.describe_topics, wanted) if wanted else []
+        return {row["name"]: str(row["topic_id"]) for row in found if row["error_code"] == 0}
 
     def end_offset(self, topic: str, partition: int, committed: bool) -> int:
         """The partition's last stable offset (`committed`) or its high watermark."""
@@ -123,7 +131,10 @@ class ControlPlane:
         found = self._call(
             self._admin.list_partition_offsets, {at: OffsetSpec.LATEST}, isolation_level=isolation
         )
-        return int(found[at].offset)
+        offset = int(found[at].offset) if at in found else -1
+        if offset < 0:  # an end that is not known must not look like an empty ledger
+            raise OutcomeUnknown(f"{self._servers} does not know the end of {topic}-{partition}.")
+        return offset
 
     def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         import tenacity
@@ -150,12 +161,19 @@ class ControlPlane:
                 f"{self._servers} refused {method.__name__}: {type(error).__name__}."
             ) from error
         except (KafkaError, OSError) as error:
+            # It may not have heard yet that a broker is back.
+            self._admin._manager.cluster.request_update()
             raise OutcomeUnknown(
                 f"{self._servers} did not answer {method.__name__} ({type(error).__name__})."
             ) from error
+        except (ValueError, TypeError, LookupError, AttributeError, struct.error) as error:
+            raise OutcomeUnknown(
+                f"{self._servers} answered {method.__name__} with something that cannot be read "
+                f"({type(error).__name__}: {cut(error)})."
+            ) from error
 
-    # What follows is private to kafka-python: _manager.run and .send, _find_coordinator_ids, and
-    # the coordinators cached in cluster._coordinators.
+    # What follows is private to kafka-python: _manager.run, .send and .cluster,
+    # _find_coordinator_ids, and the coordinators cached in cluster._coordinators.
 
     def _run(self, coroutine: Callable[..., Any], *args: Any) -> Any:
         return self._call(self._admin._manager.run, coroutine, *args)
@@ -202,6 +220,11 @@ class ControlPlane:
         except errors.KafkaError:
             self._forget_coordinators(ids)
             raise
+        if found.keys() != set(ids):
+            raise OutcomeUnknown(
+                f"{self._servers} described {len(found)} of the {len(set(ids))} transactional ids "
+                "asked for, or others."
+            )
         return found
 
     async def _end(self, wanted: list[Identity], commit: bool, version: int) -> dict[str, str]:

@@ -13,14 +13,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eo_kafka.errors import EnvironmentRefused, Fenced, ForeignLedger, OutcomeUnknown
+from eo_kafka.errors import (
+    EnvironmentRefused,
+    Fenced,
+    ForeignLedger,
+    LedgerError,
+    OutcomeUnknown,
+)
 from eo_kafka.sinks import transactional_producer
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.transactional_id import TransactionalIds
 from eo_kafka.state.ledger import DECISION_PARTITION, Ledger
 from eo_kafka.state.log_reader import read_records
-from eo_kafka.transaction import Identity
+from eo_kafka.transaction import Identity, TransactionState
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +45,29 @@ class Coordinator:
     def __init__(self, options: SinkOptions, control: ControlPlane) -> None:
         self._options = options
         self._control = control
-        job, self.topic = options.job_and_ledger
-        self.ids = TransactionalIds(options.prefix, job)
+        _, self.topic = options.job_and_ledger
+        self.ids = options.ids
         self.ledger = Ledger()
         self._position = 0
         self._producer: Any = None
         self.identity: Identity | None = None
+
+    def check_ledger_is_there(self) -> None:
+        """Raise LedgerError if the ledger is empty though Kafka remembers that the job wrote into
+        one (for transactional.id.expiration.ms, seven days). A fence makes Kafka forget that, so
+        this is asked before."""
+        found = self._control.describe([self.ids.coordinator])[self.ids.coordinator]
+        wrote = found.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+        if wrote and not self._control.end_offset(self.topic, DECISION_PARTITION, committed=False):
+            job = self._options.job
+            raise LedgerError(
+                f"Ledger '{self.topic}' is empty, and Kafka remembers that job '{job}' wrote into "
+                "one: the topic was deleted, or option 'ledgerTopic' was changed. What became of "
+                "the last batch is not known any more, and nothing was written now. Restore the "
+                "topic; or, if the output holds all rows of the last batch that commits/ in the "
+                f"checkpoint names and none of a later one: 'eo-kafka job reset {job} "
+                "--bootstrap-servers ...', and start the query again."
+            )
 
     def fence(self) -> None:
         """Take the coordinator's id. Every earlier holder's next write fails from here on."""
@@ -58,6 +80,13 @@ class Coordinator:
                 TRANSACTION_TIMEOUT_MS,
             )
         except KafkaException as error:
+            if _is_no_answer(error.args[0]):
+                raise OutcomeUnknown(
+                    f"The coordinator's transactional id '{self.ids.coordinator}' could not be "
+                    f"taken: {error.args[0].str()}. Is Kafka up, with enough brokers for its "
+                    "transaction log? Start the query again then: it goes on from what the ledger "
+                    "says."
+                ) from None
             raise EnvironmentRefused(
                 f"The coordinator's transactional id '{self.ids.coordinator}' cannot be used: "
                 f"{error.args[0].str()}. Is the principal allowed to Write and Describe it, and "
@@ -67,10 +96,10 @@ class Coordinator:
             self.ids.coordinator
         ].identity
 
-    def read(self) -> Ledger:
+    def read(self, *, fenced: bool = True) -> Ledger:
         """Bring `ledger` up to the partition's end. After a fence no transaction is open on it, so
-        the last stable offset reaches the high watermark."""
-        end = self._control.end_offset(self.topic, DECISION_PARTITION, committed=False)
+        the last stable offset reaches the high watermark; not `fenced`, it may be behind."""
+        end = self._control.end_offset(self.topic, DECISION_PARTITION, committed=not fenced)
         for offset, key, value in read_records(
             self._options.kafka, self.topic, DECISION_PARTITION, self._position, end
         ):
@@ -82,7 +111,7 @@ class Coordinator:
     def append(self, records: Sequence[Record]) -> None:
         """Write `records` in one small transaction. Raises AppendFailed when it is not certain
         that they landed."""
-        from confluent_kafka import KafkaException
+        from confluent_kafka import KafkaError, KafkaException
 
         try:
             self._producer.begin_transaction()
@@ -91,6 +120,11 @@ class Coordinator:
             # It flushes first, and fails if a record was not delivered.
             self._producer.commit_transaction(TIMEOUT_S)
         except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise EnvironmentRefused(
+                    f"Not authorized to write to ledger '{self.topic}': the principal needs Write "
+                    "on that topic. Nothing was written. Grant it and start the query again."
+                ) from None
             raise AppendFailed(error.args[0].str()) from error
 
     def check_owner(self, query_id: str | None) -> None:
@@ -136,6 +170,13 @@ class Coordinator:
             log.warning("Ledger '%s': %s; asking again from the fence.", self.topic, error)
             return False
         return True
+
+
+def _is_no_answer(error: Any) -> bool:
+    from confluent_kafka import KafkaError
+
+    silence = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+    return error.retriable() or error.code() in silence
 
 
 def foreign_ledger(topic: str, owner: str, query_id: str, job: str | None) -> str:

@@ -124,14 +124,18 @@ class ArrowProducer(plain.ArrowProducer):
             if librdkafka.raw_handle(self._producer) != self._handle:
                 raise SinkError("The producer was exchanged while rows were being sent.")
             rk = librdkafka.library()
-            handle = rk.rd_kafka_topic_new(self._handle, topic.encode(), None)
+            # librdkafka ends a name at its first zero byte, and would send to another topic
+            name = "" if "\0" in topic else topic
+            handle = rk.rd_kafka_topic_new(self._handle, name.encode(), None)
             if not handle:
                 raise SinkError(f"'{topic}' is not a name a topic can have.")
+            # Before any row goes out: the first call of a process may have to compile it, and the
+            # transaction's timeout runs from its first row.
+            _digest(self.digest, topic, rows)
             try:
                 self._send_topic(topic, handle, rows)
             finally:
                 rk.rd_kafka_topic_destroy(handle)
-            _digest(self.digest, topic, rows)
         self._poll(0)
 
     def _send_topic(self, topic: str, handle: int, rows: Rows) -> None:

@@ -6,16 +6,15 @@ an EndTxn names a (producer id, epoch) that never covers two transactions.
 
 from __future__ import annotations
 
-import logging
 import time
 
 from eo_kafka.crash_points import armed, crash_point
-from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown
+from eo_kafka.errors import EnvironmentRefused, LedgerError, OutcomeUnknown
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.coordinator import Coordinator
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.state import records
-from eo_kafka.state.log_reader import read_records
+from eo_kafka.sinks.settled_tokens import read_tokens
+from eo_kafka.sinks.stragglers import abort_stragglers
 from eo_kafka.transaction import (
     Decision,
     EndTxnAnswer,
@@ -25,18 +24,23 @@ from eo_kafka.transaction import (
     without_token,
 )
 
-log = logging.getLogger(__name__)
-
 END_TIMEOUT_S = 120.0
-STABLE_TIMEOUT_S = 120.0
 STRAGGLERS_AFTER_S = 0.5
 
 
 class Finisher:
     """Ends transactions of one job. Lives on the driver, for one call of Spark's."""
 
-    def __init__(self, options: SinkOptions, control: ControlPlane, coordinator: Coordinator):
+    def __init__(
+        self,
+        options: SinkOptions,
+        control: ControlPlane,
+        coordinator: Coordinator,
+        *,
+        accept_gone: bool = False,
+    ) -> None:
         self._options = options
+        self._accept_gone = accept_gone
         self._control = control
         self._coordinator = coordinator
 
@@ -50,7 +54,30 @@ class Finisher:
             return ()
         self._end_all(decision)
         crash_point("S7.after_last_end_txn")
-        return self._not_committed(decision)
+        missing = {*self._not_committed(decision), *self._gone(decision)}
+        return tuple(part for part in decision.participants if part in missing)
+
+    def _gone(self, decision: Decision) -> list[Participant]:
+        """The participants all of whose rows went with their topics. Neither EndTxn nor the token
+        says so; a topic that was made again has another id.
+
+        Raises LedgerError where only a part of a participant's rows did: to write that
+        participant again would repeat the others.
+        """
+        named = {name for part in decision.participants for name, _ in part.topics}
+        there = set(self._control.topic_ids(named).items())
+        gone = [part for part in decision.participants if set(part.topics) - there]
+        in_part = [part for part in gone if set(part.topics) & there]
+        if in_part and not self._accept_gone:
+            deleted = {name for part in in_part for name, _ in set(part.topics) - there}
+            raise LedgerError(
+                f"Batch {decision.batch}: topics {sorted(deleted)} were deleted after rows of the "
+                "batch were written to them, and the same tasks wrote rows to other topics, too. "
+                "The batch stays decided. To go on without the rows that are gone: "
+                f"'eo-kafka job repair {self._options.job} --batch {decision.batch} "
+                "--accept-loss --bootstrap-servers ...'."
+            )
+        return [part for part in gone if part not in in_part]
 
     def _end_all(self, decision: Decision) -> None:
         # Participants of earlier rounds are known to be committed.
@@ -96,67 +123,26 @@ class Finisher:
         return refused
 
     def _not_committed(self, decision: Decision) -> tuple[Participant, ...]:
-        """Read the sink's tokens from where this batch's begin to where all are settled.
-
-        A token below the last stable offset that is not visible belongs to an aborted transaction;
-        one that was never written, to a transaction that did not get that far.
-        """
-        topic, partition = self._coordinator.topic, decision.token_partition
-        written = self._control.end_offset(topic, partition, committed=False)
-        self._wait_stable(partition, written, decision)
-        tokens = [
-            records.decode_token(key, value)
-            for _, key, value in read_records(
-                self._options.kafka, topic, partition, decision.token_from, written
-            )
-            if value is not None
-        ]
+        tokens = read_tokens(
+            self._options,
+            self._control,
+            decision.token_partition,
+            decision.token_from,
+            lambda: self.abort_stragglers(decision.end_txn_version, decision.participants),
+            STRAGGLERS_AFTER_S,
+        )
         return without_token(decision, tokens)
 
-    def _wait_stable(self, partition: int, offset: int, decision: Decision) -> None:
-        started = time.monotonic()
-        pause, stragglers_at = 0.002, started + STRAGGLERS_AFTER_S
-        while True:
-            stable = self._control.end_offset(self._coordinator.topic, partition, committed=True)
-            now = time.monotonic()
-            if stable >= offset:
-                return
-            if now - started > STABLE_TIMEOUT_S:
-                raise OutcomeUnknown(
-                    f"Batch {decision.batch}: transactions stay open on the ledger's partition "
-                    f"{partition} (stable to {stable} of {offset}). The batch is decided; start "
-                    "the query again."
-                )
-            if now > stragglers_at:
-                self.abort_stragglers(keep=decision.participants, version=decision.end_txn_version)
-                stragglers_at = now + 1.0
-            time.sleep(pause)
-            pause = min(0.1, pause * 2)
-
-    def abort_stragglers(self, keep: tuple[Participant, ...], version: int) -> int:
-        """Abort the job's open transactions that are not in `keep`; return how many there were.
-
-        Ids are used again by later generations, so what may be aborted is settled by order: list
-        first, look at the coordinator after. If it is still ours, no newer driver had a task by
-        the time of the listing, and an abort for exactly that (producer id, epoch) hits no other.
-        A broker that is down must not hold this up: what it hides times out.
-        """
-        ids = self._coordinator.ids
+    def abort_stragglers(self, version: int, keep: tuple[Participant, ...] = ()) -> int:
+        """Abort the job's open transactions that are in no decision of the ledger, nor in `keep`
+        (a decision made since the ledger was read). Returns how many there were."""
         decided = [
             part for found in self._coordinator.ledger.unfinished() for part in found.participants
         ]
-        kept = {part.identity for part in (*keep, *decided)}
-        try:
-            listed = self._control.open_transactions(ids.task_pattern(), ids.is_task)
-        except OutcomeUnknown as error:
-            log.warning("Open transactions of job '%s' not listed: %s", ids.job, error)
-            return 0
-        found = [described.identity for described in listed if described.identity not in kept]
-        if not found:
-            return 0
-        now = self._control.describe([ids.coordinator])[ids.coordinator].identity
-        if now != self._coordinator.identity:
-            return 0
-        answers = self._control.end(found, commit=False, version=version)
-        log.info("Aborted %d open transactions that nothing decided: %s", len(found), answers)
-        return len(found)
+        return abort_stragglers(
+            self._control,
+            self._options.ids,
+            self._coordinator.identity,
+            {part.identity for part in (*keep, *decided)},
+            version,
+        )

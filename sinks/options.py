@@ -11,8 +11,10 @@ from urllib.parse import unquote, urlparse
 
 from eo_kafka.errors import OptionsError
 from eo_kafka.options import KafkaSettings, Option, OptionReader, boolean, one_of, text
+from eo_kafka.sinks.transactional_id import TransactionalIds
 
 EXACTLY_ONCE, AT_LEAST_ONCE, NONE = "exactly-once", "at-least-once", "none"
+TWO_PHASE, IDEMPOTENT = "two-phase", "idempotent"
 LEDGER_TOPIC = "__eo_kafka.{job}.ledger"
 # The most that Kafka allows by default: a batch that takes longer can never commit, and a job that
 # is down for longer repeats a batch (or repairs it), while read_committed readers wait this long.
@@ -49,6 +51,14 @@ GUARANTEE = Option(
     EXACTLY_ONCE,
     "What holds for the rows whatever dies: `exactly-once`, `at-least-once` or `none`.",
 )
+COMMIT = Option(
+    "commit",
+    one_of(TWO_PHASE, IDEMPOTENT),
+    TWO_PHASE,
+    "How exactly-once is kept: `two-phase`, a batch is visible as a whole, by the driver's "
+    "decision; or `idempotent`, each task commits its own rows and a replay skips them, for plans "
+    "that replay the same rows into the same partitions (others are found out and stop).",
+)
 JOB_NAME: Option[str | None] = Option(
     "jobName",
     _job,
@@ -67,7 +77,7 @@ WEAK_REPLICATION = Option(
     False,
     "Go on where the ledger or Kafka's own transaction log could lose an acknowledged decision.",
 )
-OPTIONS = (TOPIC, GUARANTEE, JOB_NAME, LEDGER, PREFIX, WEAK_REPLICATION)
+OPTIONS = (TOPIC, GUARANTEE, COMMIT, JOB_NAME, LEDGER, PREFIX, WEAK_REPLICATION)
 
 REFUSED_KAFKA = {
     "key.serializer": "keys are binary or string columns and are sent as they are",
@@ -89,6 +99,7 @@ class SinkOptions:
 
     kafka: KafkaSettings
     guarantee: str
+    commit: str
     topic: str | None
     prefix: str
     job: str | None
@@ -109,6 +120,12 @@ class SinkOptions:
         guarantee = reader.get(GUARANTEE)
         if guarantee != NONE:
             _check_needs(reader, kafka, guarantee)
+        commit = reader.get(COMMIT)
+        if commit == IDEMPOTENT and (guarantee != EXACTLY_ONCE or not streaming):
+            reader.problem(
+                "Option 'commit' is 'idempotent', which is a way of streaming writes with "
+                "guarantee 'exactly-once' only. Take the option away."
+            )
         query_id = _query_id(given.get("checkpointlocation")) if streaming else None
         job = reader.get(JOB_NAME)
         named = JOB_NAME.name in reader  # a wrong name has been told already
@@ -123,6 +140,7 @@ class SinkOptions:
         options = cls(
             kafka=kafka,
             guarantee=guarantee,
+            commit=commit,
             topic=topic,
             prefix=reader.get(PREFIX),
             job=job,
@@ -142,8 +160,18 @@ class SinkOptions:
 
     @property
     def exactly_once(self) -> bool:
-        """Whether rows go through the two-phase commit."""
+        """Whether rows go into transactions that the ledger keeps account of."""
         return self.guarantee == EXACTLY_ONCE
+
+    @property
+    def one_phase(self) -> bool:
+        """Whether each task commits its own transaction."""
+        return self.commit == IDEMPOTENT
+
+    @property
+    def ids(self) -> TransactionalIds:
+        """The job's transactional ids."""
+        return TransactionalIds(self.prefix, self.job_and_ledger[0])
 
     @property
     def job_and_ledger(self) -> tuple[str, str]:

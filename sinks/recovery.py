@@ -10,8 +10,9 @@ import logging
 
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import OutcomeUnknown
-from eo_kafka.sinks import control_plane, ledger_topic
-from eo_kafka.sinks.committable import Lost, WritePlan
+from eo_kafka.sinks import control_plane, ledger_topic, one_phase_recovery
+from eo_kafka.sinks.committable import Torn, WritePlan
+from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.coordinator import ATTEMPTS, Coordinator
 from eo_kafka.sinks.finisher import Finisher
 from eo_kafka.sinks.options import SinkOptions
@@ -22,23 +23,28 @@ from eo_kafka.transaction import Decision, DecisionState
 log = logging.getLogger(__name__)
 
 
-def make_plan(options: SinkOptions) -> WritePlan:
+def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
     """Fence, take a generation, roll forward what was decided, abort what was not.
 
-    Raises ForeignLedger, Fenced, EnvironmentRefused or OutcomeUnknown; then no task is started.
+    `by_hand`: an operator's command, which may take rows for granted that went with their topic,
+    and an empty ledger for a new one. Raises ForeignLedger, LedgerError, Fenced,
+    EnvironmentRefused or OutcomeUnknown; then no task is started.
     """
     ledger_topic.ensure(options)
     control = control_plane.shared(options.kafka)
     coordinator = Coordinator(options, control)
     try:
-        generation = _take_generation(coordinator, options.query_id)
-        finisher = Finisher(options, control, coordinator)
-        lost = None
+        if not by_hand:
+            coordinator.check_ledger_is_there()
+        generation = _take_generation(coordinator, control, options)
+        finisher = Finisher(options, control, coordinator, accept_gone=by_hand)
+        torn = None
         for decision in coordinator.ledger.unfinished():
-            lost = _roll_forward(coordinator, finisher, generation, decision) or lost
+            torn = _roll_forward(coordinator, finisher, generation, decision) or torn
         version = control.end_txn_version()
-        keep = lost.decision.participants if lost else ()
-        finisher.abort_stragglers(keep, version)
+        finisher.abort_stragglers(version)
+        if torn is None and coordinator.ledger.one_phase_from is not None:
+            torn = one_phase_recovery.find_torn(options, control, coordinator.ledger, finisher)
         token_from = control.end_offset(
             coordinator.topic, ledger_topic.TOKEN_PARTITION, committed=False
         )
@@ -58,19 +64,20 @@ def make_plan(options: SinkOptions) -> WritePlan:
         end_txn_version=version,
         token_from=token_from,
         decisions=decisions,
-        lost=lost,
+        torn=torn,
     )
 
 
-def _take_generation(coordinator: Coordinator, query_id: str | None) -> int:
+def _take_generation(coordinator: Coordinator, control: ControlPlane, options: SinkOptions) -> int:
     """Write the next generation in a committed coordinator transaction, then read to the end."""
     for _ in range(ATTEMPTS):
         coordinator.fence()
         crash_point("S1.after_fence")
         generation = coordinator.read().generation + 1
-        coordinator.check_owner(query_id)
+        coordinator.check_owner(options.query_id)
         record = (records.GENERATION_KEY, records.encode_generation(generation))
-        if coordinator.try_append([record]):
+        started = one_phase_recovery.starts(options, control, coordinator.ledger)
+        if coordinator.try_append([record, *started]):
             crash_point("S1.after_generation")
             coordinator.read()
             coordinator.check_generation(generation)
@@ -83,7 +90,7 @@ def _take_generation(coordinator: Coordinator, query_id: str | None) -> int:
 
 def _roll_forward(
     coordinator: Coordinator, finisher: Finisher, generation: int, decision: Decision
-) -> Lost | None:
+) -> Torn | None:
     """S7 and S8 for a decision that an earlier driver left. Returns what cannot be mended here."""
     missing = finisher.finish(decision)
     if missing and len(missing) < len(decision.participants):
@@ -95,7 +102,7 @@ def _roll_forward(
             len(decision.participants),
             [part.partition for part in missing],
         )
-        return Lost(decision, missing)
+        return Torn(decision, missing)
     state = DecisionState.VOID if missing else DecisionState.DONE
     log.warning("Batch %d, decided by an earlier driver, is now %s.", decision.batch, state.value)
     settle(coordinator, generation, with_state(decision, state))

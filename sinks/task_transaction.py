@@ -44,6 +44,7 @@ class TaskTransaction:
         self._producer: Any = None
         self._writer: Any = None
         self.identity: Identity | None = None
+        self.topics: tuple[tuple[str, str], ...] = ()  # what it wrote to; known once prepared
 
     @property
     def rows(self) -> int:
@@ -56,12 +57,17 @@ class TaskTransaction:
         return self._writer.digest.text() if self._writer else ""
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """S3. The first call opens the transaction (S2)."""
-        if self._writer is None:
-            self._open()
-        self._writer.send(batch)
+        """S3. The first call opens the transaction, if `open` has not."""
+        self.open()
+        try:
+            self._writer.send(batch)
+        except WriteFailed as error:
+            raise WriteFailed(f"{self._who}: {error}{self._why()}") from None
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """S2: take the id, once. Raises EnvironmentRefused, or what `before_open` raises."""
+        if self._writer is not None:
+            return
         from confluent_kafka import KafkaException
 
         try:
@@ -104,6 +110,10 @@ class TaskTransaction:
                 f"({self._options.transaction_timeout_ms}), raise that or make batches smaller "
                 "(maxOffsetsPerTrigger)."
             )
+        written = {topic for topic, _ in found.partitions} - {
+            must_include[0] if must_include else ""
+        }
+        self.topics = tuple(sorted(self._control.topic_ids(written).items()))
         return self.identity
 
     def _flush(self) -> None:
@@ -116,7 +126,34 @@ class TaskTransaction:
         missing = self._writer.rows - self._writer.acknowledged
         if missing:
             reason = self._writer.failures or f"{missing} rows got no answer in {timeout_s:.0f} s"
-            raise WriteFailed(f"{self._who}: {reason}. Nothing of the batch is visible.")
+            raise WriteFailed(
+                f"{self._who}: {reason}.{self._why()} Nothing of the batch is visible."
+            )
+
+    def _why(self) -> str:
+        """What ended the transaction: rows only say that they were purged. Beginning another one is
+        refused with the reason, and changes nothing."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:
+                return f" The transaction failed: {error.args[0].str()}."
+        return ""
+
+    def commit(self) -> None:
+        """End it by oneself (one-phase). Raises WriteFailed when it is not certain that this one
+        committed; the token in it says what became of it."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self._producer.commit_transaction(self._options.transaction_timeout_ms / 1000)
+        except KafkaException as error:
+            raise WriteFailed(
+                f"{self._who}: the commit has no certain outcome ({error.args[0].str()}). The next "
+                "attempt looks whether the rows are visible and repeats none."
+            ) from None
 
     def abort(self) -> None:
         """Give up, as far as the broker can be reached; else it times out, or the next S1 ends

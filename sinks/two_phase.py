@@ -1,4 +1,7 @@
-"""The executor's half of a batch: S2 open, S3 write, S4 token, S5 prepared."""
+"""The executor's half of a batch: S2 open, S3 write, S4 token, S5 prepared.
+
+What tasks of both ways to commit have in common is here too.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,6 @@ from eo_kafka.sinks.fast import row_digest
 from eo_kafka.sinks.ledger_topic import TOKEN_PARTITION
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.task_transaction import TaskTransaction
-from eo_kafka.sinks.transactional_id import TransactionalIds
 from eo_kafka.state import records
 from eo_kafka.transaction import Participant, Token
 
@@ -32,6 +34,11 @@ class TaskIdentity:
     partition: int
     task_attempt_id: int
 
+    @property
+    def name(self) -> str:
+        """For errors."""
+        return f"Batch {self.batch}, partition {self.partition}"
+
 
 def write(
     options: SinkOptions, plan: WritePlan, task: TaskIdentity, batches: Iterator[pa.RecordBatch]
@@ -41,49 +48,51 @@ def write(
     Runs on an executor, once an attempt. Reads `batches` to the end in any case: Spark's state
     store commits only then. Raises WriteFailed (Spark tries again), Fenced, ForeignLedger.
     """
-    _, ledger = options.job_and_ledger
-    if plan.owner is not None and plan.owner != task.query_id:
-        raise ForeignLedger(foreign_ledger(ledger, plan.owner, task.query_id, options.job))
+    check_owner(options, plan, task)
     if not plan.must_write(task.batch, task.partition):
         rows, digest = row_digest(batches, options.topic)
-        return _report(plan, task, rows, digest, prepared=None, skipped=True)
-    job, _ = options.job_and_ledger
-    ids = TransactionalIds(options.prefix, job)
+        return report(plan, task, rows, digest, skipped=plan.torn_at(task.batch) is None)
     transaction = TaskTransaction(
         options,
-        ids.task(options.sink, task.partition, plan.generation, task.task_attempt_id),
-        who=f"Batch {task.batch}, partition {task.partition}",
-        before_open=lambda: _check_not_replaced(options, plan, ids, task),
+        options.ids.task(options.sink, task.partition, plan.generation, task.task_attempt_id),
+        who=task.name,
+        before_open=lambda: check_not_replaced(options, plan, task),
     )
     try:
         for batch in batches:
             if batch.num_rows:
                 transaction.send(batch)
                 crash_point("S3.while_writing")
-        prepared = _prepare(transaction, options, plan, task) if transaction.rows else None
+        prepared = prepare(transaction, options, plan, task) if transaction.rows else None
     except BaseException:
         transaction.abort()  # or it would hold up the readers until it times out
         raise
     crash_point("S5.prepared")
-    return _report(
-        plan, task, transaction.rows, transaction.digest, prepared=prepared, skipped=False
-    )
+    return report(plan, task, transaction.rows, transaction.digest, prepared)
 
 
-def _check_not_replaced(
-    options: SinkOptions, plan: WritePlan, ids: TransactionalIds, task: TaskIdentity
-) -> None:
-    """Ids are used again. A task of a driver that has been replaced must not take one under which
-    a newer driver's transaction may be prepared."""
+def check_owner(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> None:
+    """Raise ForeignLedger if the ledger is another query's."""
+    job, ledger = options.job_and_ledger
+    if plan.owner is not None and plan.owner != task.query_id:
+        raise ForeignLedger(foreign_ledger(ledger, plan.owner, task.query_id, job))
+
+
+def check_not_replaced(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> None:
+    """Raise Fenced if another driver of the job has taken the coordinator's id since the plan was
+    made. Ids are used again: a task of a driver that has been replaced must not take one under
+    which a newer driver's transaction may be prepared."""
+    coordinator = options.ids.coordinator
     control = control_plane.shared(options.kafka)
-    if control.describe([ids.coordinator])[ids.coordinator].identity != plan.coordinator:
+    if control.describe([coordinator])[coordinator].identity != plan.coordinator:
         raise Fenced(
-            f"Batch {task.batch}, partition {task.partition}: another driver of job "
-            f"'{options.job}' has taken over. Nothing was written."
+            f"{task.name}: another driver of job '{options.job}' has taken over. Nothing of this "
+            "attempt is visible."
         )
+    crash_point("S2.before_init")
 
 
-def _prepare(
+def prepare(
     transaction: TaskTransaction, options: SinkOptions, plan: WritePlan, task: TaskIdentity
 ) -> Participant:
     """S4 and S5: the token goes into the rows' own transaction, so that its being visible says,
@@ -105,38 +114,44 @@ def _prepare(
         TOKEN_PARTITION,
     )
     crash_point("S4.after_token")
+    identity = transaction.prepare(must_include=(ledger, TOKEN_PARTITION))
+    # Or it would stay open until it times out: nobody who knows of it is left.
+    check_not_replaced(options, plan, task)
     return Participant(
         partition=token.partition,
         round=token.round,
         generation=token.generation,
-        identity=transaction.prepare(must_include=(ledger, TOKEN_PARTITION)),
+        identity=identity,
         rows=token.rows,
         digest=token.digest,
+        topics=transaction.topics,
     )
 
 
-def _report(
+def report(
     plan: WritePlan,
     task: TaskIdentity,
     rows: int,
     digest: str,
+    participant: Participant | None = None,
     *,
-    prepared: Participant | None,
-    skipped: bool,
+    committed: bool = False,
+    skipped: bool = False,
 ) -> TaskReport:
-    lost = plan.lost if plan.lost and plan.lost.decision.batch == task.batch else None
-    # In a repair every task takes part in the new round, also those that only look on.
+    """What the task answers to the driver. In a repair every task takes part in the new round,
+    also those that only look on."""
     return TaskReport(
         partition=task.partition,
         batch=task.batch,
         round=plan.round_of(task.batch),
-        skipped=skipped and lost is None,
+        skipped=skipped,
         query_id=task.query_id,
         generation=plan.generation,
         end_txn_version=plan.end_txn_version,
         token_from=plan.token_from,
         rows=rows,
         digest=digest,
-        prepared=prepared,
-        missing=lost.missing if lost else (),
+        participant=participant,
+        committed=committed,
+        torn=plan.torn_at(task.batch) if task.partition == 0 else None,
     )

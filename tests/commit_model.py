@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple, TypeVar
 
-from eo_kafka.sinks.committable import Lost, WritePlan
+from eo_kafka.sinks.committable import Torn, WritePlan
 from eo_kafka.state.ledger import with_state
 from eo_kafka.transaction import (
     Decision,
@@ -57,6 +57,12 @@ class Rules(NamedTuple):
     abort_reads_ledger: bool = True
     abort_by_epoch: bool = True
     commit_by_epoch: bool = True
+    # of commit=idempotent (one_phase_model.py)
+    token_before_look: bool = True  # the last look at the coordinator comes after the token
+    waits_for_open_tokens: bool = True
+    looks_for_earlier_attempt: bool = True
+    nobody_came_between: bool = True
+    torn_must_be_equal: bool = True
 
 
 class Setting(NamedTuple):
@@ -69,7 +75,11 @@ class Setting(NamedTuple):
     slots: int = 1
     attempts: int = 1  # of partition 0, at the same time
     deaths: bool = True  # drivers die and commits are killed, anywhere
+    hidden: bool = False  # S1's listing may miss what a broker that is down coordinates
     rules: Rules = Rules()
+    # commit=idempotent: how its tasks begin, and what S1 does after it aborted stragglers
+    first_step: TaskStep | None = None
+    find_torn: Step | None = None
 
 
 class Txn(NamedTuple):
@@ -86,13 +96,15 @@ class Plan(NamedTuple):
     generation: int
     coordinator: Holder
     decisions: tuple[Decision, ...]
-    lost: Lost | None
+    lost: Torn | None
 
 
 class Report(NamedTuple):
     partition: int
     prepared: Participant | None
     skipped: bool = False
+    digest: str = ""  # of the rows that were run through
+    committed: bool = False  # by the task itself
 
 
 class Task(NamedTuple):
@@ -104,6 +116,7 @@ class Task(NamedTuple):
     plan: Plan
     step: TaskStep
     epoch: int = -1
+    first: bool = False  # one-phase: nobody had the id before, in this generation
 
 
 class Driver(NamedTuple):
@@ -112,7 +125,7 @@ class Driver(NamedTuple):
     generation: int = 0
     fence: Holder | None = None
     view: tuple[Decision, ...] = ()  # the ledger as S1 read it
-    lost: Lost | None = None
+    lost: Torn | None = None
     found: tuple[Identity, ...] = ()  # open transactions listed, or those still to be ended
     decision: Decision | None = None
     plan: Plan | None = None
@@ -148,7 +161,7 @@ TaskStep = Callable[[World, Task, Setting], Moves]
 # --- what Kafka does
 
 
-def _txn(world: World, name: str) -> Txn:
+def txn_of(world: World, name: str) -> Txn:
     return dict(world.txns).get(name, Txn())
 
 
@@ -161,13 +174,13 @@ def _first(item: tuple[str, Txn]) -> str:
 
 
 def _is_open(world: World, identity: Identity) -> bool:
-    txn = _txn(world, identity.transactional_id)
+    txn = txn_of(world, identity.transactional_id)
     return txn.token is not None and txn.epoch == identity.epoch
 
 
-def _end_txn(world: World, identity: Identity, *, commit: bool, exact: bool) -> World:
+def end_txn(world: World, identity: Identity, *, commit: bool, exact: bool) -> World:
     """EndTxn v5: ends the transaction of this epoch only, and raises the epoch."""
-    txn = _txn(world, identity.transactional_id)
+    txn = txn_of(world, identity.transactional_id)
     if txn.token is None or (exact and txn.epoch != identity.epoch):
         return world
     if commit:
@@ -181,7 +194,7 @@ def _end_txn(world: World, identity: Identity, *, commit: bool, exact: bool) -> 
 
 def append(world: World, decision: Decision) -> World:
     """A decision lands in the ledger; a fault if no legal history holds it."""
-    previous = _decision_of(world.decisions, decision.batch)
+    previous = decision_of(world.decisions, decision.batch)
     try:
         decision.check_follows(previous)
     except IllegalMove as error:
@@ -193,14 +206,14 @@ def append(world: World, decision: Decision) -> World:
     )
 
 
-def _decision_of(decisions: tuple[Decision, ...], batch: int) -> Decision | None:
+def decision_of(decisions: tuple[Decision, ...], batch: int) -> Decision | None:
     return next((known for known in decisions if known.batch == batch), None)
 
 
 # --- what a driver does
 
 
-def _driver(world: World, index: int, **changes: object) -> World:
+def driver_of(world: World, index: int, **changes: object) -> World:
     drivers = list(world.drivers)
     drivers[index] = drivers[index]._replace(**changes)  # type: ignore[arg-type]
     return world._replace(drivers=tuple(drivers))
@@ -215,14 +228,14 @@ def die(world: World, index: int) -> World:
 def _fence(world: World, index: int, why: str, step: Step) -> World:
     """InitProducerId for the coordinator: what is on its way from others will not land."""
     holder = (index, world.drivers[index].batch, why)
-    return _driver(world._replace(holder=holder, on_its_way=None), index, fence=holder, step=step)
+    return driver_of(world._replace(holder=holder, on_its_way=None), index, fence=holder, step=step)
 
 
-def _holds(world: World, index: int) -> bool:
+def holds(world: World, index: int) -> bool:
     return world.holder is not None and world.holder == world.drivers[index].fence
 
 
-def _newer(world: World, index: int) -> bool:
+def newer(world: World, index: int) -> bool:
     return world.generation > world.drivers[index].generation
 
 
@@ -237,11 +250,11 @@ def start_batch(world: World, index: int, setting: Setting) -> Moves:
     if batch < setting.batches:
         step = s1_fence if setting.rules.fence_before_read else s1_read_before_fence
         world = world._replace(planned=max(world.planned, batch))
-        yield f"plans batch {batch}", _driver(world, index, batch=batch, step=step)
+        yield f"plans batch {batch}", driver_of(world, index, batch=batch, step=step)
 
 
 def s1_read_before_fence(world: World, index: int, setting: Setting) -> Moves:
-    yield "S1 reads before it fences", _driver(world, index, view=world.decisions, step=s1_fence)
+    yield "S1 reads before it fences", driver_of(world, index, view=world.decisions, step=s1_fence)
 
 
 def s1_fence(world: World, index: int, setting: Setting) -> Moves:
@@ -251,8 +264,8 @@ def s1_fence(world: World, index: int, setting: Setting) -> Moves:
 def s1_generation(world: World, index: int, setting: Setting) -> Moves:
     """Write the next generation and read to the end: one step, because the append only lands if
     nobody else has fenced since."""
-    if not _holds(world, index):
-        yield "S1 was fenced, again", _driver(world, index, step=s1_fence)
+    if not holds(world, index):
+        yield "S1 was fenced, again", driver_of(world, index, step=s1_fence)
         return
     view = world.decisions if setting.rules.fence_before_read else world.drivers[index].view
     generation = index + 1
@@ -261,19 +274,19 @@ def s1_generation(world: World, index: int, setting: Setting) -> Moves:
         world = world._replace(generation=generation)
     yield (
         f"S1 generation {generation}",
-        _driver(world, index, generation=generation, view=view, step=s1_roll_forward),
+        driver_of(world, index, generation=generation, view=view, step=s1_roll_forward),
     )
 
 
 def s1_roll_forward(world: World, index: int, setting: Setting) -> Moves:
     unfinished = [x for x in world.drivers[index].view if x.state is DecisionState.DECIDED]
     if not unfinished:
-        yield "S1 nothing unfinished", _driver(world, index, view=(), step=s1_list)
+        yield "S1 nothing unfinished", driver_of(world, index, view=(), step=s1_list)
         return
     decision = unfinished[0]
     yield (
         f"S1 rolls batch {decision.batch} forward",
-        _driver(world, index, view=(), decision=decision, found=_own(decision), step=s7_end),
+        driver_of(world, index, view=(), decision=decision, found=_own(decision), step=s7_end),
     )
 
 
@@ -283,47 +296,51 @@ def s1_settle(world: World, index: int, setting: Setting) -> Moves:
     missing = _missing(world, decision, setting)
     partly = len(missing) < len(decision.participants) or not setting.rules.void
     if missing and partly:
-        lost = Lost(decision, missing)
+        lost = Torn(decision, missing)
         yield (
             f"S1 finds {len(missing)} lost",
-            _driver(_lost(world), index, lost=lost, decision=None, step=s1_list),
+            driver_of(_lost(world), index, lost=lost, decision=None, step=s1_list),
         )
-    elif not _holds(world, index):
+    elif not holds(world, index):
         yield "S1 fences again", _fence(world, index, "S1 again", s1_settle)
-    elif _newer(world, index):
+    elif newer(world, index):
         yield "S1 sees a newer generation", die(world, index)
     else:
         state = DecisionState.VOID if missing else DecisionState.DONE
         world = append(_lost(world) if missing else world, with_state(decision, state))
-        yield f"S1 writes {state.value}", _driver(world, index, decision=None, step=s1_list)
+        yield f"S1 writes {state.value}", driver_of(world, index, decision=None, step=s1_list)
 
 
 def s1_list(world: World, index: int, setting: Setting) -> Moves:
     """List the open transactions of the job; those of a lost batch have all ended."""
     found = tuple(Identity(name, 1, txn.epoch) for name, txn in world.txns if txn.token is not None)
-    step = s1_check if found and setting.rules.list_then_check else s1_abort if found else s1_plan
-    yield f"S1 lists {len(found)}", _driver(world, index, found=found, step=step)
+    none = setting.find_torn or s1_plan
+    step = s1_check if found and setting.rules.list_then_check else s1_abort if found else none
+    yield f"S1 lists {len(found)}", driver_of(world, index, found=found, step=step)
+    if found and setting.hidden:
+        yield "S1's list misses all", driver_of(world, index, found=(), step=none)
 
 
 def s1_check(world: World, index: int, setting: Setting) -> Moves:
-    found = world.drivers[index].found if _holds(world, index) else ()
-    step = s1_abort if found else s1_plan
-    yield f"S1 may abort {len(found)}", _driver(world, index, found=found, step=step)
+    found = world.drivers[index].found if holds(world, index) else ()
+    step = s1_abort if found else setting.find_torn or s1_plan
+    yield f"S1 may abort {len(found)}", driver_of(world, index, found=found, step=step)
 
 
 def s1_abort(world: World, index: int, setting: Setting) -> Moves:
     for identity in world.drivers[index].found:
-        world = _end_txn(world, identity, commit=False, exact=setting.rules.abort_by_epoch)
-    yield "S1 aborts stragglers", _driver(world, index, found=(), step=s1_plan)
+        world = end_txn(world, identity, commit=False, exact=setting.rules.abort_by_epoch)
+    step = setting.find_torn or s1_plan
+    yield "S1 aborts stragglers", driver_of(world, index, found=(), step=step)
 
 
 def s1_plan(world: World, index: int, setting: Setting) -> Moves:
     driver = world.drivers[index]
-    if setting.rules.plan_of_own_generation and _newer(world, index):
+    if setting.rules.plan_of_own_generation and newer(world, index):
         yield "S1 sees a newer generation", die(world, index)
         return
     plan = Plan(driver.generation, required(driver.fence), world.decisions, driver.lost)
-    yield "S1 plan", _driver(world, index, plan=plan, lost=None, step=launch)
+    yield "S1 plan", driver_of(world, index, plan=plan, lost=None, step=launch)
 
 
 @cache
@@ -336,7 +353,7 @@ def write_plan(plan: Plan) -> WritePlan:
         end_txn_version=5,
         token_from=0,
         decisions={known.batch: known for known in plan.decisions},
-        lost=plan.lost,
+        torn=plan.lost,
     )
 
 
@@ -350,19 +367,21 @@ def launch(world: World, index: int, setting: Setting) -> Moves:
         tasks: list[Task] = []
         for partition, rows in enumerate(SPLITS[split]):
             if not write_plan(plan).must_write(driver.batch, partition):
-                reports.append(Report(partition, None, skipped=not repair))
+                digest = "".join(rows)
+                reports.append(Report(partition, None, skipped=not repair, digest=digest))
             elif not rows:
                 reports.append(Report(partition, None))
             else:
                 attempts = setting.attempts if partition == 0 else 1
+                step = s2_check if repair else setting.first_step or s2_check
                 tasks += [
-                    Task(index, driver.batch, partition, attempt, rows, plan, s2_check)
+                    Task(index, driver.batch, partition, attempt, rows, plan, step)
                     for attempt in range(attempts)
                 ]
         launched = world._replace(tasks=tuple(sorted((*world.tasks, *tasks), key=_task_order)))
         yield (
             f"launches {split}: {len(tasks)} tasks",
-            _driver(launched, index, reports=tuple(reports), step=wait_for_tasks),
+            driver_of(launched, index, reports=tuple(reports), step=wait_for_tasks),
         )
 
 
@@ -371,7 +390,7 @@ def wait_for_tasks(world: World, index: int, setting: Setting) -> Moves:
     if len(reports) == len(SPLITS["ab"]):
         skipped = all(report.skipped for report in reports)
         step = write_commit_log if skipped else s6_fence
-        yield "all skipped" if skipped else "commit()", _driver(world, index, step=step)
+        yield "all skipped" if skipped else "commit()", driver_of(world, index, step=step)
 
 
 def s6_fence(world: World, index: int, setting: Setting) -> Moves:
@@ -381,41 +400,39 @@ def s6_fence(world: World, index: int, setting: Setting) -> Moves:
 def s6_check(world: World, index: int, setting: Setting) -> Moves:
     """May it be decided? All that is looked at stays true while the fence holds."""
     driver, rules = world.drivers[index], setting.rules
-    previous = _decision_of(world.decisions, driver.batch)
-    decision = _proposal(driver, previous, rules)
-    if rules.s6_checks_generation and _newer(world, index):
+    previous = decision_of(world.decisions, driver.batch)
+    decision = _proposal(driver, rules)
+    if rules.s6_checks_generation and newer(world, index):
         yield "S6 sees a newer generation", fail(world, index, setting)
     elif previous and (previous.round, previous.generation) == (
         decision.round,
         decision.generation,
     ):
-        found = _own(previous)
-        yield "S6 has landed", _driver(world, index, decision=previous, found=found, step=s7_end)
+        yield "S6 has landed", _decided(world, index, previous)
     elif not _follows(decision, previous):
         yield "S6 may not follow", fail(world, index, setting)
-    elif rules.equal_digests and _unequal(driver, decision):
-        for identity in _own(decision):
-            world = _end_txn(world, identity, commit=False, exact=True)
+    elif _unequal(driver, rules):
+        for identity in _prepared(driver):
+            world = end_txn(world, identity, commit=False, exact=True)
         if not any(batch == driver.batch for batch, _ in world.visible):
             world = world._replace(fault="asked for repair where nothing was committed")
         yield "S6 asks for repair", die(world, index)
-    elif not all(_is_open(world, x) for x in _own(decision)):
+    elif not all(_is_open(world, x) for x in _prepared(driver)):
         yield "S6 undecided", fail(world, index, setting)
     else:
-        yield "S6 may decide", _driver(world, index, decision=decision, step=s6_decide)
+        yield "S6 may decide", driver_of(world, index, decision=decision, step=s6_decide)
 
 
-def _proposal(driver: Driver, previous: Decision | None, rules: Rules) -> Decision:
+def _proposal(driver: Driver, rules: Rules) -> Decision:
     plan = required(driver.plan)
     participants = [report.prepared for report in driver.reports if report.prepared]
-    if plan.lost and plan.lost.decision.batch == driver.batch and previous:
-        lost = {part.partition for part in plan.lost.missing}
-        participants += [part for part in previous.participants if part.partition not in lost]
+    if plan.lost and plan.lost.decision.batch == driver.batch:
+        participants += plan.lost.committed
     return Decision(
         sink="main",
         batch=driver.batch,
         round=write_plan(plan).round_of(driver.batch) if rules.rounds else 0,
-        state=DecisionState.DECIDED if participants else DecisionState.DONE,
+        state=DecisionState.DECIDED if _prepared(driver) else DecisionState.DONE,
         generation=driver.generation,
         end_txn_version=5,
         token_partition=1,
@@ -432,23 +449,39 @@ def _follows(decision: Decision, previous: Decision | None) -> bool:
     return True
 
 
-def _unequal(driver: Driver, decision: Decision) -> bool:
-    plan = required(driver.plan)
-    if plan.lost is None or plan.lost.decision.batch != driver.batch:
+def _unequal(driver: Driver, rules: Rules) -> bool:
+    torn = required(driver.plan).lost
+    needed = rules.equal_digests if torn is None or torn.decided else rules.torn_must_be_equal
+    if torn is None or torn.decision.batch != driver.batch or not needed:
         return False
-    digests = {part.partition: part.digest for part in decision.participants}
-    return any(digests.get(part.partition) != part.digest for part in plan.lost.missing)
+    digests = {
+        report.partition: report.prepared.digest if report.prepared else report.digest
+        for report in driver.reports
+    }
+    known = torn.missing if torn.decided else torn.committed
+    return any(digests.get(part.partition) != part.digest for part in known)
+
+
+def _prepared(driver: Driver) -> tuple[Identity, ...]:
+    """The transactions that wait for the decision."""
+    return tuple(x.prepared.identity for x in driver.reports if x.prepared and not x.committed)
+
+
+def _decided(world: World, index: int, decision: Decision) -> World:
+    """The decision is in the ledger: on to S7, or to the end if nobody waits for it."""
+    if decision.state is DecisionState.DONE:
+        return driver_of(world, index, decision=None, step=write_commit_log)
+    return driver_of(world, index, decision=decision, found=_own(decision), step=s7_end)
 
 
 def s6_decide(world: World, index: int, setting: Setting) -> Moves:
-    if not _holds(world, index):
-        yield "S6 was fenced, again", _driver(world, index, decision=None, step=s6_fence)
+    if not holds(world, index):
+        yield "S6 was fenced, again", driver_of(world, index, decision=None, step=s6_fence)
         return
     decision = required(world.drivers[index].decision)
     landed = append(world, decision)
-    found = _own(decision)
-    yield f"S6 DECIDED round {decision.round}", _driver(landed, index, found=found, step=s7_end)
-    yield "S6 DECIDED, answer lost", _driver(landed, index, decision=None, step=s6_fence)
+    yield f"S6 DECIDED round {decision.round}", _decided(landed, index, decision)
+    yield "S6 DECIDED, answer lost", driver_of(landed, index, decision=None, step=s6_fence)
 
 
 def s7_end(world: World, index: int, setting: Setting) -> Moves:
@@ -456,11 +489,11 @@ def s7_end(world: World, index: int, setting: Setting) -> Moves:
     driver = world.drivers[index]
     if not driver.found:
         step = s1_settle if driver.plan is None else s7_tokens
-        yield "S7 all ended", _driver(world, index, step=step)
+        yield "S7 all ended", driver_of(world, index, step=step)
     for identity in driver.found:
         left = tuple(other for other in driver.found if other != identity)
-        ended = _end_txn(world, identity, commit=True, exact=setting.rules.commit_by_epoch)
-        yield f"S7 commits {identity.transactional_id}", _driver(ended, index, found=left)
+        ended = end_txn(world, identity, commit=True, exact=setting.rules.commit_by_epoch)
+        yield f"S7 commits {identity.transactional_id}", driver_of(ended, index, found=left)
 
 
 def s7_tokens(world: World, index: int, setting: Setting) -> Moves:
@@ -468,26 +501,26 @@ def s7_tokens(world: World, index: int, setting: Setting) -> Moves:
     if missing:
         yield f"S7 finds {len(missing)} lost", fail(_lost(world), index, setting)
     else:
-        yield "S7 sees all tokens", _driver(world, index, step=s8_done)
+        yield "S7 sees all tokens", driver_of(world, index, step=s8_done)
 
 
 def s8_done(world: World, index: int, setting: Setting) -> Moves:
-    if not _holds(world, index):
+    if not holds(world, index):
         yield "S8 fence", _fence(world, index, "S8", s8_done)
-    elif _newer(world, index):
+    elif newer(world, index):
         yield "S8 sees a newer generation", fail(world, index, setting)
     else:
         decision = required(world.drivers[index].decision)
         done = world
         if decision.state is not DecisionState.DONE:
             done = append(world, with_state(decision, DecisionState.DONE))
-        yield "S8 DONE", _driver(done, index, decision=None, step=write_commit_log)
+        yield "S8 DONE", driver_of(done, index, decision=None, step=write_commit_log)
 
 
 def write_commit_log(world: World, index: int, setting: Setting) -> Moves:
     batch = world.drivers[index].batch
     world = die(world._replace(commit_log=max(world.commit_log, batch)), index)
-    yield f"commit log {batch}", _driver(world, index, step=start_batch)
+    yield f"commit log {batch}", driver_of(world, index, step=start_batch)
 
 
 # --- abort()
@@ -496,71 +529,77 @@ def write_commit_log(world: World, index: int, setting: Setting) -> Moves:
 def fail(world: World, index: int, setting: Setting) -> World:
     """The query fails: Spark calls abort() with the reports it has, then the driver ends."""
     driver = world.drivers[index]
-    reports = tuple(report for report in driver.reports if report.prepared)
+    reports = tuple(x for x in driver.reports if x.prepared and not x.committed)
     if not reports:
         return die(world, index)
     step = abort_fence if setting.rules.abort_reads_ledger else abort_end
     failed = Driver(step, driver.batch, driver.generation, reports=reports)
-    return _driver(world, index, **failed._asdict())
+    return driver_of(world, index, **failed._asdict())
 
 
 def abort_fence(world: World, index: int, setting: Setting) -> Moves:
-    yield "abort fence", _fence(world, index, "abort", abort_read)
+    """What is on its way from our own commit must not land later. A newer driver saw to that."""
+    if newer(world, index):
+        yield "abort sees a newer generation", driver_of(world, index, step=abort_read)
+    else:
+        yield "abort fence", _fence(world, index, "abort", abort_read)
 
 
 def abort_read(world: World, index: int, setting: Setting) -> Moves:
-    decision = _decision_of(world.decisions, world.drivers[index].batch)
-    if (decision and decision.state is not DecisionState.VOID) or _newer(world, index):
-        yield "abort leaves it to the next start", die(world, index)
+    driver = world.drivers[index]
+    decided = {part.identity for known in world.decisions for part in known.participants}
+    left = tuple(x for x in driver.reports if required(x.prepared).identity not in decided)
+    if left:
+        yield "abort may", driver_of(world, index, reports=left, step=abort_end)
     else:
-        yield "abort may", _driver(world, index, step=abort_end)
+        yield "abort has nothing to do", die(world, index)
 
 
 def abort_end(world: World, index: int, setting: Setting) -> Moves:
     for report in world.drivers[index].reports:
         identity = required(report.prepared).identity
-        world = _end_txn(world, identity, commit=False, exact=setting.rules.abort_by_epoch)
+        world = end_txn(world, identity, commit=False, exact=setting.rules.abort_by_epoch)
     yield "abort ends its transactions", die(world, index)
 
 
 # --- what a task does
 
 
-def _task(world: World, task: Task, changed: Task | None) -> World:
+def with_task(world: World, task: Task, changed: Task | None) -> World:
     tasks = [other for other in world.tasks if other != task] + ([changed] if changed else [])
     return world._replace(tasks=tuple(sorted(tasks, key=_task_order)))
 
 
 def s2_check(world: World, task: Task, setting: Setting) -> Moves:
     if setting.rules.check_before_init and world.holder != task.plan.coordinator:
-        yield "S2 sees another coordinator", _task_fails(world, task, setting)
+        yield "S2 sees another coordinator", task_fails(world, task, setting)
     else:
-        yield "S2 may open", _task(world, task, task._replace(step=s2_init))
+        yield "S2 may open", with_task(world, task, task._replace(step=s2_init))
 
 
 def s2_init(world: World, task: Task, setting: Setting) -> Moves:
     """InitProducerId. The check above may be out of date by now."""
-    name = _id(task, setting)
-    txn = _txn(world, name)
+    name = id_of(task, setting)
+    txn = txn_of(world, name)
     overtaken = world.holder != task.plan.coordinator
     if setting.rules.check_before_init and overtaken and txn.token is not None:
         world = world._replace(excuse=True)
     opened = task._replace(epoch=txn.epoch + 1, step=s3_write)
-    yield "S2 init", _task(set_txn(world, name, Txn(txn.epoch + 1)), task, opened)
+    yield "S2 init", with_task(set_txn(world, name, Txn(txn.epoch + 1)), task, opened)
 
 
 def s3_write(world: World, task: Task, setting: Setting) -> Moves:
     """S3, S4, S5 and the report: a crash between them looks like one before or after all."""
-    name = _id(task, setting)
-    if _txn(world, name).epoch != task.epoch:
-        yield "S3 is fenced", _task_fails(world, task, setting)
+    name = id_of(task, setting)
+    if txn_of(world, name).epoch != task.epoch:
+        yield "S3 is fenced", task_fails(world, task, setting)
         return
     round_ = write_plan(task.plan).round_of(task.batch) if setting.rules.rounds else 0
     digest = "".join(task.rows)
     made = (task.partition, task.batch, round_, task.plan.generation, len(task.rows), digest)
     world = set_txn(world, name, Txn(task.epoch, Token("main", *made), task.rows))
-    world = _task(world, task, None)
-    if _is_waited_for(world, task):
+    world = with_task(world, task, None)
+    if is_waited_for(world, task):
         prepared = Participant(
             partition=task.partition,
             round=round_,
@@ -570,15 +609,16 @@ def s3_write(world: World, task: Task, setting: Setting) -> Moves:
             digest=digest,
         )
         reports = (*world.drivers[task.driver].reports, Report(task.partition, prepared))
-        world = _driver(world, task.driver, reports=tuple(sorted(reports)))
+        world = driver_of(world, task.driver, reports=tuple(sorted(reports)))
     yield "S5 prepared", world
 
 
-def _id(task: Task, setting: Setting) -> str:
-    return f"p{task.partition}.g{task.plan.generation % setting.slots}.a{task.attempt}"
+def id_of(task: Task, setting: Setting) -> str:
+    attempt = task.attempt if setting.first_step is None else 0
+    return f"p{task.partition}.g{task.plan.generation % setting.slots}.a{attempt}"
 
 
-def _is_waited_for(world: World, task: Task) -> bool:
+def is_waited_for(world: World, task: Task) -> bool:
     driver = world.drivers[task.driver]
     return (
         driver.step is wait_for_tasks
@@ -587,9 +627,14 @@ def _is_waited_for(world: World, task: Task) -> bool:
     )
 
 
-def _task_fails(world: World, task: Task, setting: Setting) -> World:
-    world = _task(world, task, None)
-    return fail(world, task.driver, setting) if _is_waited_for(world, task) else world
+def task_fails(world: World, task: Task, setting: Setting) -> World:
+    """Spark's tries are over when no other attempt of the partition is alive."""
+    world = with_task(world, task, None)
+    alive = any(
+        (other.partition, other.driver, other.plan) == (task.partition, task.driver, task.plan)
+        for other in world.tasks
+    )
+    return fail(world, task.driver, setting) if is_waited_for(world, task) and not alive else world
 
 
 # --- small parts

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from commit_explorer import explore
 from commit_model import Rules, Setting
+from test_one_phase_model import NEEDED as NEEDED_BY_ONE_PHASE
 
 from eo_kafka.errors import Fenced
 from eo_kafka.sinks import control_plane, ledger_topic, recovery
@@ -85,7 +86,7 @@ def test_larger_worlds_keep_every_promise(setting: Setting) -> None:
 
 
 def test_every_rule_is_tried() -> None:
-    assert set(NEEDED) == set(Rules._fields)
+    assert set(NEEDED) | set(NEEDED_BY_ONE_PHASE) == set(Rules._fields)
 
 
 @pytest.mark.parametrize("rule", NEEDED)
@@ -151,7 +152,8 @@ def test_a_plan_never_shows_what_a_newer_generation_wrote(
     monkeypatch.setattr(recovery, "Finisher", Nothing)
     monkeypatch.setattr(ledger_topic, "ensure", lambda _: None)
     monkeypatch.setattr(control_plane, "shared", lambda _: Nothing())
-    options: Any = type("Options", (), {"kafka": {}, "sink": "main", "query_id": None})()
+    known = {"kafka": {}, "sink": "main", "query_id": None, "one_phase": False}
+    options: Any = type("Options", (), known)()
 
     with pytest.raises(Fenced):
         recovery.make_plan(options)

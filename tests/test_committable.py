@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eo_kafka.errors import LedgerError
-from eo_kafka.sinks.committable import Lost, WritePlan
+from eo_kafka.sinks.committable import Torn, WritePlan
 from eo_kafka.transaction import Decision, DecisionState, Identity, Participant
 
 PARTS = tuple(Participant(p, 0, 1, Identity(f"p{p}", 1, 0), 1, "d") for p in (0, 1, 2))
@@ -15,8 +15,8 @@ def decision(batch: int, state: DecisionState, round_: int = 0) -> Decision:
     return Decision("main", batch, round_, state, 1, 5, 1, 0, PARTS)
 
 
-def plan(*decisions: Decision, lost: Lost | None = None) -> WritePlan:
-    return WritePlan(2, Identity("c", 1, 1), "q", 5, 0, {d.batch: d for d in decisions}, lost)
+def plan(*decisions: Decision, torn: Torn | None = None) -> WritePlan:
+    return WritePlan(2, Identity("c", 1, 1), "q", 5, 0, {d.batch: d for d in decisions}, torn)
 
 
 def test_a_batch_that_nothing_is_known_of_is_written_in_round_0() -> None:
@@ -40,12 +40,24 @@ def test_a_void_batch_is_written_again_in_the_next_round() -> None:
 
 def test_of_a_batch_partly_lost_only_what_is_missing_is_written() -> None:
     lost = decision(7, DecisionState.DECIDED)
-    known = plan(decision(6, DecisionState.DONE), lost, lost=Lost(lost, PARTS[1:2]))
+    known = plan(decision(6, DecisionState.DONE), lost, torn=Torn(lost, PARTS[1:2]))
 
     assert [known.must_write(7, p) for p in range(4)] == [False, True, False, False]
     assert not known.must_write(6, 1)
     assert known.must_write(8, 0)
     assert known.round_of(7) == 1
+
+
+def test_of_a_batch_interrupted_in_one_phase_all_that_is_not_committed_is_written() -> None:
+    found = decision(7, DecisionState.DECIDED, round_=2)
+    known = plan(decision(6, DecisionState.DONE), torn=Torn(found, (), decided=False))
+
+    assert [known.must_write(7, p) for p in range(4)] == [False, False, False, True]
+    assert known.round_of(7) == 3
+    assert not known.must_write(6, 3)
+    assert known.must_write(8, 0)
+    assert known.torn_at(7) is known.torn
+    assert known.torn_at(8) is None
 
 
 def test_a_batch_older_than_the_ledger_remembers_is_refused() -> None:

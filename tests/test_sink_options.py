@@ -38,6 +38,7 @@ def test_defaults() -> None:
     options = parsed()
 
     assert options.exactly_once
+    assert not options.one_phase
     assert options.job_and_ledger == ("job", "__eo_kafka.job.ledger")
     assert (options.topic, options.prefix, options.sink) == ("out", "eo-kafka", "main")
     assert options.query_id is None
@@ -92,6 +93,11 @@ def test_a_query_name_that_cannot_be_a_topic_name_is_refused() -> None:
     assert "'my query'" in found
 
 
+def test_a_batch_write_has_one_way_to_commit() -> None:
+    with pytest.raises(OptionsError, match="'commit' is 'idempotent'.*streaming"):
+        SinkOptions.parse({**GOOD, "commit": "idempotent"}, streaming=False)
+
+
 @pytest.mark.parametrize("guarantee", ["at-least-once", "none"])
 def test_a_weaker_guarantee_needs_no_name(guarantee: str) -> None:
     options = SinkOptions.parse(without_job(guarantee=guarantee), streaming=True)
@@ -108,6 +114,11 @@ def test_a_batch_needs_no_name() -> None:
 @pytest.mark.parametrize(
     ("extra", "sentence"),
     [
+        ({"commit": "often"}, "'commit' must be one of two-phase, idempotent"),
+        (
+            {"commit": "idempotent", "guarantee": "at-least-once"},
+            "a way of streaming writes with guarantee 'exactly-once' only",
+        ),
         ({"guarantee": "twice"}, "'guarantee' must be one of exactly-once, at-least-once, none"),
         ({"topic": " "}, "Option 'topic' must not be empty"),
         ({"ledgerTopic": "a/b"}, "Option 'ledgerTopic' must be a topic name"),

@@ -1,0 +1,206 @@
+"""`commit=idempotent`: each task commits its own rows; whatever dies, none is lost or repeated."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from eo_kafka.sinks import committer, one_phase
+from eo_kafka.sinks.committable import TaskReport, WritePlan
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.recovery import make_plan
+from eo_kafka.sinks.settled_tokens import read_tokens
+from eo_kafka.sinks.two_phase import TaskIdentity
+from harness import (
+    Copy,
+    assert_exactly_once,
+    committed,
+    open_transactions,
+    produce,
+    started,
+    wait_until,
+)
+
+VALUES = [b"%d" % number for number in range(300)]
+
+
+@pytest.fixture
+def job(broker, make_topic, tmp_path) -> Copy:
+    """A copy of 300 records in two batches of three tasks."""
+    source = make_topic("in", partitions=2)
+    produce(broker.bootstrap_servers, source, VALUES)
+    return Copy(
+        servers=broker.bootstrap_servers,
+        source_topic=source,
+        sink_topic=make_topic("out", partitions=2),
+        checkpoint=tmp_path / "checkpoint",
+        job_name=f"job-{source}",
+        per_batch=200,
+        tasks=3,
+        sink_extra={"commit": "idempotent"},
+    )
+
+
+def run_until_killed(job: Copy, crash_points, point: str, log: Path) -> None:
+    crash_points.arm(point, "kill-driver")
+    code = job.run_in_own_driver(log)
+    assert crash_points.reached(point), f"{point} was not reached:\n{log.read_text()[-4000:]}"
+    assert code != 0, "the driver survived"
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("S3.while_writing", id="C1-while-it-writes"),
+        pytest.param("S5.prepared", id="C2-before-its-commit"),
+        pytest.param("one-phase.committed", id="committed-but-not-reported"),
+    ],
+)
+def test_a_task_that_is_killed_is_retried_and_repeats_nothing(job, spark, crash_points, point):
+    crash_points.arm(point, "kill")
+    job.run(spark)
+    assert crash_points.reached(point)
+    assert_exactly_once(job, VALUES)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("S3.while_writing", id="a-task-writes"),
+        pytest.param("one-phase.committed", id="a-task-has-committed"),
+        pytest.param("S6.before_decision", id="all-tasks-have-committed"),
+        pytest.param("S8.after_done", id="C13-before-Sparks-commit-log"),
+    ],
+)
+def test_a_driver_that_is_killed_starts_again_and_repeats_nothing(
+    job, spark, crash_points, tmp_path, point
+):
+    run_until_killed(job, crash_points, point, tmp_path / "log")
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+
+
+def test_nothing_of_a_torn_batch_is_written_when_its_replay_differs(
+    job, spark, crash_points, tmp_path
+):
+    run_until_killed(job, crash_points, "one-phase.committed", tmp_path / "log")
+    before = committed(job.servers, job.sink_topic)
+    assert before, "the killed task had committed"
+    job.tasks = 2
+    with pytest.raises(Exception, match=r"RepairNeeded: Batch 0 was interrupted.*job repair"):
+        job.run(spark)
+    assert committed(job.servers, job.sink_topic) == before, "something was written all the same"
+    job.tasks = 3
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+
+
+def test_the_way_to_commit_may_be_changed_between_two_starts(job, spark, crash_points, tmp_path):
+    run_until_killed(job, crash_points, "one-phase.committed", tmp_path / "log")
+    job.sink_extra = {"commit": "two-phase"}
+    crash_points.clear()
+    run_until_killed(job, crash_points, "S6.before_decision", tmp_path / "log")
+    crash_points.clear()
+    run_until_killed(job, crash_points, "S6.after_decision", tmp_path / "log")
+    job.sink_extra = {"commit": "idempotent"}
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+
+
+def test_a_batch_that_is_done_may_run_again_with_another_number_of_tasks(
+    job, spark, crash_points, tmp_path
+):
+    run_until_killed(job, crash_points, "S8.after_done", tmp_path / "log")
+    job.tasks = 5
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+
+
+def test_a_task_of_a_driver_that_was_replaced_cannot_commit(job, spark, crash_points, tmp_path):
+    """It stops between its last look at the coordinator and its commit, the one place where
+    nothing but the newer driver's wait for its token stands between it and a duplicate."""
+    crash_points.arm("S5.prepared", "stop")
+    with started(job, tmp_path / "log") as old:
+        wait_until(lambda: crash_points.reached("S5.prepared"), "a task is about to commit")
+        zombie = crash_points.reached("S5.prepared")
+        job.run(spark)
+        assert_exactly_once(job, VALUES)
+        os.kill(zombie, signal.SIGCONT)
+        assert old.wait(180) != 0
+    assert_exactly_once(job, VALUES)
+
+
+def test_a_task_that_fails_for_good_leaves_a_batch_that_the_next_start_completes(
+    job, spark, crash_points, tmp_path
+):
+    crash_points.arm("one-phase.committed", "wait")
+    with started(job, tmp_path / "log") as driver:
+        wait_until(lambda: crash_points.reached("one-phase.committed"), "one task has committed")
+        for _ in range(4):  # as often as Spark tries a task
+            wait_until(lambda: not (crash_points.folder / "S3.while_writing").exists(), "reached")
+            crash_points.arm("S3.while_writing", "raise")
+            wait_until(
+                lambda: (
+                    not (crash_points.folder / "S3.while_writing").exists()
+                    or driver.poll() is not None
+                ),
+                "a task has failed",
+            )
+        crash_points.release("one-phase.committed")
+        assert driver.wait(180) != 0
+    crash_points.clear()
+    torn = committed(job.servers, job.sink_topic)
+    assert torn < Counter(VALUES)
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+
+
+def test_an_outage_longer_than_the_transaction_timeout(job, spark, crash_points, tmp_path):
+    job.timeout_ms = 10_000
+    run_until_killed(job, crash_points, "S5.prepared", tmp_path / "log")
+    wait_until(lambda: not open_transactions(job), "Kafka aborts what timed out")
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+
+
+def test_an_attempt_asks_for_tokens_only_if_another_came_before_it(broker, make_topic, monkeypatch):
+    """The tasks run here, without Spark: ten batches use every slot of the ids again."""
+    topic = make_topic("out")
+    options = SinkOptions.parse(
+        {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "topic": topic,
+            "jobName": f"job-{topic}",
+            "commit": "idempotent",
+        },
+        streaming=True,
+    )
+    asked: list[int] = []
+
+    def counted(*args, **kwargs):
+        asked.append(1)
+        return read_tokens(*args, **kwargs)
+
+    monkeypatch.setattr(one_phase, "read_tokens", counted)
+    for batch in range(10):
+        plan = make_plan(options)
+        first = attempt(options, plan, batch)
+        assert not asked, f"batch {batch}"
+        if batch == 9:
+            again = attempt(options, plan, batch)
+            assert asked
+            assert again.committed
+            assert (again.rows, again.digest) == (first.rows, first.digest)
+        committer.commit(options, [first], batch)
+    assert committed(broker.bootstrap_servers, topic) == Counter(b"%d" % n for n in range(10))
+
+
+def attempt(options: SinkOptions, plan: WritePlan, batch: int) -> TaskReport:
+    rows = pa.RecordBatch.from_pydict({"value": pa.array([b"%d" % batch])})
+    task = TaskIdentity(query_id="q", batch=batch, partition=0, task_attempt_id=0)
+    return one_phase.write(options, plan, task, iter([rows]))

@@ -1,0 +1,180 @@
+"""`commit=idempotent` in the model of commit_model.py: tasks that commit by themselves, and the S1
+that finds out which of them did. The steps are those of sinks/one_phase.py.
+
+Not modelled: that a retry ends what an attempt of another partition left open.
+"""
+
+from __future__ import annotations
+
+from commit_model import (
+    Moves,
+    Report,
+    Setting,
+    Task,
+    Txn,
+    World,
+    driver_of,
+    end_txn,
+    holds,
+    id_of,
+    is_waited_for,
+    s1_plan,
+    set_txn,
+    task_fails,
+    txn_of,
+    with_task,
+    write_plan,
+)
+
+from eo_kafka.sinks.committable import Torn
+from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Token
+
+# --- S1: which tasks have committed
+
+
+def s1_pending(world: World, index: int, setting: Setting) -> Moves:
+    """The tokens in the log by now (the fence is behind us), and whose transactions are open."""
+    if world.drivers[index].lost is not None:
+        yield "S1 knows what is torn", driver_of(world, index, step=s1_plan)
+        return
+    found = tuple(Identity(name, 1, txn.epoch) for name, txn in world.txns if txn.token)
+    step = s1_wait if found and setting.rules.waits_for_open_tokens else s1_read_tokens
+    yield f"S1 waits for {len(found)}", driver_of(world, index, found=found, step=step)
+
+
+def s1_wait(world: World, index: int, setting: Setting) -> Moves:
+    """Until none of them is open; what is in the way is aborted, while nobody newer is there."""
+    still = [x for x in world.drivers[index].found if _is_open(world, x)]
+    if not still:
+        yield "S1 has waited", driver_of(world, index, found=(), step=s1_read_tokens)
+    elif holds(world, index):
+        for identity in still:
+            ended = end_txn(world, identity, commit=False, exact=True)
+            yield f"S1 aborts {identity.transactional_id}", ended
+
+
+def s1_read_tokens(world: World, index: int, setting: Setting) -> Moves:
+    newest = max(world.decisions, key=lambda known: known.batch, default=None)
+    settled = (newest.batch, newest.round) if newest else (-1, -1)
+    found = [token for token in world.tokens if (token.batch, token.round) > settled]
+    torn = Torn(_as_decision(found), (), decided=False) if found else None
+    yield f"S1 finds {len(found)} committed", driver_of(world, index, lost=torn, step=s1_plan)
+
+
+def _as_decision(found: list[Token]) -> Decision:
+    participants = tuple(_participant(token, Identity("", -1, -1)) for token in found)
+    first = found[0]
+    state = DecisionState.DECIDED
+    return Decision(
+        "main", first.batch, first.round, state, first.generation, 5, 1, 0, participants
+    )
+
+
+# --- what a task does
+
+
+def s2_look(world: World, task: Task, setting: Setting) -> Moves:
+    """The coordinator, and the id as it was before we take it."""
+    if world.holder != task.plan.coordinator:
+        yield "S2 sees another coordinator", task_fails(world, task, setting)
+        return
+    txn = txn_of(world, id_of(task, setting))
+    last = Identity(id_of(task, setting), 1, txn.epoch)
+    known = txn.epoch == 0 or any(
+        part.identity == last for known in task.plan.decisions for part in known.participants
+    )
+    looked = task._replace(step=s2_init, epoch=txn.epoch, first=known)
+    yield "S2 looks", with_task(world, task, looked)
+
+
+def s2_init(world: World, task: Task, setting: Setting) -> Moves:
+    """InitProducerId: ends the attempt before. The epoch says whether anybody came between."""
+    name = id_of(task, setting)
+    txn = txn_of(world, name)
+    if world.holder != task.plan.coordinator and txn.token is not None:
+        world = world._replace(excuse=True)
+    first = task.first
+    if setting.rules.nobody_came_between:
+        first = first and txn.epoch == task.epoch
+    opened = task._replace(epoch=txn.epoch + 1, first=first, step=s3_write)
+    yield "S2 init", with_task(set_txn(world, name, Txn(txn.epoch + 1)), task, opened)
+
+
+def s3_write(world: World, task: Task, setting: Setting) -> Moves:
+    """Look for the token of an earlier attempt; without one, write."""
+    looks = setting.rules.looks_for_earlier_attempt and not task.first
+    if looks and _token(task) in world.tokens:
+        yield "S2 finds its token", _reported(world, task, setting)
+    elif txn_of(world, id_of(task, setting)).epoch != task.epoch:
+        yield "S3 is fenced", task_fails(world, task, setting)
+    else:
+        yield from (s5_flush if setting.rules.token_before_look else s5_look)(world, task, setting)
+
+
+def s5_flush(world: World, task: Task, setting: Setting) -> Moves:
+    """Rows and token are in the logs, of an open transaction."""
+    name = id_of(task, setting)
+    if txn_of(world, name).epoch != task.epoch:
+        yield "S5 is fenced", task_fails(world, task, setting)
+        return
+    written = set_txn(world, name, Txn(task.epoch, _token(task), task.rows))
+    step = s5_look if setting.rules.token_before_look else s5_commit
+    yield "S5 flushed", with_task(written, task, task._replace(step=step))
+
+
+def s5_look(world: World, task: Task, setting: Setting) -> Moves:
+    """Whether the plan's driver still holds the coordinator's id."""
+    if world.holder != task.plan.coordinator:
+        ended = end_txn(world, _identity(task, setting), commit=False, exact=True)
+        yield "S5 sees another coordinator", task_fails(ended, task, setting)
+        return
+    step = s5_commit if setting.rules.token_before_look else s5_flush
+    yield "S5 looked", with_task(world, task, task._replace(step=step))
+
+
+def s5_commit(world: World, task: Task, setting: Setting) -> Moves:
+    identity = _identity(task, setting)
+    if not _is_open(world, identity):
+        yield "S5 is fenced", task_fails(world, task, setting)
+        return
+    ended = end_txn(world, identity, commit=True, exact=True)
+    # librdkafka's EndTxn leaves the epoch as it is
+    ended = set_txn(ended, identity.transactional_id, Txn(task.epoch))
+    yield "S5 commits", _reported(ended, task, setting)
+    yield "S5 commits, report lost", task_fails(ended, task, setting)
+
+
+def _reported(world: World, task: Task, setting: Setting) -> World:
+    world = with_task(world, task, None)
+    if not is_waited_for(world, task):
+        return world
+    participant = _participant(_token(task), _identity(task, setting))
+    report = Report(task.partition, participant, committed=True)
+    reports = (*world.drivers[task.driver].reports, report)
+    return driver_of(world, task.driver, reports=tuple(sorted(reports)))
+
+
+def _token(task: Task) -> Token:
+    plan, digest = write_plan(task.plan), "".join(task.rows)
+    round_ = plan.round_of(task.batch)
+    return Token(
+        "main", task.partition, task.batch, round_, plan.generation, len(task.rows), digest
+    )
+
+
+def _participant(token: Token, identity: Identity) -> Participant:
+    return Participant(
+        token.partition, token.round, token.generation, identity, token.rows, token.digest
+    )
+
+
+def _identity(task: Task, setting: Setting) -> Identity:
+    return Identity(id_of(task, setting), 1, task.epoch)
+
+
+def _is_open(world: World, identity: Identity) -> bool:
+    txn = txn_of(world, identity.transactional_id)
+    return txn.token is not None and txn.epoch == identity.epoch
+
+
+ONE_PHASE = Setting(first_step=s2_look, find_torn=s1_pending)

@@ -1,0 +1,69 @@
+"""Every interleaving of `commit=idempotent` keeps its promises, and each of its rules is needed."""
+
+from __future__ import annotations
+
+import pytest
+from commit_explorer import explore
+from commit_model import Rules, Setting
+from one_phase_model import ONE_PHASE
+
+ONE_SPLIT = ONE_PHASE._replace(splits=("ab",), hidden=True)
+ATTEMPTS = ONE_SPLIT._replace(attempts=2, drivers=1, deaths=False)
+# rule -> (the setting in which it is missed, what is then seen)
+NEEDED = {
+    "token_before_look": (ONE_SPLIT, "visible twice"),
+    "waits_for_open_tokens": (ONE_SPLIT, "visible twice"),
+    "looks_for_earlier_attempt": (ATTEMPTS, "visible twice"),
+    "nobody_came_between": (ATTEMPTS, "visible twice"),
+    "torn_must_be_equal": (ONE_PHASE, "visible twice"),
+}
+
+
+def test_two_drivers_that_die_anywhere_keep_every_promise() -> None:
+    outcome = explore(ONE_SPLIT, liveness=True)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.finished > 1000
+    # What the exploration is for did happen in it.
+    for label in (
+        "S5 commits, report lost",
+        "S5 sees another coordinator",
+        "S1 finds 1 committed",
+        "S6 DECIDED round 1",
+    ):
+        assert outcome.labels[label], label
+
+
+def test_two_attempts_of_a_task_at_the_same_time_keep_every_promise() -> None:
+    outcome = explore(ATTEMPTS)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.labels["S2 finds its token"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "setting",
+    [
+        ONE_PHASE,  # a torn batch comes back in another partitioning
+        ONE_SPLIT._replace(timeouts=1),
+        ONE_SPLIT._replace(batches=2, slots=2, deaths=False),
+    ],
+    ids=["two splits", "a timeout", "two batches"],
+)
+def test_larger_worlds_keep_every_promise(setting: Setting) -> None:
+    outcome = explore(setting)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.finished
+
+
+@pytest.mark.parametrize("rule", NEEDED)
+def test_without_this_rule_a_promise_is_broken(rule: str) -> None:
+    setting, seen = NEEDED[rule]
+    weaker = setting._replace(rules=Rules()._replace(**{rule: False}))
+
+    outcome = explore(weaker)
+
+    assert seen in outcome.fault
+    assert outcome.trace
