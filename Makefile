@@ -5,11 +5,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 FORMAT ?= eo-kafka
+# Test files that run at the same time, each with its own Kafka and Spark
+JOBS ?= 2
+SOAK := integration_tests/test_soak.py
 PACKAGES := core connectors sources sinks state broker
 CODE := setup.cfg pyproject.toml pyspark_eo_kafka.py $(shell find $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
-.PHONY: help setup demo test test-full lint format bench clean
+.PHONY: help setup demo test test-full soak lint format bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -17,11 +20,16 @@ help: ## What can be made
 demo: setup ## The main job on 336,776 real flights, killed while it runs (FORMAT=kafka: Spark's own connector)
 	$(BIN)/python examples/flights/demo.py --format $(FORMAT)
 
-test: setup ## All tests: a real Kafka, a real Spark, real kills
-	$(BIN)/python -m pytest -m "not full"
+test: setup ## All tests: a real Kafka, a real Spark, real kills; then five minutes of random faults
+	$(BIN)/python -m pytest -m "not full" -n $(JOBS) --dist loadfile --ignore $(SOAK)
+	$(BIN)/python -m pytest $(SOAK)
 
 test-full: setup ## The tests that are too long for CI, too
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --ignore $(SOAK)
+	$(BIN)/python -m pytest $(SOAK)
+
+soak: setup ## Three jobs under random faults, and a checker (MINUTES=5 SEED=random REPORT=soak.html)
+	$(BIN)/python integration_tests/soak/run.py --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) --report $(or $(REPORT),soak.html)
 
 lint: setup ## ruff, ruff format, mypy --strict
 	$(BIN)/ruff check .

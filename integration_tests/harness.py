@@ -7,55 +7,28 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.transactional_id import TransactionalIds
-from eo_kafka.transaction import TransactionState
+from eo_kafka.state.ledger import DECISION_PARTITION, Ledger, fold
+from eo_kafka.state.log_reader import read_records
+from eo_kafka.transaction import Described, TransactionState
+from processes import CrashPoints, task_workers, wait_until  # noqa: F401 - tests find them here
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
 
 JOBS = Path(__file__).parent / "jobs"
 JOB_TIMEOUT_S = 180
-
-
-def wait_until(condition: Callable[[], object], what: str, timeout: float = 60) -> None:
-    """Poll until `condition()` is true."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout} s: {what}")
-        time.sleep(0.05)
-
-
-class CrashPoints:
-    """Arms crash points in the folder that `EO_KAFKA_CRASH_POINTS` names."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def arm(self, name: str, action: str) -> None:
-        staged = self.folder / f"{name}.staged"
-        staged.write_text(action)
-        staged.rename(self.folder / name)
-
-    def reached(self, name: str) -> int | None:
-        """The process id that reached the point, once one did."""
-        path = self.folder / f"{name}.reached"
-        return int(path.read_text()) if path.exists() and path.read_text() else None
-
-    def release(self, name: str) -> None:
-        (self.folder / f"{name}.go").touch()
-
-    def clear(self) -> None:
-        for path in self.folder.iterdir():
-            path.unlink()
 
 
 @dataclass
@@ -108,13 +81,40 @@ class Copy:
 
     def run(self, spark) -> None:
         """Run to the end with the tests' own session: another driver, as far as the job knows."""
+        with self.running(spark) as query:
+            assert query.awaitTermination(JOB_TIMEOUT_S)
+
+    @contextmanager
+    def running(self, spark) -> Iterator[StreamingQuery]:
+        """The query while it runs in the tests' own session."""
         from jobs.copy_job import start_copy
 
         query = start_copy(spark, self.as_job())
         try:
-            assert query.awaitTermination(JOB_TIMEOUT_S)
+            yield query
         finally:
             query.stop()
+
+    @property
+    def ids(self) -> TransactionalIds:
+        prefix = self.sink_extra.get("transactionalIdPrefix", "eo-kafka")
+        return TransactionalIds(prefix, self.job_name)
+
+
+def make_copy(
+    servers: str, make_topic, tmp_path: Path, values: list[bytes], partitions: int = 2, **settings
+) -> Copy:
+    """A copy of `values`, which are in a new topic of `partitions` partitions already."""
+    source = make_topic("in", partitions=partitions)
+    produce(servers, source, values)
+    return Copy(
+        servers=servers,
+        source_topic=source,
+        sink_topic=make_topic("out", partitions=2),
+        checkpoint=tmp_path / "checkpoint",
+        job_name=f"job-{source}",
+        **settings,
+    )
 
 
 @contextmanager
@@ -133,9 +133,33 @@ def started(job: Copy, log: Path) -> Iterator[subprocess.Popen]:
         kill_group(driver)
 
 
-def kill_group(driver: subprocess.Popen) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(driver.pid, signal.SIGKILL)
+def kill_driver_at(job: Copy, points: CrashPoints, point: str, log: Path) -> None:
+    """Run in a driver of its own and make it die at `point`."""
+    points.arm(point, "kill-driver")
+    code = job.run_in_own_driver(log)
+    assert points.reached(point), f"{point} was not reached:\n{log.read_text()[-4000:]}"
+    assert code != 0, "the driver survived"
+
+
+def fail_at(job: Copy, spark, points: CrashPoints, point: str) -> None:
+    """Run in the tests' own session and make `commit` raise at `point`, for which Spark then calls
+    `abort`: after a decision this leaves what a death leaves, and costs no driver."""
+    points.arm(point, "raise")
+    try:
+        job.run(spark)
+    except Exception as error:
+        assert "CrashPointReached" in str(error), error
+        return
+    raise AssertionError(f"{point} was not reached, or survived")
+
+
+def kill_group(driver: subprocess.Popen, but: int | None = None) -> None:
+    """Kill a driver and all that belongs to it, `but` one process. Spark's Python daemons have
+    process groups of their own, and live on for a while; the session is the driver's."""
+    for pid in (driver.pid, *psutil.pids()):
+        with suppress(ProcessLookupError):
+            if os.getsid(pid) == driver.pid and pid != but:
+                os.kill(pid, signal.SIGKILL)
     driver.wait()
 
 
@@ -148,13 +172,15 @@ def produce(servers: str, topic: str, values: list[bytes]) -> None:
     assert producer.flush(60) == 0
 
 
-def committed_messages(servers: str, topic: str) -> list[Message]:
+def committed_messages(
+    servers: str, topic: str, isolation: str = "read_committed"
+) -> list[Message]:
     """What a `read_committed` consumer sees, up to the last stable offset."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
             "group.id": "checker",
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
         }
@@ -183,6 +209,13 @@ def committed(servers: str, topic: str) -> Counter[bytes]:
     return Counter(message.value() for message in committed_messages(servers, topic))
 
 
+def written(servers: str, topic: str) -> Counter[bytes]:
+    """All that was ever written, committed or not: more than `committed` where something was
+    aborted and written again."""
+    found = committed_messages(servers, topic, "read_uncommitted")
+    return Counter(message.value() for message in found)
+
+
 def partitions_of(servers: str, topic: str) -> list[int]:
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "checker"})
     try:
@@ -193,37 +226,42 @@ def partitions_of(servers: str, topic: str) -> list[int]:
 
 def open_transactions(job: Copy) -> list[str]:
     """The transactional ids of the job that are ongoing."""
-    ids = TransactionalIds(job.sink_extra.get("transactionalIdPrefix", "eo-kafka"), job.job_name)
-    control = ControlPlane({"bootstrap.servers": job.servers})
+    name = job.ids.coordinator
+    with control_plane(job.servers) as control:
+        coordinator = control.describe([name])[name]
+    found = [described.transactional_id for described in open_tasks(job)]
+    return [*found, name] if coordinator.state is TransactionState.ONGOING else found
+
+
+def open_tasks(job: Copy) -> list[Described]:
+    """The transactions of the job's tasks that are ongoing."""
+    with control_plane(job.servers) as control:
+        return control.open_transactions(job.ids.task_pattern(), job.ids.is_task)
+
+
+@contextmanager
+def control_plane(servers: str) -> Iterator[ControlPlane]:
+    """A control plane of the test's own."""
+    control = ControlPlane({"bootstrap.servers": servers})
     try:
-        tasks = control.open_transactions(ids.task_pattern(), ids.is_task)
-        coordinator = control.describe([ids.coordinator])[ids.coordinator]
+        yield control
     finally:
         control.close()
-    found = [described.transactional_id for described in tasks]
-    ongoing = coordinator.state is TransactionState.ONGOING
-    return [*found, ids.coordinator] if ongoing else found
 
 
-def task_workers(driver: int) -> list[psutil.Process]:
-    """The Python workers below a driver: what Spark's daemons have forked."""
-
-    def is_daemon(process: psutil.Process | None) -> bool:
-        return process is not None and "pyspark.daemon" in " ".join(process.cmdline())
-
-    found = []
-    for process in psutil.Process(driver).children(recursive=True):
-        with suppress(psutil.Error):  # it has just ended
-            if is_daemon(process) and is_daemon(process.parent()):
-                found.append(process)
-    return found
+def read_ledger(job: Copy) -> Ledger:
+    """What the job's ledger says now, read as a stranger would: without a fence."""
+    with control_plane(job.servers) as control:
+        end = control.end_offset(job.ledger, DECISION_PARTITION, committed=True)
+    settings = {"bootstrap.servers": job.servers}
+    found = read_records(settings, job.ledger, DECISION_PARTITION, 0, end)
+    return fold((key, value) for _, key, value in found)
 
 
 def assert_settled(job: Copy) -> None:
     """Nothing is left open: LSO equals the high watermark on output and ledger, and no
     transaction of the job is ongoing."""
-    control = ControlPlane({"bootstrap.servers": job.servers})
-    try:
+    with control_plane(job.servers) as control:
 
         def unstable() -> list[tuple[str, int]]:
             return [
@@ -235,8 +273,6 @@ def assert_settled(job: Copy) -> None:
             ]
 
         wait_until(lambda: not unstable(), f"LSO equals the high watermark: {unstable()}", 20)
-    finally:
-        control.close()
     assert open_transactions(job) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 
 import pytest
 
@@ -12,11 +13,14 @@ from harness import (
     Copy,
     assert_exactly_once,
     committed,
+    fail_at,
+    kill_driver_at,
+    make_copy,
     open_transactions,
-    produce,
     started,
     task_workers,
     wait_until,
+    written,
 )
 
 ROWS = 1000
@@ -24,29 +28,14 @@ VALUES = [b"%d" % number for number in range(ROWS)]
 
 
 @pytest.fixture
-def job(broker, make_topic, tmp_path, request) -> Copy:
-    """A copy of 1000 records of two partitions, in three batches of two tasks."""
-    source = make_topic("in", partitions=2)
-    produce(broker.bootstrap_servers, source, VALUES)
-    return Copy(
-        servers=broker.bootstrap_servers,
-        source_topic=source,
-        sink_topic=make_topic("out", partitions=2),
-        checkpoint=tmp_path / "checkpoint",
-        job_name=f"job-{source}",
-    )
-
-
-def run_until_killed(job: Copy, crash_points, point: str, log) -> None:
-    """Run in a driver of its own and make it die at `point`."""
-    crash_points.arm(point, "kill-driver")
-    code = job.run_in_own_driver(log)
-    assert crash_points.reached(point), f"{point} was not reached:\n{log.read_text()[-4000:]}"
-    assert code != 0, "the driver survived"
+def job(broker, make_topic, tmp_path) -> Copy:
+    """A copy of 1000 records of two partitions, in two batches of two tasks."""
+    return make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES, per_batch=500)
 
 
 def wait_until_timed_out(job: Copy) -> None:
     """The broker aborts what was open for longer than its timeout."""
+    assert open_transactions(job), "nothing was left to time out"
     wait_until(
         lambda: not open_transactions(job),
         "Kafka aborts the transactions that timed out",
@@ -66,7 +55,21 @@ def test_a_task_that_is_killed_is_retried_and_repeats_nothing(job, spark, crash_
     crash_points.arm(point, "kill")
     job.run(spark)
     assert crash_points.reached(point)
+    if point.startswith("S5"):  # so an attempt was complete, and not it but another is visible
+        assert sum(written(job.servers, job.sink_topic).values()) > ROWS
     assert_exactly_once(job, VALUES)
+
+
+@pytest.mark.parametrize("action", ["kill", "kill-driver"])
+def test_at_least_once_loses_nothing(job, spark, crash_points, tmp_path, action):
+    job.sink_extra["guarantee"] = "at-least-once"
+    if action == "kill-driver":
+        kill_driver_at(job, crash_points, "S3.while_writing", tmp_path / "log")
+    else:
+        crash_points.arm("S3.while_writing", "kill")
+    job.run(spark)
+    assert crash_points.reached("S3.while_writing")
+    assert committed(job.servers, job.sink_topic) >= Counter(VALUES)
 
 
 def test_c3_commit_works_when_the_workers_that_prepared_are_dead(job, crash_points, tmp_path):
@@ -97,11 +100,14 @@ def test_c3_commit_works_when_the_workers_that_prepared_are_dead(job, crash_poin
 def test_a_driver_that_is_killed_starts_again_and_loses_and_repeats_nothing(
     job, spark, crash_points, tmp_path, point
 ):
-    run_until_killed(job, crash_points, point, tmp_path / "log")
+    kill_driver_at(job, crash_points, point, tmp_path / "log")
     if point in ("S1.after_generation", "S6.before_decision", "S6.after_decision"):
         assert not committed(job.servers, job.sink_topic), "visible before the first EndTxn"
     job.run(spark)
     assert_exactly_once(job, VALUES)
+    # What was decided is finished and its replay writes nothing; the rest is written again.
+    once = written(job.servers, job.sink_topic) == Counter(VALUES)
+    assert once == (point != "S6.before_decision")
 
 
 @pytest.mark.parametrize(
@@ -116,20 +122,8 @@ def test_an_outage_longer_than_the_transaction_timeout_loses_and_repeats_nothing
     job, spark, crash_points, tmp_path, point
 ):
     job.timeout_ms = 10_000
-    run_until_killed(job, crash_points, point, tmp_path / "log")
-    assert open_transactions(job), "nothing was left to time out"
+    kill_driver_at(job, crash_points, point, tmp_path / "log")
     wait_until_timed_out(job)
-    job.run(spark)
-    assert_exactly_once(job, VALUES)
-
-
-@pytest.mark.parametrize("tasks_then", [5, 1])
-def test_a_decided_batch_may_run_again_with_another_number_of_tasks(
-    job, spark, crash_points, tmp_path, tasks_then
-):
-    job.tasks = 3
-    run_until_killed(job, crash_points, "S6.after_decision", tmp_path / "log")
-    job.tasks = tasks_then
     job.run(spark)
     assert_exactly_once(job, VALUES)
 
@@ -138,7 +132,7 @@ def test_a_lost_partition_whose_replay_differs_stops_with_the_repair_named(
     job, spark, crash_points, tmp_path
 ):
     job.tasks, job.timeout_ms = 3, 10_000
-    run_until_killed(job, crash_points, "S7.after_first_end_txn", tmp_path / "log")
+    kill_driver_at(job, crash_points, "S7.after_first_end_txn", tmp_path / "log")
     wait_until_timed_out(job)
     before = committed(job.servers, job.sink_topic)
     job.tasks = 1
@@ -153,32 +147,17 @@ def test_a_lost_partition_whose_replay_differs_stops_with_the_repair_named(
 
 
 def test_a_commit_that_raises_after_the_decision_is_not_undone_by_abort(job, spark, crash_points):
-    crash_points.arm("S6.after_decision", "raise")
-    with pytest.raises(Exception, match="CrashPointReached"):
-        job.run(spark)
+    fail_at(job, spark, crash_points, "S6.after_decision")
+    assert len(open_transactions(job)) == 2
     job.run(spark)
     assert_exactly_once(job, VALUES)
+    assert written(job.servers, job.sink_topic) == Counter(VALUES), "the replay wrote rows"
 
 
 def test_a_commit_that_raises_before_the_decision_is_aborted_at_once(job, spark, crash_points):
-    crash_points.arm("S6.before_decision", "raise")
-    with pytest.raises(Exception, match="CrashPointReached"):
-        job.run(spark)
+    fail_at(job, spark, crash_points, "S6.before_decision")
     assert open_transactions(job) == []
     job.run(spark)
-    assert_exactly_once(job, VALUES)
-
-
-def test_an_old_driver_stops_when_a_newer_one_has_taken_over(job, spark, crash_points, tmp_path):
-    crash_points.arm("S6.before_decision", "stop")
-    with started(job, tmp_path / "log") as old:
-        wait_until(lambda: crash_points.reached("S6.before_decision"), "the old driver decides")
-        zombie = crash_points.reached("S6.before_decision")
-        job.run(spark)
-        assert_exactly_once(job, VALUES)
-        os.kill(zombie, signal.SIGCONT)
-        assert old.wait(180) != 0
-    assert "Fenced" in (tmp_path / "log").read_text()
     assert_exactly_once(job, VALUES)
 
 

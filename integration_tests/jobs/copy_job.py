@@ -23,6 +23,8 @@ def main() -> None:
     )
     if "kafka" in (job["source"], job["sink"]):
         builder = builder.config("spark.jars", jvm_connector_jars())
+    for name, value in job.get("conf", {}).items():
+        builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     start_copy(spark, job).awaitTermination()
@@ -32,7 +34,9 @@ def start_copy(spark, job):
     """Start the query; the tests also call this with a session of their own."""
     rows = spark.readStream.format(job["source"]).options(**job["source_options"]).load()
     rows = rows.selectExpr("key", "value")
-    if job["tasks"]:
+    if job["tasks"] == "any":
+        rows = rows.repartition("value")  # into as many as Spark sees fit
+    elif job["tasks"]:
         rows = rows.repartition(job["tasks"], "value")
     writer = rows.writeStream.format(job["sink"]).options(**job["sink_options"])
     return writer.trigger(availableNow=True).start()

@@ -1,0 +1,126 @@
+"""A driver and everything below it: one session of processes that is killed or stopped as one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from harness import task_workers
+
+JOB = Path(__file__).parent / "job.py"
+_OUR_ERROR = re.compile(
+    r"\beo_kafka(?:\.\w+)*\.([A-Z]\w+): (.{0,300})"
+)  # of a traceback's last line
+
+
+class Driver:
+    """One run of job.py. It leads a session, so that what it started is found when it is dead."""
+
+    def __init__(self, words: Mapping[str, Any], log: Path, crash_points: Path) -> None:
+        self.words = dict(words)
+        self.log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, str(JOB), json.dumps(words)],
+                stdin=subprocess.PIPE,  # closes with this process, and then the driver ends too
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env={**os.environ, "EO_KAFKA_CRASH_POINTS": str(crash_points)},
+            )
+
+    @property
+    def pid(self) -> int:
+        """The Python driver's, which is also the session's."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def wait(self, seconds: float) -> int | None:
+        """The exit code, or None if it is still running after `seconds`."""
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(seconds)
+        return None
+
+    def session(self) -> list[int]:
+        """All living processes of the session: the JVM, Spark's daemons and their workers too."""
+        found = []
+        for pid in psutil.pids():
+            with suppress(OSError):
+                if os.getsid(pid) == self.pid:
+                    found.append(pid)
+        return found
+
+    def jvm(self) -> int | None:
+        """The JVM's process id."""
+        for pid in self.session():
+            with suppress(psutil.Error):
+                if psutil.Process(pid).name() == "java":
+                    return pid
+        return None
+
+    def workers(self) -> list[int]:
+        """Python workers: of tasks, of the source, of the commit."""
+        with suppress(psutil.Error):
+            return sorted(worker.pid for worker in task_workers(self.pid))
+        return []
+
+    def signal_all(self, number: int) -> None:
+        """Send a signal to the whole session."""
+        send(self.session(), number)
+
+    def terminate(self) -> None:
+        """Ask it to stop the query and end."""
+        send([self.pid], signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL the whole session; returns when it is gone."""
+        deadline = time.monotonic() + 20
+        while (left := self._living()) and time.monotonic() < deadline:
+            send(left, signal.SIGKILL)
+            time.sleep(0.05)
+        self._process.wait(20)
+
+    def _living(self) -> list[int]:
+        living = []
+        for pid in self.session():
+            with suppress(psutil.Error):
+                if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                    living.append(pid)
+        return living
+
+    def reason(self) -> tuple[str, str]:
+        """How it ended: a word, and what it said."""
+        text = self.log.read_text(errors="replace")
+        said = text.rpartition("\nENDED ")[2] if "\nENDED " in text else ""
+        if said.startswith("in order"):
+            return "in order", ""
+        ours = _OUR_ERROR.findall(said)
+        if ours:
+            return str(ours[-1][0]), str(ours[-1][1])
+        lines = [line.strip() for line in (said or text).splitlines() if line.strip()]
+        if not said:
+            return ("killed", "") if (self.exit_code or 0) < 0 else ("died", lines[-1][-300:])
+        told = next((line for line in reversed(lines) if "Error" in line), lines[0])
+        return "Spark's error", told[:300]
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    """Send a signal to those that still live."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)

@@ -1,0 +1,133 @@
+"""Keeps one job running: starts its driver, notes how it ended, and starts it again."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness import Copy, CrashPoints
+from soak.driver import Driver
+from soak.history import History
+from soak.workload import WATERMARK_DELAY_S, WINDOW_S, Workload
+
+PER_BATCH = 300
+
+
+class Job:
+    """One of the soak's jobs. The nemesis takes it `in_hand` while it does something to it.
+
+    The number of writing tasks changes only where nothing is decided and unfinished: a partly
+    lost batch can be mended by an equal replay only, and RepairNeeded would then be in order.
+    """
+
+    def __init__(
+        self, workload: Workload, servers: str, timeout_s: int, folder: Path, history: History
+    ) -> None:
+        self.workload = workload
+        self.name = workload.name
+        self.folder = folder / workload.name
+        self.folder.mkdir()
+        self.history = history
+        self.transaction_timeout_s = timeout_s
+        self.checkpoint = self.folder / "checkpoint"
+        (self.folder / "crash-points").mkdir()
+        self.crash_points = CrashPoints(self.folder / "crash-points")
+        self.cores, self.tasks = 2, 3
+        self.driver: Driver | None = None
+        self.in_hand = threading.RLock()
+        self._starts = 0
+        self._to_the_end = False
+        # The names under which harness.py knows a job.
+        self.kafka = Copy(
+            servers,
+            source_topic=f"{self.name}-in",
+            sink_topic=f"{self.name}-out",
+            checkpoint=self.checkpoint,
+            job_name=f"soak-{self.name}",
+            per_batch=PER_BATCH,
+            timeout_ms=timeout_s * 1000,
+            sink_extra=dict(workload.sink_options or {}),
+        )
+
+    def start(self) -> Driver:
+        """Start a driver; whatever runs already is left alone."""
+        self._starts += 1
+        words = {
+            **self.kafka.as_job(),
+            "workload": self.workload.transform,
+            "cores": self.cores,
+            "tasks": self.tasks,
+            "window_s": WINDOW_S,
+            "watermark_delay_s": WATERMARK_DELAY_S,
+            "to_the_end": self._to_the_end,
+        }
+        log = self.folder / f"driver-{self._starts:03}.log"
+        self.driver = Driver(words, log, self.crash_points.folder)
+        self.history.add(self.name, "start", cores=self.cores, tasks=self.tasks, log=log.name)
+        return self.driver
+
+    def reap(self, driver: Driver) -> None:
+        """Note how a driver ended, and end what is left of it."""
+        driver.kill()
+        why, told = driver.reason()
+        self.history.add(self.name, "end", why=why, told=told, log=driver.log.name)
+        if driver is self.driver:
+            self.driver = None
+
+    def kill(self) -> None:
+        """SIGKILL everything of the job."""
+        if self.driver is not None:
+            self.reap(self.driver)
+
+    def tick(self) -> None:
+        """Start it again if it ended, unless the nemesis has it in hand."""
+        if not self.in_hand.acquire(blocking=False):
+            return
+        try:
+            if self.driver is not None and self.driver.exit_code is not None:
+                self.reap(self.driver)
+            if self.driver is None:
+                self.start()
+        finally:
+            self.in_hand.release()
+
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """The job while nothing of it runs."""
+        with self.in_hand:
+            self.kill()
+            yield
+            if self.driver is None:
+                self.start()
+
+    def change(self, chance: random.Random, unfinished: bool) -> None:
+        """Another number of cores, and of tasks unless that must stay (see the class)."""
+        self.cores = chance.choice([1, 2, 3])
+        if self.workload.repartitioned and not unfinished:
+            self.tasks = chance.choice([1, 2, 3, 5])
+
+    def run_to_the_end(self, seconds: float) -> bool:
+        """Run until all that is in the input is through. Tells whether it came to that.
+
+        In one batch: a watermark is every partition's, and the last records of one partition
+        would make the last but one of another late.
+        """
+        deadline = self.history.seconds + seconds
+        with self.in_hand:
+            self.crash_points.clear()
+            self.kafka.per_batch = 10**9
+            self._to_the_end = True
+            while (left := deadline - self.history.seconds) > 0:
+                driver = self.start()
+                code = driver.wait(left)
+                self.reap(driver)
+                if code == 0:
+                    return True
+        return False
+
+    def batches_done(self) -> int:
+        """How many batches were seen to be DONE."""
+        return self.history.count(self.name, "done")

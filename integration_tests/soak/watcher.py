@@ -1,0 +1,141 @@
+"""Readers that watch all the while: one of a job's output, one of its ledger."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from eo_kafka.errors import EoKafkaError
+from eo_kafka.state.ledger import DECISION_PARTITION
+from eo_kafka.state.records import decode_decision
+from eo_kafka.transaction import Decision, DecisionState
+from soak.history import Done, History, Row, RowLog
+from soak.supervisor import Job
+from soak.workload import PARTITIONS
+
+
+class Follower(threading.Thread):
+    """A `read_committed` consumer of partitions of a topic, from their beginning until `stop()`.
+
+    The topic need not exist yet: a ledger is made by its job.
+    """
+
+    def __init__(
+        self, servers: str, topic: str, partitions: Iterable[int], seen: Callable[[Message], None]
+    ) -> None:
+        super().__init__(name=f"watcher of {topic}", daemon=True)
+        self._topic, self._partitions, self._seen = topic, list(partitions), seen
+        self._stopped = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "soak-watcher",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "log_level": 0,
+            }
+        )
+
+    def stop(self) -> None:
+        """End it; returns when it has."""
+        self._stopped.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self._exists() and not self._stopped.wait(0.5):
+            pass
+        self._consumer.assign([TopicPartition(self._topic, one, 0) for one in self._partitions])
+        while not self._stopped.is_set():
+            message = self._consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                self._seen(message)
+        self._consumer.close()
+
+    def _exists(self) -> bool:
+        try:
+            return self._consumer.list_topics(self._topic, 5).topics[self._topic].error is None
+        except KafkaException:
+            return False
+
+
+def row_of(message: Message) -> Row:
+    """A message as a row of the history."""
+    return Row(message.partition(), message.offset(), (message.value() or b"").decode())
+
+
+def watch_output(job: Job, log: RowLog) -> Follower:
+    """Follow the job's output into `log`."""
+    servers, topic = job.kafka.servers, job.kafka.sink_topic
+    return Follower(servers, topic, range(PARTITIONS), lambda one: log.add(row_of(one)))
+
+
+class LedgerWatcher:
+    """Follows the job's ledger into the history: events "decided", "done" and "void"."""
+
+    def __init__(self, job: Job, history: History) -> None:
+        self._job, self._history = job, history
+        self._admin = self._new_admin()
+        self._follower = Follower(
+            job.kafka.servers, job.kafka.ledger, [DECISION_PARTITION], self._seen
+        )
+        self.start, self.stop = self._follower.start, self._follower.stop
+        self._known: dict[int, Decision] = {}  # by batch, the newest
+        self.done: list[Done] = []
+
+    def _seen(self, message: Message) -> None:
+        key, value = message.key() or b"", message.value()
+        if not key.startswith(b"decision/") or value is None:
+            return
+        try:
+            decision = decode_decision(key, value)
+        except EoKafkaError as error:
+            self._history.add(self._job.name, "unreadable", why=str(error))
+            return
+        if self._known.get(decision.batch) == decision:
+            return  # written again because the answer was lost
+        self._known[decision.batch] = decision
+        details: dict[str, Any] = {
+            "batch": decision.batch,
+            "round": decision.round,
+            "generation": decision.generation,
+            "tasks": len(decision.participants),
+            "rows": sum(part.rows for part in decision.participants),
+        }
+        self._history.add(self._job.name, decision.state.value.lower(), **details)
+        if decision.state is DecisionState.DONE:
+            self._observe(decision.batch)
+
+    def _observe(self, batch: int) -> None:
+        try:
+            ends = input_ends(self._job.checkpoint, batch)
+            self.done.append(Done(batch, ends, self._high_watermarks()))
+        except (KafkaException, OSError) as error:  # a broker is down: the next batch will do
+            self._history.add(self._job.name, "not observed", batch=batch, why=repr(error)[:120])
+            self._admin = self._new_admin()  # the old one may stay with the old leaders
+
+    def _new_admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._job.kafka.servers, "log_level": 0})
+
+    def _high_watermarks(self) -> dict[int, int]:
+        topic = self._job.kafka.sink_topic
+        latest = {
+            TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)
+        }
+        asked = self._admin.list_offsets(latest, request_timeout=10)
+        return {at.partition: answer.result().offset for at, answer in asked.items()}
+
+
+def input_ends(checkpoint: Path, batch: int) -> dict[int, int]:
+    """Where a batch's input ends, by partition, from Spark's offset log. Raises OSError."""
+    found: Any = (checkpoint / "offsets" / str(batch)).read_text().splitlines()[2]
+    while isinstance(found, str):
+        found = json.loads(found)
+    (by_partition,) = found.values()
+    return {int(number): int(end) for number, end in by_partition.items()}

@@ -1,0 +1,100 @@
+"""The three jobs' records: what is written into their inputs, and what must come out. Pure.
+
+copy    each record as it is; the order of an input partition's records is kept
+count   records by key and minute of event time, each minute once, when it is closed
+bank    transfers between accounts, each as a debit and a credit: the sum is always 0
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from soak.history import Row
+
+PARTITIONS = 3
+KEYS = 12
+ACCOUNTS = 20
+WINDOW_S = 60  # of event time; one record is one second
+WATERMARK_DELAY_S = 600
+ABORTED = "aborted-"  # how the value of a record begins that nobody may ever see
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`make(number, random)` is the key and value of an input record; `outputs` what one of them
+    becomes (None: not one by one); `expected` all values that must come out, and how often."""
+
+    name: str
+    transform: str  # what the driver does; see job.py
+    make: Callable[[int, random.Random], tuple[str, str]]
+    outputs: Callable[[str], list[str]] | None
+    expected: Callable[[Iterable[Row]], Counter[str]]
+    ordered: bool = False  # rows of an input partition keep their order in each output partition
+    repartitioned: bool = False  # the number of writing tasks is the supervisor's choice
+    sink_options: Mapping[str, str] | None = None
+
+
+def _copy(number: int, chance: random.Random) -> tuple[str, str]:
+    return f"k{chance.randrange(KEYS)}", f"copy-{number}"
+
+
+def _reading(number: int, chance: random.Random) -> tuple[str, str]:
+    key = f"k{chance.randrange(4)}"
+    return key, json.dumps({"key": key, "second": number})
+
+
+def _transfer(number: int, chance: random.Random) -> tuple[str, str]:
+    giver, taker = chance.sample(range(ACCOUNTS), 2)
+    amount = chance.randint(1, 1000)
+    value = {"id": number, "giver": giver, "taker": taker, "amount": amount}
+    return str(giver), json.dumps(value)
+
+
+def entries(transfer: str) -> list[str]:
+    """The two ledger entries of a transfer: `id:account:amount`."""
+    fields = json.loads(transfer)
+    return [
+        f"{fields['id']}:{fields['giver']}:{-fields['amount']}",
+        f"{fields['id']}:{fields['taker']}:{fields['amount']}",
+    ]
+
+
+def amount(entry: str) -> int:
+    """What an entry adds to its account."""
+    return int(entry.rsplit(":", 1)[1])
+
+
+def closed_windows(rows: Iterable[Row]) -> Counter[str]:
+    """`key@start=count` of each window that the watermark has passed when all rows are read."""
+    readings = [json.loads(row.value) for row in rows]
+    newest = max((one["second"] for one in readings), default=0)
+    counts = Counter((one["key"], one["second"] // WINDOW_S * WINDOW_S) for one in readings)
+    return Counter(
+        f"{key}@{start}={count}"
+        for (key, start), count in counts.items()
+        if start + WINDOW_S <= newest - WATERMARK_DELAY_S
+    )
+
+
+def _each(outputs: Callable[[str], list[str]]) -> Callable[[Iterable[Row]], Counter[str]]:
+    return lambda rows: Counter(value for row in rows for value in outputs(row.value))
+
+
+def _same(value: str) -> list[str]:
+    return [value]
+
+
+COPY = Workload("copy", "copy", _copy, _same, _each(_same), ordered=True)
+WORKLOADS = {
+    one.name: one
+    for one in (
+        COPY,
+        Workload("count", "count", _reading, None, closed_windows),
+        Workload("bank", "bank", _transfer, entries, _each(entries), repartitioned=True),
+        replace(COPY, name="idempotent", sink_options={"commit": "idempotent"}),
+    )
+}

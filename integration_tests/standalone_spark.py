@@ -1,0 +1,71 @@
+"""A Spark cluster of separate processes on separate hosts, as far as Spark can tell: a master, and
+workers on 127.0.0.1, 127.0.0.2, and so on.
+
+`local-cluster` has all its workers on one host, and Spark never starts a speculative attempt on the
+host of the first one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pyspark
+
+from eo_kafka.broker.settings import free_port
+
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+@contextmanager
+def standalone(workers: int, folder: Path) -> Iterator[str]:
+    """The master's URL; all of it is killed at the end. Logs and work go into `folder`."""
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    running = [_start(folder, "master", "--host", "127.0.0.1", "--port", str(port))]
+    try:
+        _await_log(folder / "master.log", "I have been elected leader")
+        for number in range(1, workers + 1):
+            host = f"127.0.0.{number}"
+            arguments = ["--host", host, "--cores", "1", "--memory", "1g"]
+            arguments += ["--work-dir", str(folder / "work"), url]
+            running.append(_start(folder, f"worker-{number}", *arguments))
+        for number in range(1, workers + 1):
+            _await_log(folder / f"worker-{number}.log", "Successfully registered with master")
+        yield url
+    finally:
+        for process in running:
+            _kill_tree(process)
+
+
+def _start(folder: Path, name: str, *arguments: str) -> subprocess.Popen:
+    role = name.split("-", maxsplit=1)[0]
+    main = f"org.apache.spark.deploy.{role}.{role.capitalize()}"
+    with (folder / f"{name}.log").open("wb") as log:
+        return subprocess.Popen(
+            [str(SPARK_HOME / "bin" / "spark-class"), main, "--webui-port", "0", *arguments],
+            env={**os.environ, "SPARK_HOME": str(SPARK_HOME), "SPARK_NO_DAEMONIZE": "1"},
+            stdout=log,
+            stderr=log,
+        )
+
+
+def _await_log(log: Path, sentence: str, timeout: float = 90) -> None:
+    deadline = time.monotonic() + timeout
+    while sentence not in log.read_text():
+        assert time.monotonic() < deadline, f"no '{sentence}':\n{log.read_text()[-2000:]}"
+        time.sleep(0.1)
+
+
+def _kill_tree(process: subprocess.Popen) -> None:
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+    process.kill()
+    process.wait()

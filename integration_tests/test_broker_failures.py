@@ -1,0 +1,241 @@
+"""Three brokers, of which one at a time is killed or bounced while a job runs: the one that leads
+the output or the ledger, or coordinates the job's or a participant's transactions."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from conftest import topic_maker
+from eo_kafka.broker.embedded import KafkaBroker, KafkaCluster, cluster
+from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sinks.transactional_id import TransactionalIds
+from harness import (
+    JOB_TIMEOUT_S,
+    Copy,
+    assert_exactly_once,
+    committed_messages,
+    open_transactions,
+    partitions_of,
+    produce,
+    wait_until,
+)
+from jobs.copy_job import start_copy
+
+VALUES = [b"%d" % number for number in range(600)]
+
+
+@pytest.fixture(scope="module")
+def running_cluster() -> Iterator[KafkaCluster]:
+    with cluster(3) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def three(running_cluster) -> KafkaCluster:
+    """All three up, and every replica in sync."""
+    for broker in running_cluster.brokers:
+        broker.start()
+    await_in_sync(running_cluster)
+    return running_cluster
+
+
+def await_in_sync(three: KafkaCluster) -> None:
+    admin = AdminClient({"bootstrap.servers": three.bootstrap_servers, "log_level": 0})
+
+    def behind() -> list[tuple[str, int]]:
+        return [
+            (topic.topic, partition.id)
+            for topic in admin.list_topics(timeout=30).topics.values()
+            for partition in topic.partitions.values()
+            if len(partition.isrs) < len(partition.replicas)
+        ]
+
+    wait_until(lambda: not behind(), f"all replicas are in sync: {behind()}")
+
+
+def copy_job(three: KafkaCluster, tmp_path, values: list[bytes], **settings) -> Copy:
+    servers = three.bootstrap_servers
+    make_topic = topic_maker(servers)
+    source = make_topic("in", partitions=2)
+    produce(servers, source, values)
+    return Copy(
+        servers=servers,
+        source_topic=source,
+        sink_topic=make_topic("out", partitions=2),
+        checkpoint=tmp_path / "checkpoint",
+        job_name=f"job-{source}",
+        **settings,
+    )
+
+
+@pytest.fixture
+def job(three, tmp_path) -> Copy:
+    return copy_job(three, tmp_path, VALUES)
+
+
+@contextmanager
+def running(job: Copy, spark) -> Iterator[object]:
+    query = start_copy(spark, job.as_job())
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def leader(job: Copy, topic: str) -> int:
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    return admin.list_topics(topic, timeout=30).topics[topic].partitions[0].leader
+
+
+def coordinator(job: Copy, transactional_id: str) -> int:
+    with closing(ControlPlane({"bootstrap.servers": job.servers})) as control:
+        (node,) = control._run(control._coordinators, [transactional_id])
+    return int(node)
+
+
+def participant(job: Copy) -> str:
+    """A prepared transaction's id, or, before one is, the id that the next test step will see."""
+    ids = TransactionalIds("eo-kafka", job.job_name)
+    return next((name for name in open_transactions(job) if ids.is_task(name)), ids.coordinator)
+
+
+VICTIMS: dict[str, Callable[[Copy], int]] = {
+    "output-leader": lambda job: leader(job, job.sink_topic),
+    "ledger-leader": lambda job: leader(job, job.ledger),
+    "jobs-coordinator": lambda job: coordinator(
+        job, TransactionalIds("eo-kafka", job.job_name).coordinator
+    ),
+    "participants-coordinator": lambda job: coordinator(job, participant(job)),
+}
+MOMENTS = ("S3.while_writing", "S6.before_decision", "S6.after_decision", "S7.after_first_end_txn")
+SHORT = [
+    ("S3.while_writing", "output-leader", "kill"),
+    ("S6.before_decision", "jobs-coordinator", "kill"),
+    ("S6.after_decision", "ledger-leader", "stop"),
+    ("S7.after_first_end_txn", "participants-coordinator", "kill"),  # C11
+]
+LONG = [one for one in itertools.product(MOMENTS, VICTIMS, ("kill", "stop")) if one not in SHORT]
+
+
+@pytest.mark.parametrize(
+    ("moment", "victim", "how"),
+    [*SHORT, *(pytest.param(*one, marks=pytest.mark.full) for one in LONG)],
+)
+def test_a_broker_that_goes_and_comes_back_loses_and_repeats_nothing(
+    three, job, spark, crash_points, moment, victim, how
+):
+    crash_points.arm(moment, "wait")
+    with running(job, spark) as query:
+        wait_until(lambda: crash_points.reached(moment), f"the job is at {moment}", JOB_TIMEOUT_S)
+        broker = three.brokers[VICTIMS[victim](job) - 1]
+        end(broker, how)
+        crash_points.release(moment)
+        broker.start()
+        assert query.awaitTermination(JOB_TIMEOUT_S), "the query hangs"
+    assert_exactly_once(job, VALUES)
+
+
+def end(broker: KafkaBroker, how: str) -> None:
+    broker.kill() if how == "kill" else broker.stop()
+
+
+class Watcher(threading.Thread):
+    """A `read_committed` reader of a topic, from its start and for as long as the block lasts."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        super().__init__(daemon=True)
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "watcher",
+                "isolation.level": "read_committed",
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, n, 0) for n in partitions_of(servers, topic)])
+        self._ended = threading.Event()
+        self.seen: list[tuple[int, int, bytes]] = []  # partition, offset, value
+
+    def __enter__(self) -> Watcher:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self.join(30)
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            message = self._consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                self.seen.append((message.partition(), message.offset(), message.value()))
+        self._consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "rounds"),
+    [
+        ("stop", 1),
+        pytest.param("kill", 1, marks=pytest.mark.full),
+        pytest.param("stop", 3, marks=pytest.mark.full),
+        pytest.param("kill", 3, marks=pytest.mark.full),
+    ],
+)
+def test_a_rolling_bounce_shows_a_reader_nothing_twice(three, spark, tmp_path, how, rounds):
+    values = [b"%d" % number for number in range(6000 * rounds)]
+    job = copy_job(three, tmp_path, values, per_batch=30)
+    with Watcher(job.servers, job.sink_topic) as watcher:
+        with running(job, spark) as query:
+            for broker in three.brokers * rounds:
+                before = len(watcher.seen)
+                wait_until(lambda n=before: len(watcher.seen) > n, "the job commits", JOB_TIMEOUT_S)
+                end(broker, how)
+                broker.start()
+                await_in_sync(three)
+            before = len(watcher.seen)
+            wait_until(lambda: len(watcher.seen) > before, "the job goes on", JOB_TIMEOUT_S)
+            assert query.isActive, "the job was over before the bounces were"
+        job.per_batch = len(values)  # what is left
+        job.run(spark)
+        wait_until(
+            lambda: len(watcher.seen) >= len(values), "the reader is at the end", JOB_TIMEOUT_S
+        )
+    assert_exactly_once(job, values)
+    assert set(Counter(value for _, _, value in watcher.seen).values()) == {1}
+    final = {
+        (message.partition(), message.offset(), message.value())
+        for message in committed_messages(job.servers, job.sink_topic)
+    }
+    assert set(watcher.seen) == final
+
+
+def test_three_nodes_get_a_ledger_that_one_of_them_may_lose(three, job, spark):
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    found = admin.list_topics(job.ledger, timeout=30).topics[job.ledger].partitions
+    assert {len(partition.replicas) for partition in found.values()} == {3}
+    resource = ConfigResource(ResourceType.TOPIC, job.ledger)
+    config = admin.describe_configs([resource])[resource].result(30)
+    assert config["min.insync.replicas"].value == "2"
+
+
+def test_a_ledger_without_replicas_is_refused_unless_told_otherwise(three, job, spark):
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    ledger = NewTopic("weak", 2, 1, config={"cleanup.policy": "compact"})
+    admin.create_topics([ledger])["weak"].result(30)
+    job.sink_extra = {"ledgerTopic": "weak"}
+    with pytest.raises(Exception, match="Ledger 'weak' has one replica") as stop:
+        job.run(spark)
+    assert "allowWeakReplication" in str(stop.value)
+    job.sink_extra["allowWeakReplication"] = "true"
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
