@@ -15,6 +15,9 @@ from confluent_kafka.cimpl import NewTopic
 from eo_kafka.broker.embedded import KafkaBroker
 from spark_fixtures import crash_folder, crash_points, spark  # noqa: F401 - fixtures
 
+# Every JVM here lives for seconds: what its second compiler would find out is never used.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 
 class Bootstrap(Protocol):
     """What tests may ask of the shared broker: how to reach it."""

@@ -54,7 +54,8 @@ class CrashPoints:
 
 def outlive_driver(worker: int) -> None:
     """Kill the daemon above a task's worker, which would end the worker when its driver dies: what
-    a machine does that is cut off from its driver."""
+    a machine does that is cut off from its driver. (A worker that waits at a crash point survives
+    this; to one that is stopped the kernel sends SIGHUP, as it does to orphaned groups.)"""
     daemon = psutil.Process(worker).parent()
     assert daemon is not None
     assert "pyspark.daemon" in " ".join(daemon.cmdline())

@@ -174,7 +174,12 @@ def test_c17_a_hijacked_transactional_id_is_found_out_and_mended(
 
 @pytest.mark.parametrize(("tasks", "tasks_then"), [(8, 3), (3, 8)])
 @pytest.mark.parametrize(
-    "point", ["S6.before_decision", "S6.after_decision", "S7.after_first_end_txn"]
+    "point",
+    [
+        pytest.param("S6.before_decision", marks=pytest.mark.full),
+        "S6.after_decision",
+        "S7.after_first_end_txn",
+    ],
 )
 def test_c23_a_rescale_between_two_attempts_of_a_batch(
     job, spark, crash_points, tmp_path, tasks, tasks_then, point

@@ -55,7 +55,9 @@ def events(folder: Path, name: str) -> list[dict]:
     return [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize("point", ["S3.while_writing", "S5.prepared"])
+@pytest.mark.parametrize(
+    "point", [pytest.param("S3.while_writing", marks=pytest.mark.full), "S5.prepared"]
+)
 def test_an_executor_that_is_lost_takes_its_stage_with_it_and_nothing_else(
     job, crash_points, tmp_path, point
 ):
@@ -79,7 +81,11 @@ def test_an_executor_that_is_lost_takes_its_stage_with_it_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [("local[4,4]", "local[1,4]"), ("local[1]", "local[4]")]
+    ("before", "after"),
+    [
+        ("local[4,4]", "local[1,4]"),
+        pytest.param("local[1]", "local[4]", marks=pytest.mark.full),
+    ],
 )
 def test_a_job_goes_on_with_fewer_or_more_cores(job, crash_points, tmp_path, before, after):
     job.tasks = 4

@@ -114,7 +114,7 @@ def await_timed_out(job: Copy) -> None:
 @pytest.mark.parametrize(
     ("point", "outage"),
     [
-        ("S7.after_first_end_txn", False),
+        full("S7.after_first_end_txn", False),
         ("S7.after_first_end_txn", True),
         full("S6.before_decision", False),
         full("S6.before_decision", True),
@@ -150,7 +150,7 @@ def test_a_task_that_is_killed_is_retried_and_repeats_nothing(job, spark, crash_
     assert_exactly_once(job, VALUES)
 
 
-@pytest.mark.parametrize("outage", [False, True])
+@pytest.mark.parametrize("outage", [False, full(True)])
 @pytest.mark.parametrize("version", [full("4.0.1"), "4.3.1"])
 def test_a_decision_outlives_an_upgrade_of_transaction_version(
     spark, crash_points, tmp_path, version, outage

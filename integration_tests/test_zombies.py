@@ -40,7 +40,12 @@ def job(broker, make_topic, tmp_path) -> Copy:
     ("point", "commit"),
     [
         pytest.param("S6.before_decision", "two-phase", id="before-its-decision"),
-        pytest.param("S6.after_decision", "two-phase", id="between-decision-and-EndTxn"),
+        pytest.param(
+            "S6.after_decision",
+            "two-phase",
+            id="between-decision-and-EndTxn",
+            marks=pytest.mark.full,
+        ),
         pytest.param("S7.after_first_end_txn", "two-phase", id="between-two-EndTxns"),
         pytest.param("S6.before_decision", "idempotent", id="idempotent-before-DONE"),
     ],
@@ -64,7 +69,7 @@ def test_c18_a_driver_that_was_stopped_changes_nothing_when_it_goes_on(
 
 
 def test_c19_a_task_that_had_prepared_ends_aborted(job, spark, crash_points, tmp_path):
-    crash_points.arm("S5.prepared", "stop")
+    crash_points.arm("S5.prepared", "wait")
     with started(job, tmp_path / "log") as old:
         zombie = crash_points.wait_reached("S5.prepared")
         with killed_at_last(zombie):
@@ -73,7 +78,7 @@ def test_c19_a_task_that_had_prepared_ends_aborted(job, spark, crash_points, tmp
             assert open_tasks(job), "nothing was prepared"
             job.run(spark)
             assert_exactly_once(job, VALUES)
-            os.kill(zombie, signal.SIGCONT)
+            crash_points.release("S5.prepared")
             wait_until(lambda: has_ended(zombie), "the zombie gives up", 240)
     assert_exactly_once(job, VALUES)
 
@@ -114,7 +119,7 @@ def test_c19_an_id_taken_in_the_window_that_is_not_atomic_is_found_out_and_mende
     servers = broker.bootstrap_servers
     values = VALUES[:150]
     job = make_copy(servers, make_topic, tmp_path, values, partitions=1, per_batch=50)
-    crash_points.arm("S2.before_init", "stop")
+    crash_points.arm("S2.before_init", "wait")
     with started(job, tmp_path / "log") as old:
         zombie = crash_points.wait_reached("S2.before_init")
         with killed_at_last(zombie):
@@ -129,7 +134,7 @@ def test_c19_an_id_taken_in_the_window_that_is_not_atomic_is_found_out_and_mende
                 crash_points.wait_reached(point)
                 prepared = open_tasks(job)
                 assert [found.transactional_id for found in prepared] == [slot]
-                os.kill(zombie, signal.SIGCONT)
+                crash_points.release("S2.before_init")
                 wait_until(lambda: has_ended(zombie), "the zombie gives up", 240)
                 with control_plane(servers) as control:
                     taken = control.describe([slot])[slot]
