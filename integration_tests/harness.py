@@ -228,7 +228,7 @@ def open_transactions(job: Copy) -> list[str]:
     """The transactional ids of the job that are ongoing."""
     name = job.ids.coordinator
     with control_plane(job.servers) as control:
-        coordinator = control.describe([name])[name]
+        coordinator = control.describe_one(name)
     found = [described.transactional_id for described in open_tasks(job)]
     return [*found, name] if coordinator.state is TransactionState.ONGOING else found
 

@@ -38,7 +38,7 @@ def prepared(servers: str, topic: str, transactional_id: str) -> Producer:
 
 
 def state(control: ControlPlane, transactional_id: str) -> TransactionState:
-    return control.describe([transactional_id])[transactional_id].state
+    return control.describe_one(transactional_id).state
 
 
 def test_a_transaction_stays_open_when_its_producer_is_dropped(broker, make_topic, control):
@@ -46,7 +46,7 @@ def test_a_transaction_stays_open_when_its_producer_is_dropped(broker, make_topi
     producer = prepared(broker.bootstrap_servers, topic, topic)
     del producer
     assert state(control, topic) is TransactionState.ONGOING
-    control.end([control.describe([topic])[topic].identity], commit=False, version=5)
+    control.end([control.describe_one(topic).identity], commit=False, version=5)
 
 
 def test_a_transaction_stays_open_when_its_process_dies(broker, make_topic, control):
@@ -59,7 +59,7 @@ def test_a_transaction_stays_open_when_its_process_dies(broker, make_topic, cont
     arguments = [broker.bootstrap_servers, topic, ":".join(sys.path)]
     assert subprocess.run([sys.executable, "-c", code, *arguments]).returncode == 9
     assert state(control, topic) is TransactionState.ONGOING
-    identity = control.describe([topic])[topic].identity
+    identity = control.describe_one(topic).identity
     assert control.end([identity], commit=True, version=5) == {topic: "NONE"}
     assert committed(broker.bootstrap_servers, topic)[b"row"] == 1
 
@@ -74,7 +74,7 @@ def test_close_aborts_so_it_must_never_be_called(broker, make_topic, control):
 def test_another_process_ends_a_transaction_and_may_ask_again(broker, make_topic, control, version):
     topic = make_topic(f"ended-{version}")
     producer = prepared(broker.bootstrap_servers, topic, topic)
-    identity = control.describe([topic])[topic].identity
+    identity = control.describe_one(topic).identity
     answers = set()
     for _ in range(20):
         answers |= set(control.end([identity], commit=True, version=version).values())
@@ -86,7 +86,7 @@ def test_another_process_ends_a_transaction_and_may_ask_again(broker, make_topic
 def test_an_abort_for_an_older_epoch_hits_nothing(broker, make_topic, control):
     topic = make_topic("older")
     old = prepared(broker.bootstrap_servers, topic, topic)
-    before = control.describe([topic])[topic].identity
+    before = control.describe_one(topic).identity
     new = prepared(broker.bootstrap_servers, topic, topic)
     assert control.end([before], commit=False, version=5)[topic] == "PRODUCER_FENCED"
     assert state(control, topic) is TransactionState.ONGOING
@@ -96,7 +96,7 @@ def test_an_abort_for_an_older_epoch_hits_nothing(broker, make_topic, control):
 
 
 def test_ids_nobody_knows_are_told_apart(control):
-    found = control.describe(["never-used"])["never-used"]
+    found = control.describe_one("never-used")
     assert found.state is TransactionState.MISSING
     answer = control.end([Identity("never-used", 1, 0)], commit=True, version=3)
     assert answer == {"never-used": "INVALID_PRODUCER_ID_MAPPING"}

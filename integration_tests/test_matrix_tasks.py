@@ -77,7 +77,7 @@ def test_c4_of_two_attempts_of_a_task_only_the_reported_one_commits(
             (lost,) = set(prepared.values()) - winners
             assert len(winners) == 2
             with control_plane(job.servers) as control:
-                state = control.describe([lost.transactional_id])[lost.transactional_id].state
+                state = control.describe_one(lost.transactional_id).state
             assert state.value == "CompleteAbort"
             assert_exactly_once(job, VALUES)
             os.kill(loser, signal.SIGCONT)  # alive until now, or this raises
@@ -111,7 +111,7 @@ def test_c5_when_a_task_fails_for_good_what_the_others_prepared_is_aborted_at_on
             query.awaitTermination(240)
     assert open_transactions(job) == [], "left to its timeout"
     with control_plane(job.servers) as control:
-        found = control.describe([prepared.transactional_id])[prepared.transactional_id]
+        found = control.describe_one(prepared.transactional_id)
     # EndTxn of exactly this transaction; InitProducerId would have left it Empty, and later.
     assert found.state.value == "CompleteAbort"
     assert (found.producer_id, found.epoch) == (prepared.producer_id, prepared.epoch + 1)

@@ -140,7 +140,7 @@ def facts(shown: dict, *names: str) -> list[tuple]:
 def is_open(job: PreparedJob, name: str) -> bool:
     control = ControlPlane({"bootstrap.servers": job.servers})
     try:
-        return control.describe([name])[name].state.value == "Ongoing"
+        return control.describe_one(name).state.value == "Ongoing"
     finally:
         control.close()
 

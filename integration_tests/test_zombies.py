@@ -137,7 +137,7 @@ def test_c19_an_id_taken_in_the_window_that_is_not_atomic_is_found_out_and_mende
                 crash_points.release("S2.before_init")
                 wait_until(lambda: has_ended(zombie), "the zombie gives up", 240)
                 with control_plane(servers) as control:
-                    taken = control.describe([slot])[slot]
+                    taken = control.describe_one(slot)
                 assert taken.identity != prepared[0].identity, "the zombie did not take the id"
                 crash_points.release(point)
                 with pytest.raises(Exception, match=error):

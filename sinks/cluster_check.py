@@ -94,7 +94,7 @@ def _may_describe_ids(view: ClusterView, options: SinkOptions) -> Finding:
     """Brokers refuse to describe an id that the principal has no Describe on."""
     name = TransactionalIds(options.prefix, options.job or "doctor").coordinator
     try:
-        found = view.describe([name])[name]
+        found = view.describe_one(name)
     except EnvironmentRefused:
         text = (
             f"this principal may not Describe '{name}': grant Describe and Write on transactional "

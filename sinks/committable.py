@@ -41,7 +41,7 @@ class WritePlan:
     """What S1 found out, for the tasks of the next batch (which batch, S1 cannot know).
 
     `decisions` are the newest rounds the ledger keeps, by batch: all are DONE or VOID, but for
-    the one in `torn`.
+    the one in `torn`. Most are without their participants, whom no task asks for.
     """
 
     generation: int

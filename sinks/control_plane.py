@@ -90,6 +90,10 @@ class ControlPlane:
         found: dict[str, Described] = self._run(self._describe, wanted)
         return found
 
+    def describe_one(self, transactional_id: str) -> Described:
+        """The coordinator's view of one id. Raises OutcomeUnknown if it does not answer."""
+        return self.describe([transactional_id])[transactional_id]
+
     def end(self, identities: Iterable[Identity], commit: bool, version: int) -> dict[str, str]:
         """Send one EndTxn for each, all at once. Answers Kafka's error names, by id."""
         wanted = list(identities)

@@ -56,7 +56,7 @@ class Coordinator:
         """Raise LedgerError if the ledger is empty though Kafka remembers that the job wrote into
         one (for transactional.id.expiration.ms, seven days). A fence makes Kafka forget that, so
         this is asked before."""
-        found = self._control.describe([self.ids.coordinator])[self.ids.coordinator]
+        found = self._control.describe_one(self.ids.coordinator)
         wrote = found.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
         if wrote and not self._control.end_offset(self.topic, DECISION_PARTITION, committed=False):
             job = self._options.job
@@ -92,9 +92,7 @@ class Coordinator:
                 f"{error.args[0].str()}. Is the principal allowed to Write and Describe it, and "
                 "has Kafka enough brokers for its transaction log?"
             ) from None
-        self.identity = self._control.describe([self.ids.coordinator])[
-            self.ids.coordinator
-        ].identity
+        self.identity = self._control.describe_one(self.ids.coordinator).identity
 
     def read(self, *, fenced: bool = True) -> Ledger:
         """Bring `ledger` up to the partition's end. After a fence no transaction is open on it, so

@@ -74,7 +74,7 @@ class _Attempt:
 
     def _before_open(self) -> None:
         two_phase.check_not_replaced(self._options, self._plan, self._task)
-        self._before = self._control.describe([self._id])[self._id]
+        self._before = self._control.describe_one(self._id)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> TaskReport:
         self.transaction.open()

@@ -16,8 +16,9 @@ from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.coordinator import ATTEMPTS, Coordinator
 from eo_kafka.sinks.finisher import Finisher
 from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.transactional_id import GENERATION_SLOTS
 from eo_kafka.state import records
-from eo_kafka.state.ledger import with_state
+from eo_kafka.state.ledger import with_state, without_participants
 from eo_kafka.transaction import Decision, DecisionState
 
 log = logging.getLogger(__name__)
@@ -63,9 +64,20 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         owner=coordinator.ledger.owner,
         end_txn_version=version,
         token_from=token_from,
-        decisions=decisions,
+        decisions={
+            batch: found
+            if _is_asked_for(found, generation, options)
+            else without_participants(found)
+            for batch, found in decisions.items()
+        },
         torn=torn,
     )
+
+
+def _is_asked_for(decision: Decision, generation: int, options: SinkOptions) -> bool:
+    """Whether tasks look at who took part: in the last use of their ids (one_phase.py). The plan
+    goes to every task, and a hundred batches of two hundred participants are megabytes."""
+    return options.one_phase and generation - decision.generation == GENERATION_SLOTS
 
 
 def _take_generation(coordinator: Coordinator, control: ControlPlane, options: SinkOptions) -> int:

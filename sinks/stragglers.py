@@ -39,7 +39,7 @@ def abort_stragglers(
         for described in listed
         if described.identity not in kept and (pinning is None or pinning in described.partitions)
     ]
-    if not found or control.describe([ids.coordinator])[ids.coordinator].identity != holder:
+    if not found or control.describe_one(ids.coordinator).identity != holder:
         return 0
     answers = control.end(found, commit=False, version=version)
     log.info("Aborted %d open transactions that nothing decided: %s", len(found), answers)

@@ -78,7 +78,7 @@ class TaskTransaction:
                 self._before_open,
             )
             # Now, before the first write: what is prepared later must be this very transaction.
-            self.identity = self._control.describe([self._id])[self._id].identity
+            self.identity = self._control.describe_one(self._id).identity
             crash_point("S2.after_init")
             self._producer.begin_transaction()
         except KafkaException as error:
@@ -100,7 +100,7 @@ class TaskTransaction:
         the partition `must_include` in it. Raises WriteFailed."""
         self._flush()
         crash_point("S5.after_flush")
-        found = self._control.describe([self._id])[self._id]
+        found = self._control.describe_one(self._id)
         included = must_include is None or must_include in found.partitions
         if self.identity is None or not found.is_open(self.identity) or not included:
             raise WriteFailed(

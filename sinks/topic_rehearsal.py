@@ -34,7 +34,7 @@ def rehearse(options: SinkOptions, control: ControlPlane) -> list[Finding]:
         producer.produce(options.topic, b"aborted", b"eo-kafka doctor")
         left = producer.flush(30.0)
         after = time.time()
-        found = control.describe([name])[name]
+        found = control.describe_one(name)
         producer.abort_transaction(30.0)
     except KafkaException as error:
         text = (

@@ -84,7 +84,7 @@ def check_not_replaced(options: SinkOptions, plan: WritePlan, task: TaskIdentity
     which a newer driver's transaction may be prepared."""
     coordinator = options.ids.coordinator
     control = control_plane.shared(options.kafka)
-    if control.describe([coordinator])[coordinator].identity != plan.coordinator:
+    if control.describe_one(coordinator).identity != plan.coordinator:
         raise Fenced(
             f"{task.name}: another driver of job '{options.job}' has taken over. Nothing of this "
             "attempt is visible."

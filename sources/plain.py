@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 ROWS_MAX = 10_000
 _PARTITION_EOF = -191
+# librdkafka insists on a group and looks for its coordinator, but it is a name, never joined.
+GROUP_AUTHORIZATION_FAILED = 30
 _LINGER_S = 0.005  # so that a batch is not cut short by a fetch that is just arriving
 
 
@@ -23,7 +25,7 @@ class Fetched:
     `batch` is None when no record came. `next_offset` is the offset after what was delivered
     (`end` itself when a record at or behind it was seen), None when nothing moved. `eof_offset`
     is where the partition ended when an end-of-partition event came. `error` is librdkafka's
-    (code, text) of the first error, after everything in `batch`.
+    (code, text) of the first error about reading, after everything in `batch`: each is told once.
     """
 
     batch: pa.RecordBatch | None = None
@@ -68,7 +70,7 @@ def from_messages(messages: Sequence[Any], end: int, include_headers: bool) -> F
                 rows.append(message)
         elif problem.code() == _PARTITION_EOF:
             eof = message.offset()
-        elif error is None:
+        elif error is None and problem.code() != GROUP_AUTHORIZATION_FAILED:
             error = (problem.code(), problem.str())
     batch = record_batch(rows, arrow_schema(include_headers)) if rows else None
     return Fetched(batch, reached, eof, error)

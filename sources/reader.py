@@ -115,7 +115,7 @@ def _raise(wanted: OffsetRange, position: int, code: int, text: str) -> None:
         raise SourceError(
             f"Not authorized to read {wanted}: the query's principal needs READ on the topic."
         )
-    if code != KafkaError.GROUP_AUTHORIZATION_FAILED:  # the group is a name, never joined
+    if code != plain.GROUP_AUTHORIZATION_FAILED:
         raise SourceError(f"Reading {wanted} failed at offset {position}: {text}.")
 
 

@@ -98,6 +98,11 @@ def with_state(decision: Decision, state: DecisionState) -> Decision:
     return replace(decision, state=state)
 
 
+def without_participants(decision: Decision) -> Decision:
+    """What became of the batch, and not of whom."""
+    return replace(decision, participants=())
+
+
 def fold(found: Iterable[tuple[bytes, bytes | None]], ledger: Ledger | None = None) -> Ledger:
     """Apply records in order to `ledger`, or to an empty one."""
     ledger = ledger if ledger is not None else Ledger()
