@@ -67,6 +67,9 @@ class Wire:
             return done.value
         raise AssertionError("the wire never waits")
 
+    def request_update(self) -> None:
+        """Of the cluster's metadata."""
+
     async def _find_coordinator_ids(self, ids: list[str], key_type: Any) -> dict[str, int]:
         return dict.fromkeys(ids, 1)
 

@@ -75,6 +75,8 @@ def main() -> int:
             observed = [_observe(one, folder) for one in attended]
         finally:
             for one in attended:
+                # For good: after an interrupt no fault may start another driver.
+                one.job.in_hand.acquire(timeout=60)
                 one.job.kill()
     for seen in observed:
         anomalies += check(seen, history.events())
