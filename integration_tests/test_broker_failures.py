@@ -7,7 +7,7 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -16,18 +16,16 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaBroker, KafkaCluster, cluster
 from eo_kafka.sinks.control_plane import ControlPlane
-from eo_kafka.sinks.transactional_id import TransactionalIds
 from harness import (
     JOB_TIMEOUT_S,
     Copy,
     assert_exactly_once,
     committed_messages,
+    make_copy,
     open_transactions,
     partitions_of,
-    produce,
     wait_until,
 )
-from jobs.copy_job import start_copy
 
 VALUES = [b"%d" % number for number in range(600)]
 
@@ -61,33 +59,10 @@ def await_in_sync(three: KafkaCluster) -> None:
     wait_until(lambda: not behind(), f"all replicas are in sync: {behind()}")
 
 
-def copy_job(three: KafkaCluster, tmp_path, values: list[bytes], **settings) -> Copy:
-    servers = three.bootstrap_servers
-    make_topic = topic_maker(servers)
-    source = make_topic("in", partitions=2)
-    produce(servers, source, values)
-    return Copy(
-        servers=servers,
-        source_topic=source,
-        sink_topic=make_topic("out", partitions=2),
-        checkpoint=tmp_path / "checkpoint",
-        job_name=f"job-{source}",
-        **settings,
-    )
-
-
 @pytest.fixture
 def job(three, tmp_path) -> Copy:
-    return copy_job(three, tmp_path, VALUES)
-
-
-@contextmanager
-def running(job: Copy, spark) -> Iterator[object]:
-    query = start_copy(spark, job.as_job())
-    try:
-        yield query
-    finally:
-        query.stop()
+    servers = three.bootstrap_servers
+    return make_copy(servers, topic_maker(servers), tmp_path, VALUES)
 
 
 def leader(job: Copy, topic: str) -> int:
@@ -103,16 +78,14 @@ def coordinator(job: Copy, transactional_id: str) -> int:
 
 def participant(job: Copy) -> str:
     """A prepared transaction's id, or, before one is, the id that the next test step will see."""
-    ids = TransactionalIds("eo-kafka", job.job_name)
+    ids = job.ids
     return next((name for name in open_transactions(job) if ids.is_task(name)), ids.coordinator)
 
 
 VICTIMS: dict[str, Callable[[Copy], int]] = {
     "output-leader": lambda job: leader(job, job.sink_topic),
     "ledger-leader": lambda job: leader(job, job.ledger),
-    "jobs-coordinator": lambda job: coordinator(
-        job, TransactionalIds("eo-kafka", job.job_name).coordinator
-    ),
+    "jobs-coordinator": lambda job: coordinator(job, job.ids.coordinator),
     "participants-coordinator": lambda job: coordinator(job, participant(job)),
 }
 MOMENTS = ("S3.while_writing", "S6.before_decision", "S6.after_decision", "S7.after_first_end_txn")
@@ -133,7 +106,7 @@ def test_a_broker_that_goes_and_comes_back_loses_and_repeats_nothing(
     three, job, spark, crash_points, moment, victim, how
 ):
     crash_points.arm(moment, "wait")
-    with running(job, spark) as query:
+    with job.running(spark) as query:
         wait_until(lambda: crash_points.reached(moment), f"the job is at {moment}", JOB_TIMEOUT_S)
         broker = three.brokers[VICTIMS[victim](job) - 1]
         end(broker, how)
@@ -191,9 +164,10 @@ class Watcher(threading.Thread):
 )
 def test_a_rolling_bounce_shows_a_reader_nothing_twice(three, spark, tmp_path, how, rounds):
     values = [b"%d" % number for number in range(6000 * rounds)]
-    job = copy_job(three, tmp_path, values, per_batch=30)
+    servers = three.bootstrap_servers
+    job = make_copy(servers, topic_maker(servers), tmp_path, values, per_batch=30)
     with Watcher(job.servers, job.sink_topic) as watcher:
-        with running(job, spark) as query:
+        with job.running(spark) as query:
             for broker in three.brokers * rounds:
                 before = len(watcher.seen)
                 wait_until(lambda n=before: len(watcher.seen) > n, "the job commits", JOB_TIMEOUT_S)

@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections import Counter
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -21,8 +20,9 @@ from harness import (
     Copy,
     assert_exactly_once,
     committed,
+    kill_driver_at,
+    make_copy,
     open_transactions,
-    produce,
     started,
     wait_until,
 )
@@ -33,25 +33,15 @@ VALUES = [b"%d" % number for number in range(300)]
 @pytest.fixture
 def job(broker, make_topic, tmp_path) -> Copy:
     """A copy of 300 records in two batches of three tasks."""
-    source = make_topic("in", partitions=2)
-    produce(broker.bootstrap_servers, source, VALUES)
-    return Copy(
-        servers=broker.bootstrap_servers,
-        source_topic=source,
-        sink_topic=make_topic("out", partitions=2),
-        checkpoint=tmp_path / "checkpoint",
-        job_name=f"job-{source}",
+    return make_copy(
+        broker.bootstrap_servers,
+        make_topic,
+        tmp_path,
+        VALUES,
         per_batch=200,
         tasks=3,
         sink_extra={"commit": "idempotent"},
     )
-
-
-def run_until_killed(job: Copy, crash_points, point: str, log: Path) -> None:
-    crash_points.arm(point, "kill-driver")
-    code = job.run_in_own_driver(log)
-    assert crash_points.reached(point), f"{point} was not reached:\n{log.read_text()[-4000:]}"
-    assert code != 0, "the driver survived"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +71,7 @@ def test_a_task_that_is_killed_is_retried_and_repeats_nothing(job, spark, crash_
 def test_a_driver_that_is_killed_starts_again_and_repeats_nothing(
     job, spark, crash_points, tmp_path, point
 ):
-    run_until_killed(job, crash_points, point, tmp_path / "log")
+    kill_driver_at(job, crash_points, point, tmp_path / "log")
     job.run(spark)
     assert_exactly_once(job, VALUES)
 
@@ -89,7 +79,7 @@ def test_a_driver_that_is_killed_starts_again_and_repeats_nothing(
 def test_nothing_of_a_torn_batch_is_written_when_its_replay_differs(
     job, spark, crash_points, tmp_path
 ):
-    run_until_killed(job, crash_points, "one-phase.committed", tmp_path / "log")
+    kill_driver_at(job, crash_points, "one-phase.committed", tmp_path / "log")
     before = committed(job.servers, job.sink_topic)
     assert before, "the killed task had committed"
     job.tasks = 2
@@ -102,12 +92,12 @@ def test_nothing_of_a_torn_batch_is_written_when_its_replay_differs(
 
 
 def test_the_way_to_commit_may_be_changed_between_two_starts(job, spark, crash_points, tmp_path):
-    run_until_killed(job, crash_points, "one-phase.committed", tmp_path / "log")
+    kill_driver_at(job, crash_points, "one-phase.committed", tmp_path / "log")
     job.sink_extra = {"commit": "two-phase"}
     crash_points.clear()
-    run_until_killed(job, crash_points, "S6.before_decision", tmp_path / "log")
+    kill_driver_at(job, crash_points, "S6.before_decision", tmp_path / "log")
     crash_points.clear()
-    run_until_killed(job, crash_points, "S6.after_decision", tmp_path / "log")
+    kill_driver_at(job, crash_points, "S6.after_decision", tmp_path / "log")
     job.sink_extra = {"commit": "idempotent"}
     job.run(spark)
     assert_exactly_once(job, VALUES)
@@ -116,7 +106,7 @@ def test_the_way_to_commit_may_be_changed_between_two_starts(job, spark, crash_p
 def test_a_batch_that_is_done_may_run_again_with_another_number_of_tasks(
     job, spark, crash_points, tmp_path
 ):
-    run_until_killed(job, crash_points, "S8.after_done", tmp_path / "log")
+    kill_driver_at(job, crash_points, "S8.after_done", tmp_path / "log")
     job.tasks = 5
     job.run(spark)
     assert_exactly_once(job, VALUES)
@@ -156,7 +146,7 @@ def test_a_task_that_fails_for_good_leaves_a_batch_that_the_next_start_completes
 
 def test_an_outage_longer_than_the_transaction_timeout(job, spark, crash_points, tmp_path):
     job.timeout_ms = 10_000
-    run_until_killed(job, crash_points, "S5.prepared", tmp_path / "log")
+    kill_driver_at(job, crash_points, "S5.prepared", tmp_path / "log")
     wait_until(lambda: not open_transactions(job), "Kafka aborts what timed out")
     job.run(spark)
     assert_exactly_once(job, VALUES)

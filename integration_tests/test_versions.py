@@ -19,8 +19,9 @@ from harness import (
     Copy,
     assert_exactly_once,
     committed_messages,
+    kill_driver_at,
+    make_copy,
     open_transactions,
-    produce,
     wait_until,
 )
 
@@ -70,16 +71,7 @@ def release(request) -> Iterator[tuple[Release, KafkaBroker]]:
 
 
 def copy_job(servers: str, tmp_path) -> Copy:
-    make_topic = topic_maker(servers)
-    source = make_topic("in", partitions=2)
-    produce(servers, source, VALUES)
-    return Copy(
-        servers=servers,
-        source_topic=source,
-        sink_topic=make_topic("out", partitions=2),
-        checkpoint=tmp_path / "checkpoint",
-        job_name=f"job-{source}",
-    )
+    return make_copy(servers, topic_maker(servers), tmp_path, VALUES)
 
 
 @pytest.fixture
@@ -99,9 +91,7 @@ def versions_of_decisions(job: Copy) -> list[int]:
 def run_until_killed(job: Copy, crash_points, point: str, log, outage: bool) -> None:
     """Run in a driver of its own that dies at `point`; after an outage, what it left is aborted."""
     job.timeout_ms = 10_000 if outage else job.timeout_ms
-    crash_points.arm(point, "kill-driver")
-    assert job.run_in_own_driver(log) != 0
-    assert crash_points.reached(point), log.read_text()[-4000:]
+    kill_driver_at(job, crash_points, point, log)
     if outage:
         await_timed_out(job)
 

@@ -127,9 +127,7 @@ class Coordinator:
 
     def check_owner(self, query_id: str | None) -> None:
         """Raise ForeignLedger if the ledger is another query's."""
-        owner = self.ledger.owner
-        if owner is not None and query_id is not None and owner != query_id:
-            raise ForeignLedger(foreign_ledger(self.topic, owner, query_id, self._options.job))
+        check_owner(self._options, self.ledger.owner, query_id)
 
     def write(self, generation: int, attempt: Callable[[Ledger], Sequence[Record] | None]) -> None:
         """Write under `generation` until it is certain: fence, read to the end, stop if a newer
@@ -177,9 +175,12 @@ def _is_no_answer(error: Any) -> bool:
     return error.retriable() or error.code() in silence
 
 
-def foreign_ledger(topic: str, owner: str, query_id: str, job: str | None) -> str:
-    """The sentence about a ledger of another query, with the three ways out."""
-    return (
+def check_owner(options: SinkOptions, owner: str | None, query_id: str | None) -> None:
+    """Raise ForeignLedger, with the three ways out, if the ledger is another query's."""
+    if owner is None or query_id is None or owner == query_id:
+        return
+    job, topic = options.job_and_ledger
+    raise ForeignLedger(
         f"Ledger '{topic}' belongs to query {owner}, and this is query {query_id}: the "
         "checkpoint was deleted, or the job's name is used twice. Nothing was written or "
         "skipped. Either restore the old checkpoint; or choose a new 'jobName'; or, if the old "

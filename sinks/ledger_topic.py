@@ -34,7 +34,7 @@ def ensure(options: SinkOptions) -> None:
     key = (options.kafka.get("bootstrap.servers", ""), ledger)
     if key in _checked:
         return
-    admin, brokers = _connect(options)
+    admin, brokers = connect(options.kafka, TIMEOUT_S)
     if not exists(admin, ledger):
         _create(admin, ledger, brokers)
     problems = ledger_problems(admin, ledger, brokers)
@@ -77,7 +77,7 @@ def check_timeout(admin: Any, options: SinkOptions) -> None:
 def check_exists(options: SinkOptions) -> None:
     """Raise EnvironmentRefused if the job has no ledger; for commands, which never make one."""
     job, ledger = options.job_and_ledger
-    admin, _ = _connect(options)
+    admin, _ = connect(options.kafka, TIMEOUT_S)
     if not exists(admin, ledger):
         servers = options.kafka.get("bootstrap.servers", "")
         raise EnvironmentRefused(f"Job '{job}' has no ledger at {servers}: no topic '{ledger}'.")
@@ -85,7 +85,7 @@ def check_exists(options: SinkOptions) -> None:
 
 def check_output(options: SinkOptions) -> None:
     """Check what a batch write needs, which has no ledger: the topic and the time allowed."""
-    admin, _ = _connect(options)
+    admin, _ = connect(options.kafka, TIMEOUT_S)
     check_timeout(admin, options)
     if options.topic is not None:
         _check_topic(options.topic, admin)
@@ -101,11 +101,6 @@ def _check_topic(topic: str, admin: Any) -> None:
                 "Nothing was written. Create it, or correct option 'topic'."
             )
         time.sleep(0.2)
-
-
-def _connect(options: SinkOptions) -> tuple[Any, int]:
-    """An admin client that has reached the cluster, and the number of live brokers."""
-    return connect(options.kafka, TIMEOUT_S)
 
 
 def exists(admin: Any, topic: str) -> bool:
@@ -143,9 +138,6 @@ def _create(admin: Any, ledger: str, brokers: int) -> None:
     for left in reversed(range(CREATE_ATTEMPTS)):
         if _is_created(admin, topic, may_fail=left > 0):
             break
-    deadline = time.monotonic() + TIMEOUT_S
-    while not exists(admin, ledger) and time.monotonic() < deadline:
-        time.sleep(0.05)
 
 
 def _is_created(admin: Any, topic: Any, may_fail: bool) -> bool:

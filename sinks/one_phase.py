@@ -23,6 +23,7 @@ from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import WriteFailed
 from eo_kafka.sinks import control_plane, two_phase
 from eo_kafka.sinks.committable import TaskReport, WritePlan
+from eo_kafka.sinks.coordinator import check_owner
 from eo_kafka.sinks.fast import row_digest
 from eo_kafka.sinks.ledger_topic import TOKEN_PARTITION
 from eo_kafka.sinks.options import SinkOptions
@@ -49,7 +50,7 @@ def write(
     """
     if plan.torn_at(task.batch) or not plan.must_write(task.batch, task.partition):
         return two_phase.write(options, plan, task, batches)
-    two_phase.check_owner(options, plan, task)
+    check_owner(options, plan.owner, task.query_id)
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
     if first is None:

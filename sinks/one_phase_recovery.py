@@ -37,7 +37,11 @@ def ends(options: SinkOptions, ledger: Ledger) -> list[Record]:
 
 
 def find_torn(
-    options: SinkOptions, control: ControlPlane, ledger: Ledger, finisher: Finisher
+    options: SinkOptions,
+    control: ControlPlane,
+    ledger: Ledger,
+    finisher: Finisher,
+    version: int,
 ) -> Torn | None:
     """The batch after the newest decided one, if tasks of it are committed.
 
@@ -46,7 +50,6 @@ def find_torn(
     """
     newest = max(ledger.of_sink(options.sink).values(), key=lambda at: at.batch, default=None)
     start = max(ledger.one_phase_from or 0, newest.token_from if newest else 0)
-    version = control.end_txn_version()
     tokens = read_tokens(
         options, control, TOKEN_PARTITION, start, lambda: finisher.abort_stragglers(version), 0.0
     )

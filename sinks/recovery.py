@@ -45,7 +45,9 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         version = control.end_txn_version()
         finisher.abort_stragglers(version)
         if torn is None and coordinator.ledger.one_phase_from is not None:
-            torn = one_phase_recovery.find_torn(options, control, coordinator.ledger, finisher)
+            torn = one_phase_recovery.find_torn(
+                options, control, coordinator.ledger, finisher, version
+            )
         token_from = control.end_offset(
             coordinator.topic, ledger_topic.TOKEN_PARTITION, committed=False
         )

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import Fenced, ForeignLedger
+from eo_kafka.errors import Fenced
 from eo_kafka.sinks import control_plane
 from eo_kafka.sinks.committable import TaskReport, WritePlan
-from eo_kafka.sinks.coordinator import foreign_ledger
+from eo_kafka.sinks.coordinator import check_owner
 from eo_kafka.sinks.fast import row_digest
 from eo_kafka.sinks.ledger_topic import TOKEN_PARTITION
 from eo_kafka.sinks.options import SinkOptions
@@ -48,7 +48,7 @@ def write(
     Runs on an executor, once an attempt. Reads `batches` to the end in any case: Spark's state
     store commits only then. Raises WriteFailed (Spark tries again), Fenced, ForeignLedger.
     """
-    check_owner(options, plan, task)
+    check_owner(options, plan.owner, task.query_id)
     if not plan.must_write(task.batch, task.partition):
         rows, digest = row_digest(batches, options.topic)
         return report(plan, task, rows, digest, skipped=plan.torn_at(task.batch) is None)
@@ -69,13 +69,6 @@ def write(
         raise
     crash_point("S5.prepared")
     return report(plan, task, transaction.rows, transaction.digest, prepared)
-
-
-def check_owner(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> None:
-    """Raise ForeignLedger if the ledger is another query's."""
-    job, ledger = options.job_and_ledger
-    if plan.owner is not None and plan.owner != task.query_id:
-        raise ForeignLedger(foreign_ledger(ledger, plan.owner, task.query_id, job))
 
 
 def check_not_replaced(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> None:
