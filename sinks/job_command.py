@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from eo_kafka.command_line import add_connection, add_json, connection, table
 from eo_kafka.errors import EoKafkaError, LedgerError
 from eo_kafka.sinks import control_plane, ledger_topic
-from eo_kafka.sinks.committable import WritePlan
+from eo_kafka.sinks.committable import Torn, WritePlan
 from eo_kafka.sinks.coordinator import Coordinator
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.recovery import make_plan, settle
 from eo_kafka.state import records
-from eo_kafka.transaction import Decision, DecisionState
+from eo_kafka.transaction import Decision, DecisionState, Participant
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,9 +108,10 @@ def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
 
 def _repair(options: SinkOptions, arguments: argparse.Namespace) -> None:
     plan = make_plan(options, by_hand=True)
-    decision = _lost_decision(plan, arguments.batch)
-    missing = plan.torn.missing if plan.torn else ()
-    kept = plan.torn.committed if plan.torn else ()
+    torn = plan.torn_at(arguments.batch)
+    if torn is None:
+        print(_without_repair(plan, arguments.batch))
+        return
     coordinator = Coordinator(options, control_plane.shared(options.kafka))
     coordinator.fence()
     coordinator.read()
@@ -117,17 +119,26 @@ def _repair(options: SinkOptions, arguments: argparse.Namespace) -> None:
     settle(
         coordinator,
         plan.generation,
-        Decision(**{**vars(decision), "state": DecisionState.DONE, "participants": kept}),
+        replace(torn.decision, state=DecisionState.DONE, participants=torn.committed),
     )
-    print(
-        f"Batch {decision.batch} is DONE without {sum(part.rows for part in missing)} rows of "
-        f"partitions {[part.partition for part in missing]}. Start the query again."
-    )
+    print(f"Batch {arguments.batch} is DONE {_what_is_left(torn)} Start the query again.")
 
 
-def _lost_decision(plan: WritePlan, batch: int) -> Decision:
-    if plan.torn is None or plan.torn.decision.batch != batch:
-        found = plan.decisions.get(batch)
-        state = found.state.value if found else "not decided"
-        raise EoKafkaError(f"Batch {batch} needs no repair: it is {state}.")
-    return plan.torn.decision
+def _without_repair(plan: WritePlan, batch: int) -> str:
+    """What became of a batch that is not torn (any more). Raises EoKafkaError if nobody knows."""
+    found = plan.decisions.get(batch)
+    if found is None:
+        raise EoKafkaError(f"Batch {batch} needs no repair: it is not decided.")
+    then = "it counts as written" if found.state is DecisionState.DONE else "it is written anew"
+    return f"Batch {batch} is {found.state.value}: {then}. Start the query again."
+
+
+def _what_is_left(torn: Torn) -> str:
+    here = f"with the {_rows(torn.committed)}"
+    if not torn.decided:  # its tasks never reported: nobody knows what else there was
+        return f"{here}. What its other partitions would have held stays missing."
+    return f"{here}, without the {_rows(torn.missing)}."
+
+
+def _rows(parts: Sequence[Participant]) -> str:
+    return f"{sum(part.rows for part in parts):,} rows of partitions {[p.partition for p in parts]}"
