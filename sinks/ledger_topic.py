@@ -196,7 +196,8 @@ def ledger_problems(admin: Any, ledger: str, brokers: int) -> list[str]:
     replicas = min(len(partition.replicas) for partition in partitions.values())
     if brokers > 1 and replicas < 2:
         problems.append(f"Ledger '{ledger}' has one replica.")
-    in_sync = int(config.get("min.insync.replicas", 1))
+    # Settings that may not be seen are not wrong ones: a warning has been given.
+    in_sync = int(config.get("min.insync.replicas", replicas))
     if in_sync <= replicas // 2:
         problems.append(
             f"Ledger '{ledger}' has min.insync.replicas={in_sync} of {replicas} replicas: "
@@ -227,17 +228,25 @@ def transaction_log_problems(admin: Any) -> list[str]:
 
 
 def settings_of(admin: Any, name: str, kind: Any = None) -> dict[str, str]:
-    """The effective settings of a topic (or of a `kind`); none if they may not be seen."""
-    from confluent_kafka import KafkaException
+    """The effective settings of a topic (or of a `kind`); none if they may not be seen, or if the
+    broker that was asked has not heard of a new topic for long."""
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
     resource = ConfigResource(kind or ResourceType.TOPIC, name)
-    try:
-        entries = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
-    except KafkaException as error:
-        log.warning("Configuration of %s not checked: %s", name, error.args[0].str())
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            entries = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+        except KafkaException as error:
+            new = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            if new and time.monotonic() < deadline:
+                time.sleep(0.1)
+                continue
+            problem = error.args[0].str()
+        except FutureTimeout:
+            problem = f"no answer in {TIMEOUT_S:.0f} s"
+        else:
+            return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+        log.warning("Configuration of %s not checked: %s", name, problem)
         return {}
-    except FutureTimeout:
-        log.warning("Configuration of %s not checked: no answer in %.0f s", name, TIMEOUT_S)
-        return {}
-    return {name: entry.value for name, entry in entries.items() if entry.value is not None}
