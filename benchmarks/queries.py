@@ -36,6 +36,7 @@ JVM = Contender("kafka", "kafka")
 READER = Contender("eo-kafka", "eo-kafka")
 AT_LEAST_ONCE = Contender("eo-kafka at-least-once", "eo-kafka", {"guarantee": "at-least-once"})
 EXACTLY_ONCE = Contender("eo-kafka exactly-once", "eo-kafka", {"guarantee": "exactly-once"})
+SNAPSHOTS = Contender("eo-kafka with snapshots", "eo-kafka", {"snapshots": "true"})
 NOTHING = Contender("do-nothing", nothing.FORMAT)
 
 
@@ -67,7 +68,7 @@ class Runner:
         """
         output = f"output-{next(self._numbers)}"
         job = f"bench-{output}"
-        with self._topics.temporary(output, workload.partitions, (f"__eo_kafka.{job}.ledger",)):
+        with self._topics.temporary(output, workload.partitions, own_topics(job)):
             rows = self._source(contender, workload, batches).select("key", "value")
             writer = rows.writeStream.format(contender.format).options(
                 **{"topic": output, **self._servers, **contender.sink_options}
@@ -119,6 +120,11 @@ class Runner:
         if row is None or row[1] is None:
             return 0, 0
         return int(row[0]), int(row[1])
+
+
+def own_topics(job: str) -> tuple[str, ...]:
+    """What a job makes besides its output."""
+    return (f"__eo_kafka.{job}.ledger", f"__eo_kafka.{job}.state")
 
 
 def _run(writer: DataStreamWriter) -> list[Batch]:

@@ -24,6 +24,7 @@ from benchmarks.queries import (
     JVM,
     NOTHING,
     READER,
+    SNAPSHOTS,
     Contender,
     Runner,
 )
@@ -92,7 +93,7 @@ def throughput(runner: Runner, workload: Workload) -> list[Measurement]:
         Measurement(
             f"copy {workload.size} B",
             f"End to end (topic to topic), {workload.size}-byte records",
-            (JVM, AT_LEAST_ONCE, EXACTLY_ONCE),
+            (JVM, AT_LEAST_ONCE, EXACTLY_ONCE, SNAPSHOTS),
             lambda contender: runner.copy(contender, workload, BATCHES),
         ),
     ]
@@ -109,7 +110,7 @@ def small_batches(runner: Runner, workload: Workload) -> Measurement:
     return Measurement(
         "small batches",
         "One-record batch, topic to topic, median milliseconds by phase",
-        (NOTHING, JVM, AT_LEAST_ONCE, EXACTLY_ONCE),
+        (NOTHING, JVM, AT_LEAST_ONCE, EXACTLY_ONCE, SNAPSHOTS),
         run,
     )
 
@@ -157,6 +158,7 @@ def render(facts: dict[str, Any], large: Sequence[Measurement], small: Measureme
         table = report.throughput_table(measurement.title, rates, JVM.name)
         if EXACTLY_ONCE in measurement.contenders:
             table += "\n\n" + report.cost_line(rates, EXACTLY_ONCE.name, AT_LEAST_ONCE.name)
+            table += "\n\n" + report.cost_line(rates, SNAPSHOTS.name, EXACTLY_ONCE.name)
         parts.append(table)
     batches = small.batches(SMALL_LEFT_OUT)
     parts.append(report.small_batch_table(small.title, batches, PHASES, NOTHING.name))

@@ -250,6 +250,14 @@ class KafkaCluster:
         """All nodes, `127.0.0.1:P1,127.0.0.1:P2,...`."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
+    def start(self) -> None:
+        """Start those that do not run, together: one alone would wait for a quorum."""
+        for broker in self.brokers:
+            if not broker.running:
+                broker._launch(broker._quorum)
+        for broker in self.brokers:
+            broker._await_ready({other.node_id for other in self.brokers})
+
 
 @contextmanager
 def cluster(

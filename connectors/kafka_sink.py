@@ -93,6 +93,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
             batch=int(batch),
             partition=context.partitionId(),
             task_attempt_id=context.taskAttemptId(),
+            checkpoint=self._options.checkpoint or _default_checkpoint(self._options, context),
         )
         write = one_phase.write if self._options.one_phase else two_phase.write
         return Report(write(self._options, self._plan, task, iterator))
@@ -115,6 +116,12 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
                 committer.abort(self._options, reports)
             except Exception as error:
                 log.warning("Batch %d: the next start cleans up (%s).", batchId, error)
+
+
+def _default_checkpoint(options: SinkOptions, context: Any) -> str | None:
+    """Where Spark puts the checkpoint of a named query without option `checkpointLocation`."""
+    root = context.getLocalProperty("spark.sql.streaming.checkpointLocation")
+    return f"{root.rstrip('/')}/{options.query_name}" if root and options.query_name else None
 
 
 def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReport | None]:

@@ -19,6 +19,7 @@ from eo_kafka.offsets import TopicPartition, decode, encode
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner
+from eo_kafka.sources.recorded_ends import RecordedEnds, check_is_there
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,12 +35,15 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Spark asks `initialOffset()` again when it restarts before batch 0 is committed, and stores no
     answer. So partitions that start at `latest` are left out of it; their start is the end of
     batch 0, which Spark does store, and batch 0 reads nothing of them.
+
+    With option `jobName`, batches since the job's newest snapshot end where they ended before.
     """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._lookup = OffsetLookup(options)
         self._planner = Planner(options, self._lookup)
+        self._recorded = RecordedEnds(options)
         self._initial: dict[TopicPartition, int] | None = None
         self._newest: dict[TopicPartition, int] = {}
         self._until_now = False
@@ -62,15 +66,19 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next batch ends. Driver, once for each batch or trigger.
 
         Raises SourceError for an unknown topic or one we may not describe, ReadTimeout when no
-        broker answers.
+        broker answers, DataLossError when a recorded end is not there any more.
         """
         begin = self._start() if start is None else _stored(start)
+        end = self._recorded.after(begin)
         if self._target is None:
-            self._newest = self._planner.newest(begin)
+            self._newest = self._planner.newest(begin if end is None else end)
             if self._until_now:
                 self._target = self._newest
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = self._planner.end(begin, self._newest, rows)
+        if end is not None:
+            check_is_there(end, self._newest)
+        else:
+            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+            end = self._planner.end(begin, self._newest, rows)
         if begin == self._initial:
             crash_point("source.after_initial_resolution")
         return encode(end)

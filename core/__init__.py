@@ -1,3 +1,37 @@
-"""eo-kafka: exactly-once Kafka sources and sinks for PySpark Structured Streaming."""
+"""eo-kafka: exactly-once Kafka sources and sinks for PySpark Structured Streaming.
+
+What a program calls besides `.format("eo-kafka")` is here, imported when it is first used: workers
+import this package all the time, and must be quick about it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from eo_kafka.connectors.restored_start import start as start
+    from eo_kafka.sinks.exporting import cancel_and_export as cancel_and_export
+    from eo_kafka.sinks.exporting import delete_snapshot as delete_snapshot
+    from eo_kafka.sinks.exporting import export_snapshot as export_snapshot
+    from eo_kafka.sinks.exporting import verify_snapshot as verify_snapshot
+    from eo_kafka.sinks.restoring import restore as restore
+    from eo_kafka.sinks.snapshot_search import snapshots as snapshots
+    from eo_kafka.sinks.start_from import start_from as start_from
+
+_HOMES = {
+    "cancel_and_export": "eo_kafka.sinks.exporting",
+    "delete_snapshot": "eo_kafka.sinks.exporting",
+    "export_snapshot": "eo_kafka.sinks.exporting",
+    "restore": "eo_kafka.sinks.restoring",
+    "snapshots": "eo_kafka.sinks.snapshot_search",
+    "start": "eo_kafka.connectors.restored_start",
+    "start_from": "eo_kafka.sinks.start_from",
+    "verify_snapshot": "eo_kafka.sinks.exporting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'eo_kafka' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

@@ -29,6 +29,11 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("broker", "run a real Kafka on this machine", "eo_kafka.broker.command"),
     Command("job", "look at a job's ledger, reset it, repair it", "eo_kafka.sinks.job_command"),
+    Command(
+        "snapshots",
+        "list, export, verify and restore a job's snapshots",
+        "eo_kafka.sinks.snapshots_command",
+    ),
     Command("txn", "look at transactions, commit or abort them", "eo_kafka.sinks.txn_command"),
     Command("doctor", "check this machine and a Kafka cluster", "eo_kafka.sinks.doctor_command"),
     Command(

@@ -35,12 +35,15 @@ POINTS = frozenset(
         "S5.after_flush",  # everything of the task is with the broker
         "S5.prepared",  # the message is about to be returned
         "one-phase.committed",  # the task's transaction; its message is about to be returned
+        "S6.snapshot_taken",  # nothing of it is decided
+        "S6.while_sending_ahead",  # some of its files are in the state topic
         "S6.before_decision",
         "S6.after_decision",  # decided; no EndTxn sent
         "S7.after_first_end_txn",
         "S7.after_last_end_txn",
         "S8.after_done",  # commit() is about to return; Spark's commit log is not written
         "abort.before_end_txn",
+        "restore.while_writing",  # a part of the checkpoint's files is there
     }
 )
 

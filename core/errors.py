@@ -8,6 +8,7 @@
     │   └── ReadTimeout         retriable; the broker stopped answering
     ├── SinkError
     │   ├── WriteFailed         retriable; nothing of the batch is decided
+    │   ├── SnapshotFailed      retriable; nothing of the batch is decided
     │   ├── Undecided           retriable; the batch is replayed freely
     │   ├── ParticipantsLost    retriable; decided, but aborted by the broker: the next start mends
     │   ├── OutcomeUnknown      in doubt; the next start reads the ledger and finds out
@@ -16,6 +17,8 @@
     │   ├── ForeignLedger       the ledger belongs to another query
     │   ├── CorruptLedger       a record that nobody but us may write is not ours
     │   └── RepairNeeded        a decided batch is partly lost and its replay is not equal
+    ├── CheckpointError         Spark's checkpoint is not there, not empty, or not what it should be
+    ├── CorruptSnapshot         what the state topic holds is not what was put there
     └── BrokerError             the Kafka of `eo-kafka broker` could not be run (broker/errors.py)
         └── PortTaken           somebody else listens where it should
 
@@ -95,6 +98,12 @@ class WriteFailed(SinkError):
     retriable = True
 
 
+class SnapshotFailed(SinkError):
+    """The checkpoint could not be read as a whole."""
+
+    retriable = True
+
+
 class Undecided(SinkError):
     """A participant is not prepared any more. Nothing is decided; the batch may be run again."""
 
@@ -133,3 +142,11 @@ class CorruptLedger(LedgerError):
 
 class RepairNeeded(LedgerError):
     """Part of a decided batch is committed, part is lost, and the replay cannot be matched."""
+
+
+class CheckpointError(EoKafkaError):
+    """A checkpoint that cannot be used as it is."""
+
+
+class CorruptSnapshot(EoKafkaError):
+    """A snapshot in Kafka that is not whole, or not what its digests say. It was not used."""

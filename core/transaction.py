@@ -105,7 +105,9 @@ class IllegalMove(Exception):
 
 @dataclass(frozen=True)
 class Decision:
-    """A batch's fate. `token_from` is where its tokens start in the sink's token partition."""
+    """A batch's fate. `token_from` is where its tokens start in the sink's token partition.
+    `offsets` are the ends of its sources, as Spark wrote them; none where no snapshots are taken.
+    """
 
     sink: str
     batch: int
@@ -116,6 +118,7 @@ class Decision:
     token_partition: int
     token_from: int
     participants: tuple[Participant, ...]
+    offsets: tuple[str, ...] = ()
 
     def check_follows(self, previous: Decision | None) -> None:
         """Raise IllegalMove unless this record may come after `previous` in the ledger."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import psutil
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -47,10 +47,22 @@ class Copy:
     sink: str = "eo-kafka"
     master: str = "local[2,4]"
     sink_extra: dict[str, str] = field(default_factory=dict)
+    script: ClassVar[str] = "copy_job.py"
 
     @property
     def ledger(self) -> str:
         return self.sink_extra.get("ledgerTopic", f"__eo_kafka.{self.job_name}.ledger")
+
+    @property
+    def sink_options(self) -> dict[str, str]:
+        return {
+            "kafka.bootstrap.servers": self.servers,
+            "topic": self.sink_topic,
+            "jobName": self.job_name,
+            "checkpointLocation": str(self.checkpoint),
+            "kafka.transaction.timeout.ms": str(self.timeout_ms),
+            **self.sink_extra,
+        }
 
     def as_job(self) -> dict[str, object]:
         return {
@@ -64,14 +76,7 @@ class Copy:
                 "startingOffsets": "earliest",
                 "maxOffsetsPerTrigger": str(self.per_batch),
             },
-            "sink_options": {
-                "kafka.bootstrap.servers": self.servers,
-                "topic": self.sink_topic,
-                "jobName": self.job_name,
-                "checkpointLocation": str(self.checkpoint),
-                "kafka.transaction.timeout.ms": str(self.timeout_ms),
-                **self.sink_extra,
-            },
+            "sink_options": self.sink_options,
         }
 
     def run_in_own_driver(self, log: Path) -> int:
@@ -87,18 +92,41 @@ class Copy:
     @contextmanager
     def running(self, spark) -> Iterator[StreamingQuery]:
         """The query while it runs in the tests' own session."""
-        from jobs.copy_job import start_copy
-
-        query = start_copy(spark, self.as_job())
+        query = self.start(spark)
         try:
             yield query
         finally:
             query.stop()
 
+    def start(self, spark) -> StreamingQuery:
+        """Start the query in the tests' own session."""
+        from jobs.copy_job import start_copy
+
+        return start_copy(spark, self.as_job())
+
     @property
     def ids(self) -> TransactionalIds:
         prefix = self.sink_extra.get("transactionalIdPrefix", "eo-kafka")
         return TransactionalIds(prefix, self.job_name)
+
+
+@dataclass
+class Stateful(Copy):
+    """A query that keeps state, and restores it when its checkpoint is missing."""
+
+    operator: str = "window"
+    conf: dict[str, str] = field(default_factory=dict)
+    script: ClassVar[str] = "stateful_job.py"
+
+    def as_job(self) -> dict[str, object]:
+        found = super().as_job()
+        found["sink_options"] = {"snapshots": "true", **self.sink_options}
+        return {**found, "operator": self.operator, "conf": self.conf}
+
+    def start(self, spark) -> StreamingQuery:
+        from jobs.stateful_job import start_stateful
+
+        return start_stateful(spark, self.as_job())
 
 
 def make_copy(
@@ -122,7 +150,7 @@ def started(job: Copy, log: Path) -> Iterator[subprocess.Popen]:
     """A driver in a process group of its own; whatever is left of it at the end is killed."""
     with log.open("ab") as output:
         driver = subprocess.Popen(
-            [sys.executable, str(JOBS / "copy_job.py"), json.dumps(job.as_job())],
+            [sys.executable, str(JOBS / job.script), json.dumps(job.as_job())],
             stdout=output,
             stderr=output,
             start_new_session=True,

@@ -4,10 +4,12 @@ the output or the ledger, or coordinates the job's or a participant's transactio
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -15,7 +17,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaBroker, KafkaCluster, cluster
+from eo_kafka.errors import ReadTimeout
 from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.options import SourceOptions
 from harness import (
     JOB_TIMEOUT_S,
     Copy,
@@ -24,6 +29,7 @@ from harness import (
     make_copy,
     open_transactions,
     partitions_of,
+    produce,
     wait_until,
 )
 
@@ -189,6 +195,35 @@ def test_a_rolling_bounce_shows_a_reader_nothing_twice(three, spark, tmp_path, h
         for message in committed_messages(job.servers, job.sink_topic)
     }
     assert set(watcher.seen) == final
+
+
+def test_a_leader_that_does_not_answer_gives_no_offset(three):
+    """The client then says -1001 for its partitions, without an error (the soak found that)."""
+    servers = three.bootstrap_servers
+    topic = topic_maker(servers)("in", partitions=6)
+    produce(servers, topic, VALUES)
+    options = {
+        "kafka.bootstrap.servers": servers,
+        "subscribe": topic,
+        "fetchOffset.timeoutMs": "4000",
+    }
+    lookup = OffsetLookup(SourceOptions.parse(options, streaming=True))
+    known = lookup.latest(lookup.partitions())
+    assert sum(known.values()) == len(VALUES)
+    admin = AdminClient({"bootstrap.servers": servers})
+    stopped = three.brokers[admin.list_topics(topic).topics[topic].partitions[0].leader - 1]
+    os.kill(stopped.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(ReadTimeout):
+            lookup.latest(known.keys())
+    finally:
+        os.kill(stopped.pid, signal.SIGCONT)
+    wait_until(lambda: latest_of(lookup, known) == known, "the broker answers again")
+
+
+def latest_of(lookup: OffsetLookup, partitions: Iterable[TopicPartition]) -> object:
+    with suppress(ReadTimeout):
+        return lookup.latest(list(partitions))
 
 
 def test_three_nodes_get_a_ledger_that_one_of_them_may_lose(three, job, spark):

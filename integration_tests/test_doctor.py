@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 from pathlib import Path
@@ -96,6 +97,8 @@ def test_a_healthy_place_has_no_problem_and_nothing_is_written(broker, make_topi
     assert "not there yet" in found["ledger"][1]
     assert "foreachBatch" in found["update mode"][1]
     assert found["clock"][0] == "note"
+    logger = logging.getLogger("eo_kafka.sinks.ledger_topic")
+    assert logger.level == logging.NOTSET  # in this process other callers are warned as before
 
 
 def test_write_measures_the_clock_and_shows_nothing_to_readers(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from eo_kafka.cluster import connect
@@ -17,10 +18,13 @@ from eo_kafka.sinks import ledger_topic
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.transactional_id import TransactionalIds
+from eo_kafka.state import compacted_topic
+from eo_kafka.state.compacted_topic import exists, settings_of
 from eo_kafka.transaction import TransactionState
 
 TIMEOUT_S = 30.0
 OLDEST_TESTED = (3, 9)
+OWN = ("ledger", "state topic")  # as ledger_topic.own_topics orders them
 _DAY_MS = 24 * 3600 * 1000
 
 
@@ -48,7 +52,11 @@ def check_cluster(options: SinkOptions) -> list[Finding]:
     if options.topic is not None:
         findings += _tried("output topic", lambda: list(_output(admin, options, brokers)))
     if options.job is not None:
-        findings += _tried("ledger", lambda: _ledger(admin, options, brokers))
+        for subject, (topic, partitions) in zip(
+            OWN, ledger_topic.own_topics(options), strict=False
+        ):
+            check = partial(_own_topic, admin, subject, topic, partitions, brokers)
+            findings += _tried(subject, check)
     return findings
 
 
@@ -109,7 +117,7 @@ def _limits(admin: Any, options: SinkOptions) -> Iterator[Finding]:
     from confluent_kafka.admin import ResourceType
 
     node = min(admin.list_topics(timeout=TIMEOUT_S).brokers)
-    config = ledger_topic.settings_of(admin, str(node), ResourceType.BROKER)
+    config = settings_of(admin, str(node), ResourceType.BROKER)
     if not config:
         text = (
             "not visible: this principal has no DescribeConfigs on the cluster, so the limits are "
@@ -133,14 +141,14 @@ def _limits(admin: Any, options: SinkOptions) -> Iterator[Finding]:
 
 def _output(admin: Any, options: SinkOptions, brokers: int) -> Iterator[Finding]:
     topic = options.topic or ""
-    if not ledger_topic.exists(admin, topic):
+    if not exists(admin, topic):
         text = f"topic '{topic}' does not exist; create it before the query starts"
         yield Finding(Level.PROBLEM, "output topic", text)
         return
     partitions = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
-    config = ledger_topic.settings_of(admin, topic)
+    config = settings_of(admin, topic)
     replicas = min(len(partition.replicas) for partition in partitions.values())
-    in_sync = int(config.get("min.insync.replicas", 1))
+    in_sync = int(config.get("min.insync.replicas", replicas))
     shape = f"'{topic}', {len(partitions)} partition(s), {replicas} replica(s), "
     shape += f"min.insync.replicas={in_sync}" if config else "configuration not visible"
     problems = []
@@ -174,17 +182,18 @@ def _permissions(admin: Any, topic: str, needed: set[str], subject: str) -> Find
     return Finding(Level.OK, subject, f"this principal has {names} on it")
 
 
-def _ledger(admin: Any, options: SinkOptions, brokers: int) -> list[Finding]:
-    _, ledger = options.job_and_ledger
-    if not ledger_topic.exists(admin, ledger):
-        text = f"'{ledger}' is not there yet; the first batch creates it (needs Create on it)"
-        return [Finding(Level.NOTE, "ledger", text)]
-    problems = ledger_topic.ledger_problems(admin, ledger, brokers)
-    permissions = _permissions(admin, ledger, {"DESCRIBE", "READ", "WRITE"}, "ledger")
-    return [*_durability(ledger, problems), permissions]
+def _own_topic(
+    admin: Any, subject: str, topic: str, partitions: int, brokers: int
+) -> list[Finding]:
+    if not exists(admin, topic):
+        text = f"'{topic}' is not there yet; the first batch creates it (needs Create on it)"
+        return [Finding(Level.NOTE, subject, text)]
+    problems = compacted_topic.problems(admin, topic, partitions, brokers)
+    permissions = _permissions(admin, topic, {"DESCRIBE", "READ", "WRITE"}, subject)
+    return [*_durability(subject, problems), permissions]
 
 
-def _durability(topic: str, problems: list[str]) -> list[Finding]:
+def _durability(subject: str, problems: list[str]) -> list[Finding]:
     if problems:
-        return [Finding(Level.PROBLEM, topic, problem) for problem in problems]
-    return [Finding(Level.OK, topic, "replicated and kept as it must be")]
+        return [Finding(Level.PROBLEM, subject, problem) for problem in problems]
+    return [Finding(Level.OK, subject, "replicated and kept as it must be")]

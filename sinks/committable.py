@@ -103,6 +103,7 @@ class TaskReport:
     participant: Participant | None
     committed: bool = False
     torn: Torn | None = None  # from the plan; in partition 0's report only, it can be long
+    checkpoint: str | None = None  # where Spark keeps it, as far as the task could see
 
     @property
     def prepared(self) -> Participant | None:

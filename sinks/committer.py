@@ -21,11 +21,12 @@ from eo_kafka.errors import (
 from eo_kafka.sinks import control_plane, one_phase_recovery
 from eo_kafka.sinks.committable import TaskReport, Torn
 from eo_kafka.sinks.control_plane import ControlPlane
-from eo_kafka.sinks.coordinator import Coordinator, Record
+from eo_kafka.sinks.coordinator import Coordinator, Write
 from eo_kafka.sinks.finisher import Finisher
 from eo_kafka.sinks.ledger_topic import TOKEN_PARTITION
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.recovery import settle
+from eo_kafka.sinks.snapshots import Snapshots
 from eo_kafka.state import records
 from eo_kafka.state.ledger import Ledger, with_state
 from eo_kafka.transaction import Decision, DecisionState, IllegalMove, Participant
@@ -42,12 +43,15 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> N
     Raises Undecided (replayed freely), ParticipantsLost, RepairNeeded, Fenced, OutcomeUnknown.
     """
     _check_reports(reports, batch)
-    if all(report.skipped for report in reports):
-        return  # a replay of a batch that is DONE; S1 saw to that
     control = control_plane.shared(options.kafka)
     coordinator = Coordinator(options, control)
+    snapshots = Snapshots.of(options, control, reports[0])
+    if all(report.skipped for report in reports):
+        if snapshots is not None:
+            snapshots.check_same_batch(coordinator.read(fenced=False))
+        return  # a replay of a batch that is DONE; S1 saw to that
     try:
-        decision = _decide(options, control, coordinator, reports)
+        decision = _decide(options, control, coordinator, reports, snapshots)
         crash_point("S6.after_decision")
         if decision.state is not DecisionState.DONE:
             missing = Finisher(options, control, coordinator).finish(decision)
@@ -109,36 +113,43 @@ def _decide(
     control: ControlPlane,
     coordinator: Coordinator,
     reports: Sequence[TaskReport],
+    snapshots: Snapshots | None,
 ) -> Decision:
     """S6: write the decision, after making sure that it may be written."""
     first = reports[0]
     decided: list[Decision] = []
 
-    def attempt(ledger: Ledger) -> list[Record] | None:
+    def attempt(ledger: Ledger) -> Write | None:
         coordinator.check_owner(first.query_id)
         previous = ledger.decisions.get((options.sink, first.batch))
         if previous and (previous.round, previous.generation) == (first.round, first.generation):
             decided[:] = [previous]  # an earlier attempt landed; its answer was lost
             return None
-        decision = _decision(options, previous, reports)
+        decision = _decision(options, previous, reports, snapshots.offsets if snapshots else ())
         _check_replacements(control, reports, options)
+        snapshot = snapshots.take(coordinator, ledger) if snapshots else Write([])
         _check_prepared(control, reports, options)
         crash_point("S6.before_decision")
         decided[:] = [decision]
         key = records.decision_key(decision.sink, decision.batch, decision.round)
         owner = [(records.OWNER_KEY, records.encode_owner(first.query_id))]
-        return [
+        written = [
             (key, records.encode_decision(decision)),
             *(owner if not ledger.owner else []),
             *one_phase_recovery.ends(options, ledger),
+            *snapshot.records,
         ]
+        return Write(written, snapshot.state)
 
     coordinator.write(first.generation, attempt)
     return decided[0]
 
 
 def _decision(
-    options: SinkOptions, previous: Decision | None, reports: Sequence[TaskReport]
+    options: SinkOptions,
+    previous: Decision | None,
+    reports: Sequence[TaskReport],
+    offsets: tuple[str, ...],
 ) -> Decision:
     """What to decide: the prepared transactions, and those of an earlier round that committed."""
     first, torn = reports[0], _torn(reports)
@@ -157,6 +168,7 @@ def _decision(
         # The tokens of an earlier round stand before those of this one.
         token_from=torn.decision.token_from if torn else first.token_from,
         participants=tuple(sorted(participants, key=lambda part: part.partition)),
+        offsets=offsets,
     )
     try:
         decision.check_follows(previous)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from eo_kafka.errors import (
@@ -32,7 +33,21 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 60.0
 TRANSACTION_TIMEOUT_MS = 60_000
 ATTEMPTS = 5
+STATE_PARTITION = 0
 Record = tuple[bytes, bytes | None]
+# Most of a snapshot is packed already; what is not gets smaller on the wire and on the disk.
+_SETTINGS = {"compression.type": "lz4", "log_level": "2"}
+
+
+@dataclass(frozen=True)
+class Write:
+    """What goes into one transaction: of the ledger, and of the state topic."""
+
+    records: Sequence[Record]
+    state: Sequence[Record] = ()
+
+
+Attempt = Callable[[Ledger], "Write | None"]
 
 
 class AppendFailed(Exception):
@@ -75,7 +90,7 @@ class Coordinator:
 
         try:
             self._producer = transactional_producer.take(
-                {**self._options.kafka, "linger.ms": "0", "log_level": "2"},
+                {**self._options.kafka, "linger.ms": "0", **_SETTINGS},
                 self.ids.coordinator,
                 TRANSACTION_TIMEOUT_MS,
             )
@@ -106,13 +121,15 @@ class Coordinator:
         self._position = max(self._position, end)
         return self.ledger
 
-    def append(self, records: Sequence[Record]) -> None:
-        """Write `records` in one small transaction. Raises AppendFailed when it is not certain
-        that they landed."""
+    def append(self, records: Sequence[Record], state: Sequence[Record] = ()) -> None:
+        """Write `records` into the ledger and `state` into the state topic, in one small
+        transaction. Raises AppendFailed when it is not certain that they landed."""
         from confluent_kafka import KafkaError, KafkaException
 
         try:
             self._producer.begin_transaction()
+            for key, value in state:
+                self._producer.produce(self._options.state_topic, value, key, STATE_PARTITION)
             for key, value in records:
                 self._producer.produce(self.topic, value, key, DECISION_PARTITION)
             # It flushes first, and fails if a record was not delivered.
@@ -120,28 +137,39 @@ class Coordinator:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise EnvironmentRefused(
-                    f"Not authorized to write to ledger '{self.topic}': the principal needs Write "
-                    "on that topic. Nothing was written. Grant it and start the query again."
+                    f"Not authorized to write to {self._own_topics}: the principal needs Write on "
+                    "it. Nothing was written. Grant it and start the query again."
                 ) from None
             raise AppendFailed(error.args[0].str()) from error
+
+    @property
+    def _own_topics(self) -> str:
+        state = self._options.state_topic if self._options.snapshots else None
+        return f"ledger '{self.topic}'" + (f" or state topic '{state}'" if state else "")
 
     def check_owner(self, query_id: str | None) -> None:
         """Raise ForeignLedger if the ledger is another query's."""
         check_owner(self._options, self.ledger.owner, query_id)
 
-    def write(self, generation: int, attempt: Callable[[Ledger], Sequence[Record] | None]) -> None:
+    def write(self, generation: int, attempt: Attempt) -> None:
         """Write under `generation` until it is certain: fence, read to the end, stop if a newer
         generation is there, append what `attempt` answers; None: it has landed already.
 
-        Raises Fenced, or OutcomeUnknown after ATTEMPTS rounds, or what `attempt` raises.
+        `attempt` may append by itself what is to come before. Raises Fenced, or OutcomeUnknown
+        after ATTEMPTS rounds, or what `attempt` raises.
         """
         for count in range(ATTEMPTS):
             self.fence()
             ledger = self.read()
             self.check_generation(generation)
-            records = attempt(ledger)
-            if records is None or self.try_append(records):
+            try:
+                write = attempt(ledger)
+                if write is None:
+                    return
+                self.append(write.records, write.state)
                 return
+            except AppendFailed as error:
+                self._warn(error)
             time.sleep(0.05 * 2**count)
         raise OutcomeUnknown(
             f"Writing to ledger '{self.topic}' had no certain outcome in {ATTEMPTS} attempts. "
@@ -163,9 +191,12 @@ class Coordinator:
         try:
             self.append(records)
         except AppendFailed as error:
-            log.warning("Ledger '%s': %s; asking again from the fence.", self.topic, error)
+            self._warn(error)
             return False
         return True
+
+    def _warn(self, error: AppendFailed) -> None:
+        log.warning("Ledger '%s': %s; asking again from the fence.", self.topic, error)
 
 
 def _is_no_answer(error: Any) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import logging
 import textwrap
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 
 from eo_kafka.command_line import WIDTH, add_connection, add_json, connection, print_json
 from eo_kafka.errors import EnvironmentRefused, OptionsError
@@ -20,6 +20,7 @@ from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import JOB_NAME, LEDGER, PREFIX, TOPIC, SinkOptions
 from eo_kafka.sinks.topic_rehearsal import rehearse
 
+CHECKING = ("sinks.ledger_topic", "state.compacted_topic")  # they warn of what they could not see
 UPDATE_MODE = (
     "Spark refuses outputMode('update') for Python sinks: use append, or write in foreachBatch "
     "with df.write.format('eo-kafka'), which is all-or-nothing but repeats a batch after a crash"
@@ -47,8 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check and print; the exit code. Raises OptionsError."""
-    # what these would warn of is told as findings
-    logging.getLogger("eo_kafka.sinks.ledger_topic").setLevel(logging.ERROR)
     options = _options(arguments)
     findings = check_machine()
     findings.append(Finding(Level.NOTE, "update mode", UPDATE_MODE))
@@ -56,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
         text = "not checked: --bootstrap-servers or --config names one"
         findings.append(Finding(Level.NOTE, "Kafka", text))
     else:
-        findings += _cluster(options, arguments.write)
+        with _told_as_findings():
+            findings += _cluster(options, arguments.write)
     broken = any(found.level is Level.PROBLEM for found in findings)
     if arguments.json:
         rows = [
@@ -67,6 +67,20 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(findings)
     return 1 if broken else 0
+
+
+@contextmanager
+def _told_as_findings() -> Iterator[None]:
+    """What these modules warn of is among the findings: it is not said twice."""
+    loggers = [logging.getLogger(f"eo_kafka.{name}") for name in CHECKING]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _options(arguments: argparse.Namespace) -> SinkOptions | None:

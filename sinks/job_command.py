@@ -11,10 +11,11 @@ from eo_kafka.command_line import add_connection, add_json, connection, table
 from eo_kafka.errors import EoKafkaError, LedgerError
 from eo_kafka.sinks import control_plane, ledger_topic
 from eo_kafka.sinks.committable import Torn, WritePlan
-from eo_kafka.sinks.coordinator import Coordinator
+from eo_kafka.sinks.coordinator import Coordinator, Record, Write
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.recovery import make_plan, settle
 from eo_kafka.state import records
+from eo_kafka.state.ledger import Ledger
 from eo_kafka.transaction import Decision, DecisionState, Participant
 
 
@@ -97,13 +98,23 @@ def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
     coordinator = Coordinator(options, control_plane.shared(options.kafka))
     coordinator.write(
         plan.generation,
-        lambda ledger: [
-            (records.OWNER_KEY, None),
-            (records.ONE_PHASE_KEY, None),
-            *ledger.tombstones(options.sink, keep=0),
-        ],
+        lambda ledger: Write(
+            [
+                (records.OWNER_KEY, None),
+                (records.ONE_PHASE_KEY, None),
+                *_without_snapshot(ledger),
+                *ledger.tombstones(options.sink, keep=0),
+            ]
+        ),
     )
     print(f"Ledger '{coordinator.topic}' is free: the next query that writes to it will own it.")
+
+
+def _without_snapshot(ledger: Ledger) -> list[Record]:
+    """The next snapshot, whoever's it is, removes what this one leaves in the state topic."""
+    if ledger.snapshot is None and ledger.loading_from is None:
+        return []
+    return [(records.SNAPSHOT_KEY, None), (records.LOADING_KEY, records.encode_loading(0))]
 
 
 def _repair(options: SinkOptions, arguments: argparse.Namespace) -> None:

@@ -12,34 +12,39 @@ from urllib.parse import unquote, urlparse
 from eo_kafka.errors import OptionsError
 from eo_kafka.options import KafkaSettings, Option, OptionReader, boolean, one_of, text
 from eo_kafka.sinks.transactional_id import TransactionalIds
+from eo_kafka.state.job_topics import (
+    LEDGER_TOPIC,
+    MAIN_SINK,
+    STATE_TOPIC,
+    job_name,
+    topic_name,
+)
 
 EXACTLY_ONCE, AT_LEAST_ONCE, NONE = "exactly-once", "at-least-once", "none"
 TWO_PHASE, IDEMPOTENT = "two-phase", "idempotent"
-LEDGER_TOPIC = "__eo_kafka.{job}.ledger"
 # The most that Kafka allows by default: a batch that takes longer can never commit, and a job that
 # is down for longer repeats a batch (or repairs it), while read_committed readers wait this long.
 DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
-_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-_TOPIC_MAX = 249  # Kafka's limit
+# Spark's words for a time, and the short ones.
+_UNITS_MS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "second", "seconds"), 1000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
+_INTERVAL = re.compile(r"(\d+)\s*([a-z]+)\s*")
 
 
-def _topic(value: str) -> str:
-    name = text(value)
-    if not _NAME.fullmatch(name) or len(name) > _TOPIC_MAX or name in (".", ".."):
-        raise ValueError(
-            "must be a topic name: letters, digits, '.', '_' and '-', at most 249 characters"
-        )
-    return name
-
-
-def _job(value: str) -> str:
-    name = text(value)
-    if not _NAME.fullmatch(name) or len(LEDGER_TOPIC.format(job=name)) > _TOPIC_MAX:
-        raise ValueError(
-            "must be usable in a topic name: letters, digits, '.', '_' and '-', "
-            f"at most {_TOPIC_MAX - len(LEDGER_TOPIC.format(job=''))} characters"
-        )
-    return name
+def interval_ms(value: str) -> int:
+    """A time as Spark's triggers are told one, in milliseconds: `1 minute 30 seconds`, `500 ms`."""
+    words = value.strip().lower().removeprefix("interval ").strip()
+    if words == "0":
+        return 0
+    parts = _INTERVAL.findall(words)
+    if not parts or _INTERVAL.sub("", words) or any(unit not in _UNITS_MS for _, unit in parts):
+        raise ValueError("must be a time like '5 minutes', '30 s' or '500 ms', or 0")
+    return sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
 
 
 TOPIC: Option[str | None] = Option(
@@ -61,15 +66,33 @@ COMMIT = Option(
 )
 JOB_NAME: Option[str | None] = Option(
     "jobName",
-    _job,
+    job_name,
     None,
     "The stable name under which the ledger is kept. Default: the query name, else the query id.",
 )
 LEDGER: Option[str | None] = Option(
-    "ledgerTopic", _topic, None, "The job's ledger. Default: `__eo_kafka.<jobName>.ledger`."
+    "ledgerTopic", topic_name, None, "The job's ledger. Default: `__eo_kafka.<jobName>.ledger`."
+)
+SNAPSHOTS = Option(
+    "snapshots",
+    boolean,
+    False,
+    "Whether each decision takes a snapshot of the checkpoint with it, into the state topic, from "
+    "which a job whose checkpoint is lost goes on. Needs a `jobName` or a query name.",
+)
+SNAPSHOT_INTERVAL = Option(
+    "snapshotInterval",
+    interval_ms,
+    0,
+    "How long after a snapshot the next one is taken, such as `5 minutes` or `30 s`; 0: with every "
+    "batch. In between decisions record the sources' offsets, which a reader with option `jobName` "
+    "follows after a restore; 500 batches at most.",
+)
+STATE: Option[str | None] = Option(
+    "stateTopic", topic_name, None, "The job's snapshots. Default: `__eo_kafka.<jobName>.state`."
 )
 PREFIX = Option(
-    "transactionalIdPrefix", _topic, "eo-kafka", "How the transactional ids of all jobs begin."
+    "transactionalIdPrefix", topic_name, "eo-kafka", "How the transactional ids of all jobs begin."
 )
 WEAK_REPLICATION = Option(
     "allowWeakReplication",
@@ -77,7 +100,18 @@ WEAK_REPLICATION = Option(
     False,
     "Go on where the ledger or Kafka's own transaction log could lose an acknowledged decision.",
 )
-OPTIONS = (TOPIC, GUARANTEE, COMMIT, JOB_NAME, LEDGER, PREFIX, WEAK_REPLICATION)
+OPTIONS = (
+    TOPIC,
+    GUARANTEE,
+    COMMIT,
+    JOB_NAME,
+    LEDGER,
+    SNAPSHOTS,
+    SNAPSHOT_INTERVAL,
+    STATE,
+    PREFIX,
+    WEAK_REPLICATION,
+)
 
 REFUSED_KAFKA = {
     "key.serializer": "keys are binary or string columns and are sent as they are",
@@ -106,7 +140,12 @@ class SinkOptions:
     ledger_topic: str | None
     query_id: str | None
     allow_weak_replication: bool
-    sink: str = "main"
+    snapshots: bool
+    snapshot_interval_ms: int
+    state_topic: str | None
+    checkpoint: str | None
+    query_name: str | None
+    sink: str = MAIN_SINK
 
     @classmethod
     def parse(cls, given: Mapping[str, str], streaming: bool) -> SinkOptions:
@@ -135,8 +174,12 @@ class SinkOptions:
         if ledger is None and job is not None:
             ledger = LEDGER_TOPIC.format(job=job)
         topic = reader.get(TOPIC)
-        if topic is not None and ledger is not None and topic == ledger:
-            reader.problem(f"Options 'topic' and 'ledgerTopic' are both '{topic}'.")
+        named = named or bool(given.get("queryname"))
+        snapshots = _snapshots(reader, streaming and guarantee == EXACTLY_ONCE and named)
+        state = reader.get(STATE)
+        if state is None and job is not None:
+            state = STATE_TOPIC.format(job=job)
+        _check_different(reader, {"topic": topic, "ledgerTopic": ledger, "stateTopic": state})
         options = cls(
             kafka=kafka,
             guarantee=guarantee,
@@ -147,6 +190,11 @@ class SinkOptions:
             ledger_topic=ledger,
             query_id=query_id,
             allow_weak_replication=reader.get(WEAK_REPLICATION),
+            snapshots=snapshots,
+            snapshot_interval_ms=reader.get(SNAPSHOT_INTERVAL),
+            state_topic=state,
+            checkpoint=given.get("checkpointlocation"),
+            query_name=given.get("queryname"),
         )
         reader.check_names([option.name for option in OPTIONS])
         _check_client_settings(reader, kafka)
@@ -195,10 +243,33 @@ def _default_job(
         reader.problem(_NO_JOB_NAME)
         return None
     try:
-        return _job(name)
+        return job_name(name)
     except ValueError as error:
         reader.problem(f"The query name stands in for option 'jobName', which {error}: '{name}'.")
         return None
+
+
+def _snapshots(reader: OptionReader, possible: bool) -> bool:
+    """Whether snapshots are taken."""
+    snapshots = reader.get(SNAPSHOTS)
+    if snapshots and not possible:
+        reader.problem(
+            "Option 'snapshots' is true, which needs a streaming write with guarantee "
+            "'exactly-once' and a 'jobName' (or queryName) to find them by."
+        )
+    if SNAPSHOT_INTERVAL.name in reader and not snapshots:
+        reader.problem(
+            "Option 'snapshotInterval' says how often snapshots are taken, and option 'snapshots' "
+            "is not true: set it, or take the interval away."
+        )
+    return snapshots
+
+
+def _check_different(reader: OptionReader, topics: Mapping[str, str | None]) -> None:
+    given = [name for name in topics.values() if name is not None]
+    for name in sorted({name for name in given if given.count(name) > 1}):
+        options = [option for option, topic in topics.items() if topic == name]
+        reader.problem(f"Options '{options[0]}' and '{options[1]}' are both '{name}'.")
 
 
 def _check_needs(reader: OptionReader, kafka: KafkaSettings, guarantee: str) -> None:

@@ -13,7 +13,7 @@ from eo_kafka.errors import OutcomeUnknown
 from eo_kafka.sinks import control_plane, ledger_topic, one_phase_recovery
 from eo_kafka.sinks.committable import Torn, WritePlan
 from eo_kafka.sinks.control_plane import ControlPlane
-from eo_kafka.sinks.coordinator import ATTEMPTS, Coordinator
+from eo_kafka.sinks.coordinator import ATTEMPTS, Coordinator, Write
 from eo_kafka.sinks.finisher import Finisher
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.transactional_id import GENERATION_SLOTS
@@ -132,5 +132,5 @@ def settle(coordinator: Coordinator, generation: int, settled: Decision) -> None
     at = (settled.sink, settled.batch)
     coordinator.write(
         generation,
-        lambda ledger: None if ledger.decisions.get(at) == settled else [(key, value)],
+        lambda ledger: None if ledger.decisions.get(at) == settled else Write([(key, value)]),
     )

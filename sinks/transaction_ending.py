@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eo_kafka.sinks.control_plane import ControlPlane
-from eo_kafka.sinks.coordinator import Coordinator
+from eo_kafka.sinks.coordinator import Coordinator, Write
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.transaction_verdict import (
     Judged,
@@ -112,9 +112,9 @@ def close_to_drivers(
         generation = coordinator.read().generation
         coordinator.write(
             generation,
-            lambda ledger: [
-                (records.GENERATION_KEY, records.encode_generation(ledger.generation + 1))
-            ],
+            lambda ledger: Write(
+                [(records.GENERATION_KEY, records.encode_generation(ledger.generation + 1))]
+            ),
         )
 
 

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from eo_kafka.errors import EnvironmentRefused, LedgerError
 from eo_kafka.sinks.control_plane import ControlPlane
-from eo_kafka.sinks.options import LEDGER_TOPIC
 from eo_kafka.sinks.transaction_verdict import (
     OPEN_STATES,
     JobLedger,
@@ -25,6 +24,7 @@ from eo_kafka.sinks.transaction_verdict import (
 )
 from eo_kafka.sinks.transactional_id import parse_id
 from eo_kafka.state import records
+from eo_kafka.state.job_topics import LEDGER_TOPIC
 from eo_kafka.state.ledger import DECISION_PARTITION, fold
 from eo_kafka.state.log_reader import read_records
 from eo_kafka.transaction import Described, Identity, TransactionState

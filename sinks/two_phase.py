@@ -33,6 +33,7 @@ class TaskIdentity:
     batch: int
     partition: int
     task_attempt_id: int
+    checkpoint: str | None = None
 
     @property
     def name(self) -> str:
@@ -147,4 +148,5 @@ def report(
         participant=participant,
         committed=committed,
         torn=plan.torn_at(task.batch) if task.partition == 0 else None,
+        checkpoint=task.checkpoint,
     )

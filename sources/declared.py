@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from eo_kafka.offsets import EARLIEST, TopicPartition, decode
 from eo_kafka.options import Option, boolean, text, whole_number
+from eo_kafka.state.job_topics import job_name, topic_name
 
 Limit: TypeAlias = Literal["earliest", "latest"] | dict[TopicPartition, int]
 
@@ -49,6 +50,19 @@ MAX_OFFSETS_PER_TRIGGER: Option[int | None] = Option(
     None,
     "Streams only: about how many offsets a batch may span, over all partitions.",
 )
+JOB_NAME: Option[str | None] = Option(
+    "jobName",
+    job_name,
+    None,
+    "Streams only: the job (the sink's `jobName`) whose recorded batch ends are followed after a "
+    "restore; needed where the sink has a `snapshotInterval`.",
+)
+LEDGER: Option[str | None] = Option(
+    "ledgerTopic",
+    topic_name,
+    None,
+    "Streams only: that job's ledger. Default: `__eo_kafka.<jobName>.ledger`.",
+)
 INCLUDE_HEADERS = Option("includeHeaders", boolean, False, "Adds the column `headers`.")
 FAIL_ON_DATA_LOSS = Option(
     "failOnDataLoss",
@@ -83,6 +97,8 @@ OPTIONS = (
     STARTING_OFFSETS,
     ENDING_OFFSETS,
     MAX_OFFSETS_PER_TRIGGER,
+    JOB_NAME,
+    LEDGER,
     INCLUDE_HEADERS,
     FAIL_ON_DATA_LOSS,
     POLL_TIMEOUT_MS,

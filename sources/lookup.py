@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.1
 
 
+class UnknownTopic(SourceError):
+    """The cluster has no topic of this name, also when asked more than once."""
+
+
 class OffsetLookup:
     """Partitions and offsets of the subscribed topics, as the consumers will see them.
 
@@ -103,6 +107,9 @@ class OffsetLookup:
                 question, isolation_level=isolation, request_timeout=timeout
             ),
             lambda at: f"partition {at.topic}-{at.partition}",
+            # Of a partition whose leader does not answer in time, the client says -1001, and no
+            # error: as the end of a batch it would be read again from there.
+            is_answer=lambda found: found.offset >= 0,
         )
         return {TopicPartition(at.topic, at.partition): a.offset for at, a in answers.items()}
 
@@ -110,6 +117,7 @@ class OffsetLookup:
         self,
         send: Callable[[float], Mapping[T, Future[Any]]],
         subject: Callable[[T], str],
+        is_answer: Callable[[Any], bool] = lambda found: True,
     ) -> dict[T, Any]:
         """Send and wait; again after an error that may pass, all within the time limit.
 
@@ -120,7 +128,8 @@ class OffsetLookup:
         pause = self._options.retry_interval_ms / 1000
         attempt = 1
         while True:
-            answers, failed = self._answers(send(deadline - time.monotonic()), deadline)
+            futures = send(deadline - time.monotonic())
+            answers, failed = self._answers(futures, deadline, is_answer)
             if not failed:
                 return answers
             about, error = failed.popitem()
@@ -128,21 +137,28 @@ class OffsetLookup:
             if out_of_time or attempt >= self._options.num_retries or _is_permanent(error):
                 raise self._refused(subject(about), error)
             log.warning("looking up %s: %s; asking again", subject(about), error.str())
+            if _is_of_old_metadata(error):
+                self.close()
             attempt += 1
             time.sleep(pause)
 
     def _answers(
-        self, futures: Mapping[T, Future[Any]], deadline: float
+        self, futures: Mapping[T, Future[Any]], deadline: float, is_answer: Callable[[Any], bool]
     ) -> tuple[dict[T, Any], dict[T, KafkaError]]:
-        from confluent_kafka import KafkaException
+        from confluent_kafka import KafkaError, KafkaException
 
         answers: dict[T, Any] = {}
         failed: dict[T, KafkaError] = {}
         for about, future in futures.items():
             try:
-                answers[about] = self._wait(future, deadline)
+                found = self._wait(future, deadline)
             except KafkaException as error:
                 failed[about] = error.args[0]
+                continue
+            if is_answer(found):
+                answers[about] = found
+            else:
+                failed[about] = KafkaError(KafkaError._TIMED_OUT)
         return answers, failed
 
     def _wait(self, future: Future[Any], deadline: float) -> Any:
@@ -195,7 +211,7 @@ class OffsetLookup:
         if code in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT):
             return self._unreachable()
         if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-            return SourceError(
+            return UnknownTopic(
                 f"The {subject} does not exist on the cluster at '{self._options.servers}'. "
                 "Create it, or correct the option 'subscribe'."
             )
@@ -212,6 +228,14 @@ def _is_wrong_setting(error: KafkaError) -> bool:
     from confluent_kafka import KafkaError
 
     return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
+
+
+def _is_of_old_metadata(error: KafkaError) -> bool:
+    """Whether the client knows the leaders of a time that is over. librdkafka's admin does not ask
+    for them again by itself after these."""
+    from confluent_kafka import KafkaError
+
+    return error.code() in (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
 
 
 def _is_permanent(error: KafkaError) -> bool:

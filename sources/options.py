@@ -15,6 +15,8 @@ from eo_kafka.sources.declared import (
     FAIL_ON_DATA_LOSS,
     GROUP_ID_PREFIX,
     INCLUDE_HEADERS,
+    JOB_NAME,
+    LEDGER,
     LOOKUP_TIMEOUT_MS,
     MAX_OFFSETS_PER_TRIGGER,
     NOT_YET,
@@ -27,6 +29,7 @@ from eo_kafka.sources.declared import (
     SUBSCRIBE,
     Limit,
 )
+from eo_kafka.state.job_topics import LEDGER_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -53,6 +56,7 @@ class SourceOptions:
     num_retries: int
     retry_interval_ms: int
     lookup_timeout_ms: int
+    ledger_topic: str | None
 
     @classmethod
     def parse(cls, given: Mapping[str, str], streaming: bool) -> SourceOptions:
@@ -83,6 +87,7 @@ class SourceOptions:
             num_retries=reader.get(NUM_RETRIES),
             retry_interval_ms=reader.get(RETRY_INTERVAL_MS),
             lookup_timeout_ms=reader.get(LOOKUP_TIMEOUT_MS),
+            ledger_topic=_ledger(reader),
         )
         for option, limit in ((STARTING_OFFSETS, starting), (ENDING_OFFSETS, options.ending)):
             _check_topics(reader, option.name, limit, options.topics)
@@ -200,6 +205,12 @@ def _kafka(reader: OptionReader) -> KafkaSettings:
             "other's quotas and authorizations, and 'groupIdPrefix' is ignored."
         )
     return KafkaSettings(accepted)
+
+
+def _ledger(reader: OptionReader) -> str | None:
+    """The ledger whose recorded ends are followed, if any."""
+    job, topic = reader.get(JOB_NAME), reader.get(LEDGER)
+    return topic or (LEDGER_TOPIC.format(job=job) if job else None)
 
 
 def _strategy(reader: OptionReader) -> None:

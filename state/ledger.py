@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import count, takewhile
 
 from eo_kafka.errors import CorruptLedger
 from eo_kafka.state import records
+from eo_kafka.state.manifest import SnapshotHead
 from eo_kafka.transaction import Decision, DecisionState, IllegalMove
 
 DECISION_PARTITION = 0
@@ -30,6 +32,10 @@ class Ledger:
     # Set while tasks may have committed without a decision: from this offset of the token
     # partition on, visible tokens count also where no decision names them.
     one_phase_from: int | None = None
+    snapshot: SnapshotHead | None = None  # the newest, decided together with its batch
+    # Set while blobs are sent ahead of a decision: from this offset of the state topic on, there
+    # may be some that no manifest names.
+    loading_from: int | None = None
 
     def apply(self, key: bytes, value: bytes | None) -> None:
         """Fold in the next record. Raises CorruptLedger."""
@@ -45,6 +51,10 @@ class Ledger:
             self.owner = None if value is None else records.decode_owner(value)
         elif key == records.ONE_PHASE_KEY:
             self.one_phase_from = None if value is None else records.decode_one_phase(value)
+        elif key == records.SNAPSHOT_KEY:
+            self.snapshot = None if value is None else records.decode_snapshot(value)
+        elif key == records.LOADING_KEY:
+            self.loading_from = None if value is None else records.decode_loading(value)
         elif key.startswith(b"decision/"):
             self._apply_decision(key, value)
         else:
@@ -83,12 +93,26 @@ class Ledger:
             key=lambda found: (found.batch, found.sink),
         )
 
-    def tombstones(self, sink: str, keep: int = DECISIONS_KEPT) -> list[tuple[bytes, None]]:
-        """Records that make room: all rounds of all batches but the newest `keep`."""
+    def since_snapshot(self, sink: str) -> list[Decision]:
+        """The decisions from the newest snapshot's batch on, oldest first, up to a batch that is
+        missing or does not say where its sources ended; none without a snapshot."""
+        if self.snapshot is None:
+            return []
         mine = self.of_sink(sink)
+        batches = count(self.snapshot.batch)
+        known = takewhile(lambda batch: batch in mine and mine[batch].offsets, batches)
+        return [mine[batch] for batch in known]
+
+    def tombstones(self, sink: str, keep: int = DECISIONS_KEPT) -> list[tuple[bytes, None]]:
+        """Records that make room: all rounds of all batches but the newest `keep`, and but those
+        that a restore of the snapshot repeats. With 0, of all."""
+        mine = self.of_sink(sink)
+        old = sorted(mine)[: max(0, len(mine) - keep)]
+        if self.snapshot is not None and keep:
+            old = [batch for batch in old if batch < self.snapshot.batch]
         return [
             (records.decision_key(sink, batch, round_), None)
-            for batch in sorted(mine)[: max(0, len(mine) - keep)]
+            for batch in old
             for round_ in range(mine[batch].round + 1)
         ]
 
@@ -100,7 +124,7 @@ def with_state(decision: Decision, state: DecisionState) -> Decision:
 
 def without_participants(decision: Decision) -> Decision:
     """What became of the batch, and not of whom."""
-    return replace(decision, participants=())
+    return replace(decision, participants=(), offsets=())
 
 
 def fold(found: Iterable[tuple[bytes, bytes | None]], ledger: Ledger | None = None) -> Ledger:

@@ -18,9 +18,15 @@ STALL_TIMEOUT_S = 60.0
 
 
 def read_records(
-    settings: Mapping[str, str], topic: str, partition: int, start: int, end: int
+    settings: Mapping[str, str],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    at_once: int = 1000,
 ) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """Yield (offset, key, value) of the committed records in [start, end), in order.
+    """Yield (offset, key, value) of the committed records in [start, end), in order. `at_once` of
+    them are taken from the client at a time.
 
     `end` must be at or below the last stable offset, or the read waits for it. Runs on the driver.
     Raises ReadTimeout when nothing moves for a minute.
@@ -45,13 +51,13 @@ def read_records(
     )
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
-        yield from _until(consumer, topic, partition, start, end)
+        yield from _until(consumer, topic, partition, start, end, at_once)
     finally:
         consumer.close()
 
 
 def _until(
-    consumer: Any, topic: str, partition: int, start: int, end: int
+    consumer: Any, topic: str, partition: int, start: int, end: int, at_once: int
 ) -> Iterator[tuple[int, bytes, bytes | None]]:
     from confluent_kafka import KafkaError
 
@@ -60,7 +66,7 @@ def _until(
     while True:
         # consume() waits for as many as asked for, so only what is there already is asked for.
         first = consumer.poll(0.5)
-        for message in [first, *consumer.consume(1000, timeout=0)] if first else ():
+        for message in [first, *consumer.consume(at_once, timeout=0)] if first else ():
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 # The group is a name that librdkafka insists on; it is never joined.

@@ -12,16 +12,19 @@ from typing import Any, TypeVar
 
 from eo_kafka.errors import CorruptLedger, cut
 from eo_kafka.options import json_object
+from eo_kafka.state.manifest import Blob, SnapshotHead
 from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Token
 
 VERSION = 1
 GENERATION_KEY = b"generation"
 OWNER_KEY = b"owner"
 ONE_PHASE_KEY = b"one-phase"
+SNAPSHOT_KEY = b"snapshot"
+LOADING_KEY = b"snapshot-loading"
 _INT_MAX = 2**63
-_TEXT_MAX = (
-    1000  # bytes; the longest is a transactional id, whose prefix may be as long as a topic's name
-)
+# Bytes; the longest is a transactional id, whose prefix may be as long as a topic's name.
+_TEXT_MAX = 1000
+_OFFSETS_MAX = 1 << 20
 T = TypeVar("T")
 
 
@@ -71,10 +74,10 @@ def _int(value: Any) -> int:
     return value
 
 
-def _str(value: Any) -> str:
+def _str(value: Any, longest: int = _TEXT_MAX) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not text")
-    if len(value.encode()) > _TEXT_MAX:  # and half a surrogate pair raises
+    if len(value.encode()) > longest:  # and half a surrogate pair raises
         raise ValueError(f"a text has {len(value)} characters")
     return value
 
@@ -119,6 +122,53 @@ def decode_one_phase(value: bytes) -> int:
     )
 
 
+def encode_loading(blobs_from: int) -> bytes:
+    """The value under LOADING_KEY: where blobs begin in the state topic that no head may name."""
+    return _encode({"blobsFrom": blobs_from})
+
+
+def decode_loading(value: bytes) -> int:
+    """Raises CorruptLedger."""
+    return _decode(LOADING_KEY, value, lambda fields: _int(fields["blobsFrom"]), encode_loading)
+
+
+def encode_snapshot(head: SnapshotHead) -> bytes:
+    """The value under SNAPSHOT_KEY."""
+    return _encode(
+        {
+            "batch": head.batch,
+            "generation": head.generation,
+            "query": head.query,
+            "manifest": head.manifest.digest,
+            "manifestSize": head.manifest.size,
+            "manifestFrom": head.manifest_from,
+            "files": head.files,
+            "size": head.size,
+            "sent": head.sent,
+            "madeMs": head.made_ms,
+        }
+    )
+
+
+def decode_snapshot(value: bytes, key: bytes = SNAPSHOT_KEY) -> SnapshotHead:
+    """Raises CorruptLedger."""
+
+    def build(fields: dict[str, Any]) -> SnapshotHead:
+        return SnapshotHead(
+            batch=_int(fields["batch"]),
+            generation=_int(fields["generation"]),
+            query=_str(fields["query"]),
+            manifest=Blob(_str(fields["manifest"]), _int(fields["manifestSize"])),
+            manifest_from=_int(fields["manifestFrom"]),
+            files=_int(fields["files"]),
+            size=_int(fields["size"]),
+            sent=_int(fields["sent"]),
+            made_ms=_int(fields["madeMs"]),
+        )
+
+    return _decode(key, value, build, encode_snapshot)
+
+
 def encode_decision(decision: Decision) -> bytes:
     """The value under `decision_key`."""
     return _encode(
@@ -132,6 +182,7 @@ def encode_decision(decision: Decision) -> bytes:
             "tokenPartition": decision.token_partition,
             "tokenFrom": decision.token_from,
             "participants": [_participant_fields(part) for part in decision.participants],
+            **({"offsets": decision.offsets} if decision.offsets else {}),
         }
     )
 
@@ -150,6 +201,7 @@ def decode_decision(key: bytes, value: bytes) -> Decision:
             token_partition=_int(fields["tokenPartition"]),
             token_from=_int(fields["tokenFrom"]),
             participants=tuple(_participant(part) for part in _list(fields["participants"])),
+            offsets=tuple(_str(line, _OFFSETS_MAX) for line in _list(fields.get("offsets", []))),
         )
         if key != decision_key(decision.sink, decision.batch, decision.round):
             raise ValueError("the value belongs to another key")

@@ -15,10 +15,15 @@ from hypothesis import strategies as st
 from eo_kafka.errors import MESSAGE_MAX, CorruptLedger
 from eo_kafka.state import records
 from eo_kafka.state.ledger import Ledger, fold
+from eo_kafka.state.manifest import Blob, SnapshotHead
 from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Token
 
 PARTICIPANT = Participant(0, 1, 34, Identity("eo-kafka.j.s.p0.g2.a3", 4000, 2), 7, "m1:0123abcd")
 DECISION = Decision("main", 12, 1, DecisionState.DECIDED, 34, 5, 1, 56, (PARTICIPANT,))
+WITH_OFFSETS = Decision(
+    "main", 12, 1, DecisionState.DECIDED, 34, 5, 1, 56, (), ('{"t":{"0":5}}', "-", "é")
+)
+HEAD = SnapshotHead(12, 34, "b1-c2", Blob("3345524abf6bbe18", 345), 1234, 3, 100, 5, 1795260336579)
 TOKEN = Token("main", 1, 12, 1, 34, 8, "m1:4567")
 DECISION_KEY, TOKEN_KEY = records.decision_key("main", 12, 1), records.token_key("main", 1)
 # name -> (value, decode, encode)
@@ -35,6 +40,17 @@ KINDS: dict[str, tuple[bytes, Callable[[bytes], Any], Callable[[Any], bytes]]] =
         lambda value: records.decode_decision(DECISION_KEY, value),
         records.encode_decision,
     ),
+    "decision with offsets": (
+        records.encode_decision(WITH_OFFSETS),
+        lambda value: records.decode_decision(DECISION_KEY, value),
+        records.encode_decision,
+    ),
+    "snapshot": (
+        records.encode_snapshot(HEAD),
+        records.decode_snapshot,
+        records.encode_snapshot,
+    ),
+    "loading": (records.encode_loading(56), records.decode_loading, records.encode_loading),
     "token": (
         records.encode_token(TOKEN),
         lambda value: records.decode_token(TOKEN_KEY, value),
@@ -149,6 +165,20 @@ def test_an_owner_that_no_sentence_could_name_is_refused(query: str) -> None:
     assert read("owner", f'{{"v":1,"query":"{query}"}}'.encode()) is None
 
 
+@pytest.mark.parametrize(
+    "offsets",
+    ["[]", "null", '""', "{}", "[1]", '["\\ud800"]', f'["{"x" * (1 << 20)}x"]'],
+    ids=["an empty list", "null", "a text", "an object", "a number", "half a pair", "too long"],
+)
+def test_offsets_are_a_list_of_texts_or_not_there(offsets: str) -> None:
+    bare = json.loads(KINDS["decision"][0])
+    value = json.dumps(bare, separators=(",", ":")).removesuffix("}")
+    assert read("decision", f'{value},"offsets":["x"]}}'.encode()) is not None
+    assert read("decision", f"{value}}}".encode()).offsets == ()
+
+    assert read("decision", f'{value},"offsets":{offsets}}}'.encode()) is None
+
+
 @pytest.mark.parametrize("instead", ["{}", '""'], ids=["an empty object", "an empty text"])
 def test_a_decision_does_not_lose_its_participants_to_another_emptiness(instead: str) -> None:
     fields = {**json.loads(KINDS["decision"][0]), "participants": []}
@@ -179,6 +209,10 @@ RECORDS = (
         )
     )
     | st.tuples(st.just(records.GENERATION_KEY), st.integers(0, 3).map(records.encode_generation))
+    | st.tuples(st.just(records.SNAPSHOT_KEY), st.none() | st.just(records.encode_snapshot(HEAD)))
+    | st.tuples(
+        st.just(records.LOADING_KEY), st.none() | st.integers(0, 9).map(records.encode_loading)
+    )
     | st.tuples(st.just(records.OWNER_KEY), st.none() | st.just(records.encode_owner("q")))
     | st.tuples(
         st.sampled_from([DECISION_KEY, b"decision/main/0/0", b"decision/", records.OWNER_KEY])

@@ -186,6 +186,85 @@ def test_names_that_fit(job: str) -> None:
     assert len(parsed(jobName=job).job_and_ledger[1]) <= 249
 
 
+def test_snapshots_are_taken_where_they_are_asked_for_and_under_the_jobs_name() -> None:
+    assert not parsed().snapshots
+    assert parsed(snapshots="true").snapshots
+    assert parsed(snapshots="true").state_topic == "__eo_kafka.job.state"
+    assert parsed(snapshots="true", stateTopic="mine").state_topic == "mine"
+
+
+def test_a_query_name_is_a_name_for_snapshots(tmp_path: Path) -> None:
+    options = SinkOptions.parse(without_job(queryname="q", snapshots="true"), streaming=True)
+
+    assert (options.snapshots, options.state_topic) == (True, "__eo_kafka.q.state")
+
+
+NO_SNAPSHOTS = "Option 'snapshots' is true, which needs a streaming write with guarantee 'exactly"
+
+
+def test_a_query_id_alone_is_no_name_for_snapshots(tmp_path: Path) -> None:
+    """It is written in the checkpoint, and they are for when that is lost."""
+    known = without_job(checkpointlocation=checkpoint(tmp_path))
+    assert SinkOptions.parse(known, streaming=True).state_topic == "__eo_kafka.b1-c2.state"
+
+    (found,) = problems({**known, "snapshots": "true"})
+
+    assert found.startswith(NO_SNAPSHOTS)
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "none"])
+def test_a_weaker_guarantee_takes_no_snapshots(guarantee: str) -> None:
+    (found,) = problems({**GOOD, "guarantee": guarantee, "snapshots": "true"})
+
+    assert found.startswith(NO_SNAPSHOTS)
+    assert not parsed(guarantee=guarantee, snapshots="false").snapshots
+
+
+def test_a_batch_write_takes_no_snapshots() -> None:
+    with pytest.raises(OptionsError, match=NO_SNAPSHOTS):
+        SinkOptions.parse({**GOOD, "snapshots": "true"}, streaming=False)
+    assert not SinkOptions.parse(GOOD, streaming=False).snapshots
+
+
+@pytest.mark.parametrize(
+    ("extra", "one", "other", "name"),
+    [
+        ({"stateTopic": "out"}, "topic", "stateTopic", "out"),
+        ({"stateTopic": "x", "ledgerTopic": "x"}, "ledgerTopic", "stateTopic", "x"),
+        ({"stateTopic": "__eo_kafka.job.ledger"}, "ledgerTopic", "stateTopic", None),
+        ({"ledgerTopic": "__eo_kafka.job.state"}, "ledgerTopic", "stateTopic", None),
+        ({"topic": "__eo_kafka.job.state"}, "topic", "stateTopic", None),
+    ],
+)
+def test_one_topic_does_not_serve_two_purposes(
+    extra: dict[str, str], one: str, other: str, name: str | None
+) -> None:
+    (found,) = problems({**GOOD, "snapshots": "true", **extra})
+
+    name = name or next(iter(extra.values()))
+    assert found == f"Options '{one}' and '{other}' are both '{name}'."
+
+
+@pytest.mark.parametrize("topic", ["a/b", "..", "t" * 250, " "])
+def test_a_state_topic_must_be_a_topic_name(topic: str) -> None:
+    (found,) = problems({**GOOD, "stateTopic": topic})
+
+    assert found.startswith("Option 'stateTopic' must ")
+
+
+def test_the_longest_job_name_leaves_room_for_the_state_topic() -> None:
+    options = parsed(jobName="j" * LONGEST_JOB, snapshots="true")
+
+    assert len(options.state_topic or "") <= 249
+
+
+@pytest.mark.parametrize("value", ["yes", "", "1"])
+def test_snapshots_are_true_or_false(value: str) -> None:
+    (found,) = problems({**GOOD, "snapshots": value})
+
+    assert found.startswith("Option 'snapshots' must ")
+
+
 def test_secrets_stay_out_of_reprs_and_messages() -> None:
     secret = {"kafka.sasl.password": "hunter2", "kafka.ssl.key.password": "hunter3"}
     options = parsed(**secret)

@@ -178,7 +178,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("demo-output"), metavar="FOLDER")
     parser.add_argument("--bootstrap-servers", help="a Kafka to use (default: starts its own)")
     parser.add_argument("--limit", type=int, help="only the first so many flights")
-    parser.add_argument("--kills", type=int, help="only the first so many kills")
+    parser.add_argument("--kills", type=int, help="only the last so many kills")
     parser.add_argument("--seconds", type=float, default=60, help="how long the producer plays")
     parser.add_argument("--seed", type=int, default=2013, help="of the random moments")
     return parser.parse_args()

@@ -1,6 +1,7 @@
 """The streaming job: delays by carrier and hour, from Kafka to Kafka. A driver of its own.
 
-This is what a user of eo-kafka writes; `--format` is the one word that changes.
+This is what a user of eo-kafka writes; `--format` is the one word that changes, and
+`eo_kafka.start` the one call.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from flights import DELAYED_MINUTES, airlines_csv
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
+import eo_kafka
 from eo_kafka.broker.jars import jvm_connector_jars
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def write(delays: DataFrame, arguments: argparse.Namespace) -> StreamingQuery:
     """Start the query: a record for each window, keyed by carrier and hour."""
     hour = F.date_format("window.start", "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("hour")
     counts = ("flights", "cancelled", "delayed", "minutes", "worst")
-    return (
+    writer = (
         delays.select(
             F.to_json(F.struct("carrier", hour)).alias("key"),
             F.to_json(F.struct("airline", *counts)).alias("value"),
@@ -88,8 +90,11 @@ def write(delays: DataFrame, arguments: argparse.Namespace) -> StreamingQuery:
         .option("kafka.bootstrap.servers", arguments.bootstrap_servers)
         .option("topic", arguments.output)
         .option("checkpointLocation", arguments.checkpoint)
-        .start()
     )
+    if arguments.format == "kafka":
+        return writer.start()
+    # Each decision takes a snapshot with it, from which a job without its checkpoint goes on.
+    return eo_kafka.start(writer.option("snapshots", "true"))
 
 
 def follow(query: StreamingQuery, path: Path, until: pd.Timestamp) -> None:

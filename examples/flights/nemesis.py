@@ -1,6 +1,7 @@
 """Kills the job's processes with SIGKILL: nothing is told, flushed or closed.
 
-Each kill has a target and a moment:
+The last one takes the checkpoint's folder, too: the job goes on from its snapshot in Kafka. Each
+kill has a target and a moment:
 
     moment "any"        at a random point of a micro-batch
     moment "half done"  after the output grew, before Spark noted the micro-batch as committed:
@@ -10,6 +11,7 @@ Each kill has a target and a moment:
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ import psutil  # type: ignore[import-untyped]
 from confluent_kafka import Consumer, TopicPartition
 from run import PARTITIONS, Job, Run
 
+DISK = "all processes and the checkpoint"
 PLANS = {
     "eo-kafka": [
         ("JVM", "any"),
@@ -27,6 +30,7 @@ PLANS = {
         ("Python driver", "any"),
         ("all processes", "any"),
         ("Python worker", "any"),
+        (DISK, "any"),
     ],
     "kafka": [("JVM", "half done")] * 4,
 }
@@ -50,7 +54,8 @@ class Nemesis:
     def __init__(self, run: Run, job: Job, events: int, seed: int, kills: int | None) -> None:
         self._run, self._job = run, job
         self._random = random.Random(seed)
-        plan = PLANS[run.format][:kills]
+        plan = PLANS[run.format]
+        plan = plan if kills is None else plan[len(plan) - kills :]
         width = (LAST - FIRST) / max(1, len(plan))
         self._due = [
             (int(events * (FIRST + width * (number + self._random.random()))), *what)
@@ -77,6 +82,8 @@ class Nemesis:
             victim.kill()
         if target != "Python worker":
             self._job.clear(tree)
+        if target == DISK:
+            shutil.rmtree(self._run.checkpoint)
         newest = [facts["event_time"] for facts in progress if facts["event_time"]]
         self.kills.append(Kill(target, moment, max(newest, default=None)))
         self._due.pop(0)
@@ -128,4 +135,5 @@ TARGETS: dict[str, Callable[[list[psutil.Process]], list[psutil.Process]]] = {
     "JVM": lambda tree: _named(tree, "java"),
     "Python worker": lambda tree: _named(tree, "python"),
     "all processes": lambda tree: tree,
+    DISK: lambda tree: tree,
 }

@@ -11,6 +11,7 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from pyspark.sql import SparkSession
 
+import eo_kafka
 from eo_kafka.broker.jars import jvm_connector_jars
 
 
@@ -39,7 +40,9 @@ def start_copy(spark, job):
     elif job["tasks"]:
         rows = rows.repartition(job["tasks"], "value")
     writer = rows.writeStream.format(job["sink"]).options(**job["sink_options"])
-    return writer.trigger(availableNow=True).start()
+    writer = writer.trigger(availableNow=True)
+    with_snapshots = job["sink_options"].get("snapshots") == "true"
+    return eo_kafka.start(writer) if with_snapshots else writer.start()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -25,7 +26,12 @@ REACH_S = 20.0
 TASK_STEPS = ("S2", "S3", "S4", "S5")
 COMMIT_POINTS = ("S6.before_decision", "S6.after_decision", "S7.after_first_end_txn")
 # Nothing ever acts at these while all goes well, or only once in a query's life.
-RARE = {"abort.before_end_txn", "source.after_initial_resolution"}
+RARE = {
+    "abort.before_end_txn",
+    "source.after_initial_resolution",
+    "S6.while_sending_ahead",  # of snapshots larger than the soak's
+    "restore.while_writing",
+}
 
 
 def kill_worker(job: Job, chance: random.Random) -> Details | None:
@@ -119,6 +125,15 @@ def forget_commit(job: Job, _chance: random.Random) -> Details | None:
         (commits / str(newest)).unlink()
         (commits / f".{newest}.crc").unlink(missing_ok=True)
     return {"batch": newest}
+
+
+def lose_disk(job: Job, _chance: random.Random) -> Details | None:
+    """The checkpoint is gone: the next driver has nothing but Kafka to go on from."""
+    with job.down():
+        if not job.checkpoint.exists():
+            return None
+        shutil.rmtree(job.checkpoint)
+    return {}
 
 
 def crash(job: Job, chance: random.Random) -> Details | None:
@@ -262,6 +277,7 @@ FAULTS = (
     Fault("another plan", 2, change_plan),
     Fault("long outage", 2, long_outage),
     Fault("commit forgotten", 2, forget_commit),
+    Fault("disk lost", 3, lose_disk),
     Fault("crash point", 6, crash),
     Fault("ids hijacked", 3, hijack),
 )

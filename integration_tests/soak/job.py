@@ -17,6 +17,8 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+import eo_kafka
+
 # Small, because three of them and three brokers share the machine with whatever else is on it.
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -41,7 +43,7 @@ def main() -> None:
     rows = spark.readStream.format("eo-kafka").options(**job["source_options"]).load()
     writer = TRANSFORMS[job["workload"]](rows, job).writeStream.format("eo-kafka")
     once = {"availableNow": True} if job["to_the_end"] else {"processingTime": "500 milliseconds"}
-    query = writer.options(**job["sink_options"]).trigger(**once).start()
+    query = eo_kafka.start(writer.options(**job["sink_options"]).trigger(**once))
     try:
         while not query.awaitTermination(1):
             if asked_to_stop.is_set():

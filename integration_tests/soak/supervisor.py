@@ -49,7 +49,7 @@ class Job:
             job_name=f"soak-{self.name}",
             per_batch=PER_BATCH,
             timeout_ms=timeout_s * 1000,
-            sink_extra=dict(workload.sink_options or {}),
+            sink_extra={"snapshots": "true", **(workload.sink_options or {})},
         )
 
     def start(self) -> Driver:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from eo_kafka.errors import EoKafkaError
@@ -110,13 +109,12 @@ class LedgerWatcher:
         }
         self._history.add(self._job.name, decision.state.value.lower(), **details)
         if decision.state is DecisionState.DONE:
-            self._observe(decision.batch)
+            self._observe(decision.batch, input_ends(decision))
 
-    def _observe(self, batch: int) -> None:
+    def _observe(self, batch: int, ends: dict[int, int]) -> None:
         try:
-            ends = input_ends(self._job.checkpoint, batch)
             self.done.append(Done(batch, ends, self._high_watermarks()))
-        except (KafkaException, OSError) as error:  # a broker is down: the next batch will do
+        except KafkaException as error:  # a broker is down: the next batch will do
             self._history.add(self._job.name, "not observed", batch=batch, why=repr(error)[:120])
             self._admin = self._new_admin()  # the old one may stay with the old leaders
 
@@ -129,12 +127,15 @@ class LedgerWatcher:
             TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)
         }
         asked = self._admin.list_offsets(latest, request_timeout=10)
-        return {at.partition: answer.result().offset for at, answer in asked.items()}
+        ends = {at.partition: answer.result().offset for at, answer in asked.items()}
+        if min(ends.values()) < 0:  # so the client says that a leader did not answer in time
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return ends
 
 
-def input_ends(checkpoint: Path, batch: int) -> dict[int, int]:
-    """Where a batch's input ends, by partition, from Spark's offset log. Raises OSError."""
-    found: Any = (checkpoint / "offsets" / str(batch)).read_text().splitlines()[2]
+def input_ends(decision: Decision) -> dict[int, int]:
+    """Where a batch's input ends, by partition, as Spark's offset log said."""
+    found: Any = decision.offsets[0]
     while isinstance(found, str):
         found = json.loads(found)
     (by_partition,) = found.values()

@@ -1,0 +1,73 @@
+"""`eo_kafka.start(writer)`: a query that finds its way back when its checkpoint is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka.errors import OptionsError
+from eo_kafka.sinks.restoring import restore
+from eo_kafka.state.checkpoint import open_checkpoint
+from eo_kafka.state.snapshot import RESTORING
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+def start(writer: DataStreamWriter) -> StreamingQuery:
+    """`writer.start()`, after the job's newest snapshot was restored if the checkpoint is missing.
+
+    Runs on the driver. `writer` is a `df.writeStream.format("eo-kafka")` with its options: a
+    `checkpointLocation`, and a `jobName` or a query name. A checkpoint that is there is used as it
+    is; where the job has no snapshot, the query starts from nothing.
+
+    Raises OptionsError, and what `eo_kafka.restore` raises; then nothing was started.
+    """
+    given = {name.lower(): value for name, value in options_of(writer).items()}
+    job = given.get("jobname") or given.get("queryname")
+    checkpoint = given.get("checkpointlocation") or _default_checkpoint(writer, given)
+    missing = [
+        f"eo_kafka.start needs {what}."
+        for what, value in (
+            ("option 'checkpointLocation' (or that of the session, and a query name)", checkpoint),
+            ("option 'jobName' or a query name", job),
+        )
+        if not value
+    ]
+    if missing or job is None or checkpoint is None:
+        raise OptionsError(missing)
+    folder = open_checkpoint(checkpoint)
+    if folder.is_empty() or RESTORING in folder.paths():
+        restore(checkpoint, job, given)
+    return writer.start()
+
+
+def _default_checkpoint(writer: Any, given: Mapping[str, str]) -> str | None:
+    root = writer._spark.conf.get("spark.sql.streaming.checkpointLocation", None)
+    name = given.get("queryname")
+    return f"{root.rstrip('/')}/{name}" if root and name else None
+
+
+def options_of(writer: DataStreamWriter) -> Mapping[str, str]:
+    """The options a writer was given; PySpark has no public way to ask.
+
+    Spark Connect keeps them in a message, Spark Classic in the JVM's own writer.
+    """
+    message = getattr(writer, "_write_proto", None)
+    if message is not None:
+        name = {"queryname": message.query_name} if message.query_name else {}
+        return {**dict(message.options), **name}
+    return _classic_options(writer)
+
+
+def _classic_options(writer: Any) -> dict[str, str]:
+    java = writer._jwrite
+    field = java.getClass().getDeclaredField("extraOptions")
+    field.setAccessible(True)
+    pairs = field.get(java).iterator()
+    found = {}
+    while pairs.hasNext():
+        pair = pairs.next()
+        found[pair._1()] = pair._2()
+    return found

@@ -1,0 +1,160 @@
+"""A query with state, run in a driver of its own so that a test can kill it.
+
+The one argument is JSON: see `Stateful` in harness.py. The input's values are JSON objects with
+`k` (a key), `n` (a number, some of them twice) and `t` (event time in seconds).
+"""
+
+import json
+import os
+import sys
+from contextlib import contextmanager
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+import eo_kafka
+
+
+def main() -> None:
+    job = json.loads(sys.argv[1])
+    builder = (
+        SparkSession.builder.master(job["master"])
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+    )
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    start_stateful(spark, job).awaitTermination()
+
+
+def start_stateful(spark, job):
+    """Start it from the checkpoint, or from the newest snapshot if there is none; the tests also
+    call this with a session of their own."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
+    with settings(spark, job["conf"]):
+        result = OPERATORS[job["operator"]](events(spark, job))
+        value = f.to_json(f.struct("*")).alias("value")
+        writer = result.select(value).writeStream.format(job["sink"])
+        return eo_kafka.start(writer.options(**job["sink_options"]).trigger(availableNow=True))
+
+
+@contextmanager
+def settings(spark, conf):
+    """The session with these settings, and then as it was."""
+    before = {name: spark.conf.get(name, None) for name in conf}
+    for name, value in conf.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def events(spark, job):
+    def read():
+        rows = spark.readStream.format(job["source"]).options(**job["source_options"]).load()
+        fields = f.from_json(f.col("value").cast("string"), "k STRING, n LONG, t LONG")
+        rows = rows.select(fields.alias("e")).select("e.k", "e.n", "e.t")
+        return rows.withColumn("t", f.timestamp_seconds("t")).withWatermark("t", "10 seconds")
+
+    return read
+
+
+def window(read):
+    grouped = read().groupBy(f.window("t", "10 seconds"), "k")
+    return grouped.agg(f.count("*").alias("c"), f.sum("n").alias("s"))
+
+
+def session(read):
+    return (
+        read().groupBy(f.session_window("t", "1500 milliseconds"), "k").agg(f.sum("n").alias("s"))
+    )
+
+
+def deduplication(read):
+    return read().dropDuplicates(["n", "t"])
+
+
+def join(read):
+    left = read().where("n % 2 = 0").select(f.col("t").alias("lt"), f.col("n").alias("l"))
+    right = read().where("n % 2 = 1").select(f.col("t").alias("rt"), f.col("n").alias("r"))
+    near = "r = l + 1 AND rt >= lt AND rt <= lt + INTERVAL 20 SECONDS"
+    return left.join(right, f.expr(near), "leftOuter")
+
+
+def running_sum_of_rows(read):
+    from pyspark.sql import Row
+
+    processor = _processor(lambda key, rows, total: _rows(Row, key, rows, total))
+    return _grouped(read).transformWithState(
+        statefulProcessor=processor, outputStructType=_RUNNING, outputMode="Append", timeMode="None"
+    )
+
+
+def running_sum_in_pandas(read):
+    processor = _processor(_frames)
+    return _grouped(read).transformWithStateInPandas(
+        statefulProcessor=processor, outputStructType=_RUNNING, outputMode="Append", timeMode="None"
+    )
+
+
+_RUNNING = "k STRING, n LONG, total LONG"
+
+
+def _grouped(read):
+    return read().select("k", "n").groupBy("k")
+
+
+def _processor(outputs):
+    from pyspark.sql.streaming import StatefulProcessor
+
+    class RunningSum(StatefulProcessor):
+        def init(self, handle):
+            self._total = handle.getValueState("total", "total LONG")
+
+        def handleInputRows(self, key, rows, timerValues):
+            total = self._total.get()[0] if self._total.exists() else 0
+            total, results = outputs(key[0], rows, total)
+            self._total.update((total,))
+            yield from results
+
+        def close(self):
+            pass
+
+    return RunningSum()
+
+
+def _rows(row, key, rows, total):
+    results = []
+    # Within a batch the order is the shuffle's; the running sum must not depend on it.
+    for n in sorted(found["n"] for found in rows):
+        total += n
+        results.append(row(k=key, n=n, total=total))
+    return total, results
+
+
+def _frames(key, frames, total):
+    import pandas as pd
+
+    numbers = sorted(int(n) for frame in frames for n in frame["n"])
+    sums = pd.Series(numbers, dtype="int64").cumsum() + total
+    frame = pd.DataFrame({"k": key, "n": numbers, "total": sums})
+    return int(total + sum(numbers)), [frame]
+
+
+OPERATORS = {
+    "window": window,
+    "session": session,
+    "deduplication": deduplication,
+    "join": join,
+    "rows": running_sum_of_rows,
+    "pandas": running_sum_in_pandas,
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""A job that lost its disk: the checkpoint is gone, and `eo_kafka.start` goes on from Kafka, with
+nothing lost or repeated and with the state that an uninterrupted run has."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness import (
+    Stateful,
+    assert_settled,
+    committed,
+    fail_at,
+    kill_driver_at,
+    produce,
+    read_ledger,
+)
+from jobs.stateful_job import settings
+
+ROCKSDB = {
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming."
+    "state.RocksDBStateStoreProvider"
+}
+CHANGELOG = {
+    **ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+FORMAT_2 = {**CHANGELOG, "spark.sql.streaming.stateStore.checkpointFormatVersion": "2"}
+PROVIDERS = {"hdfs": {}, "rocksdb": ROCKSDB, "changelog": CHANGELOG, "format-2": FORMAT_2}
+
+
+def events(start: int, end: int) -> list[bytes]:
+    """Half a second of event time an event; each tenth comes twice."""
+    numbers = [n for n in range(start, end) for _ in range(2 if n % 10 == 0 else 1)]
+    return [
+        json.dumps({"k": f"k{n % 3}", "n": n, "t": 1_000_000 + n // 2}).encode() for n in numbers
+    ]
+
+
+FIRST, SECOND = events(0, 150), events(150, 300)
+
+
+@pytest.fixture
+def new_job(broker, make_topic, tmp_path):
+    """Jobs on one input, each with an output and a checkpoint of its own."""
+    source = make_topic("in")
+    produce(broker.bootstrap_servers, source, FIRST)
+
+    def new(name: str, **settings) -> Stateful:
+        return Stateful(
+            servers=broker.bootstrap_servers,
+            source_topic=source,
+            sink_topic=make_topic(f"out-{name}", partitions=2),
+            checkpoint=tmp_path / name / "0",
+            job_name=f"{name}-{source}",
+            per_batch=60,
+            **settings,
+        )
+
+    return new
+
+
+def lose_the_disk(job: Stateful) -> None:
+    """The checkpoint is gone; the job starts on another machine, under another path."""
+    shutil.rmtree(job.checkpoint)
+    job.checkpoint = job.checkpoint.with_name(str(int(job.checkpoint.name) + 1))
+
+
+def uninterrupted(job: Stateful, spark) -> Counter[bytes]:
+    job.run(spark)
+    produce(job.servers, job.source_topic, SECOND)
+    job.run(spark)
+    return committed(job.servers, job.sink_topic)
+
+
+def state_of(job: Stateful, spark) -> Counter[tuple[str, ...]]:
+    """Key and value of all that the first operator keeps."""
+    reader = spark.read.format("statestore").option("path", str(job.checkpoint))
+    if job.operator == "join":
+        reader = reader.option("joinSide", "left")
+    if job.operator in ("rows", "pandas"):
+        reader = reader.option("stateVarName", "total")
+    with settings(spark, job.conf):
+        return Counter(tuple(map(str, row)) for row in reader.load().collect())
+
+
+@pytest.mark.parametrize(
+    ("operator", "provider"),
+    [
+        ("window", "hdfs"),
+        ("window", "format-2"),
+        ("session", "rocksdb"),
+        ("deduplication", "changelog"),
+        ("join", "hdfs"),
+        ("rows", "changelog"),
+        pytest.param("window", "rocksdb", marks=pytest.mark.full),
+        pytest.param("window", "changelog", marks=pytest.mark.full),
+        pytest.param("session", "hdfs", marks=pytest.mark.full),
+        pytest.param("deduplication", "hdfs", marks=pytest.mark.full),
+        pytest.param("join", "rocksdb", marks=pytest.mark.full),
+        pytest.param("join", "format-2", marks=pytest.mark.full),
+        pytest.param("rows", "rocksdb", marks=pytest.mark.full),
+        pytest.param("pandas", "rocksdb", marks=pytest.mark.full),
+        pytest.param("pandas", "changelog", marks=pytest.mark.full),
+    ],
+)
+def test_each_operator_goes_on_from_kafka_with_its_state(
+    new_job, spark, crash_points, operator, provider
+):
+    job = new_job("lost", operator=operator, conf=PROVIDERS[provider])
+    same = new_job("same", operator=operator, conf=PROVIDERS[provider])
+    job.run(spark)
+    lose_the_disk(job)  # between two runs: nothing is in flight
+    expected = uninterrupted(same, spark)  # and the second half of the input is there
+    fail_at(job, spark, crash_points, "S6.after_decision")
+    lose_the_disk(job)  # in the middle of a commit
+    job.run(spark)
+    assert expected
+    assert committed(job.servers, job.sink_topic) == expected
+    assert state_of(job, spark) == state_of(same, spark)
+    assert_settled(job)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "S3.while_writing",
+        "S6.snapshot_taken",
+        "S6.after_decision",
+        pytest.param("S1.after_generation", marks=pytest.mark.full),
+        pytest.param("S6.before_decision", marks=pytest.mark.full),
+        pytest.param("S7.after_first_end_txn", marks=pytest.mark.full),
+        pytest.param("S8.after_done", marks=pytest.mark.full),
+    ],
+)
+def test_a_driver_and_its_disk_may_go_at_any_step(new_job, spark, crash_points, tmp_path, point):
+    job, same = new_job("lost"), new_job("same")
+    job.run(spark)
+    expected = uninterrupted(same, spark)
+    kill_driver_at(job, crash_points, point, tmp_path / "log")
+    lose_the_disk(job)
+    job.run(spark)
+    assert committed(job.servers, job.sink_topic) == expected
+    assert state_of(job, spark) == state_of(same, spark)
+    assert_settled(job)
+
+
+def test_a_restore_that_was_killed_is_started_again(new_job, spark, crash_points, tmp_path):
+    job, same = new_job("lost"), new_job("same")
+    job.run(spark)
+    expected = uninterrupted(same, spark)
+    lose_the_disk(job)
+    crash_points.arm("restore.while_writing", "kill")
+    assert job.run_in_own_driver(tmp_path / "log") != 0
+    assert crash_points.reached("restore.while_writing")
+    assert Path(job.checkpoint / "_eo_kafka_restoring").exists()
+    job.run(spark)
+    assert committed(job.servers, job.sink_topic) == expected
+
+
+def test_a_query_on_a_checkpoint_that_parted_from_the_ledger_stops(new_job, spark, tmp_path):
+    """Somebody kept a copy of an older checkpoint and goes on from it after more input came: its
+    next batch has the number of one that is DONE, and holds other records."""
+    job = new_job("copied")
+    job.run(spark)
+    shutil.copytree(job.checkpoint, tmp_path / "copy")
+    produce(job.servers, job.source_topic, SECOND)
+    job.run(spark)
+    before = committed(job.servers, job.sink_topic)
+    job.checkpoint, job.per_batch = tmp_path / "copy", 50
+    with pytest.raises(
+        Exception, match=r"is not the batch \d+ that was written.*snapshots restore"
+    ):
+        job.run(spark)
+    assert committed(job.servers, job.sink_topic) == before
+
+
+def test_a_job_without_a_snapshot_starts_from_nothing(new_job, spark):
+    job = new_job("off", operator="deduplication")
+    job.sink_extra = {"snapshots": "false"}
+    job.run(spark)
+    assert read_ledger(job).snapshot is None
+    assert len(committed(job.servers, job.sink_topic)) == 150

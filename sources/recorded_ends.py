@@ -1,0 +1,88 @@
+"""The ends of the batches since a job's newest snapshot, as the job's ledger records them.
+
+A restored query repeats these batches: what is decided of them is written already, and the state
+must come out as it was. So each must hold the same records again, whatever `maxOffsetsPerTrigger`
+says now and whatever has come since. Spark tells a source no batch number; where a batch starts
+says which one it is, because the sink takes a snapshot wherever it would not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from eo_kafka.errors import DataLossError
+from eo_kafka.offsets import Offsets, TopicPartition, encode_text
+from eo_kafka.sources.lookup import OffsetLookup, UnknownTopic
+from eo_kafka.sources.options import SourceOptions
+from eo_kafka.state.batch_ends import Ambiguous, next_ends
+from eo_kafka.state.job_topics import MAIN_SINK
+from eo_kafka.state.ledger import DECISION_PARTITION, Ledger, fold
+from eo_kafka.state.log_reader import read_records
+
+log = logging.getLogger(__name__)
+
+
+class RecordedEnds:
+    """Follows what is recorded, from the first batch this process plans until one that is not.
+
+    Lives in Spark's source process, which is a new one with each start of the query.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._next: Mapping[str, Offsets] | None = None if options.ledger_topic else {}
+
+    def after(self, start: Offsets) -> Offsets | None:
+        """Where the batch from `start` ended; None if that is not recorded, and from then on.
+
+        Reads the ledger the first time. Driver. Raises SourceError, ReadTimeout,
+        EnvironmentRefused, CorruptLedger.
+        """
+        if self._next is None:
+            self._next = _recorded(_read(self._options))
+        found = self._next.get(encode_text(start))
+        if found is None:
+            self._next = {}  # a new batch: what comes after it is new, too
+        return found
+
+
+def check_is_there(end: Offsets, newest: Offsets) -> None:
+    """Raise DataLossError if a recorded end is behind what the topics hold now."""
+    short = {at: offset for at, offset in end.items() if offset > newest.get(at, -1)}
+    if short:
+        now = {at: newest[at] for at in short if at in newest}
+        raise DataLossError(
+            f"A batch that is to be repeated since the restored snapshot ended at "
+            f"{encode_text(short)}, and the topics end at {encode_text(now)} now: they were "
+            "deleted and made again, or lost records. The batch cannot be repeated, and nothing "
+            "was read. Bring the topics back; or give up what the job remembers: 'eo-kafka job "
+            "reset', and a new checkpoint."
+        )
+
+
+def _recorded(ledger: Ledger) -> Mapping[str, Offsets]:
+    since = ledger.since_snapshot(MAIN_SINK)
+    try:
+        return next_ends(found.offsets for found in since)
+    except Ambiguous as error:  # the sink stops the query if it replays something else
+        log.warning("The batches since the newest snapshot cannot be followed: %s.", error)
+        return {}
+
+
+def _read(options: SourceOptions) -> Ledger:
+    """What the job's ledger says up to its last stable offset; an empty one if there is none."""
+    topic = options.ledger_topic or ""
+    committed = options.kafka.merged(isolation_level="read_committed")
+    lookup = OffsetLookup(replace(options, topics=(topic,), kafka=committed))
+    decisions = TopicPartition(topic, DECISION_PARTITION)
+    try:
+        lookup.partitions()
+        end = lookup.latest([decisions])[decisions]
+    except UnknownTopic:
+        return Ledger()
+    finally:
+        lookup.close()
+    found = read_records(options.kafka, topic, DECISION_PARTITION, 0, end)
+    return fold((key, value) for _, key, value in found)

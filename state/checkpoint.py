@@ -1,0 +1,236 @@
+"""The files of a Spark checkpoint, wherever it is.
+
+Local folders are walked by the operating system's own calls. Everything else goes through
+pyarrow's file systems (S3, GCS, Azure, HDFS) or, where those know no such scheme, through fsspec.
+Hidden files are left out: Hadoop's local checksums, and what is still being written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol
+from urllib.parse import quote
+
+from eo_kafka.errors import CheckpointError, cut
+
+# Hadoop's names for S3; pyarrow has one.
+_SAME = {"s3a": "s3", "s3n": "s3"}
+# Scheme, authority, path; a single letter is a drive's.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(.*)", re.DOTALL)
+_SECRET = re.compile(r"(//[^/@:\s]*):[^/@\s]*@")
+
+
+@dataclass(frozen=True)
+class FileStat:
+    """What tells that a file is still the one that was looked at before."""
+
+    size: int
+    stamp: str  # modification time in ns and, where there is one, the inode; "" if unknown
+
+
+class Checkpoint(Protocol):
+    """A folder. Paths are relative to it, with `/`. Missing files raise FileNotFoundError."""
+
+    url: str
+    location: str  # the folder's full name, as Spark writes it into files
+
+    def paths(self) -> list[str]:
+        """All files below it, hidden ones left out; none if the folder is not there."""
+
+    def stat(self, path: str) -> FileStat:
+        """Size and stamp."""
+
+    def open(self, path: str) -> IO[bytes]:
+        """For reading; the caller closes it."""
+
+    def write(self, path: str, chunks: Iterable[bytes]) -> None:
+        """A new file, with its folders."""
+
+    def clear(self, marker: str) -> None:
+        """Remove everything below it, hidden files too, and `marker` last."""
+
+    def finish(self, marker: str) -> None:
+        """Take away `marker` once all that was written would outlive this machine's crash."""
+
+    def is_empty(self) -> bool:
+        """Whether nothing is there, hidden or not."""
+
+
+def open_checkpoint(url: str) -> Checkpoint:
+    """Runs on the driver. `url` is read as Spark reads it: nothing in its path is escaped.
+
+    Raises CheckpointError if no file system for `url` is known.
+    """
+    parsed = _URL.fullmatch(url)
+    if parsed is None:
+        return LocalCheckpoint(url, Path(url))
+    scheme, authority, path = parsed.groups("")
+    if scheme == "file":
+        return LocalCheckpoint(url, Path(path))
+    system, root = _file_system(scheme, authority, path)
+    return RemoteCheckpoint(_SECRET.sub(r"\1:***@", url), system, root.rstrip("/"))
+
+
+def _file_system(scheme: str, authority: str, path: str) -> tuple[Any, str]:
+    import pyarrow as pa
+    from pyarrow import fs
+
+    prefix = f"{_SAME.get(scheme, scheme)}:{authority}"
+    try:
+        try:
+            # pyarrow wants it escaped; behind `?` it takes settings that no path can hold.
+            system, root = fs.FileSystem.from_uri(prefix + quote(path, safe="/?&=:"))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # no such scheme in this pyarrow
+            from fsspec.core import url_to_fs
+
+            found, root = url_to_fs(prefix + path)
+            system = fs.PyFileSystem(fs.FSSpecHandler(found))
+    except Exception as error:
+        advice = (
+            f" pyarrow has no file system for '{scheme}:'; install fsspec and its package for that."
+            if isinstance(error, ImportError)
+            else ""
+        )
+        raise CheckpointError(
+            _SECRET.sub(
+                r"\1:***@",
+                f"The checkpoint '{scheme}:{authority}{path}' cannot be reached: "
+                f"{cut(error, 400)}.{advice}",
+            )
+        ) from None
+    return system, root
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a part of the path is a temporary file's or folder's name, or a checksum's."""
+    return any(part.startswith(".") or part.endswith(".tmp") for part in path.split("/"))
+
+
+class LocalCheckpoint:
+    """On this machine, or mounted."""
+
+    def __init__(self, url: str, root: Path) -> None:
+        self.url = url
+        self.location = f"file:{root.absolute()}"
+        self._root = root
+
+    def paths(self) -> list[str]:
+        """See Checkpoint."""
+        return [path for path in self._all() if not is_hidden(path)]
+
+    def _all(self) -> Iterator[str]:
+        def not_listed(error: OSError) -> None:
+            # A folder that was removed meanwhile holds nothing; another that cannot be read may.
+            if not isinstance(error, FileNotFoundError):
+                raise error
+
+        for folder, _, names in os.walk(self._root, onerror=not_listed):
+            inside = os.path.relpath(folder, self._root)
+            yield from (name if inside == "." else f"{inside}/{name}" for name in names)
+
+    def stat(self, path: str) -> FileStat:
+        """See Checkpoint."""
+        found = os.stat(self._root / path)
+        return FileStat(found.st_size, f"{found.st_mtime_ns}.{found.st_ino}")
+
+    def open(self, path: str) -> IO[bytes]:
+        """See Checkpoint."""
+        return open(self._root / path, "rb")
+
+    def write(self, path: str, chunks: Iterable[bytes]) -> None:
+        """See Checkpoint."""
+        target = self._root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(target, "wb") as stream:
+            for chunk in chunks:
+                stream.write(chunk)
+
+    def clear(self, marker: str) -> None:
+        """See Checkpoint."""
+        if not self._root.is_dir():
+            return
+        for entry in sorted(os.scandir(self._root), key=lambda entry: entry.name == marker):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+
+    def finish(self, marker: str) -> None:
+        """See Checkpoint."""
+        os.sync()
+        os.unlink(self._root / marker)
+
+    def is_empty(self) -> bool:
+        """See Checkpoint."""
+        return not self._root.exists() or next(self._all(), None) is None
+
+
+class RemoteCheckpoint:
+    """In a pyarrow file system. Modification times and sizes come with the listing."""
+
+    def __init__(self, url: str, system: Any, root: str) -> None:
+        self.url = self.location = url
+        self._system = system
+        self._root = root
+
+    def paths(self) -> list[str]:
+        """See Checkpoint."""
+        return [path for path in self._all() if not is_hidden(path)]
+
+    def _all(self) -> list[str]:
+        from pyarrow import fs
+
+        selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        root = self._root.strip("/") + "/"
+        return [
+            found.path.lstrip("/").removeprefix(root)
+            for found in self._system.get_file_info(selector)
+            if found.type == fs.FileType.File
+        ]
+
+    def stat(self, path: str) -> FileStat:
+        """See Checkpoint."""
+        from pyarrow import fs
+
+        found = self._system.get_file_info(f"{self._root}/{path}")
+        if found.type == fs.FileType.NotFound:
+            raise FileNotFoundError(f"{self.url}/{path}")
+        return FileStat(found.size, str(found.mtime_ns) if found.mtime_ns else "")
+
+    def open(self, path: str) -> IO[bytes]:
+        """See Checkpoint."""
+        stream: IO[bytes] = self._system.open_input_stream(f"{self._root}/{path}")
+        return stream
+
+    def write(self, path: str, chunks: Iterable[bytes]) -> None:
+        """See Checkpoint."""
+        target = f"{self._root}/{path}"
+        self._system.create_dir(target.rpartition("/")[0], recursive=True)
+        with self._system.open_output_stream(target) as stream:
+            for chunk in chunks:
+                stream.write(chunk)
+
+    def clear(self, marker: str) -> None:
+        """See Checkpoint."""
+        from pyarrow import fs
+
+        there = fs.FileSelector(self._root, allow_not_found=True)
+        found = self._system.get_file_info(there)
+        for entry in sorted(found, key=lambda entry: entry.base_name == marker):
+            if entry.type == fs.FileType.Directory:
+                self._system.delete_dir(entry.path)
+            else:
+                self._system.delete_file(entry.path)
+
+    def finish(self, marker: str) -> None:
+        """See Checkpoint. What such a file system has closed, it keeps."""
+        self._system.delete_file(f"{self._root}/{marker}")
+
+    def is_empty(self) -> bool:
+        """See Checkpoint."""
+        return not self._all()

@@ -1,0 +1,34 @@
+"""What a job's topics are called, and its sink in them: the sink writes there, the source looks."""
+
+from __future__ import annotations
+
+import re
+
+from eo_kafka.options import text
+
+LEDGER_TOPIC = "__eo_kafka.{job}.ledger"
+STATE_TOPIC = "__eo_kafka.{job}.state"
+MAIN_SINK = "main"
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_TOPIC_MAX = 249  # Kafka's limit
+
+
+def topic_name(value: str) -> str:
+    """The name of a topic. Raises ValueError with the end of a sentence."""
+    name = text(value)
+    if not _NAME.fullmatch(name) or len(name) > _TOPIC_MAX or name in (".", ".."):
+        raise ValueError(
+            "must be a topic name: letters, digits, '.', '_' and '-', at most 249 characters"
+        )
+    return name
+
+
+def job_name(value: str) -> str:
+    """The name of a job. Raises ValueError with the end of a sentence."""
+    name = text(value)
+    if not _NAME.fullmatch(name) or len(LEDGER_TOPIC.format(job=name)) > _TOPIC_MAX:
+        raise ValueError(
+            "must be usable in a topic name: letters, digits, '.', '_' and '-', "
+            f"at most {_TOPIC_MAX - len(LEDGER_TOPIC.format(job=''))} characters"
+        )
+    return name

@@ -1,0 +1,46 @@
+"""Whether the state of a query depends on the clock, as far as its checkpoint says.
+
+A batch that is repeated has the same records and another time of day. Operators that are known to
+go by records and watermarks only are listed here; of any other it is assumed that it looks at the
+clock. Sources: StatefulOperatorsUtils, OperatorStateMetadataV2 of Spark 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eo_kafka.options import json_object
+
+_TIMELESS = {
+    "stateStoreSave",
+    "StatefulStreamlineAggregate",
+    "symmetricHashJoin",
+    "dedupe",
+    "dedupeWithinWatermark",
+    "sessionWindowStateStoreSaveExec",
+    "globalLimit",
+}
+_BY_TIME_MODE = "transformWithState"  # how the names of its variants begin
+_TIMELESS_MODES = ("NoTime", "EventTime")
+
+
+def operator_by_the_clock(described: Mapping[str, bytes]) -> str | None:
+    """The name of an operator whose state may depend on the time of day; None if there is none.
+    `described` are the contents of the files `operators.descriptions` names, by path."""
+    for path, text in sorted(described.items()):
+        try:
+            fields = json_object(text.decode().partition("\n")[2])
+            name = str(fields["operatorInfo"]["operatorName"])
+            timeless = name in _TIMELESS or _time_mode(name, fields) in _TIMELESS_MODES
+        except (LookupError, TypeError, ValueError):
+            return f"described in {path} in a way not known here"
+        if not timeless:
+            return name
+    return None
+
+
+def _time_mode(name: str, fields: Mapping[str, Any]) -> str | None:
+    if not name.startswith(_BY_TIME_MODE):
+        return None
+    return str(json_object(fields["operatorPropertiesJson"])["timeMode"])

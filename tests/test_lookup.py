@@ -1,0 +1,68 @@
+"""What the driver takes for an answer about offsets."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from eo_kafka.errors import ReadTimeout
+from eo_kafka.offsets import TopicPartition
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.options import SourceOptions
+
+NOT_KNOWN = -1001  # librdkafka's, for a partition whose leader did not answer in time
+AT = [TopicPartition("t", 0), TopicPartition("t", 1)]
+
+
+class FakeAdmin:
+    """Answers with the offsets, or the error, given for each request. What makes a real client do
+    so depends on when a broker dies (test_broker_failures.py has one that is stopped)."""
+
+    def __init__(self, *answers: dict[int, int] | int) -> None:
+        self._answers = list(answers)
+
+    def poll(self, timeout: float) -> None: ...
+
+    def list_offsets(self, question, isolation_level, request_timeout):
+        offsets = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        futures = {}
+        for at in question:
+            futures[at] = Future()
+            if isinstance(offsets, int):
+                futures[at].set_exception(KafkaException(KafkaError(offsets)))
+            else:
+                futures[at].set_result(SimpleNamespace(offset=offsets[at.partition]))
+        return futures
+
+
+def lookup(admin: FakeAdmin) -> OffsetLookup:
+    options = {
+        "kafka.bootstrap.servers": "localhost:1",
+        "subscribe": "t",
+        "fetchOffset.retryIntervalMs": "1",
+    }
+    found = OffsetLookup(SourceOptions.parse(options, streaming=True))
+    found._client = admin
+    return found
+
+
+def test_a_partition_whose_leader_did_not_answer_is_asked_for_again():
+    admin = FakeAdmin({0: 7, 1: NOT_KNOWN}, {0: 8, 1: 5})
+    assert lookup(admin).latest(AT) == {AT[0]: 8, AT[1]: 5}
+
+
+def test_no_answer_is_never_taken_for_an_offset():
+    with pytest.raises(ReadTimeout, match="no batch could be planned"):
+        lookup(FakeAdmin({0: 7, 1: NOT_KNOWN})).latest(AT)
+    with pytest.raises(ReadTimeout, match="no batch could be planned"):
+        lookup(FakeAdmin({0: NOT_KNOWN, 1: NOT_KNOWN})).earliest(AT)
+
+
+def test_a_client_that_knows_only_old_leaders_is_replaced(monkeypatch):
+    fresh = FakeAdmin({0: 7, 1: 5})
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda settings: fresh)
+    old = FakeAdmin(KafkaError.FENCED_LEADER_EPOCH)
+    assert lookup(old).latest(AT) == {AT[0]: 7, AT[1]: 5}

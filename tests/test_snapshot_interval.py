@@ -1,0 +1,303 @@
+"""When a decision may go without a snapshot."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from eo_kafka.errors import CheckpointError, LedgerError, OptionsError, SnapshotFailed
+from eo_kafka.sinks import snapshot_interval
+from eo_kafka.sinks.committable import TaskReport
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.restoring import _check_can_go_on
+from eo_kafka.sinks.snapshot_interval import BATCHES_MAX, is_ambiguous, is_due
+from eo_kafka.sinks.snapshots import Snapshots
+from eo_kafka.state.checkpoint import LocalCheckpoint
+from eo_kafka.state.ledger import DECISIONS_KEPT, Ledger
+from eo_kafka.state.manifest import Blob, SnapshotHead
+from eo_kafka.transaction import Decision, DecisionState
+
+GIVEN = {
+    "kafka.bootstrap.servers": "localhost:9092",
+    "topic": "out",
+    "jobName": "job",
+    "snapshots": "true",
+}
+QUERY = "a query"
+
+
+def options(interval: str = "1 minute") -> SinkOptions:
+    return SinkOptions.parse({**GIVEN, "snapshotInterval": interval}, streaming=True)
+
+
+def line(offset: int, topic: str = "t") -> str:
+    return json.dumps({topic: {"0": offset}})
+
+
+def decision(batch: int, lines: Sequence[str], state: DecisionState = DecisionState.DONE):
+    return Decision("main", batch, 0, state, batch, 5, 1, 0, (), tuple(lines))
+
+
+def ledger(head: int | None, batches: Mapping[int, Sequence[str]], age_ms: int = 0) -> Ledger:
+    made = int(time.time() * 1000) - age_ms
+    blob = Blob("0" * 40, 1)
+    snapshot = SnapshotHead(head, 1, QUERY, blob, 0, 1, 1, 1, made) if head is not None else None
+    decisions = {("main", batch): decision(batch, lines) for batch, lines in batches.items()}
+    return Ledger(owner=QUERY, decisions=decisions, snapshot=snapshot)
+
+
+def report(batch: int, query: str = QUERY) -> TaskReport:
+    return TaskReport(0, batch, 0, False, query, 1, 5, 0, 0, "", None)
+
+
+class Files:
+    """A checkpoint of a few files."""
+
+    def __init__(self, files: Mapping[str, bytes], url: str = "/checkpoint") -> None:
+        self.url = url
+        self._files = files
+
+    def paths(self) -> list[str]:
+        return sorted(self._files)
+
+    def open(self, path: str) -> io.BytesIO:
+        return io.BytesIO(self._files[path])
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_interval, "_why", {})
+
+
+THREE = {3: [line(30)], 4: [line(40)], 5: [line(50)]}
+
+
+def due(found: Ledger, batch: int = 6, lines: Sequence[str] = (line(60),), **extra: object) -> bool:
+    query = str(extra.get("query", QUERY))
+    given = options(str(extra.get("interval", "1 day")))
+    files = extra.get("files", Files({}))
+    return is_due(given, found, report(batch, query), tuple(lines), files)
+
+
+def test_within_the_interval_no_snapshot_is_due() -> None:
+    assert not due(ledger(3, THREE))
+
+
+@pytest.mark.parametrize(
+    ("found", "extra"),
+    [
+        (ledger(3, THREE), {"interval": "0"}),
+        (ledger(3, THREE, age_ms=86_400_001), {}),
+        (ledger(3, THREE, age_ms=-3_600_000), {}),  # the clock was set back
+        (ledger(None, THREE), {}),
+        (ledger(3, THREE), {"query": "another"}),
+        (ledger(0, {batch: [line(batch)] for batch in range(6)}), {}),  # its start is not recorded
+        (ledger(3, {3: [line(30)], 5: [line(50)]}), {}),
+        (ledger(3, {3: [line(30)], 4: [line(40)]}), {}),
+        (ledger(3, {**THREE, 4: []}), {}),
+        (ledger(6, {**THREE, 6: [line(60)]}), {}),  # the batch is run again, under a new round
+    ],
+)
+def test_otherwise_one_is(found: Ledger, extra: dict[str, str]) -> None:
+    assert due(found, **extra)
+
+
+def test_batches_between_snapshots_have_a_limit() -> None:
+    many = {batch: [line(batch)] for batch in range(1, BATCHES_MAX + 1)}
+
+    assert not due(ledger(1, many), BATCHES_MAX + 1, [line(BATCHES_MAX + 1)])
+    many[BATCHES_MAX + 1] = [line(BATCHES_MAX + 1)]
+    assert due(ledger(1, many), BATCHES_MAX + 2, [line(BATCHES_MAX + 2)])
+
+
+A, B = "a", "b"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "mine"),
+    [
+        ([[line(1)]], [line(1)]),  # a no-data batch
+        ([[line(1, A), line(1, B)]], [line(2, A), line(1, B)]),  # one source had nothing to read
+        ([[line(1)]], [line(2), line(2)]),
+        ([[line(1), line(1)]], [line(2), line(3)]),  # two sources at one place, then at two
+        # One reads the topic twice as fast: its batch 1 started where the other's batch 2 did.
+        ([[line(1), line(2)], [line(2), line(4)]], [line(3), line(6)]),
+        ([[line(1)], [line(2)], [line(1)]], [line(3)]),  # it went back, and on to somewhere else
+        ([[line(1)]], [json.dumps({"t": {"0": 2, "1": 5}})]),  # a new partition
+        ([[json.dumps({"t": {"0": 2, "1": 5}})]], [line(3)]),  # one is gone
+        ([[line(1)]], ['{"t":{"0":2}}']),  # as Spark's own source writes it
+        ([[line(1)]], ['{"offset":200,"timestamp":2000}']),
+        ([[line(1)]], ["-"]),
+    ],
+)
+def test_batches_that_a_source_could_not_tell_apart(
+    recorded: list[list[str]], mine: list[str]
+) -> None:
+    assert is_ambiguous(recorded, mine)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "mine"),
+    [
+        ([[line(1)], [line(2)]], [line(3)]),
+        ([[line(1), line(1)]], [line(2), line(2)]),  # a self-join that reads in step
+        ([[line(1, A), line(7, B)], [line(2, A), line(9, B)]], [line(3, A), line(10, B)]),
+    ],
+)
+def test_batches_that_it_can(recorded: list[list[str]], mine: list[str]) -> None:
+    assert not is_ambiguous(recorded, mine)
+
+
+def described(name: str, **more: object) -> bytes:
+    fields = {"operatorInfo": {"operatorId": 0, "operatorName": name}, "stateStoreInfo": []}
+    return b"v1\n" + json.dumps({**fields, **more}).encode()
+
+
+def time_mode(mode: str) -> bytes:
+    properties = json.dumps({"timeMode": mode, "outputMode": "Append"})
+    return described("transformWithStateInPySparkExec", operatorPropertiesJson=properties)
+
+
+V1, V2 = "state/0/_metadata/metadata", "state/1/_metadata/v2/4"
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({V1: described("applyInPandasWithState")}, "applyInPandasWithState"),
+        ({V1: described("somethingNew")}, "somethingNew"),
+        ({V1: described("dedupe"), V2: time_mode("ProcessingTime")}, "transformWithState"),
+        ({V1: b"v3\nnonsense"}, "not known here"),
+    ],
+)
+def test_state_that_may_depend_on_the_clock_makes_each_batch_take_one(
+    files: dict[str, bytes], why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert due(ledger(3, THREE), files=Files(files))
+
+    assert [why in message and "has no effect" in message for message in caplog.messages] == [True]
+
+
+def test_state_that_goes_by_records_and_watermarks_does_not() -> None:
+    files = {V1: described("stateStoreSave"), V2: time_mode("EventTime")}
+
+    assert not due(ledger(3, THREE), files=Files(files))
+
+
+def test_a_source_that_would_not_follow_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    mixed = {batch: [line(batch), '{"logOffset":1}'] for batch in (3, 4, 5)}
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert due(ledger(3, mixed), lines=[line(6), '{"logOffset":2}'])
+
+    assert len(caplog.messages) == 1
+    assert "does not repeat recorded batches" in caplog.messages[0]
+
+
+def test_a_checkpoint_that_cannot_be_read_decides_nothing() -> None:
+    class Gone(Files):
+        def paths(self) -> list[str]:
+            raise OSError("gone")
+
+    with pytest.raises(SnapshotFailed, match="could not be read: gone"):
+        due(ledger(3, THREE), files=Gone({}))
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("5 minutes", 300_000),
+        ("30 s", 30_000),
+        ("500ms", 500),
+        ("interval 1 minute 30 seconds", 90_000),
+        ("1 HOUR", 3_600_000),
+        ("2d", 172_800_000),
+        ("0", 0),
+        ("0 seconds", 0),
+    ],
+)
+def test_times_are_written_as_sparks_triggers_are(text: str, ms: int) -> None:
+    assert options(text).snapshot_interval_ms == ms
+
+
+@pytest.mark.parametrize("text", ["5", "-1 s", "1.5 s", "soon", "5 parsecs", "", "1 s or so"])
+def test_other_times_are_refused(text: str) -> None:
+    with pytest.raises(OptionsError, match="'snapshotInterval' must be a time like '5 minutes'"):
+        options(text)
+
+
+def test_an_interval_needs_snapshots() -> None:
+    with pytest.raises(OptionsError, match="option 'snapshots' is not true"):
+        SinkOptions.parse({**GIVEN, "snapshots": "false", "snapshotInterval": "5 s"}, True)
+
+
+def test_the_ledger_keeps_what_a_restore_repeats() -> None:
+    batches = range(DECISIONS_KEPT * 2)
+    found = ledger(7, {batch: [line(batch)] for batch in batches})
+
+    assert [key for key, _ in found.tombstones("main")] == [
+        f"decision/main/{batch}/0".encode() for batch in range(7)
+    ]
+    assert len(found.tombstones("main", keep=0)) == len(batches), "a reset forgets all"
+    found.snapshot = None
+    assert len(found.tombstones("main")) == DECISIONS_KEPT
+
+
+def test_what_is_recorded_since_the_snapshot_ends_at_a_gap() -> None:
+    found = ledger(3, {2: [line(2)], **THREE, 7: [line(70)]})
+
+    assert [one.batch for one in found.since_snapshot("main")] == [3, 4, 5]
+    assert found.since_snapshot("other") == []
+    found.decisions["main", 4] = decision(4, [])
+    assert [one.batch for one in found.since_snapshot("main")] == [3]
+    found.snapshot = None
+    assert found.since_snapshot("main") == []
+
+
+def test_a_restore_over_a_gap_is_refused() -> None:
+    _check_can_go_on(whole := ledger(3, THREE), whole.snapshot, options())
+    torn = ledger(3, {**THREE, 7: [line(70)]})
+
+    with pytest.raises(CheckpointError, match=r"batch 3, and batches up to 7 .* from 6 on"):
+        _check_can_go_on(torn, torn.snapshot, options())
+
+
+def snapshots(folder, lines: Sequence[str], batch: int) -> Snapshots:
+    (folder / "offsets").mkdir()
+    (folder / "offsets" / str(batch)).write_text("\n".join(["v1", "{}", *lines]))
+    checkpoint = LocalCheckpoint(str(folder), folder)
+    return Snapshots(options(), None, checkpoint, report(batch))
+
+
+def test_a_batch_that_was_not_followed_stops_and_names_the_option(tmp_path) -> None:
+    found = ledger(3, THREE)
+    with pytest.raises(
+        LedgerError, match=r"snapshot is that of batch 3 .* option 'jobName', 'job'"
+    ):
+        snapshots(tmp_path, [line(49)], 5).check_same_batch(found)
+    found.snapshot = replace(found.snapshot, batch=5)
+    with pytest.raises(LedgerError, match=r"differ\. Another driver has gone on"):
+        Snapshots(
+            options(), None, LocalCheckpoint(str(tmp_path), tmp_path), report(5)
+        ).check_same_batch(found)
+
+
+@pytest.mark.parametrize("state", list(DecisionState))
+def test_a_batch_that_is_mended_must_be_the_one_that_was_decided(tmp_path, state) -> None:
+    """A torn batch (DECIDED) is half written; one that is VOID may be any."""
+    found = ledger(3, THREE)
+    found.decisions["main", 5] = decision(5, [line(50)], state)
+    mended = snapshots(tmp_path, [line(49)], 5)
+    if state is DecisionState.VOID:
+        mended.check_same_batch(found)
+        return
+    with pytest.raises(LedgerError, match="is not the batch 5 that was written"):
+        mended.take(None, found)
