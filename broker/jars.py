@@ -117,15 +117,16 @@ def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise BrokerError(f"'{version}' is not a Kafka version such as {DEFAULT_VERSION}.")
-    return _fetched(_kafka(version))
+    return fetched(_kafka(version))
 
 
 def jvm_connector_jars() -> str:
     """A value for `spark.jars`: Spark's own Kafka connector. See `kafka_jars`."""
-    return ",".join(str(jar) for jar in sorted(_fetched(_JVM_CONNECTOR).glob("*.jar")))
+    return ",".join(str(jar) for jar in sorted(fetched(_JVM_CONNECTOR).glob("*.jar")))
 
 
-def _fetched(bundle: Bundle) -> Path:
+def fetched(bundle: Bundle) -> Path:
+    """The folder with the bundle's jars. See `kafka_jars`."""
     folder = cache_folder() / bundle.folder
     if _intact(folder):
         return folder

@@ -22,6 +22,8 @@ from eo_kafka.errors import CheckpointError, cut
 _SAME = {"s3a": "s3", "s3n": "s3"}
 # Scheme, authority, path; a single letter is a drive's.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(.*)", re.DOTALL)
+# What fsspec's file systems call what changes with a file's content; there is no one name.
+_STAMPS = ("ETag", "etag", "mtime", "modificationTime", "LastModified", "last_modified", "updated")
 _SECRET = re.compile(r"(//[^/@:\s]*):[^/@\s]*@")
 
 
@@ -171,36 +173,48 @@ class LocalCheckpoint:
 
 
 class RemoteCheckpoint:
-    """In a pyarrow file system. Modification times and sizes come with the listing."""
+    """In a pyarrow file system. Sizes and stamps come with the listing: `stat` is of the time of
+    the last `paths`, and asks only for what that did not see."""
 
     def __init__(self, url: str, system: Any, root: str) -> None:
         self.url = self.location = url
         self._system = system
         self._root = root
+        self._listed: dict[str, FileStat] = {}
 
     def paths(self) -> list[str]:
         """See Checkpoint."""
-        return [path for path in self._all() if not is_hidden(path)]
+        self._listed = self._list()
+        return [path for path in self._listed if not is_hidden(path)]
 
-    def _all(self) -> list[str]:
+    def _list(self) -> dict[str, FileStat]:
         from pyarrow import fs
 
-        selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
         root = self._root.strip("/") + "/"
-        return [
-            found.path.lstrip("/").removeprefix(root)
+        if known := _fsspec_of(self._system):
+            known.invalidate_cache()  # some remember what they listed for as long as they live
+            infos = known.find(self._root, detail=True).items()
+            return {name.lstrip("/").removeprefix(root): _stat(info) for name, info in infos}
+        selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        return {
+            found.path.lstrip("/").removeprefix(root): FileStat(found.size, _stamp(found.mtime_ns))
             for found in self._system.get_file_info(selector)
             if found.type == fs.FileType.File
-        ]
+        }
 
     def stat(self, path: str) -> FileStat:
         """See Checkpoint."""
         from pyarrow import fs
 
-        found = self._system.get_file_info(f"{self._root}/{path}")
+        if path in self._listed:
+            return self._listed[path]
+        full = f"{self._root}/{path}"
+        if known := _fsspec_of(self._system):
+            return _stat(known.info(full))
+        found = self._system.get_file_info(full)
         if found.type == fs.FileType.NotFound:
             raise FileNotFoundError(f"{self.url}/{path}")
-        return FileStat(found.size, str(found.mtime_ns) if found.mtime_ns else "")
+        return FileStat(found.size, _stamp(found.mtime_ns))
 
     def open(self, path: str) -> IO[bytes]:
         """See Checkpoint."""
@@ -233,4 +247,18 @@ class RemoteCheckpoint:
 
     def is_empty(self) -> bool:
         """See Checkpoint."""
-        return not self._all()
+        return not self._list()
+
+
+def _fsspec_of(system: Any) -> Any:
+    """The fsspec file system behind a pyarrow one, if there is one: it tells more of a file."""
+    return getattr(getattr(system, "handler", None), "fs", None)
+
+
+def _stat(info: dict[str, Any]) -> FileStat:
+    known = (info[name] for name in _STAMPS if info.get(name))
+    return FileStat(int(info["size"]), _stamp(next(known, None)))
+
+
+def _stamp(found: object) -> str:
+    return str(found) if found else ""

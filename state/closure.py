@@ -29,8 +29,14 @@ class Incomplete(Exception):
     """A file that must be there is not: the listing is stale, or the checkpoint is damaged."""
 
 
-def needed(paths: Iterable[str], batch: int, read: Callable[[str], bytes]) -> list[str]:
-    """The paths that a restart at `batch` needs, sorted. `read` gives a RocksDB zip's bytes.
+def needed(
+    paths: Iterable[str],
+    batch: int,
+    read: Callable[[str], bytes],
+    partitions: int | None = None,
+) -> list[str]:
+    """The paths that a restart at `batch` needs, sorted. `read` gives a RocksDB zip's bytes;
+    `partitions` is the number of the state's: of those behind, an offline repartition left files.
 
     Raises Incomplete, or what `read` raises.
     """
@@ -40,7 +46,10 @@ def needed(paths: Iterable[str], batch: int, read: Callable[[str], bytes]) -> li
     for path in there:
         folder, _, name = path.rpartition("/")
         top = path.partition("/")[0]
-        if _STORE.fullmatch(folder) and _VERSIONED.fullmatch(name):
+        store = _STORE.fullmatch(folder)
+        if store and partitions is not None and int(store[2]) >= partitions:
+            continue
+        if store and _VERSIONED.fullmatch(name):
             stores[folder].append(name)
         elif top not in LOGS and not _is_table(path):
             wanted.add(path)
@@ -102,6 +111,16 @@ def _of_store(names: list[str], batch: int, folder: str) -> list[str]:
         if (int(parsed[1]) == full and parsed[3] in _FULL)
         or (int(parsed[1]) > full and parsed[3] not in _FULL)
     ]
+
+
+def state_partitions(offsets: bytes) -> int | None:
+    """The number of partitions of the state that an entry of Spark's offset log fixes; None where
+    it says nothing of it."""
+    try:
+        _, metadata, *_ = offsets.decode().split("\n", 2)
+        return int(json.loads(metadata)["conf"]["spark.sql.shuffle.partitions"])
+    except (LookupError, TypeError, ValueError):
+        return None
 
 
 def tables(zipped: bytes) -> list[str]:

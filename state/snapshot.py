@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from eo_kafka.errors import CheckpointError, SnapshotFailed
 from eo_kafka.state.checkpoint import Checkpoint
-from eo_kafka.state.closure import Incomplete, needed
+from eo_kafka.state.closure import Incomplete, needed, state_partitions
 from eo_kafka.state.manifest import CHUNK, Blob, Digester, FileEntry, Manifest, chunk_key
 
 RESTORING = "_eo_kafka_restoring"  # there while a restore writes; see restore.py
@@ -107,7 +107,12 @@ def _take(checkpoint: Checkpoint, batch: int, previous: Manifest) -> Snapshot:
     def find(path: str) -> _Read:
         return _find(checkpoint, path, batch, previous.files.get(path))
 
-    wanted = needed(paths, batch, lambda path: b"".join(_pieces(checkpoint, path)))
+    def content(path: str) -> bytes:
+        return b"".join(_pieces(checkpoint, path))
+
+    offsets = f"offsets/{batch}"
+    partitions = state_partitions(content(offsets)) if offsets in paths else None
+    wanted = needed(paths, batch, content, partitions)
     found, kept = [], 0
     with ThreadPoolExecutor(READERS) as pool:
         for read in pool.map(find, wanted):

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from eo_kafka.state.closure import Incomplete, needed, tables
+from eo_kafka.state.closure import Incomplete, needed, state_partitions, tables
 
 GOLDEN = Path(__file__).parent / "golden" / "checkpoints"
 REAL_ZIP = (GOLDEN / "rocks-15.zip").read_bytes()  # as Spark 4.3 wrote it
@@ -358,3 +358,28 @@ def test_a_zip_that_says_something_else_is_incomplete(body: str) -> None:
 
     with pytest.raises(Incomplete):
         tables(stream.getvalue())
+
+
+def test_what_an_offline_repartition_left_of_more_partitions_is_not_needed():
+    paths = {*logs(5), "state/0/_metadata/metadata", "state/0/1/_metadata/schema"}
+    now = {f"state/0/{number}/5.zip" for number in (0, 1)}
+    left = {"state/0/2/3.zip", "state/0/2/_metadata/schema"}
+    read = {path: packed([]) for path in now}.__getitem__
+    assert set(needed(paths | now | left, 5, read, partitions=2)) == paths | now
+    with pytest.raises(Incomplete, match="state/0/2 has no version 4"):
+        needed(paths | now | left, 5, read)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "partitions"),
+    [
+        (b'v1\n{"conf":{"spark.sql.shuffle.partitions":"7"}}\n{}', 7),
+        (b'v1\n{"conf":{}}\n{}', None),
+        (b'v1\n{"conf":{"spark.sql.shuffle.partitions":"x"}}\n{}', None),
+        (b"v1\n{", None),
+        (b"v1", None),
+        (b"\xff\n\n", None),
+    ],
+)
+def test_the_number_of_partitions_is_that_of_the_offset_log(offsets: bytes, partitions: int | None):
+    assert state_partitions(offsets) == partitions

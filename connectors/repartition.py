@@ -1,0 +1,111 @@
+"""`eo_kafka.repartition`: another number of state partitions, by Spark's offline repartition, where
+that does not leave the checkpoint stuck.
+
+Spark 4.3 writes the entry in its offset log first and looks at the state store afterwards: with any
+store but RocksDB it fails then, and the query never starts again. So all is looked at before.
+Source: StreamingCheckpointManager and OfflineStateRepartitionRunner of Spark 4.3.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eo_kafka.errors import CheckpointError, EnvironmentRefused, OptionsError
+from eo_kafka.state.checkpoint import Checkpoint, open_checkpoint
+from eo_kafka.state.snapshot import RESTORING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def repartition(spark: SparkSession, checkpoint: str, partitions: int) -> None:
+    """Give the state of the query at `checkpoint`, which must not be running, `partitions` parts.
+
+    Runs on the driver, on Spark Classic 4.2 or newer. The new state is a batch of its own in
+    Spark's logs, of which the sink sees nothing: what is written, is written, and nothing is
+    repeated. The query takes its next snapshot with the next batch; if the checkpoint is lost
+    before, a restore brings the state back in its old number of partitions. An interrupted
+    repartition is run again, with the same number.
+
+    Raises OptionsError, CheckpointError (the checkpoint was not touched), EnvironmentRefused.
+    """
+    if partitions < 1:
+        raise OptionsError([f"partitions must be at least 1, and is {partitions}."])
+    folder = open_checkpoint(checkpoint)
+    paths = folder.paths()
+    if RESTORING in paths:
+        raise CheckpointError(
+            f"The checkpoint '{folder.url}' was not restored to its end. Restore it again first."
+        )
+    newest, before = _newest(folder, paths, 0), _newest(folder, paths, 1)
+    if newest is None:
+        raise CheckpointError(f"There is no checkpoint at '{folder.url}': nothing was changed.")
+    if not newest.provider.endswith(".RocksDBStateStoreProvider"):
+        raise CheckpointError(
+            f"The state in '{folder.url}' is kept by {newest.provider or 'a store not named'}, and "
+            "Spark can repartition that of RocksDB only: trying would leave the checkpoint stuck "
+            "(STREAMING_UNFINISHED_REPARTITION_DETECTED). Nothing was changed. The provider of a "
+            "query cannot be changed: a new query has to build its state anew."
+        )
+    unfinished = f"commits/{newest.batch}" not in paths
+    if unfinished and not _is_repartition(newest, before):
+        raise CheckpointError(
+            f"Batch {newest.batch} of '{folder.url}' is not finished, and a repartition would pass "
+            "over it. Nothing was changed. Start the query once more, with "
+            "trigger(availableNow=True) and the partitions as they are, and repartition then."
+        )
+    if not unfinished and newest.partitions == partitions:
+        raise CheckpointError(
+            f"The state in '{folder.url}' has {partitions} partitions already: nothing was changed."
+        )
+    manager = getattr(spark, "_streamingCheckpointManager", None)
+    if manager is None:
+        raise EnvironmentRefused(
+            "Offline repartitioning needs Spark Classic 4.2 or newer. Nothing was changed."
+        )
+    manager.repartition(checkpoint, partitions, True)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """Of one entry of Spark's offset log, what matters here."""
+
+    batch: int
+    provider: str
+    partitions: int
+    sources: tuple[str, ...]
+
+
+def _newest(folder: Checkpoint, paths: list[str], back: int) -> _Entry | None:
+    """The newest entry of the offset log, or one `back` from it."""
+    batches = sorted(
+        int(name)
+        for parent, _, name in (path.rpartition("/") for path in paths)
+        if parent == "offsets" and name.isdecimal()
+    )
+    if len(batches) <= back:
+        return None
+    batch = batches[-1 - back]
+    try:
+        with folder.open(f"offsets/{batch}") as stream:
+            _, metadata, *sources = stream.read().decode().split("\n")
+        conf = json.loads(metadata)["conf"]
+        return _Entry(batch, str(conf.get(_PROVIDER, "")), int(conf[_PARTITIONS]), tuple(sources))
+    except (OSError, LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"offsets/{batch} of '{folder.url}' cannot be read ({error}): nothing was changed."
+        ) from error
+
+
+def _is_repartition(newest: _Entry, before: _Entry | None) -> bool:
+    """Whether Spark began to repartition: nothing new is read, into another number of parts."""
+    return (
+        before is not None
+        and newest.sources == before.sources
+        and newest.partitions != before.partitions
+    )

@@ -1,0 +1,90 @@
+"""The number of state partitions is changed while the query is stopped: more, and fewer; the disk
+is lost afterwards; and what cannot work is refused before the checkpoint is touched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import eo_kafka
+from eo_kafka.errors import CheckpointError
+from harness import Stateful, assert_settled, committed, fail_at, produce
+from test_restore_jobs import (  # noqa: F401 - a fixture
+    CHANGELOG,
+    FIRST,
+    ROCKSDB,
+    SECOND,
+    lose_the_disk,
+    new_job,
+    state_of,
+)
+
+
+def keyed(job: Stateful, spark) -> Counter[tuple[str, ...]]:
+    """The state without the last column, which is the partition's number."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for row, times in state_of(job, spark).items():
+        found[row[:-1]] += times
+    return found
+
+
+def partitions_of(job: Stateful) -> set[str]:
+    """The partitions that the newest batch's state is in."""
+    folder = job.checkpoint / "state/0"
+    newest = max(int(path.stem) for path in folder.glob("*/*.zip"))
+    return {path.parent.name for path in folder.glob(f"*/{newest}.zip")}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("operator", "conf"), [("window", ROCKSDB), ("rows", CHANGELOG)])
+def test_more_and_then_fewer_partitions_and_then_the_disk_is_lost(new_job, spark, operator, conf):  # noqa: F811
+    job, same = (new_job(name, operator=operator, conf=conf) for name in ("changed", "same"))
+    job.run(spark)
+    same.run(spark)
+    eo_kafka.repartition(spark, str(job.checkpoint), 3)
+    third = [value.replace(b'"n": ', b'"n": 1000') for value in SECOND]
+    for values, partitions in ((SECOND, 1), (third, None)):
+        produce(job.servers, job.source_topic, values)
+        job.run(spark)
+        same.run(spark)
+        assert committed(job.servers, job.sink_topic) == committed(same.servers, same.sink_topic)
+        assert keyed(job, spark) == keyed(same, spark)
+        if partitions is not None:
+            eo_kafka.repartition(spark, str(job.checkpoint), partitions)
+    lose_the_disk(job)
+    produce(job.servers, job.source_topic, FIRST)
+    job.run(spark)
+    same.run(spark)
+    assert committed(job.servers, job.sink_topic) == committed(same.servers, same.sink_topic)
+    assert keyed(job, spark) == keyed(same, spark)
+    assert_settled(job)
+
+
+def test_what_would_leave_the_checkpoint_stuck_is_refused_and_nothing_touched(
+    new_job,  # noqa: F811
+    spark,
+    crash_points,
+    tmp_path,
+):
+    job = new_job("default-store", operator="deduplication")
+    job.run(spark)
+    before = contents(job.checkpoint)
+    with pytest.raises(CheckpointError, match="HDFSBackedStateStoreProvider.*stuck"):
+        eo_kafka.repartition(spark, str(job.checkpoint), 3)
+    assert contents(job.checkpoint) == before
+    rocks = new_job("unfinished", operator="deduplication", conf=ROCKSDB)
+    fail_at(rocks, spark, crash_points, "S6.after_decision")
+    before = contents(rocks.checkpoint)
+    with pytest.raises(CheckpointError, match="is not finished.*availableNow"):
+        eo_kafka.repartition(spark, str(rocks.checkpoint), 3)
+    assert contents(rocks.checkpoint) == before
+    rocks.run(spark)
+    with pytest.raises(CheckpointError, match="has 2 partitions already"):
+        eo_kafka.repartition(spark, str(rocks.checkpoint), 2)
+    with pytest.raises(CheckpointError, match="no checkpoint"):
+        eo_kafka.repartition(spark, str(tmp_path / "nothing"), 2)
