@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from eo_kafka.connectors.repartition import repartition as repartition
     from eo_kafka.connectors.restored_start import start as start
+    from eo_kafka.connectors.state_view import StateView as StateView
     from eo_kafka.sinks.exporting import cancel_and_export as cancel_and_export
     from eo_kafka.sinks.exporting import delete_snapshot as delete_snapshot
     from eo_kafka.sinks.exporting import export_snapshot as export_snapshot
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from eo_kafka.sinks.start_from import start_from as start_from
 
 _HOMES = {
+    "StateView": "eo_kafka.connectors.state_view",
     "cancel_and_export": "eo_kafka.sinks.exporting",
     "delete_snapshot": "eo_kafka.sinks.exporting",
     "export_snapshot": "eo_kafka.sinks.exporting",

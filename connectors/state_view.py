@@ -1,0 +1,196 @@
+"""`eo_kafka.StateView`: keyed state of a running query as a topic that anybody can read.
+
+The state is read from the checkpoint by Spark's own state reader: what changed since the batch that
+the view shows, where the state store can tell, and all of it otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka.errors import CheckpointError, EoKafkaError, OptionsError
+from eo_kafka.sinks.state_view import ViewWriter
+from eo_kafka.state.checkpoint import open_checkpoint
+from eo_kafka.state.view import Marker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.2
+_WHOLE = "flattenCollectionTypes"  # false: a list or a map of a key is one value
+
+
+class StateView:
+    """Keeps the compacted topic `__eo_kafka.<job>.view.<name>` in step with an operator's state.
+
+    Keys and values are JSON objects with the fields of the state's key and value; a key whose state
+    is gone has a tombstone. Readers with `read_committed` see whole batches (changes of more than
+    32 MiB excepted), a batch or two behind the query. Which state: `state` holds options of Spark's
+    `statestore` reader, such as `operatorId` and `stateVarName`; not that of a join.
+
+    Runs on the driver; `options` as given to the sink. The checkpoint must be where Spark sees it.
+    Raises what `refresh` raises.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        checkpoint: str,
+        job: str,
+        name: str,
+        options: Mapping[str, str],
+        *,
+        state: Mapping[str, str] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._checkpoint = open_checkpoint(checkpoint)
+        self._path = checkpoint
+        self._state = {_WHOLE: "false", **(state or {})}
+        if any(name.lower() == "joinside" for name in self._state):
+            raise OptionsError(
+                [
+                    "A join's state holds several rows for a key, and a view shows one: no 'joinSide'."
+                ]
+            )
+        self._query = ""
+        self._writer = ViewWriter(job, name, options)
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.error: Exception | None = None
+
+    @property
+    def topic(self) -> str:
+        """The view's topic."""
+        return self._writer.topic
+
+    def refresh(self) -> int | None:
+        """Bring the view to the newest batch that is committed; its number, None if there is none.
+
+        Once for each batch, or as often as you like. Raises CheckpointError, Fenced if another
+        StateView has taken the view over, EnvironmentRefused, OutcomeUnknown, and what Spark's
+        reader raises.
+        """
+        newest = self._newest()
+        if newest is None:
+            return None
+        marker = Marker(self._query or self._read_query(), newest)
+        shown = self._writer.marker
+        if shown == marker:
+            return newest
+        changes = None
+        if shown is not None and shown.query == marker.query and shown.batch < newest:
+            changes = self._changes(shown.batch + 1, newest)
+        self._writer.write(self._all(newest) if changes is None else changes, marker)
+        return newest
+
+    def follow(self, query: StreamingQuery) -> StateView:
+        """Refresh after each batch of `query`, in a thread of its own, until it ends or `close`.
+
+        A failed refresh is tried again with the next batch; `error` holds the last one's. It never
+        disturbs the query.
+        """
+        self._thread = threading.Thread(target=self._follow, args=(query,), daemon=True)
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Stop following. The topic stays."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _follow(self, query: StreamingQuery) -> None:
+        seen = None
+        while not self._ended.wait(_POLL_S):
+            active = query.isActive  # before the look: the last batch is not missed
+            newest = self._newest()
+            if newest != seen:
+                seen = newest
+                try:
+                    self.refresh()
+                    self.error = None
+                except Exception as error:  # what Spark raises of a checkpoint in use is open
+                    self.error = error
+                    log.warning("View '%s' was not refreshed: %s", self.topic, error)
+                    if isinstance(error, EoKafkaError) and error.fenced:
+                        return
+            if not active:
+                return
+
+    def _newest(self) -> int | None:
+        logs = (path.rpartition("/") for path in self._checkpoint.paths())
+        batches = (int(name) for log, _, name in logs if log == "commits" and name.isdecimal())
+        return max(batches, default=None)
+
+    def _read_query(self) -> str:
+        try:
+            with self._checkpoint.open("metadata") as stream:
+                self._query = str(json.loads(stream.read())["id"])
+        except (OSError, LookupError, ValueError) as error:
+            raise CheckpointError(
+                f"The checkpoint '{self._checkpoint.url}' has no query id: {error}."
+            ) from error
+        return self._query
+
+    def _reader(self) -> Any:
+        reader = self._spark.read.format("statestore").option("path", self._path)
+        return reader.options(**self._state)
+
+    def _changes(self, first: int, last: int) -> list[tuple[bytes, bytes | None]] | None:
+        """What the batches changed, the last change of each key; None where the store cannot tell
+        (RocksDB without changelog, a repartition in between, files that were removed since)."""
+        from pyspark.errors import PySparkException
+        from pyspark.sql import functions as f
+
+        reader = self._reader().option("readChangeFeed", "true")
+        reader = reader.option("changeStartBatchId", first).option("changeEndBatchId", last)
+        gone = f.col("change_type") == "delete"
+        try:
+            feed = reader.load()
+            if "value" not in feed.columns:  # of a list or a map only elements are told
+                return None
+            # A partition's changes come in their order.
+            at = f.struct("batch_id", f.monotonically_increasing_id()).alias("at")
+            value = f.when(~gone, _json("value")).alias("value")
+            rows = feed.select(_json("key").alias("key"), f.struct(value).alias("new"), at)
+            return list(_records(rows.groupBy("key").agg(f.max_by("new", "at").alias("new"))))
+        except PySparkException as error:
+            log.info("No changes of batches %d to %d to be had: %s", first, last, error)
+            return None
+
+    def _all(self, batch: int) -> Iterator[tuple[bytes, bytes | None]]:
+        """Where the state of a batch differs from what the view shows."""
+        before = dict(self._writer.read().values)
+        state = self._reader().option("batchId", batch).load()
+        (column,) = (name for name in state.columns if name == "value" or name.endswith("_value"))
+        rows = state.select(_json("key").alias("key"), _struct(_json(column)).alias("new"))
+        for key, value in _records(rows):
+            if before.pop(key, None) != value:
+                yield key, value
+        for key in before:
+            yield key, None
+
+
+def _json(column: str) -> Any:
+    from pyspark.sql import functions as f
+
+    return f.to_json(column, {"ignoreNullFields": "false"})
+
+
+def _struct(column: Any) -> Any:
+    from pyspark.sql import functions as f
+
+    return f.struct(column.alias("value"))
+
+
+def _records(rows: DataFrame) -> Iterator[tuple[bytes, bytes | None]]:
+    for row in rows.toLocalIterator():
+        value = row["new"]["value"]
+        yield row["key"].encode(), None if value is None else value.encode()

@@ -1,0 +1,157 @@
+"""A view of keyed state follows its query, survives restarts and a second follower; and what
+`format("eo-state")` shows of a job."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+import eo_kafka
+from eo_kafka.errors import Fenced, OptionsError
+from harness import Stateful, produce, read_ledger, wait_until
+from test_restore_jobs import (  # noqa: F401 - a fixture
+    CHANGELOG,
+    ROCKSDB,
+    SECOND,
+    lose_the_disk,
+    new_job,
+    settings,
+)
+
+
+@pytest.fixture
+def view_of(spark) -> Iterator:
+    """Makes views, and ends them."""
+    made = []
+
+    def make(job: Stateful, name: str = "totals", **state: str) -> eo_kafka.StateView:
+        options = {"kafka.bootstrap.servers": job.servers}
+        found = eo_kafka.StateView(
+            spark, str(job.checkpoint), job.job_name, name, options, state=state
+        )
+        made.append(found)
+        return found
+
+    yield make
+    for view in made:
+        view.close()
+
+
+def shown(job: Stateful, spark, name: str = "totals") -> dict[str, str]:
+    rows = read(job, spark, "view", view=name).collect()
+    assert len({row["key"] for row in rows}) == len(rows)
+    return {row["key"]: row["value"] for row in rows}
+
+
+def read(job: Stateful, spark, what: str, **options: str):
+    reader = spark.read.format("eo-state").option("kafka.bootstrap.servers", job.servers)
+    return reader.option("jobName", job.job_name).options(read=what, **options).load()
+
+
+def state(job: Stateful, spark, **options: str) -> dict[str, str]:
+    """The same from Spark's reader, all of it."""
+    with settings(spark, job.conf):
+        reader = spark.read.format("statestore").option("path", str(job.checkpoint))
+        rows = reader.options(**options).load().selectExpr("to_json(key) k", "to_json(value) v")
+        return {row["k"]: row["v"] for row in rows.collect()}
+
+
+@pytest.mark.parametrize(
+    ("operator", "conf", "of"),
+    [
+        ("window", {}, {}),
+        ("window", ROCKSDB, {}),
+        ("rows", CHANGELOG, {"stateVarName": "total"}),
+    ],
+    ids=["window-hdfs", "window-rocksdb", "rows-changelog"],
+)
+def test_a_view_is_the_state_of_the_newest_batch(new_job, spark, view_of, operator, conf, of):  # noqa: F811
+    job = new_job("viewed", operator=operator, conf=conf)
+    job.run(spark)
+    view = view_of(job, **of)
+    first = view.refresh()
+    before = shown(job, spark)
+    assert before
+    assert before == state(job, spark, **of)
+    produce(job.servers, job.source_topic, SECOND)
+    job.run(spark)
+    assert view.refresh() > first
+    assert shown(job, spark) == state(job, spark, **of) != before
+    assert view_of(job, **of).refresh() > first  # another driver goes on with it
+
+
+def test_a_view_follows_a_running_query_and_a_restored_one(new_job, spark, view_of):  # noqa: F811
+    job = new_job("followed")
+    with job.running(spark) as query:
+        view = view_of(job).follow(query)
+        assert query.awaitTermination(180)
+        wait_until(lambda: not view._thread.is_alive(), "the follower ends with its query")
+    assert view.error is None
+    assert shown(job, spark) == state(job, spark)
+    lose_the_disk(job)
+    produce(job.servers, job.source_topic, SECOND)
+    job.run(spark)
+    view_of(job).refresh()
+    assert shown(job, spark) == state(job, spark)
+
+
+def test_a_newer_follower_shuts_the_older_one_out(new_job, spark, view_of):  # noqa: F811
+    job = new_job("contested")
+    job.run(spark)
+    older = view_of(job)
+    older.refresh()
+    newer = view_of(job)
+    produce(job.servers, job.source_topic, SECOND)
+    job.run(spark)
+    with pytest.raises(Fenced):
+        older.refresh()
+    newer.refresh()
+    assert shown(job, spark) == state(job, spark)
+
+
+def test_a_view_of_another_query_is_made_anew(new_job, spark, view_of):  # noqa: F811
+    """The job was reset, and its new query counts from nothing."""
+    job = new_job("again")
+    job.run(spark)
+    view_of(job).refresh()
+    shutil.rmtree(job.checkpoint)
+    job.job_name, name = f"{job.job_name}-2", job.job_name
+    job.per_batch = 20
+    job.run(spark)
+    job.job_name = name
+    view_of(job).refresh()
+    assert shown(job, spark) == state(job, spark)
+
+
+def test_what_cannot_be_viewed_is_said(new_job, spark, view_of):  # noqa: F811
+    job = new_job("joined")
+    with pytest.raises(OptionsError, match="several rows for a key"):
+        view_of(job, joinSide="left")
+    with pytest.raises(Exception, match="no view 'nothing'.*StateView"):
+        shown(job, spark, "nothing")
+    with pytest.raises(Exception, match="Option 'view' must be specified"):
+        read(job, spark, "view")
+    with pytest.raises(Exception, match="Option 'read' must be one of snapshots"):
+        read(job, spark, "everything")
+
+
+def test_snapshots_files_operators_and_offsets_are_tables(new_job, spark):  # noqa: F811
+    job = new_job("tables")
+    job.run(spark)
+    eo_kafka.export_snapshot(job.job_name, "kept", {"kafka.bootstrap.servers": job.servers})
+    head = read_ledger(job).snapshot
+    found = {row["name"]: row for row in read(job, spark, "snapshots").collect()}
+    assert found.keys() == {"latest", "kept"}
+    assert found["latest"]["batch"] == found["kept"]["batch"] == head.batch
+    assert found["latest"]["files"] == head.files
+    files = read(job, spark, "files", snapshot="kept")
+    assert files.count() == head.files
+    assert files.selectExpr("sum(bytes)").collect()[0][0] == head.size
+    (operator,) = read(job, spark, "operators").collect()
+    assert (operator["operator"], operator["name"]) == (0, "stateStoreSave")
+    assert (operator["partitions"], operator["stores"]) == (2, ["default"])
+    (offsets,) = read(job, spark, "offsets").collect()
+    assert job.source_topic in json.loads(offsets["offsets"])

@@ -1,0 +1,79 @@
+"""A view of keyed state: a compacted topic of one partition, with JSON keys and values.
+
+Each transaction brings it from one batch of the query to a later one, and says so in the record
+`MARKER`; no key of the state looks like it, because those are JSON objects. A key that is gone has
+a tombstone. Its only writer holds the transactional id that is the topic's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from eo_kafka.errors import CorruptSnapshot, cut
+from eo_kafka.options import json_object
+from eo_kafka.state.log_reader import read_records
+
+TOPIC = "__eo_kafka.{job}.view.{view}"
+MARKER = b'"eo-kafka"'
+PARTITION = 0
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Marker:
+    """Which batch of which query the view shows."""
+
+    query: str
+    batch: int
+
+    def encode(self) -> bytes:
+        """JSON."""
+        fields = {"v": VERSION, "query": self.query, "batch": self.batch}
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> Marker:
+        """Raises CorruptSnapshot."""
+        try:
+            fields = json_object(value.decode())
+            query, batch = fields["query"], fields["batch"]
+            if fields["v"] != VERSION or not isinstance(query, str) or type(batch) is not int:
+                raise ValueError("not of this version")
+            return cls(query, batch)
+        except (LookupError, TypeError, ValueError) as error:
+            raise CorruptSnapshot(
+                f"The view's own record cannot be read ({cut(error)}): {cut(value)}. Was the topic "
+                "written to by somebody else? Delete it, and it is made anew."
+            ) from None
+
+
+@dataclass(frozen=True)
+class View:
+    """What the topic holds up to an offset: the newest value of each key, and the marker."""
+
+    values: Mapping[bytes, bytes]
+    marker: Marker | None
+
+
+def read_view(settings: Mapping[str, str], topic: str, end: int) -> View:
+    """Read all of it; all keys are held in memory. Runs anywhere. Raises CorruptSnapshot,
+    ReadTimeout, EnvironmentRefused."""
+    values: dict[bytes, bytes] = {}
+    marker = None
+    for key, value in _records(settings, topic, end):
+        if key == MARKER:
+            marker = None if value is None else Marker.decode(value)
+        elif value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value
+    return View(values, marker)
+
+
+def _records(
+    settings: Mapping[str, str], topic: str, end: int
+) -> Iterator[tuple[bytes, bytes | None]]:
+    for _, key, value in read_records(settings, topic, PARTITION, 0, end):
+        yield key, value

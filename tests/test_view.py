@@ -1,0 +1,54 @@
+"""The view's own record: what is written is read, and what was not written by us is named."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eo_kafka.errors import CorruptSnapshot
+from eo_kafka.state import view
+from eo_kafka.state.view import MARKER, Marker, read_view
+
+
+@given(st.builds(Marker, st.text(), st.integers(0, 2**63 - 1)))
+def test_a_marker_is_read_as_it_was_written(marker: Marker):
+    assert Marker.decode(marker.encode()) == marker
+
+
+@given(st.binary())
+def test_what_is_no_marker_is_named(value: bytes):
+    with pytest.raises(CorruptSnapshot, match="written to by somebody else"):
+        Marker.decode(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"v":2,"query":"q","batch":1}',
+        b'{"v":1,"query":"q","batch":"1"}',
+        b'{"v":1,"query":"q","batch":true}',
+        b'{"v":1,"query":null,"batch":1}',
+        b'{"v":1,"query":"q"}',
+    ],
+)
+def test_a_marker_of_another_shape_is_named(value: bytes):
+    with pytest.raises(CorruptSnapshot):
+        Marker.decode(value)
+
+
+def test_the_newest_value_of_each_key_counts(monkeypatch):
+    log = [
+        (b'{"k":1}', b"old"),
+        (b'{"k":2}', b"gone soon"),
+        (MARKER, Marker("q", 1).encode()),
+        (b'{"k":1}', b"new"),
+        (b'{"k":2}', None),
+        (b'{"k":3}', None),
+        (MARKER, Marker("q", 2).encode()),
+    ]
+    found = [(offset, key, value) for offset, (key, value) in enumerate(log)]
+    monkeypatch.setattr(view, "read_records", lambda *_: iter(found))
+    shown = read_view({}, "t", len(log))
+    assert dict(shown.values) == {b'{"k":1}': b"new"}
+    assert shown.marker == Marker("q", 2)
