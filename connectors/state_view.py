@@ -54,11 +54,10 @@ class StateView:
         self._path = checkpoint
         self._state = {_WHOLE: "false", **(state or {})}
         if any(name.lower() == "joinside" for name in self._state):
-            raise OptionsError(
-                [
-                    "A join's state holds several rows for a key, and a view shows one: no 'joinSide'."
-                ]
+            sentence = (
+                "A join's state has several rows for a key, and a view shows one: no 'joinSide'."
             )
+            raise OptionsError([sentence])
         self._query = ""
         self._writer = ViewWriter(job, name, options)
         self._ended = threading.Event()

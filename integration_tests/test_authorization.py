@@ -4,11 +4,13 @@ which is missing, at the earliest moment, and nothing is lost or shown."""
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
+import eo_kafka
 from conftest import topic_maker
 from eo_kafka.crash_points import CrashPointReached
 from eo_kafka.errors import EnvironmentRefused, SourceError, WriteFailed
@@ -39,6 +41,7 @@ def documented(who: str, job: SecureCopy) -> list[Grant]:
         "<input>": job.source_topic,
         "<output>": job.sink_topic,
         "<ledger>": job.ledger,
+        "<state>": f"__eo_kafka.{job.job_name}.state",
         "<transactionalIdPrefix>": "eo-kafka",
     }
     grants = []
@@ -105,6 +108,22 @@ def test_the_documented_acls_are_enough_for_a_job_its_kill_and_its_recovery(
     for who in whose:
         secure.grant(user_of(job), documented(who, job))
     killed_after_the_decision(job, crash_points, tmp_path / "log")
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+    assert "Not authorized" not in (tmp_path / "log").read_text()
+
+
+def test_the_documented_acls_are_enough_for_snapshots_and_a_restore(
+    secure, job, spark, crash_points, tmp_path
+):
+    job.sink_extra = {"snapshots": "true"}
+    for who in ("source", "sink", "creation", "snapshots", "snapshots-creation"):
+        secure.grant(user_of(job), documented(who, job))
+    killed_after_the_decision(job, crash_points, tmp_path / "log")
+    shutil.rmtree(job.checkpoint)
+    assert (
+        eo_kafka.restore(str(job.checkpoint), job.job_name, job.as_job()["sink_options"]).batch == 0
+    )
     job.run(spark)
     assert_exactly_once(job, VALUES)
     assert "Not authorized" not in (tmp_path / "log").read_text()
