@@ -81,13 +81,14 @@ def _until(
                 raise ReadTimeout(f"Reading {topic}-{partition} at {position}: {error.str()}.")
             if message.offset() >= end:
                 return
-            if message.offset() > position:
-                moved = time.monotonic()
             if error is None:
                 position = message.offset() + 1
                 yield message.offset(), message.key() or b"", message.value()
                 if position >= end:
                     return
+                moved = time.monotonic()  # only now: the caller may take its time
+            elif message.offset() > position:
+                moved = time.monotonic()
         if time.monotonic() - moved > STALL_TIMEOUT_S:
             raise ReadTimeout(
                 f"Reading {topic}-{partition} stopped at offset {position} of {end}: the broker "
