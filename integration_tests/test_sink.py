@@ -168,7 +168,7 @@ def test_the_ledger_is_made_as_it_must_be(stream, write, broker, make_topic):
 
 def test_a_ledger_that_would_forget_is_refused(stream, write, broker, make_topic):
     ledger = make_topic("bad-ledger", partitions=2)  # cleanup.policy=delete
-    with pytest.raises(Exception, match=f"Ledger '{ledger}' has cleanup.policy=delete"):
+    with pytest.raises(Exception, match=f"Topic '{ledger}' has cleanup.policy=delete"):
         write(stream, topic=make_topic("out"), jobName="bad", ledgerTopic=ledger)
 
 
