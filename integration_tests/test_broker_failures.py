@@ -242,7 +242,7 @@ def test_a_ledger_without_replicas_is_refused_unless_told_otherwise(three, job, 
     ledger = NewTopic("weak", 2, 1, config={"cleanup.policy": "compact"})
     admin.create_topics([ledger])["weak"].result(30)
     job.sink_extra = {"ledgerTopic": "weak"}
-    with pytest.raises(Exception, match="Ledger 'weak' has one replica") as stop:
+    with pytest.raises(Exception, match="Topic 'weak' has one replica") as stop:
         job.run(spark)
     assert "allowWeakReplication" in str(stop.value)
     job.sink_extra["allowWeakReplication"] = "true"
