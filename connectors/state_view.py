@@ -109,19 +109,25 @@ class StateView:
         seen = None
         while not self._ended.wait(_POLL_S):
             active = query.isActive  # before the look: the last batch is not missed
-            newest = self._newest()
-            if newest != seen:
-                seen = newest
-                try:
-                    self.refresh()
-                    self.error = None
-                except Exception as error:  # what Spark raises of a checkpoint in use is open
-                    self.error = error
-                    log.warning("View '%s' was not refreshed: %s", self.topic, error)
-                    if isinstance(error, EoKafkaError) and error.fenced:
-                        return
+            progress = query.lastProgress
+            batch = progress["batchId"] if progress else None
+            if batch != seen or not active:
+                seen = batch
+                if not self._try_refresh():
+                    return
             if not active:
                 return
+
+    def _try_refresh(self) -> bool:
+        """Whether another one may succeed."""
+        try:
+            self.refresh()
+        except Exception as error:  # what Spark raises of a checkpoint that is in use is open
+            self.error = error
+            log.warning("View '%s' was not refreshed: %s", self.topic, error)
+            return not (isinstance(error, EoKafkaError) and error.fenced)
+        self.error = None
+        return True
 
     def _newest(self) -> int | None:
         logs = (path.rpartition("/") for path in self._checkpoint.paths())
