@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from eo_kafka.errors import CheckpointError, EoKafkaError, OptionsError
@@ -18,7 +18,7 @@ from eo_kafka.state.checkpoint import open_checkpoint
 from eo_kafka.state.view import Marker
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Row, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
@@ -165,7 +165,8 @@ class StateView:
             at = f.struct("batch_id", f.monotonically_increasing_id()).alias("at")
             value = f.when(~gone, _json("value")).alias("value")
             rows = feed.select(_json("key").alias("key"), f.struct(value).alias("new"), at)
-            return list(_records(rows.groupBy("key").agg(f.max_by("new", "at").alias("new"))))
+            newest = rows.groupBy("key").agg(f.max_by("new", "at").alias("new"))
+            return list(_records(newest.collect()))
         except PySparkException as error:
             log.info("No changes of batches %d to %d to be had: %s", first, last, error)
             return None
@@ -176,7 +177,7 @@ class StateView:
         state = self._reader().option("batchId", batch).load()
         (column,) = (name for name in state.columns if name == "value" or name.endswith("_value"))
         rows = state.select(_json("key").alias("key"), _struct(_json(column)).alias("new"))
-        for key, value in _records(rows):
+        for key, value in _records(rows.toLocalIterator()):
             if before.pop(key, None) != value:
                 yield key, value
         for key in before:
@@ -195,7 +196,7 @@ def _struct(column: Any) -> Any:
     return f.struct(column.alias("value"))
 
 
-def _records(rows: DataFrame) -> Iterator[tuple[bytes, bytes | None]]:
-    for row in rows.toLocalIterator():
+def _records(rows: Iterable[Row]) -> Iterator[tuple[bytes, bytes | None]]:
+    for row in rows:
         value = row["new"]["value"]
         yield row["key"].encode(), None if value is None else value.encode()
