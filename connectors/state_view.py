@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
+_REFUSALS_MAX = 3  # in a row: then the store is one that never tells what changed
 _WHOLE = "flattenCollectionTypes"  # false: a list or a map of a key is one value
 
 
@@ -60,6 +61,7 @@ class StateView:
             raise OptionsError([sentence])
         self._query = ""
         self._writer = ViewWriter(job, name, options)
+        self._refusals = 0
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.error: Exception | None = None
@@ -151,9 +153,12 @@ class StateView:
     def _changes(self, first: int, last: int) -> list[tuple[bytes, bytes | None]] | None:
         """What the batches changed, the last change of each key; None where the store cannot tell
         (RocksDB without changelog, a repartition in between, files that were removed since)."""
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as f
 
+        if self._refusals >= _REFUSALS_MAX:
+            return None
         reader = self._reader().option("readChangeFeed", "true")
         reader = reader.option("changeStartBatchId", first).option("changeEndBatchId", last)
         gone = f.col("change_type") == "delete"
@@ -166,8 +171,11 @@ class StateView:
             value = f.when(~gone, _json("value")).alias("value")
             rows = feed.select(_json("key").alias("key"), f.struct(value).alias("new"), at)
             newest = rows.groupBy("key").agg(f.max_by("new", "at").alias("new"))
-            return list(_records(newest.collect()))
-        except PySparkException as error:
+            changes = list(_records(newest.collect()))
+            self._refusals = 0
+            return changes
+        except (PySparkException, Py4JError) as error:
+            self._refusals += 1
             log.info("No changes of batches %d to %d to be had: %s", first, last, error)
             return None
 

@@ -75,11 +75,10 @@ def _configure(folder: Path, web: int) -> None:
         (folder / "conf" / f"{name}.xml").write_text(f"<configuration>{rows}</configuration>")
 
 
-def _classpath() -> str:
-    found = importlib.util.find_spec("pyspark")
-    assert found is not None and found.origin is not None
-    jars = Path(found.origin).parent / "jars"
-    (client,) = jars.glob("hadoop-client-api-*.jar")
+def server_jar() -> Path:
+    """Of the version that PySpark has. The client's jars lack a class that WebHDFS needs, and this
+    has it: a Spark that reads `webhdfs:` gets it in its class path."""
+    (client,) = _pyspark_jars().glob("hadoop-client-api-*.jar")
     version = client.stem.rpartition("-")[2]
     name = "hadoop-client-minicluster"
     server = Bundle(
@@ -89,9 +88,19 @@ def _classpath() -> str:
         dependencies=f'<dependency org="org.apache.hadoop" name="{name}" rev="{version}" '
         'conf="default" transitive="false"/>',
     )
+    return fetched(server) / server.main
+
+
+def _pyspark_jars() -> Path:
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent / "jars"
+
+
+def _classpath() -> str:
     kinds = ("hadoop-client-*", "slf4j-api-*", "log4j-*", "jcl-over-slf4j-*")
-    ours = [jar for kind in kinds for jar in jars.glob(f"{kind}.jar")]
-    return ":".join(map(str, [fetched(server) / server.main, *ours]))
+    ours = [jar for kind in kinds for jar in _pyspark_jars().glob(f"{kind}.jar")]
+    return ":".join(map(str, [server_jar(), *ours]))
 
 
 def _writes(web: int) -> bool:

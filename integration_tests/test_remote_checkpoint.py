@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from eo_kafka.state.checkpoint import open_checkpoint
 from harness import Stateful, assert_settled, committed, kill_driver_at, produce
-from hdfs import hdfs
+from hdfs import hdfs, server_jar
 from test_restore_jobs import CHANGELOG, SECOND, new_job, state_of  # noqa: F401 - a fixture
 
 
@@ -29,28 +30,44 @@ def root(tmp_path_factory):
         yield found
 
 
+def run(job: Stateful, log: Path) -> None:
+    assert job.run_in_own_driver(log) == 0, log.read_text()[-4000:]
+
+
+def copied(url: str, folder: Path) -> Path:
+    """The checkpoint on this machine, for Spark's state reader."""
+    there, here = open_checkpoint(url), open_checkpoint(str(folder))
+    for path in there.paths():
+        with there.open(path) as stream:
+            here.write(path, [stream.read()])
+    return folder
+
+
+@pytest.mark.full
 def test_a_checkpoint_in_hdfs_is_lost_and_comes_back_elsewhere(
     new_job,  # noqa: F811
     spark,
     crash_points,
     tmp_path,
+    monkeypatch,
     root,
 ):
-    plain = new_job("lost", conf=CHANGELOG)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--driver-class-path {server_jar()} pyspark-shell")
+    plain, log = new_job("lost", conf=CHANGELOG), tmp_path / "log"
     job = Remote(**vars(plain), url=f"{root}/first place/ck")
     same = new_job("same", conf=CHANGELOG)
-    job.run(spark)
+    run(job, log)
     same.run(spark)
     produce(job.servers, job.source_topic, SECOND)
-    kill_driver_at(job, crash_points, "S6.after_decision", tmp_path / "log")
+    kill_driver_at(job, crash_points, "S6.after_decision", log)
     gone = open_checkpoint(job.url)
     assert "metadata" in gone.paths()
     gone.clear("metadata")
     job.url = f"{root}/elsewhere"
-    job.run(spark)
+    run(job, log)
     same.run(spark)
     assert committed(job.servers, job.sink_topic) == committed(same.servers, same.sink_topic)
-    job.checkpoint = job.url
+    job.checkpoint = copied(job.url, tmp_path / "copy")
     assert state_of(job, spark) == state_of(same, spark)
     assert_settled(job)
 
