@@ -40,8 +40,10 @@ format: setup ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## Throughput of kafka (JVM) and eo-kafka side by side, in ratios
+bench: setup ## Throughput beside kafka (JVM), in ratios; what snapshots cost, and how fast they come back
 	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.snapshots
+	$(BIN)/python -m benchmarks.snapshot_interval
 
 setup: $(VENV)/installed ## A virtual environment with the project in it
 
