@@ -41,7 +41,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize(("operator", "conf"), [("window", ROCKSDB), ("rows", CHANGELOG)])
+@pytest.mark.parametrize(
+    ("operator", "conf"),
+    [pytest.param("window", ROCKSDB, marks=pytest.mark.full), ("rows", CHANGELOG)],
+)
 def test_more_and_then_fewer_partitions_and_then_the_disk_is_lost(new_job, spark, operator, conf):  # noqa: F811
     job, same = (new_job(name, operator=operator, conf=conf) for name in ("changed", "same"))
     job.run(spark)

@@ -141,6 +141,7 @@ def test_a_driver_and_its_disk_may_go_at_any_step(new_job, spark, crash_points, 
     job, same = new_job("lost"), new_job("same")
     job.run(spark)
     expected = uninterrupted(same, spark)
+    job.master = "local[4,4]"  # after which it goes on with fewer cores, in the tests' own session
     kill_driver_at(job, crash_points, point, tmp_path / "log")
     lose_the_disk(job)
     job.run(spark)

@@ -208,7 +208,7 @@ def test_a_version_that_a_replay_wrote_anew_is_read_anew(job, crash_points):
 
 
 def test_hundreds_of_batches_leave_a_topic_as_small_as_one(job):
-    for batch in range(60):
+    for batch in range(200):
         job.spark_writes(batch, os.urandom(1000))
         if batch >= 10:  # Spark's own maintenance
             job.put(f"state/0/0/{batch - 3}.snapshot", os.urandom(1000))
