@@ -46,10 +46,11 @@ def needed(
     for path in there:
         folder, _, name = path.rpartition("/")
         top = path.partition("/")[0]
-        store = _STORE.fullmatch(folder)
+        store, version = _STORE.fullmatch(folder), _VERSIONED.fullmatch(name)
         if store and partitions is not None and int(store[2]) >= partitions:
-            continue
-        if store and _VERSIONED.fullmatch(name):
+            if version and int(version[1]) >= batch:
+                raise Incomplete(f"{path} is state of more partitions than {partitions}")
+        elif store and version:
             stores[folder].append(name)
         elif top not in LOGS and not _is_table(path):
             wanted.add(path)

@@ -366,6 +366,8 @@ def test_what_an_offline_repartition_left_of_more_partitions_is_not_needed():
     left = {"state/0/2/3.zip", "state/0/2/_metadata/schema"}
     read = {path: packed([]) for path in now}.__getitem__
     assert set(needed(paths | now | left, 5, read, partitions=2)) == paths | now
+    with pytest.raises(Incomplete, match="state of more partitions than 1"):
+        needed(paths | now | left, 5, read, partitions=1)  # live state is never passed over
     with pytest.raises(Incomplete, match="state/0/2 has no version 4"):
         needed(paths | now | left, 5, read)
 
