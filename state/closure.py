@@ -12,6 +12,7 @@ of Spark 4.3.
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import re
 import zipfile
@@ -41,7 +42,7 @@ def needed(
     Raises Incomplete, or what `read` raises.
     """
     there = set(paths)
-    wanted = _logs(batch)
+    wanted: set[str] = set()
     stores: dict[str, list[str]] = defaultdict(list)
     for path in there:
         folder, _, name = path.rpartition("/")
@@ -54,6 +55,7 @@ def needed(
             stores[folder].append(name)
         elif top not in LOGS and not _is_table(path):
             wanted.add(path)
+    wanted |= _logs(batch, there, stores.values())
     if batch:  # version 0 is nothing, and the first attempt at version 1 may be there in part
         _check_partitions(stores)
     for folder, names in stores.items():
@@ -67,10 +69,23 @@ def needed(
     return sorted(wanted)
 
 
-def _logs(batch: int) -> set[str]:
+def _logs(batch: int, there: Iterable[str], stores: Iterable[list[str]]) -> set[str]:
+    """`commits/N-1` may be missing: Spark warns, and goes on from `offsets/N`, which has the
+    watermark; but not where the commit says which files the state is in (format 2)."""
     # Spark asks for the offsets before the last ones, too: they say where batch N begins.
-    before = {f"offsets/{batch - 1}", f"commits/{batch - 1}"} if batch else set()
-    return {"metadata", f"offsets/{batch}", *before}
+    wanted = {"metadata", f"offsets/{batch}", *({f"offsets/{batch - 1}"} if batch else ())}
+    logs = (path.split("/") for path in there if path.startswith("commits/"))
+    known = [int(name) for _, name in logs if name.isdecimal() and int(name) < batch]
+    if batch and any(map(_has_id, itertools.chain.from_iterable(stores))):
+        wanted.add(f"commits/{batch - 1}")
+    elif known:
+        wanted.add(f"commits/{max(known)}")
+    return wanted
+
+
+def _has_id(name: str) -> bool:
+    found = _VERSIONED.fullmatch(name)
+    return found is not None and found[2] is not None
 
 
 def _is_table(path: str) -> bool:
