@@ -163,6 +163,23 @@ def test_a_restore_that_was_killed_is_started_again(new_job, spark, crash_points
     assert committed(job.servers, job.sink_topic) == expected
 
 
+def test_a_checkpoint_that_lost_a_commit_goes_on_and_is_restored(new_job, spark, crash_points):
+    """Spark's log of finished batches lacks one, and a later batch has begun: Spark only warns."""
+    job, same = new_job("lost"), new_job("same")
+    job.run(spark)
+    expected = uninterrupted(same, spark)
+    fail_at(job, spark, crash_points, "S6.before_decision")
+    newest = max(int(path.name) for path in (job.checkpoint / "commits").glob("[0-9]*"))
+    assert (job.checkpoint / f"offsets/{newest + 1}").exists()
+    (job.checkpoint / f"commits/{newest}").unlink()
+    fail_at(job, spark, crash_points, "S6.after_decision")
+    assert read_ledger(job).snapshot.batch == newest + 1
+    lose_the_disk(job)
+    job.run(spark)
+    assert committed(job.servers, job.sink_topic) == expected
+    assert state_of(job, spark) == state_of(same, spark)
+
+
 def test_a_query_on_a_checkpoint_that_parted_from_the_ledger_stops(new_job, spark, tmp_path):
     """Somebody kept a copy of an older checkpoint and goes on from it after more input came: its
     next batch has the number of one that is DONE, and holds other records."""

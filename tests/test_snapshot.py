@@ -259,7 +259,7 @@ def test_a_missing_version_is_named(tmp_path: Path) -> None:
         take(checkpoint, BATCH, NOTHING)
 
 
-@pytest.mark.parametrize("missing", ["metadata", "offsets/15", "offsets/14", "commits/14"])
+@pytest.mark.parametrize("missing", ["metadata", "offsets/15", "offsets/14"])
 def test_a_missing_log_is_named(tmp_path: Path, missing: str) -> None:
     checkpoint = hdfs(tmp_path)
     (tmp_path / missing).unlink()
