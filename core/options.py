@@ -74,8 +74,9 @@ class OptionReader:
         return name.lower() in self._given
 
     def problem(self, sentence: str) -> None:
-        """Note one thing that is wrong."""
-        self.problems.append(sentence)
+        """Note one thing that is wrong, however often it is come across."""
+        if sentence not in self.problems:
+            self.problems.append(sentence)
 
     def get(self, option: Option[T]) -> T:
         """The option's value, or its default when it is absent or wrong."""

@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from eo_kafka.offsets import EARLIEST, TopicPartition, decode
-from eo_kafka.options import Option, boolean, text, whole_number
+from eo_kafka.options import Option, boolean, one_of, text, whole_number
+from eo_kafka.sources.subscription import assignment, pattern, topic_list
 from eo_kafka.state.job_topics import job_name, topic_name
 
-Limit: TypeAlias = Literal["earliest", "latest"] | dict[TopicPartition, int]
+
+@dataclass(frozen=True)
+class ByTime:
+    """The first offset whose record is not older than a time: one for all partitions, or each its
+    own, in milliseconds since 1970. `or_latest`: without such a record it is the newest offset."""
+
+    of_all: int | None
+    of_each: Mapping[TopicPartition, int]
+    or_latest: bool
+
+    def times(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The time for each."""
+        if self.of_all is not None:
+            return dict.fromkeys(partitions, self.of_all)
+        return dict(self.of_each)
 
 
-def topic_list(value: str) -> tuple[str, ...]:
-    """Topics separated by commas, each named once."""
-    topics = dict.fromkeys(topic for topic in map(str.strip, value.split(",")) if topic)
-    if not topics:
-        raise ValueError("names no topics to subscribe to")
-    return tuple(topics)
+Limit: TypeAlias = Literal["earliest", "latest"] | dict[TopicPartition, int] | ByTime
+
+
+def milliseconds(value: str) -> int:
+    """A time in milliseconds since 1970."""
+    if not value.strip().isdecimal():
+        raise ValueError("must be a single whole number, milliseconds since 1970")
+    return whole_number(0)(value)
+
+
+def times(value: str) -> Mapping[TopicPartition, int]:
+    """Times by partition, as JSON."""
+    return decode(value)
 
 
 def offset_limit(value: str) -> Limit:
@@ -34,6 +58,20 @@ def offset_limit(value: str) -> Limit:
 SUBSCRIBE: Option[tuple[str, ...]] = Option(
     "subscribe", topic_list, (), "Topics to read, separated by commas."
 )
+SUBSCRIBE_PATTERN: Option[str | None] = Option(
+    "subscribePattern",
+    pattern,
+    None,
+    "In its place: a regular expression; topics with a match anywhere in their names are read, "
+    "but for Kafka's own and ours.",
+)
+ASSIGN: Option[frozenset[TopicPartition]] = Option(
+    "assign",
+    assignment,
+    frozenset(),
+    'In its place: the partitions to read, as JSON: `{"topicA":[0,1]}`. Those that do not exist '
+    "are passed over.",
+)
 STARTING_OFFSETS: Option[Limit | None] = Option(
     "startingOffsets",
     offset_limit,
@@ -44,11 +82,56 @@ STARTING_OFFSETS: Option[Limit | None] = Option(
 ENDING_OFFSETS: Option[Limit] = Option(
     "endingOffsets", offset_limit, "latest", "Batch only: where the read ends, latest or JSON."
 )
+STARTING_TIMESTAMP: Option[int | None] = Option(
+    "startingTimestamp",
+    milliseconds,
+    None,
+    "Where a new query starts: at the first record of each partition that is not older, in "
+    "milliseconds since 1970. Goes before `startingOffsetsByTimestamp` and `startingOffsets`.",
+)
+STARTING_BY_TIMESTAMP: Option[Mapping[TopicPartition, int] | None] = Option(
+    "startingOffsetsByTimestamp",
+    times,
+    None,
+    'The same with a time for every partition: `{"topicA":{"0":1000,"1":1000}}`. Goes before '
+    "`startingOffsets`.",
+)
+BY_TIMESTAMP_STRATEGY = Option(
+    "startingOffsetsByTimestampStrategy",
+    one_of("error", "latest"),
+    "error",
+    "What if a partition has no record as new as that: fail, or start at its newest offset.",
+)
+ENDING_TIMESTAMP: Option[int | None] = Option(
+    "endingTimestamp",
+    milliseconds,
+    None,
+    "Batch only: where the read ends, before the first record that is not older; the newest offset "
+    "if there is none. Goes before `endingOffsetsByTimestamp` and `endingOffsets`.",
+)
+ENDING_BY_TIMESTAMP: Option[Mapping[TopicPartition, int] | None] = Option(
+    "endingOffsetsByTimestamp",
+    times,
+    None,
+    "Batch only: the same with a time for every partition.",
+)
 MAX_OFFSETS_PER_TRIGGER: Option[int | None] = Option(
     "maxOffsetsPerTrigger",
     whole_number(1),
     None,
     "Streams only: about how many offsets a batch may span, over all partitions.",
+)
+MIN_PARTITIONS: Option[int | None] = Option(
+    "minPartitions",
+    whole_number(1),
+    None,
+    "About how many tasks a batch has at least: large topic partitions are cut into several.",
+)
+MAX_RECORDS_PER_PARTITION: Option[int | None] = Option(
+    "maxRecordsPerPartition",
+    whole_number(1),
+    None,
+    "How many offsets a task spans at most: topic partitions with more are cut.",
 )
 JOB_NAME: Option[str | None] = Option(
     "jobName",
@@ -94,9 +177,18 @@ LOOKUP_TIMEOUT_MS = Option(
 
 OPTIONS = (
     SUBSCRIBE,
+    SUBSCRIBE_PATTERN,
+    ASSIGN,
     STARTING_OFFSETS,
     ENDING_OFFSETS,
+    STARTING_TIMESTAMP,
+    STARTING_BY_TIMESTAMP,
+    BY_TIMESTAMP_STRATEGY,
+    ENDING_TIMESTAMP,
+    ENDING_BY_TIMESTAMP,
     MAX_OFFSETS_PER_TRIGGER,
+    MIN_PARTITIONS,
+    MAX_RECORDS_PER_PARTITION,
     JOB_NAME,
     LEDGER,
     INCLUDE_HEADERS,
@@ -109,17 +201,8 @@ OPTIONS = (
 )
 
 NOT_YET = {
-    "assign": "use 'subscribe'",
-    "subscribePattern": "use 'subscribe'",
-    "startingTimestamp": "use 'startingOffsets'",
-    "startingOffsetsByTimestamp": "use 'startingOffsets'",
-    "startingOffsetsByTimestampStrategy": "use 'startingOffsets'",
-    "endingTimestamp": "use 'endingOffsets'",
-    "endingOffsetsByTimestamp": "use 'endingOffsets'",
     "minOffsetsPerTrigger": "use a longer processing-time trigger",
     "maxTriggerDelay": "use a processing-time trigger",
-    "minPartitions": "each topic partition is one task; repartition() after the read",
-    "maxRecordsPerPartition": "each topic partition is one task; use 'maxOffsetsPerTrigger'",
 }
 
 REFUSED_KAFKA = {

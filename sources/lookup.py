@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from eo_kafka.errors import ReadTimeout, SourceError
 from eo_kafka.kafka_config import connection_settings
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
+Word: TypeAlias = Literal["earliest", "latest"]
+NO_OFFSET = -1  # the broker's answer where no record is as new as asked for
 _POLL_S = 0.1
 
 
@@ -48,11 +50,14 @@ class OffsetLookup:
         return type(self), (self._options,)
 
     def partitions(self) -> set[TopicPartition]:
-        """Every partition of every subscribed topic. Raises SourceError for an unknown one."""
+        """Every partition that is read. Raises SourceError for an unknown topic that is named."""
+        subscription = self._options.subscription
+        if not subscription.topics:
+            return subscription.wanted(self._all())
         from confluent_kafka import TopicCollection
 
         # Not list_topics(): asked for one topic by name, it makes the broker create it.
-        topics = list(self._options.topics)
+        topics = list(subscription.topics)
         described = self._ask(
             lambda timeout: self._admin().describe_topics(
                 TopicCollection(topics), request_timeout=timeout
@@ -65,9 +70,31 @@ class OffsetLookup:
             for partition in description.partitions
         }
 
+    def _all(self) -> set[TopicPartition]:
+        """Every partition that the principal may describe."""
+        from confluent_kafka import KafkaException
+
+        self._last_error = None
+        for left in reversed(range(self._options.num_retries)):
+            try:
+                found = self._admin().list_topics(timeout=self._options.lookup_timeout_ms / 1000)
+            except KafkaException as error:
+                self._admin().poll(0)
+                self._check_settings()
+                if not left:
+                    raise self._refused("topics", error.args[0]) from None
+                time.sleep(self._options.retry_interval_ms / 1000)
+            else:
+                return {
+                    TopicPartition(name, number)
+                    for name, topic in found.topics.items()
+                    for number in topic.partitions
+                }
+        raise AssertionError("the last attempt returns or raises")
+
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each partition that is still in its log."""
-        return self._offsets(partitions, "earliest")
+        return self._offsets(partitions, lambda _: "earliest")
 
     def latest(
         self, partitions: Collection[TopicPartition], known: Offsets | None = None
@@ -78,7 +105,7 @@ class OffsetLookup:
         (KAFKA-7703): it is asked again a few times, then believed.
         """
         for attempt in range(1, self._options.num_retries + 1):
-            found = self._offsets(partitions, "latest")
+            found = self._offsets(partitions, lambda _: "latest")
             behind = [at for at, offset in found.items() if offset < (known or {}).get(at, 0)]
             if not behind or attempt == self._options.num_retries:
                 break
@@ -90,18 +117,32 @@ class OffsetLookup:
         """Drop the client; a later question makes a new one."""
         self._client = None
 
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset of each partition whose record is not older than its time, in
+        milliseconds since 1970; None if there is no such record."""
+        found = self._offsets(times, lambda at: times[at], NO_OFFSET)
+        return {at: None if offset == NO_OFFSET else offset for at, offset in found.items()}
+
     def _offsets(
-        self, partitions: Collection[TopicPartition], word: Literal["earliest", "latest"]
+        self,
+        partitions: Collection[TopicPartition],
+        of: Callable[[TopicPartition], Word | int],
+        lowest: int = 0,
     ) -> dict[TopicPartition, int]:
+        """The offsets that `of` asks for, by word or by time."""
         if not partitions:
             return {}
         import confluent_kafka
         from confluent_kafka import admin
 
-        spec = getattr(admin.OffsetSpec, word)()
+        def spec(wanted: Word | int) -> Any:
+            if isinstance(wanted, int):
+                return admin.OffsetSpec.for_timestamp(wanted)
+            return getattr(admin.OffsetSpec, wanted)()
+
         level = confluent_kafka.IsolationLevel
         isolation = level.READ_COMMITTED if self._options.read_committed else level.READ_UNCOMMITTED
-        question = {confluent_kafka.TopicPartition(*at): spec for at in partitions}
+        question = {confluent_kafka.TopicPartition(*at): spec(of(at)) for at in partitions}
         answers = self._ask(
             lambda timeout: self._admin().list_offsets(
                 question, isolation_level=isolation, request_timeout=timeout
@@ -109,7 +150,7 @@ class OffsetLookup:
             lambda at: f"partition {at.topic}-{at.partition}",
             # Of a partition whose leader does not answer in time, the client says -1001, and no
             # error: as the end of a batch it would be read again from there.
-            is_answer=lambda found: found.offset >= 0,
+            is_answer=lambda found: found.offset >= lowest,
         )
         return {TopicPartition(at.topic, at.partition): a.offset for at, a in answers.items()}
 
@@ -165,17 +206,20 @@ class OffsetLookup:
         # Polling delivers the client's errors: a wrong password shows nowhere else.
         while True:
             self._admin().poll(0)
-            if (error := self._last_error) is not None and _is_wrong_setting(error):
-                raise SourceError(
-                    f"The brokers at '{self._options.servers}' cannot be talked to with these "
-                    f"'kafka.*' settings: {error.str()}. Check the security protocol, the "
-                    "credentials and the certificates."
-                )
+            self._check_settings()
             try:
                 return future.result(_POLL_S)
             except FutureTimeout:
                 if time.monotonic() > deadline:
                     raise self._unreachable() from None
+
+    def _check_settings(self) -> None:
+        if (error := self._last_error) is not None and _is_wrong_setting(error):
+            raise SourceError(
+                f"The brokers at '{self._options.servers}' cannot be talked to with these "
+                f"'kafka.*' settings: {error.str()}. Check the security protocol, the "
+                "credentials and the certificates."
+            )
 
     def _admin(self) -> Any:
         if self._client is None:

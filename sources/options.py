@@ -11,7 +11,11 @@ from eo_kafka.errors import OptionsError
 from eo_kafka.offsets import EARLIEST, LATEST, Offsets, TopicPartition, names
 from eo_kafka.options import KafkaSettings, OptionReader
 from eo_kafka.sources.declared import (
+    ASSIGN,
+    BY_TIMESTAMP_STRATEGY,
+    ENDING_BY_TIMESTAMP,
     ENDING_OFFSETS,
+    ENDING_TIMESTAMP,
     FAIL_ON_DATA_LOSS,
     GROUP_ID_PREFIX,
     INCLUDE_HEADERS,
@@ -19,16 +23,23 @@ from eo_kafka.sources.declared import (
     LEDGER,
     LOOKUP_TIMEOUT_MS,
     MAX_OFFSETS_PER_TRIGGER,
+    MAX_RECORDS_PER_PARTITION,
+    MIN_PARTITIONS,
     NOT_YET,
     NUM_RETRIES,
     OPTIONS,
     POLL_TIMEOUT_MS,
     REFUSED_KAFKA,
     RETRY_INTERVAL_MS,
+    STARTING_BY_TIMESTAMP,
     STARTING_OFFSETS,
+    STARTING_TIMESTAMP,
     SUBSCRIBE,
+    SUBSCRIBE_PATTERN,
+    ByTime,
     Limit,
 )
+from eo_kafka.sources.subscription import Subscription
 from eo_kafka.state.job_topics import LEDGER_TOPIC
 
 if TYPE_CHECKING:
@@ -37,6 +48,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
+_ENDINGS = {
+    ENDING_OFFSETS.name: "offset",
+    ENDING_TIMESTAMP.name: "timestamp",
+    ENDING_BY_TIMESTAMP.name: "timestamp",
+}
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 
 
@@ -45,10 +61,12 @@ class SourceOptions:
     """The options of one reader, checked. Pickled to the tasks; its repr shows no secrets."""
 
     kafka: KafkaSettings
-    topics: tuple[str, ...]
+    subscription: Subscription
     starting: Limit
     ending: Limit
     max_offsets_per_trigger: int | None
+    min_partitions: int | None
+    max_records_per_partition: int | None
     include_headers: bool
     fail_on_data_loss: bool
     poll_timeout_ms: int
@@ -69,17 +87,19 @@ class SourceOptions:
         kafka = _kafka(reader)
         _strategy(reader)
         for name, instead in NOT_YET.items():
-            if name in reader and name not in _STRATEGIES:
+            if name in reader:
                 reader.problem(f"Option '{name}' is not supported yet: {instead}.")
-        starting = reader.get(STARTING_OFFSETS)
-        if starting is None:
-            starting = "latest" if streaming else "earliest"
+        starting, ending = _starting(reader, streaming), _ending(reader)
         options = cls(
             kafka=kafka,
-            topics=reader.get(SUBSCRIBE),
+            subscription=Subscription(
+                reader.get(SUBSCRIBE), reader.get(SUBSCRIBE_PATTERN), reader.get(ASSIGN)
+            ),
             starting=starting,
-            ending=reader.get(ENDING_OFFSETS),
+            ending=ending,
             max_offsets_per_trigger=reader.get(MAX_OFFSETS_PER_TRIGGER),
+            min_partitions=reader.get(MIN_PARTITIONS),
+            max_records_per_partition=reader.get(MAX_RECORDS_PER_PARTITION),
             include_headers=reader.get(INCLUDE_HEADERS),
             fail_on_data_loss=reader.get(FAIL_ON_DATA_LOSS),
             poll_timeout_ms=reader.get(POLL_TIMEOUT_MS),
@@ -89,10 +109,16 @@ class SourceOptions:
             lookup_timeout_ms=reader.get(LOOKUP_TIMEOUT_MS),
             ledger_topic=_ledger(reader),
         )
-        for option, limit in ((STARTING_OFFSETS, starting), (ENDING_OFFSETS, options.ending)):
-            _check_topics(reader, option.name, limit, options.topics)
-        if streaming and ENDING_OFFSETS.name in reader:
-            reader.problem("Option 'endingOffsets': ending offset not valid in streaming queries.")
+        for name, limit in (
+            (STARTING_OFFSETS.name, reader.get(STARTING_OFFSETS)),
+            (STARTING_BY_TIMESTAMP.name, reader.get(STARTING_BY_TIMESTAMP)),
+            (ENDING_OFFSETS.name, reader.get(ENDING_OFFSETS)),
+            (ENDING_BY_TIMESTAMP.name, reader.get(ENDING_BY_TIMESTAMP)),
+        ):
+            _check_named(reader, name, limit, options.subscription)
+        for name, word in _ENDINGS.items() if streaming else ():
+            if name in reader:
+                reader.problem(f"Option '{name}': ending {word} not valid in streaming queries.")
         reader.check_names([option.name for option in OPTIONS] + list(NOT_YET))
         reader.finish()
         return options
@@ -213,33 +239,62 @@ def _ledger(reader: OptionReader) -> str | None:
     return topic or (LEDGER_TOPIC.format(job=job) if job else None)
 
 
+def _starting(reader: OptionReader, streaming: bool) -> Limit:
+    """The one of the three that counts; what is wrong with the others is said all the same."""
+    offsets = reader.get(STARTING_OFFSETS)
+    if offsets is None:
+        offsets = "latest" if streaming else "earliest"
+    by_time = reader.get(STARTING_TIMESTAMP), reader.get(STARTING_BY_TIMESTAMP)
+    return _by_time(*by_time, or_latest=reader.get(BY_TIMESTAMP_STRATEGY) == "latest") or offsets
+
+
+def _ending(reader: OptionReader) -> Limit:
+    offsets = reader.get(ENDING_OFFSETS)
+    by_time = reader.get(ENDING_TIMESTAMP), reader.get(ENDING_BY_TIMESTAMP)
+    return _by_time(*by_time, or_latest=True) or offsets
+
+
+def _by_time(
+    of_all: int | None, of_each: Mapping[TopicPartition, int] | None, *, or_latest: bool
+) -> ByTime | None:
+    if of_all is None and of_each is None:
+        return None
+    return ByTime(of_all, of_each or {}, or_latest)
+
+
 def _strategy(reader: OptionReader) -> None:
     given = [name for name in _STRATEGIES if name in reader]
+    words = ", ".join(_STRATEGIES)
     if not given:
-        reader.problem(
-            "One of the following options must be specified for Kafka source: subscribe."
-        )
+        reader.problem(f"One of the following options must be specified for Kafka source: {words}.")
     elif len(given) > 1:
         reader.problem(
-            "Only one of the following options can be specified for Kafka source: "
-            f"{', '.join(_STRATEGIES)}."
+            f"Only one of the following options can be specified for Kafka source: {words}."
         )
-    for name in given:
-        if name in NOT_YET:
-            reader.problem(f"Option '{name}' is not supported yet: {NOT_YET[name]}.")
 
 
-def _check_topics(reader: OptionReader, name: str, limit: Limit, topics: tuple[str, ...]) -> None:
-    if not isinstance(limit, dict) or not topics:
+def _check_named(
+    reader: OptionReader, name: str, limit: object, subscription: Subscription
+) -> None:
+    """What can be said of offsets, or times, by partition without a broker."""
+    if not isinstance(limit, dict):
         return
-    named = {partition.topic for partition in limit}
-    if extra := sorted(named - set(topics)):
-        reader.problem(
-            f"Option '{name}' gives offsets for {', '.join(extra)}, "
-            "which 'subscribe' does not name."
-        )
-    if missing := sorted(set(topics) - named):
-        reader.problem(f"Option '{name}' gives no offsets for {', '.join(missing)}.")
+    if subscription.assigned:
+        if limit.keys() != subscription.assigned:
+            differing = names(limit.keys() ^ subscription.assigned)
+            reader.problem(
+                f"Options '{name}' and 'assign' must name the same partitions; only one of them "
+                f"names {differing}."
+            )
+    elif subscription.topics:
+        named, topics = {partition.topic for partition in limit}, set(subscription.topics)
+        if extra := sorted(named - topics):
+            reader.problem(
+                f"Option '{name}' gives offsets for {', '.join(extra)}, "
+                "which 'subscribe' does not name."
+            )
+        if missing := sorted(topics - named):
+            reader.problem(f"Option '{name}' gives no offsets for {', '.join(missing)}.")
 
 
 def _wrong_in_batch(name: str, offsets: Offsets, wrong: int) -> list[str]:

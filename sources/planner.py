@@ -7,7 +7,7 @@ what can no longer be read is reported as data loss, or logged with `failOnDataL
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from eo_kafka.errors import DataLossError, SourceError
 from eo_kafka.offsets import (
@@ -19,9 +19,10 @@ from eo_kafka.offsets import (
     encode_text,
     names,
 )
-from eo_kafka.sources.declared import Limit
+from eo_kafka.sources.declared import ByTime, Limit
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.range_split import split
 from eo_kafka.sources.rate_limit import rate_limited
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class Planner:
     def __init__(self, options: SourceOptions, lookup: OffsetLookup) -> None:
         self._options = options
         self._lookup = lookup
+        self._late: set[TopicPartition] = set()  # no record is as new as they should start at
 
     def stored_start(self) -> dict[TopicPartition, int]:
         """Where a new query starts, of the partitions whose start a restart would find again.
@@ -46,8 +48,9 @@ class Planner:
         if self._options.starting == "latest":
             return {}
         present = self._lookup.partitions()
-        starts = _fixed(self._options.starting, present)
-        _check_assigned("startingOffsets", starts, present)
+        starts = self._resolved("startingOffsets", self._options.starting, present)
+        if isinstance(self._options.starting, ByTime):
+            self._late = {at for at, start in starts.items() if start == LATEST}
         earliest = self._lookup.earliest([at for at in present if starts[at] == EARLIEST])
         return {at: earliest.get(at, start) for at, start in starts.items() if start != LATEST}
 
@@ -73,9 +76,14 @@ class Planner:
         if gone:
             self._data_loss(f"Partitions {names(gone)} are gone; some data may have been missed.")
         begin = self._begin(start, end)
+        if first and isinstance(self._options.starting, ByTime):
+            # A partition that had no record so new when the batch was planned has one by now: the
+            # batch holds nothing of it, as it was planned.
+            begin = {at: min(offset, end[at]) for at, offset in begin.items()}
         for at in sorted(begin.keys() - start.keys()):
             # Without any stored offset the query is new, and none of its partitions is.
-            added = start and not self._options.starts_at_latest(at, new_query=False)
+            pinned = at in self._late or self._options.starts_at_latest(at, new_query=False)
+            added = start and not pinned
             if added and begin[at] != 0:
                 self._data_loss(
                     f"Added partition {at} starts from offset {begin[at]} instead of 0; some data "
@@ -88,22 +96,67 @@ class Planner:
                     "data may have been missed: the topic was deleted and created again, or its "
                     "records expired."
                 )
-        return [OffsetRange(at, begin[at], end[at]) for at in sorted(begin) if begin[at] < end[at]]
+        return self._tasks(OffsetRange(at, begin[at], end[at]) for at in sorted(begin))
 
     def batch_ranges(self) -> list[OffsetRange]:
-        """A batch query's ranges; EARLIEST and LATEST are left for the tasks to resolve."""
+        """A batch query's ranges; EARLIEST and LATEST are left for the tasks to resolve, unless
+        they must be known to cut the ranges."""
         present = self._lookup.partitions()
-        starts = _fixed(self._options.starting, present)
-        ends = _fixed(self._options.ending, present)
-        _check_assigned("startingOffsets", starts, present)
-        _check_assigned("endingOffsets", ends, present)
-        return [OffsetRange(at, starts[at], ends[at]) for at in sorted(present)]
+        starts = self._resolved("startingOffsets", self._options.starting, present)
+        ends = self._resolved("endingOffsets", self._options.ending, present)
+        if not self._cuts:
+            return [OffsetRange(at, starts[at], ends[at]) for at in sorted(present)]
+        first = self._lookup.earliest([at for at in present if starts[at] == EARLIEST])
+        last = self._lookup.latest([at for at in present if ends[at] == LATEST])
+        return self._tasks(
+            OffsetRange(at, first.get(at, starts[at]), last.get(at, ends[at]))
+            for at in sorted(present)
+        )
+
+    def _resolved(
+        self, name: str, limit: Limit, present: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """An offset for each partition; EARLIEST and LATEST stay what they are. Raises
+        SourceError."""
+        if isinstance(limit, ByTime):
+            times = limit.times(present)
+            _check_assigned(f"{name}ByTimestamp", times, present)
+            return self._at_times(times, limit.or_latest)
+        if isinstance(limit, dict):
+            _check_assigned(name, limit, present)
+            return limit
+        return dict.fromkeys(present, EARLIEST if limit == "earliest" else LATEST)
+
+    def _at_times(self, times: Offsets, or_latest: bool) -> dict[TopicPartition, int]:
+        found = self._lookup.at_times(times)
+        without = sorted(at for at, offset in found.items() if offset is None)
+        if without and not or_latest:
+            at = without[0]
+            raise SourceError(
+                f"No offset matched from request of topic-partition {at} and timestamp "
+                f"{times[at]}: its newest record is older, as in {len(without)} of {len(times)} "
+                "partitions. Take an earlier time, or set "
+                "'startingOffsetsByTimestampStrategy' to latest."
+            )
+        return {at: LATEST if offset is None else offset for at, offset in found.items()}
+
+    @property
+    def _cuts(self) -> bool:
+        options = self._options
+        return options.min_partitions is not None or options.max_records_per_partition is not None
+
+    def _tasks(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        return split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
 
     def _begin(self, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
         """Where each partition of `end` begins, those without an entry in `start` too."""
         begin = {at: start[at] for at in end if at in start}
         unstored = end.keys() - begin.keys()
-        pinned = {at for at in unstored if self._options.starts_at_latest(at, new_query=not start)}
+        pinned = {
+            at
+            for at in unstored
+            if at in self._late or self._options.starts_at_latest(at, new_query=not start)
+        }
         return {
             **begin,
             **{at: end[at] for at in pinned},
@@ -114,12 +167,6 @@ class Planner:
         if self._options.fail_on_data_loss:
             raise DataLossError(f"{sentence} {_FAIL}")
         log.warning("%s %s", sentence, _WARN)
-
-
-def _fixed(limit: Limit, present: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    if isinstance(limit, dict):
-        return limit
-    return dict.fromkeys(present, EARLIEST if limit == "earliest" else LATEST)
 
 
 def _check_assigned(name: str, offsets: Offsets, present: Collection[TopicPartition]) -> None:

@@ -16,6 +16,7 @@ from eo_kafka.errors import DataLossError
 from eo_kafka.offsets import Offsets, TopicPartition, encode_text
 from eo_kafka.sources.lookup import OffsetLookup, UnknownTopic
 from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.subscription import Subscription
 from eo_kafka.state.batch_ends import Ambiguous, next_ends
 from eo_kafka.state.job_topics import MAIN_SINK
 from eo_kafka.state.ledger import DECISION_PARTITION, Ledger, fold
@@ -75,7 +76,7 @@ def _read(options: SourceOptions) -> Ledger:
     """What the job's ledger says up to its last stable offset; an empty one if there is none."""
     topic = options.ledger_topic or ""
     committed = options.kafka.merged(isolation_level="read_committed")
-    lookup = OffsetLookup(replace(options, topics=(topic,), kafka=committed))
+    lookup = OffsetLookup(replace(options, subscription=Subscription((topic,)), kafka=committed))
     decisions = TopicPartition(topic, DECISION_PARTITION)
     try:
         lookup.partitions()

@@ -46,12 +46,15 @@ class Kafka:
         self._options = options
 
     def partitions(self) -> set[TopicPartition]:
-        if self._options.topics == ("t",):
+        if self._options.subscription.topics == ("t",):
             return {TopicPartition("t", number) for number in range(self.topic_partitions)}
         assert self._options.read_committed
-        if self._options.topics != (self.ledger,):
-            raise UnknownTopic(f"no {self._options.topics}")
-        return {TopicPartition(*self._options.topics, 0), TopicPartition(*self._options.topics, 1)}
+        if self._options.subscription.topics != (self.ledger,):
+            raise UnknownTopic(f"no {self._options.subscription.topics}")
+        return {
+            TopicPartition(*self._options.subscription.topics, 0),
+            TopicPartition(*self._options.subscription.topics, 1),
+        }
 
     def earliest(self, partitions: Offsets) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)

@@ -8,6 +8,7 @@ import pytest
 
 from eo_kafka.errors import OptionsError
 from eo_kafka.offsets import TopicPartition
+from eo_kafka.sources.declared import ByTime
 from eo_kafka.sources.options import SourceOptions
 
 GOOD = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "a,b"}
@@ -36,7 +37,7 @@ def batch_problems(**extra: str) -> tuple[str, ...]:
 def test_defaults_of_a_stream() -> None:
     options = parsed()
 
-    assert options.topics == ("a", "b")
+    assert options.subscription.topics == ("a", "b")
     assert options.starting == "latest"
     assert options.max_offsets_per_trigger is None
     assert options.include_headers is False
@@ -62,7 +63,7 @@ def test_names_in_any_case_as_spark_hands_them_over() -> None:
 
 
 def test_topics_are_trimmed_and_empty_ones_dropped() -> None:
-    assert parsed(subscribe=" a, ,b,a,").topics == ("a", "b")
+    assert parsed(subscribe=" a, ,b,a,").subscription.topics == ("a", "b")
 
 
 def test_starting_offsets_as_json() -> None:
@@ -123,23 +124,66 @@ def test_refuses_with_one_sentence(extra: dict[str, str], sentence: str) -> None
     found = problems({**GOOD, **extra})
 
     assert any(sentence in problem for problem in found), found
-    assert len(found) == 1 + ("assign" in extra)
+    assert len(found) == 1
+
+
+BY_EACH = {TopicPartition("a", 0): 5, TopicPartition("b", 0): 7}
+TIMES = '{"a":{"0":5},"b":{"0":7}}'
+
+
+@pytest.mark.parametrize(
+    ("extra", "limit"),
+    [
+        ({"startingTimestamp": "3"}, ByTime(3, {}, or_latest=False)),
+        ({"startingOffsetsByTimestamp": TIMES}, ByTime(None, BY_EACH, or_latest=False)),
+        (
+            {"startingOffsetsByTimestamp": TIMES, "startingOffsetsByTimestampStrategy": "LATEST"},
+            ByTime(None, BY_EACH, or_latest=True),
+        ),
+        (
+            {
+                "startingTimestamp": "3",
+                "startingOffsetsByTimestamp": TIMES,
+                "startingOffsets": "earliest",
+            },
+            ByTime(3, BY_EACH, or_latest=False),
+        ),
+    ],
+)
+def test_times_go_before_offsets(extra: dict[str, str], limit: ByTime) -> None:
+    assert parsed(**extra).starting == limit
+
+
+def test_an_end_by_time_is_the_newest_offset_where_nothing_is_so_new() -> None:
+    given = {**GOOD, "endingTimestamp": "9", "endingOffsets": "latest"}
+    assert SourceOptions.parse(given, streaming=False).ending == ByTime(9, {}, or_latest=True)
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        ({"startingTimestamp": "today"}, "'startingTimestamp' must be a single whole number"),
+        ({"startingTimestamp": "-1"}, "'startingTimestamp' must be a single whole number"),
+        ({"startingOffsetsByTimestamp": "{"}, "must be a JSON object"),
+        ({"startingOffsetsByTimestamp": '{"a":{"0":-1},"b":{"0":1}}'}, "from 0 to"),
+        ({"startingOffsetsByTimestamp": '{"a":{"0":1}}'}, "gives no offsets for b."),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, "must be one of error, latest"),
+        ({"endingTimestamp": "1"}, "ending timestamp not valid in streaming queries"),
+        ({"endingOffsetsByTimestamp": TIMES}, "ending timestamp not valid in streaming queries"),
+        ({"minPartitions": "0"}, "'minPartitions' must be a whole number"),
+        ({"maxRecordsPerPartition": "x"}, "'maxRecordsPerPartition' must be a whole number"),
+    ],
+)
+def test_wrong_times_and_sizes_are_said(extra: dict[str, str], sentence: str) -> None:
+    (found,) = problems({**GOOD, **extra})
+    assert sentence in found
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "assign",
-        "subscribePattern",
-        "startingTimestamp",
-        "startingOffsetsByTimestamp",
-        "startingOffsetsByTimestampStrategy",
-        "endingTimestamp",
-        "endingOffsetsByTimestamp",
         "minOffsetsPerTrigger",
         "maxTriggerDelay",
-        "minPartitions",
-        "maxRecordsPerPartition",
     ],
 )
 def test_an_option_of_the_jvm_connector_is_never_ignored(name: str) -> None:
