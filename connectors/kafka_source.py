@@ -10,16 +10,18 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import SourceError
-from eo_kafka.offsets import TopicPartition, decode, encode
+from eo_kafka.offsets import Offsets, TopicPartition, decode, encode
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner
 from eo_kafka.sources.recorded_ends import RecordedEnds, check_is_there
+from eo_kafka.sources.trigger_delay import TriggerDelay
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +48,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._recorded = RecordedEnds(options)
         self._initial: dict[TopicPartition, int] | None = None
         self._newest: dict[TopicPartition, int] = {}
+        least = options.min_offsets_per_trigger
+        self._delay = TriggerDelay(least, options.max_trigger_delay_ms) if least else None
         self._until_now = False
         self._target: dict[TopicPartition, int] | None = None
 
@@ -54,9 +58,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode(self._start())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """`maxOffsetsPerTrigger`, if given. Driver, once a run; Trigger.Once overrides it."""
-        limit = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """By `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, if given. Driver, once a run;
+        Trigger.Once overrides it."""
+        most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read only up to what the next `latestOffset` sees. Driver, first call of such a run."""
@@ -76,6 +83,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._target = self._newest
         if end is not None:
             check_is_there(end, self._newest)
+        elif self._is_put_off(begin, limit):
+            end = begin
         else:
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
             end = self._planner.end(begin, self._newest, rows)
@@ -107,6 +116,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Drop the client. Spark ends the process without calling this."""
         self._lookup.close()
+
+    def _is_put_off(self, begin: Offsets, limit: ReadLimit | None) -> bool:
+        if self._delay is None or self._until_now or isinstance(limit, ReadAllAvailable):
+            return False
+        return not self._delay.is_due(begin, self._newest)
 
     def _start(self) -> dict[TopicPartition, int]:
         if self._initial is None:

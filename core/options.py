@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -19,6 +20,15 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 KAFKA_PREFIX = "kafka."
+# Spark's words for a time, and the short ones.
+_UNITS_MS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "second", "seconds"), 1000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
+_INTERVAL = re.compile(r"(\d+)\s*([a-z]+)\s*")
 
 
 @dataclass(frozen=True)
@@ -148,6 +158,17 @@ def whole_number(low: int, high: int = 2**63 - 1) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def time_span_ms(value: str) -> int:
+    """A time as Spark's triggers are told one, in milliseconds: `1 minute 30 seconds`, `500 ms`."""
+    words = value.strip().lower().removeprefix("interval ").strip()
+    if words == "0":
+        return 0
+    parts = _INTERVAL.findall(words)
+    if not parts or _INTERVAL.sub("", words) or any(unit not in _UNITS_MS for _, unit in parts):
+        raise ValueError("must be a time like '5 minutes', '30 s' or '500 ms', or 0")
+    return sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
 
 
 def boolean(value: str) -> bool:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from eo_kafka.errors import OptionsError
-from eo_kafka.options import KafkaSettings, Option, OptionReader, boolean, one_of, text
+from eo_kafka.options import (
+    KafkaSettings,
+    Option,
+    OptionReader,
+    boolean,
+    one_of,
+    text,
+    time_span_ms,
+)
 from eo_kafka.sinks.transactional_id import TransactionalIds
 from eo_kafka.state.job_topics import (
     LEDGER_TOPIC,
@@ -25,27 +32,6 @@ TWO_PHASE, IDEMPOTENT = "two-phase", "idempotent"
 # The most that Kafka allows by default: a batch that takes longer can never commit, and a job that
 # is down for longer repeats a batch (or repairs it), while read_committed readers wait this long.
 DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
-# Spark's words for a time, and the short ones.
-_UNITS_MS = {
-    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
-    **dict.fromkeys(("s", "second", "seconds"), 1000),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
-    **dict.fromkeys(("d", "day", "days"), 86_400_000),
-}
-_INTERVAL = re.compile(r"(\d+)\s*([a-z]+)\s*")
-
-
-def interval_ms(value: str) -> int:
-    """A time as Spark's triggers are told one, in milliseconds: `1 minute 30 seconds`, `500 ms`."""
-    words = value.strip().lower().removeprefix("interval ").strip()
-    if words == "0":
-        return 0
-    parts = _INTERVAL.findall(words)
-    if not parts or _INTERVAL.sub("", words) or any(unit not in _UNITS_MS for _, unit in parts):
-        raise ValueError("must be a time like '5 minutes', '30 s' or '500 ms', or 0")
-    return sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
-
 
 TOPIC: Option[str | None] = Option(
     "topic", text, None, "Topic of all rows; without it each row names its own in column `topic`."
@@ -82,7 +68,7 @@ SNAPSHOTS = Option(
 )
 SNAPSHOT_INTERVAL = Option(
     "snapshotInterval",
-    interval_ms,
+    time_span_ms,
     0,
     "How long after a snapshot the next one is taken, such as `5 minutes` or `30 s`; 0: with every "
     "batch. In between decisions record the sources' offsets, which a reader with option `jobName` "

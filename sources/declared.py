@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from eo_kafka.offsets import EARLIEST, TopicPartition, decode
-from eo_kafka.options import Option, boolean, one_of, text, whole_number
+from eo_kafka.options import Option, boolean, one_of, text, time_span_ms, whole_number
 from eo_kafka.sources.subscription import assignment, pattern, topic_list
 from eo_kafka.state.job_topics import job_name, topic_name
 
@@ -121,6 +121,19 @@ MAX_OFFSETS_PER_TRIGGER: Option[int | None] = Option(
     None,
     "Streams only: about how many offsets a batch may span, over all partitions.",
 )
+MIN_OFFSETS_PER_TRIGGER: Option[int | None] = Option(
+    "minOffsetsPerTrigger",
+    whole_number(1),
+    None,
+    "Streams only: a batch waits for so many new offsets, over all partitions; the first one does "
+    "not, and a run that ends by itself (`availableNow`, `once`) neither.",
+)
+MAX_TRIGGER_DELAY_MS = Option(
+    "maxTriggerDelay",
+    time_span_ms,
+    15 * 60_000,
+    "Streams only: for at most so long, such as `15m` (the default, in milliseconds).",
+)
 MIN_PARTITIONS: Option[int | None] = Option(
     "minPartitions",
     whole_number(1),
@@ -187,6 +200,8 @@ OPTIONS = (
     ENDING_TIMESTAMP,
     ENDING_BY_TIMESTAMP,
     MAX_OFFSETS_PER_TRIGGER,
+    MIN_OFFSETS_PER_TRIGGER,
+    MAX_TRIGGER_DELAY_MS,
     MIN_PARTITIONS,
     MAX_RECORDS_PER_PARTITION,
     JOB_NAME,
@@ -199,11 +214,6 @@ OPTIONS = (
     RETRY_INTERVAL_MS,
     LOOKUP_TIMEOUT_MS,
 )
-
-NOT_YET = {
-    "minOffsetsPerTrigger": "use a longer processing-time trigger",
-    "maxTriggerDelay": "use a processing-time trigger",
-}
 
 REFUSED_KAFKA = {
     "auto.offset.reset": "set the source option 'startingOffsets' to say where a new query "

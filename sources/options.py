@@ -24,8 +24,9 @@ from eo_kafka.sources.declared import (
     LOOKUP_TIMEOUT_MS,
     MAX_OFFSETS_PER_TRIGGER,
     MAX_RECORDS_PER_PARTITION,
+    MAX_TRIGGER_DELAY_MS,
+    MIN_OFFSETS_PER_TRIGGER,
     MIN_PARTITIONS,
-    NOT_YET,
     NUM_RETRIES,
     OPTIONS,
     POLL_TIMEOUT_MS,
@@ -65,6 +66,8 @@ class SourceOptions:
     starting: Limit
     ending: Limit
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
     min_partitions: int | None
     max_records_per_partition: int | None
     include_headers: bool
@@ -86,9 +89,6 @@ class SourceOptions:
         reader = OptionReader(given)
         kafka = _kafka(reader)
         _strategy(reader)
-        for name, instead in NOT_YET.items():
-            if name in reader:
-                reader.problem(f"Option '{name}' is not supported yet: {instead}.")
         starting, ending = _starting(reader, streaming), _ending(reader)
         options = cls(
             kafka=kafka,
@@ -98,6 +98,8 @@ class SourceOptions:
             starting=starting,
             ending=ending,
             max_offsets_per_trigger=reader.get(MAX_OFFSETS_PER_TRIGGER),
+            min_offsets_per_trigger=reader.get(MIN_OFFSETS_PER_TRIGGER),
+            max_trigger_delay_ms=reader.get(MAX_TRIGGER_DELAY_MS),
             min_partitions=reader.get(MIN_PARTITIONS),
             max_records_per_partition=reader.get(MAX_RECORDS_PER_PARTITION),
             include_headers=reader.get(INCLUDE_HEADERS),
@@ -116,10 +118,16 @@ class SourceOptions:
             (ENDING_BY_TIMESTAMP.name, reader.get(ENDING_BY_TIMESTAMP)),
         ):
             _check_named(reader, name, limit, options.subscription)
+        least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+        if least is not None and most is not None and least > most:
+            reader.problem(
+                f"The value of minOffsetsPerTrigger ({least}) is higher than the "
+                f"maxOffsetsPerTrigger ({most})."
+            )
         for name, word in _ENDINGS.items() if streaming else ():
             if name in reader:
                 reader.problem(f"Option '{name}': ending {word} not valid in streaming queries.")
-        reader.check_names([option.name for option in OPTIONS] + list(NOT_YET))
+        reader.check_names(option.name for option in OPTIONS)
         reader.finish()
         return options
 

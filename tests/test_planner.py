@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from eo_kafka.errors import DataLossError
-from eo_kafka.offsets import OffsetRange, Offsets, TopicPartition
+from eo_kafka.errors import DataLossError, SourceError
+from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner
@@ -22,6 +22,7 @@ class Cluster:
 
     def __init__(self, **logs: tuple[int, int]) -> None:
         self.logs = {TopicPartition("t", int(name[1:])): log for name, log in logs.items()}
+        self.times: dict[TopicPartition, dict[int, int]] = {}
 
     def partitions(self) -> set[TopicPartition]:
         return set(self.logs)
@@ -34,10 +35,14 @@ class Cluster:
     ) -> dict[TopicPartition, int]:
         return {at: self.logs[at][1] for at in partitions}
 
+    def at_times(self, times: Offsets) -> dict[TopicPartition, int | None]:
+        return {at: self.times.get(at, {}).get(time) for at, time in times.items()}
 
-def planner(cluster: Cluster, **options: str) -> Planner:
+
+def planner(cluster: Cluster, *, streaming: bool = True, **options: str) -> Planner:
     given = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t", **options}
-    return Planner(SourceOptions.parse(given, streaming=True), cast(OffsetLookup, cluster))
+    read = SourceOptions.parse(given, streaming=streaming)
+    return Planner(read, cast(OffsetLookup, cluster))
 
 
 def test_latest_stores_its_start_as_the_end_of_a_batch_that_reads_nothing() -> None:
@@ -126,3 +131,78 @@ def test_data_loss_stops_the_query_or_is_logged(
     with caplog.at_level(logging.WARNING):
         assert planner(cluster, failOnDataLoss="false").ranges(start, end, first=False) == left
     assert sentence in caplog.text
+
+
+BY_TIME = '{"t":{"0":50,"1":60}}'
+
+
+def test_a_query_starts_at_the_first_record_that_is_not_older() -> None:
+    cluster = Cluster(p0=(0, 10), p1=(3, 20))
+    cluster.times = {A: {50: 4}, B: {60: 7}}
+    plan = planner(cluster, startingOffsetsByTimestamp=BY_TIME, startingOffsets="latest")
+
+    start = plan.stored_start()
+    assert start == {A: 4, B: 7}
+    assert plan.ranges(start, {A: 10, B: 20}, first=True) == [
+        OffsetRange(A, 4, 10),
+        OffsetRange(B, 7, 20),
+    ]
+
+
+def test_without_so_new_a_record_a_query_fails_or_starts_at_the_newest_offset() -> None:
+    cluster = Cluster(p0=(0, 10), p1=(3, 20))
+    cluster.times = {A: {50: 4}}
+    with pytest.raises(SourceError, match="partition t-1 and timestamp 50"):
+        planner(cluster, startingTimestamp="50").stored_start()
+    latest = {"startingTimestamp": "50", "startingOffsetsByTimestampStrategy": "latest"}
+    plan = planner(cluster, **latest)
+
+    start = plan.stored_start()
+    assert start == {A: 4}  # the other's is stored as the end of batch 0
+    assert plan.end(start, {A: 10, B: 20}, None) == {A: 10, B: 20}
+    assert plan.ranges(start, {A: 10, B: 20}, first=True) == [OffsetRange(A, 4, 10)]
+    assert planner(cluster, **latest).ranges({A: 10, B: 20}, {A: 12, B: 25}, first=False) == [
+        OffsetRange(A, 10, 12),
+        OffsetRange(B, 20, 25),
+    ]
+
+
+def test_a_record_that_came_since_batch_0_was_planned_does_not_change_it() -> None:
+    """The driver died in batch 0, and the start is looked up again."""
+    cluster = Cluster(p0=(0, 30))
+    cluster.times = {A: {50: 25}}
+    options = {"startingTimestamp": "50", "startingOffsetsByTimestampStrategy": "latest"}
+    plan = planner(cluster, **options)
+
+    assert plan.ranges(plan.stored_start(), {A: 20}, first=True) == []
+
+
+def test_times_are_given_for_each_partition() -> None:
+    plan = planner(Cluster(p0=(0, 10)), startingOffsetsByTimestamp=BY_TIME)
+    with pytest.raises(SourceError, match="startingOffsetsByTimestamp .*all TopicPartitions"):
+        plan.stored_start()
+
+
+def test_a_batch_between_two_times() -> None:
+    cluster = Cluster(p0=(0, 10), p1=(3, 20))
+    cluster.times = {A: {50: 4, 60: 6}, B: {50: 5}}
+    plan = planner(cluster, startingTimestamp="50", streaming=False, endingTimestamp="60")
+    assert plan.batch_ranges() == [OffsetRange(A, 4, 6), OffsetRange(B, 5, LATEST)]
+
+
+def test_large_partitions_are_cut_into_tasks() -> None:
+    plan = planner(Cluster(p0=(0, 10), p1=(0, 1)), maxRecordsPerPartition="5")
+    assert plan.ranges({A: 0, B: 0}, {A: 10, B: 1}, first=False) == [
+        OffsetRange(A, 0, 5),
+        OffsetRange(A, 5, 10),
+        OffsetRange(B, 0, 1),
+    ]
+
+
+def test_a_batch_that_is_cut_is_resolved_beforehand() -> None:
+    cluster = Cluster(p0=(2, 10))
+    assert planner(cluster, streaming=False).batch_ranges() == [OffsetRange(A, EARLIEST, LATEST)]
+    assert planner(cluster, streaming=False, minPartitions="2").batch_ranges() == [
+        OffsetRange(A, 2, 6),
+        OffsetRange(A, 6, 10),
+    ]
