@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from eo_kafka.errors import OptionsError
+from eo_kafka.java_settings import translated
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -100,7 +101,8 @@ class OptionReader:
             return option.default
 
     def kafka(self, refused: Mapping[str, str]) -> KafkaSettings:
-        """All `kafka.*` settings. `refused` maps a setting to the reason it may not be given."""
+        """All `kafka.*` settings, in librdkafka's words. `refused` maps a setting to the reason it
+        may not be given."""
         settings = {
             name[len(KAFKA_PREFIX) :]: value
             for name, value in self._given.items()
@@ -108,6 +110,9 @@ class OptionReader:
         }
         for name in sorted(settings.keys() & refused.keys()):
             self.problem(f"Kafka option '{name}' is not supported: {refused[name]}.")
+        settings, problems = translated(settings)
+        for sentence in problems:
+            self.problem(sentence)
         if not settings.get("bootstrap.servers", "").strip():
             self.problem(
                 "Option 'kafka.bootstrap.servers' must be specified: "

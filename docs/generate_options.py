@@ -17,6 +17,9 @@ Made by `python docs/generate_options.py` from the declarations in `sources/decl
 are told all at once.
 
 Every `kafka.*` option goes to the client without its `kafka.`; names and values are librdkafka's.
+The Java client's are taken too where they mean the same (`fetch.max.wait.ms`, `sasl.jaas.config`
+with PLAIN and SCRAM, PEM stores, ...), and otherwise refused with what to write instead, or, where
+librdkafka has no need of them, left out with a warning (`core/java_settings.py`).
 `kafka.bootstrap.servers` is required. Defaults of ours: `kafka.isolation.level=read_committed`,
 `kafka.partitioner=murmur2_random` (the Java client's choice of partition), `kafka.linger.ms=20`,
 `kafka.transaction.timeout.ms=900000`.
@@ -37,7 +40,7 @@ def _table(title: str, module: ModuleType) -> str:
 
 
 def _default(value: object) -> str:
-    if value is None or value == ():
+    if value in (None, (), frozenset()):
         return ""
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 

@@ -2,58 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
 
-from eo_kafka.offsets import EARLIEST, TopicPartition, decode
+from eo_kafka.offsets import TopicPartition
 from eo_kafka.options import Option, boolean, one_of, text, time_span_ms, whole_number
+from eo_kafka.sources.limits import Limit, milliseconds, offset_limit, times
 from eo_kafka.sources.subscription import assignment, pattern, topic_list
 from eo_kafka.state.job_topics import job_name, topic_name
-
-
-@dataclass(frozen=True)
-class ByTime:
-    """The first offset whose record is not older than a time: one for all partitions, or each its
-    own, in milliseconds since 1970. `or_latest`: without such a record it is the newest offset."""
-
-    of_all: int | None
-    of_each: Mapping[TopicPartition, int]
-    or_latest: bool
-
-    def times(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The time for each."""
-        if self.of_all is not None:
-            return dict.fromkeys(partitions, self.of_all)
-        return dict(self.of_each)
-
-
-Limit: TypeAlias = Literal["earliest", "latest"] | dict[TopicPartition, int] | ByTime
-
-
-def milliseconds(value: str) -> int:
-    """A time in milliseconds since 1970."""
-    if not value.strip().isdecimal():
-        raise ValueError("must be a single whole number, milliseconds since 1970")
-    return whole_number(0)(value)
-
-
-def times(value: str) -> Mapping[TopicPartition, int]:
-    """Times by partition, as JSON."""
-    return decode(value)
-
-
-def offset_limit(value: str) -> Limit:
-    """`earliest`, `latest`, or offsets as JSON."""
-    word = value.strip().lower()
-    if word == "earliest":
-        return "earliest"
-    if word == "latest":
-        return "latest"
-    if not word.startswith("{"):
-        raise ValueError('must be earliest, latest or JSON like {"topicA":{"0":23,"1":-1}}')
-    return decode(value, lowest=EARLIEST)
-
 
 SUBSCRIBE: Option[tuple[str, ...]] = Option(
     "subscribe", topic_list, (), "Topics to read, separated by commas."
@@ -77,7 +32,8 @@ STARTING_OFFSETS: Option[Limit | None] = Option(
     offset_limit,
     None,
     "Where a new query starts: earliest, latest, or JSON with an offset for every partition "
-    "(-2 earliest, -1 latest). Default: latest for a stream, earliest for a batch.",
+    '(-2 earliest, -1 latest), or a word for a topic: `{"topicA":{"0":23},"topicB":"latest"}`. '
+    "Default: latest for a stream, earliest for a batch.",
 )
 ENDING_OFFSETS: Option[Limit] = Option(
     "endingOffsets", offset_limit, "latest", "Batch only: where the read ends, latest or JSON."

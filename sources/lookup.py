@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eo_kafka.errors import ReadTimeout, SourceError
 from eo_kafka.kafka_config import connection_settings
 from eo_kafka.offsets import Offsets, TopicPartition
+from eo_kafka.sources.limits import Word
 from eo_kafka.sources.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-Word: TypeAlias = Literal["earliest", "latest"]
 NO_OFFSET = -1  # the broker's answer where no record is as new as asked for
 _POLL_S = 0.1
 

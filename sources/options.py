@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eo_kafka.errors import OptionsError
-from eo_kafka.offsets import EARLIEST, LATEST, Offsets, TopicPartition, names
+from eo_kafka.offsets import LATEST, TopicPartition
 from eo_kafka.options import KafkaSettings, OptionReader
 from eo_kafka.sources.declared import (
     ASSIGN,
@@ -37,9 +37,8 @@ from eo_kafka.sources.declared import (
     STARTING_TIMESTAMP,
     SUBSCRIBE,
     SUBSCRIBE_PATTERN,
-    ByTime,
-    Limit,
 )
+from eo_kafka.sources.limits import ByTime, Limit, batch_problems, problems_of
 from eo_kafka.sources.subscription import Subscription
 from eo_kafka.state.job_topics import LEDGER_TOPIC
 
@@ -117,7 +116,8 @@ class SourceOptions:
             (ENDING_OFFSETS.name, reader.get(ENDING_OFFSETS)),
             (ENDING_BY_TIMESTAMP.name, reader.get(ENDING_BY_TIMESTAMP)),
         ):
-            _check_named(reader, name, limit, options.subscription)
+            for sentence in problems_of(name, limit, options.subscription):
+                reader.problem(sentence)
         least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
         if least is not None and most is not None and least > most:
             reader.problem(
@@ -133,32 +133,7 @@ class SourceOptions:
 
     def check_batch(self) -> None:
         """Raise OptionsError for what a stream may be told, but a batch may not."""
-        problems = []
-        if self.starting == "latest":
-            problems.append(
-                "Option 'startingOffsets': starting offset can't be latest for batch queries "
-                "on Kafka."
-            )
-        if self.ending == "earliest":
-            problems.append(
-                "Option 'endingOffsets': ending offset can't be earliest for batch queries "
-                "on Kafka."
-            )
-        starts = self.starting if isinstance(self.starting, dict) else {}
-        ends = self.ending if isinstance(self.ending, dict) else {}
-        problems += _wrong_in_batch("startingOffsets", starts, LATEST)
-        problems += _wrong_in_batch("endingOffsets", ends, EARLIEST)
-        if starts and ends and starts.keys() != ends.keys():
-            problems.append(
-                "Options 'startingOffsets' and 'endingOffsets' must name the same partitions; "
-                f"only one of them names {names(starts.keys() ^ ends.keys())}."
-            )
-        problems += [
-            f"Option 'startingOffsets' for {partition} is {start}, greater than the {end} of "
-            "'endingOffsets'."
-            for partition, start in sorted(starts.items())
-            if 0 <= (end := ends.get(partition, -1)) < start
-        ]
+        problems = batch_problems(self.starting, self.ending)
         if problems:
             raise OptionsError(problems)
         if self.max_offsets_per_trigger is not None:
@@ -279,36 +254,3 @@ def _strategy(reader: OptionReader) -> None:
         reader.problem(
             f"Only one of the following options can be specified for Kafka source: {words}."
         )
-
-
-def _check_named(
-    reader: OptionReader, name: str, limit: object, subscription: Subscription
-) -> None:
-    """What can be said of offsets, or times, by partition without a broker."""
-    if not isinstance(limit, dict):
-        return
-    if subscription.assigned:
-        if limit.keys() != subscription.assigned:
-            differing = names(limit.keys() ^ subscription.assigned)
-            reader.problem(
-                f"Options '{name}' and 'assign' must name the same partitions; only one of them "
-                f"names {differing}."
-            )
-    elif subscription.topics:
-        named, topics = {partition.topic for partition in limit}, set(subscription.topics)
-        if extra := sorted(named - topics):
-            reader.problem(
-                f"Option '{name}' gives offsets for {', '.join(extra)}, "
-                "which 'subscribe' does not name."
-            )
-        if missing := sorted(topics - named):
-            reader.problem(f"Option '{name}' gives no offsets for {', '.join(missing)}.")
-
-
-def _wrong_in_batch(name: str, offsets: Offsets, wrong: int) -> list[str]:
-    word = "latest" if wrong == LATEST else "earliest"
-    return [
-        f"Option '{name}' for {partition} can't be {word} for batch queries on Kafka."
-        for partition, offset in sorted(offsets.items())
-        if offset == wrong
-    ]

@@ -19,7 +19,7 @@ from eo_kafka.offsets import (
     encode_text,
     names,
 )
-from eo_kafka.sources.declared import ByTime, Limit
+from eo_kafka.sources.limits import ByTime, ByTopic, Limit, Word
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.range_split import split
@@ -37,7 +37,7 @@ class Planner:
     def __init__(self, options: SourceOptions, lookup: OffsetLookup) -> None:
         self._options = options
         self._lookup = lookup
-        self._late: set[TopicPartition] = set()  # no record is as new as they should start at
+        self._late: set[TopicPartition] = set()  # a new query finds them, and starts at their ends
 
     def stored_start(self) -> dict[TopicPartition, int]:
         """Where a new query starts, of the partitions whose start a restart would find again.
@@ -49,8 +49,7 @@ class Planner:
             return {}
         present = self._lookup.partitions()
         starts = self._resolved("startingOffsets", self._options.starting, present)
-        if isinstance(self._options.starting, ByTime):
-            self._late = {at for at, start in starts.items() if start == LATEST}
+        self._late = {at for at, start in starts.items() if start == LATEST}
         earliest = self._lookup.earliest([at for at in present if starts[at] == EARLIEST])
         return {at: earliest.get(at, start) for at, start in starts.items() if start != LATEST}
 
@@ -122,10 +121,15 @@ class Planner:
             times = limit.times(present)
             _check_assigned(f"{name}ByTimestamp", times, present)
             return self._at_times(times, limit.or_latest)
+        if isinstance(limit, ByTopic):
+            named = {
+                at: _offset(limit.words[at.topic]) for at in present if at.topic in limit.words
+            }
+            limit = {**limit.offsets, **named}
         if isinstance(limit, dict):
             _check_assigned(name, limit, present)
             return limit
-        return dict.fromkeys(present, EARLIEST if limit == "earliest" else LATEST)
+        return dict.fromkeys(present, _offset(limit))
 
     def _at_times(self, times: Offsets, or_latest: bool) -> dict[TopicPartition, int]:
         found = self._lookup.at_times(times)
@@ -167,6 +171,10 @@ class Planner:
         if self._options.fail_on_data_loss:
             raise DataLossError(f"{sentence} {_FAIL}")
         log.warning("%s %s", sentence, _WARN)
+
+
+def _offset(word: Word) -> int:
+    return EARLIEST if word == "earliest" else LATEST
 
 
 def _check_assigned(name: str, offsets: Offsets, present: Collection[TopicPartition]) -> None:

@@ -206,3 +206,18 @@ def test_a_batch_that_is_cut_is_resolved_beforehand() -> None:
         OffsetRange(A, 2, 6),
         OffsetRange(A, 6, 10),
     ]
+
+
+def test_topics_by_word_and_by_offset() -> None:
+    cluster = Cluster(p0=(0, 10))
+    other = TopicPartition("u", 0)
+    cluster.logs[other] = (5, 20)
+    options = {"subscribe": "t,u", "startingOffsets": '{"t":{"0":3},"u":"latest"}'}
+    plan = planner(cluster, **options)
+
+    start = plan.stored_start()
+    assert start == {A: 3}
+    assert plan.end(start, {A: 10, other: 20}, None) == {A: 10, other: 20}
+    assert plan.ranges(start, {A: 10, other: 20}, first=True) == [OffsetRange(A, 3, 10)]
+    again = planner(cluster, subscribe="t,u", startingOffsets='{"t":{"0":3},"u":"earliest"}')
+    assert again.stored_start() == {A: 3, other: 5}

@@ -8,7 +8,7 @@ import pytest
 
 from eo_kafka.errors import OptionsError
 from eo_kafka.offsets import TopicPartition
-from eo_kafka.sources.declared import ByTime
+from eo_kafka.sources.limits import ByTime, ByTopic
 from eo_kafka.sources.options import SourceOptions
 
 GOOD = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "a,b"}
@@ -127,6 +127,13 @@ def test_refuses_with_one_sentence(extra: dict[str, str], sentence: str) -> None
     assert len(found) == 1
 
 
+def test_a_topic_may_have_a_word_for_all_its_partitions() -> None:
+    limit = parsed(startingOffsets='{"a":" Latest ","b":{"0":7,"1":-2}}').starting
+    assert limit == ByTopic(
+        {"a": "latest"}, {TopicPartition("b", 0): 7, TopicPartition("b", 1): -2}
+    )
+
+
 BY_EACH = {TopicPartition("a", 0): 5, TopicPartition("b", 0): 7}
 TIMES = '{"a":{"0":5},"b":{"0":7}}'
 
@@ -162,6 +169,9 @@ def test_an_end_by_time_is_the_newest_offset_where_nothing_is_so_new() -> None:
 @pytest.mark.parametrize(
     ("extra", "sentence"),
     [
+        ({"startingOffsets": '{"a":"soon","b":"latest"}'}, "earliest, latest or offsets for topic"),
+        ({"startingOffsets": '{"a":"latest"}'}, "gives no offsets for b."),
+        ({"startingOffsets": '{"a":"latest","b":"latest","c":"latest"}'}, "gives offsets for c,"),
         ({"startingTimestamp": "today"}, "'startingTimestamp' must be a single whole number"),
         ({"startingTimestamp": "-1"}, "'startingTimestamp' must be a single whole number"),
         ({"startingOffsetsByTimestamp": "{"}, "must be a JSON object"),
@@ -270,3 +280,14 @@ def test_options_travel_to_the_tasks() -> None:
     options = parsed(startingOffsets='{"a":{"0":1},"b":{"0":1}}')
 
     assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_a_batch_starts_no_topic_at_latest_and_ends_none_at_earliest() -> None:
+    found = batch_problems(
+        startingOffsets='{"a":"latest","b":{"0":-1}}', endingOffsets='{"a":"earliest","b":"latest"}'
+    )
+    assert found == (
+        "Option 'startingOffsets' for topic a can't be latest for batch queries on Kafka.",
+        "Option 'startingOffsets' for b-0 can't be latest for batch queries on Kafka.",
+        "Option 'endingOffsets' for topic a can't be earliest for batch queries on Kafka.",
+    )
