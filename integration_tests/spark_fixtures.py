@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from eo_kafka.broker.jars import jvm_connector_jars
 from harness import CrashPoints
 
 
@@ -35,6 +36,7 @@ def spark(crash_folder) -> Iterator[object]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2,4]")  # a failed task is tried four times
+        .config("spark.jars", jvm_connector_jars())  # to compare with
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
