@@ -63,7 +63,10 @@ class KafkaDataSource(DataSource):
         return KafkaStreamWriter(self.options, schema, overwrite)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Called once a `save()`."""
+        """Called once a `save()`, also for each batch of `eo_kafka.foreach_batch`."""
+        from eo_kafka.connectors.foreach_batch import BATCH, ForeachBatchWriter
         from eo_kafka.connectors.kafka_sink import KafkaBatchWriter
 
+        if BATCH.lower() in {name.lower() for name in self.options}:
+            return ForeachBatchWriter(self.options, schema, overwrite)
         return KafkaBatchWriter(self.options, schema, overwrite)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from eo_kafka.connectors.foreach_batch import foreach_batch as foreach_batch
     from eo_kafka.connectors.repartition import repartition as repartition
     from eo_kafka.connectors.restored_start import start as start
     from eo_kafka.connectors.state_view import StateView as StateView
@@ -26,6 +27,7 @@ _HOMES = {
     "cancel_and_export": "eo_kafka.sinks.exporting",
     "delete_snapshot": "eo_kafka.sinks.exporting",
     "export_snapshot": "eo_kafka.sinks.exporting",
+    "foreach_batch": "eo_kafka.connectors.foreach_batch",
     "repartition": "eo_kafka.connectors.repartition",
     "restore": "eo_kafka.sinks.restoring",
     "snapshots": "eo_kafka.sinks.snapshot_search",

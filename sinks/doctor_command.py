@@ -22,8 +22,9 @@ from eo_kafka.sinks.topic_rehearsal import rehearse
 
 CHECKING = ("sinks.ledger_topic", "state.compacted_topic")  # they warn of what they could not see
 UPDATE_MODE = (
-    "Spark refuses outputMode('update') for Python sinks: use append, or write in foreachBatch "
-    "with df.write.format('eo-kafka'), which is all-or-nothing but repeats a batch after a crash"
+    "Spark refuses outputMode('update') for Python sinks: use append, or "
+    ".foreachBatch(eo_kafka.foreach_batch({'jobName': ..., 'topic': ..., ...})), which writes each "
+    "batch once in any mode"
 )
 
 

@@ -1,0 +1,72 @@
+"""`eo_kafka.foreach_batch`: the exactly-once sink for the output modes that Spark refuses to Python
+sinks, update and complete.
+
+Inside `foreachBatch` a write is a batch write to Spark; to the sink it is the micro-batch that it
+belongs to: same ledger, same transactions, same steps S1 to S8, with the query and the batch number
+that the tasks are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from eo_kafka.connectors.kafka_sink import KafkaStreamWriter
+from eo_kafka.errors import OptionsError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+BATCH = "foreachBatchId"
+
+
+def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+    """A function for `writeStream.foreachBatch(...)`, which writes each batch once.
+
+    `options` as for the streaming sink, with a `jobName`; for `snapshots` also the query's
+    `checkpointLocation`. The columns are the sink's: `value`, and perhaps `key`, `topic`, ... Any
+    output mode: in update mode the rows that changed, in complete mode all rows each time. The
+    topic should be compacted then, with the group as key. Runs on the driver, once a batch.
+
+    Raises OptionsError at once.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    if not given.get("jobname", "").strip():
+        raise OptionsError(
+            [
+                "eo_kafka.foreach_batch needs option 'jobName': inside foreachBatch nothing else "
+                "names the query."
+            ]
+        )
+
+    def write(rows: DataFrame, batch: int) -> None:
+        writer = rows.write.format("eo-kafka").mode("append")
+        writer.options(**given).option(BATCH, str(batch)).save()
+
+    return write
+
+
+class ForeachBatchWriter(DataSourceArrowWriter):
+    """One batch of a query. Spark pickles it once, for the tasks and for `commit`; S1 runs then."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        self._batch = int(given[BATCH.lower()])
+        rest = {name: value for name, value in given.items() if name.lower() != BATCH.lower()}
+        self._stream = KafkaStreamWriter(rest, schema, overwrite)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs on executors, once an attempt of a partition."""
+        return self._stream.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """S6 to S8, on the driver, once. A batch without a single task decides nothing."""
+        if messages:
+            self._stream.commit(messages, self._batch)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver, when a task or `commit` failed."""
+        self._stream.abort(messages, self._batch)

@@ -1,0 +1,82 @@
+"""Update and complete mode by `eo_kafka.foreach_batch`: interrupted at the steps of a commit, each
+change of each batch is written once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+import eo_kafka
+from eo_kafka.errors import OptionsError
+from harness import Copy, assert_settled, committed, fail_at, produce
+from processes import CrashPoints
+
+VALUES = [b"%d" % number for number in range(300)]
+
+
+@dataclass
+class Counting(Copy):
+    """Counts the last digits of the input's numbers."""
+
+    mode: str = "update"
+
+    def start(self, spark):
+        from pyspark.sql import functions as f
+
+        words = self.as_job()
+        rows = spark.readStream.format("eo-kafka").options(**words["source_options"]).load()
+        digit = f.substring(f.col("value").cast("string"), -1, 1).alias("key")
+        value = f.to_json(f.struct("count")).alias("value")
+        counts = rows.select(digit).groupBy("key").count().select("key", value)
+        writer = counts.writeStream.outputMode(self.mode).trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(self.checkpoint))
+        return writer.foreachBatch(eo_kafka.foreach_batch(words["sink_options"])).start()
+
+
+@pytest.fixture
+def job(broker, make_topic, tmp_path) -> Counting:
+    source = make_topic("in")
+    produce(broker.bootstrap_servers, source, VALUES)
+    return Counting(
+        servers=broker.bootstrap_servers,
+        source_topic=source,
+        sink_topic=make_topic("out", partitions=2),
+        checkpoint=tmp_path / "checkpoint",
+        job_name=f"counting-{source}",
+        per_batch=100,
+    )
+
+
+def expected(batches: int) -> Counter[bytes]:
+    """Each batch of a hundred adds ten to each digit."""
+    rows = [json.dumps({"count": 10 * (n + 1)}, separators=(",", ":")) for n in range(batches)]
+    return Counter({row.encode(): 10 for row in rows})
+
+
+@pytest.mark.parametrize("mode", ["update", "complete"])
+def test_each_change_is_written_once(job, spark, mode):
+    job.mode = mode
+    job.run(spark)
+    assert committed(job.servers, job.sink_topic) == expected(3)
+    assert_settled(job)
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["S1.after_generation", "S6.before_decision", "S6.after_decision", "S8.after_done"],
+)
+def test_a_batch_that_was_interrupted_is_written_once(
+    job, spark, crash_points: CrashPoints, point: str
+):
+    fail_at(job, spark, crash_points, point)
+    job.run(spark)
+    assert committed(job.servers, job.sink_topic) == expected(3)
+    assert_settled(job)
+
+
+def test_a_job_needs_a_name():
+    with pytest.raises(OptionsError, match="needs option 'jobName'"):
+        eo_kafka.foreach_batch({"topic": "t"})
