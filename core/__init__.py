@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from eo_kafka.connectors.consumer_group import ConsumerGroup as ConsumerGroup
+    from eo_kafka.connectors.consumer_group import offsets_behind_latest as offsets_behind_latest
     from eo_kafka.connectors.foreach_batch import foreach_batch as foreach_batch
     from eo_kafka.connectors.repartition import repartition as repartition
     from eo_kafka.connectors.restored_start import start as start
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from eo_kafka.sinks.start_from import start_from as start_from
 
 _HOMES = {
+    "ConsumerGroup": "eo_kafka.connectors.consumer_group",
+    "offsets_behind_latest": "eo_kafka.connectors.consumer_group",
     "StateView": "eo_kafka.connectors.state_view",
     "cancel_and_export": "eo_kafka.sinks.exporting",
     "delete_snapshot": "eo_kafka.sinks.exporting",

@@ -46,6 +46,7 @@ class Copy:
     source: str = "eo-kafka"
     sink: str = "eo-kafka"
     master: str = "local[2,4]"
+    source_extra: dict[str, str] = field(default_factory=dict)
     sink_extra: dict[str, str] = field(default_factory=dict)
     script: ClassVar[str] = "copy_job.py"
 
@@ -75,6 +76,7 @@ class Copy:
                 "subscribe": self.source_topic,
                 "startingOffsets": "earliest",
                 "maxOffsetsPerTrigger": str(self.per_batch),
+                **self.source_extra,
             },
             "sink_options": self.sink_options,
         }

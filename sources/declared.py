@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from eo_kafka.offsets import TopicPartition
 from eo_kafka.options import Option, boolean, one_of, text, time_span_ms, whole_number
-from eo_kafka.sources.limits import Limit, milliseconds, offset_limit, times
+from eo_kafka.sources.limits import Limit, milliseconds, offset_limit, start_limit, times
 from eo_kafka.sources.subscription import assignment, pattern, topic_list
 from eo_kafka.state.job_topics import job_name, topic_name
 
@@ -29,11 +29,12 @@ ASSIGN: Option[frozenset[TopicPartition]] = Option(
 )
 STARTING_OFFSETS: Option[Limit | None] = Option(
     "startingOffsets",
-    offset_limit,
+    start_limit,
     None,
     "Where a new query starts: earliest, latest, or JSON with an offset for every partition "
-    '(-2 earliest, -1 latest), or a word for a topic: `{"topicA":{"0":23},"topicB":"latest"}`. '
-    "Default: latest for a stream, earliest for a batch.",
+    '(-2 earliest, -1 latest), or a word for a topic: `{"topicA":{"0":23},"topicB":"latest"}`; '
+    "or `group:ID`: where that consumer group is, and the earliest offset of a partition in which "
+    "it has committed nothing. Default: latest for a stream, earliest for a batch.",
 )
 ENDING_OFFSETS: Option[Limit] = Option(
     "endingOffsets", offset_limit, "latest", "Batch only: where the read ends, latest or JSON."

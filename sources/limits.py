@@ -12,6 +12,7 @@ from eo_kafka.options import json_object, whole_number
 from eo_kafka.sources.subscription import Subscription
 
 Word: TypeAlias = Literal["earliest", "latest"]
+_GROUP = "group:"
 _WORDS: dict[str, Word] = {"earliest": "earliest", "latest": "latest"}
 
 
@@ -39,7 +40,14 @@ class ByTopic:
     offsets: Mapping[TopicPartition, int]
 
 
-Limit: TypeAlias = Word | dict[TopicPartition, int] | ByTopic | ByTime
+@dataclass(frozen=True)
+class ByGroup:
+    """Where a consumer group has committed that it is."""
+
+    group: str
+
+
+Limit: TypeAlias = Word | dict[TopicPartition, int] | ByTopic | ByTime | ByGroup
 
 
 def milliseconds(value: str) -> int:
@@ -52,6 +60,16 @@ def milliseconds(value: str) -> int:
 def times(value: str) -> Mapping[TopicPartition, int]:
     """Times by partition, as JSON."""
     return decode(value)
+
+
+def start_limit(value: str) -> Limit:
+    """As `offset_limit`, or `group:` and the id of a consumer group."""
+    if not value.strip().lower().startswith(_GROUP):
+        return offset_limit(value)
+    group = value.strip()[len(_GROUP) :].strip()
+    if not group:
+        raise ValueError("must name a consumer group behind 'group:'")
+    return ByGroup(group)
 
 
 def offset_limit(value: str) -> Limit:

@@ -123,6 +123,25 @@ class OffsetLookup:
         found = self._offsets(times, lambda at: times[at], NO_OFFSET)
         return {at: None if offset == NO_OFFSET else offset for at, offset in found.items()}
 
+    def committed(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Where a consumer group has committed that it is, of the partitions where it has."""
+        import confluent_kafka
+
+        wanted = [confluent_kafka.TopicPartition(*at) for at in sorted(partitions)]
+        question = confluent_kafka.ConsumerGroupTopicPartitions(group, wanted)
+        answers = self._ask(
+            lambda timeout: self._admin().list_consumer_group_offsets(
+                [question], request_timeout=timeout
+            ),
+            lambda name: f"consumer group '{name}'",
+        )
+        found = answers[group].topic_partitions
+        if failed := next((one.error for one in found if one.error), None):
+            raise self._refused(f"consumer group '{group}'", failed)
+        return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
+
     def _offsets(
         self,
         partitions: Collection[TopicPartition],

@@ -38,7 +38,7 @@ from eo_kafka.sources.declared import (
     SUBSCRIBE,
     SUBSCRIBE_PATTERN,
 )
-from eo_kafka.sources.limits import ByTime, Limit, batch_problems, problems_of
+from eo_kafka.sources.limits import ByGroup, ByTime, Limit, batch_problems, problems_of
 from eo_kafka.sources.subscription import Subscription
 from eo_kafka.state.job_topics import LEDGER_TOPIC
 
@@ -143,11 +143,11 @@ class SourceOptions:
         """Whether a partition of which no offset is stored starts at its newest offset.
 
         With the word `latest` that holds for the partitions a new query finds, not for those
-        added later.
+        added later; with a group, for its first batch, which ends where the group is.
         """
         if isinstance(self.starting, dict):
             return self.starting.get(partition) == LATEST
-        return new_query and self.starting == "latest"
+        return new_query and (self.starting == "latest" or isinstance(self.starting, ByGroup))
 
     @property
     def read_committed(self) -> bool:

@@ -19,7 +19,7 @@ from eo_kafka.offsets import (
     encode_text,
     names,
 )
-from eo_kafka.sources.limits import ByTime, ByTopic, Limit, Word
+from eo_kafka.sources.limits import ByGroup, ByTime, ByTopic, Limit, Word
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.range_split import split
@@ -42,10 +42,10 @@ class Planner:
     def stored_start(self) -> dict[TopicPartition, int]:
         """Where a new query starts, of the partitions whose start a restart would find again.
 
-        Partitions that start at `latest` are left out: a second look gives another answer, so
-        their start is stored as the end of batch 0, which reads nothing of them.
+        Partitions that start at `latest`, or where a group is, are left out: a second look gives
+        another answer, so their start is stored as the end of batch 0, which reads nothing of them.
         """
-        if self._options.starting == "latest":
+        if self._options.starting == "latest" or isinstance(self._options.starting, ByGroup):
             return {}
         present = self._lookup.partitions()
         starts = self._resolved("startingOffsets", self._options.starting, present)
@@ -59,6 +59,8 @@ class Planner:
 
     def end(self, start: Offsets, newest: Offsets, limit: int | None) -> dict[TopicPartition, int]:
         """Where the batch from `start` ends, within `limit` offsets if there is a limit."""
+        if not start and isinstance(self._options.starting, ByGroup):
+            return self._positions(self._options.starting.group, newest)
         if limit is None:
             return dict(newest)
         return rate_limited(limit, self._begin(start, newest), newest)
@@ -117,6 +119,9 @@ class Planner:
     ) -> dict[TopicPartition, int]:
         """An offset for each partition; EARLIEST and LATEST stay what they are. Raises
         SourceError."""
+        if isinstance(limit, ByGroup):  # a batch's: a stream's first batch ends there
+            newest = self._lookup.latest(present)
+            return self._positions(limit.group, newest)
         if isinstance(limit, ByTime):
             times = limit.times(present)
             _check_assigned(f"{name}ByTimestamp", times, present)
@@ -130,6 +135,27 @@ class Planner:
             _check_assigned(name, limit, present)
             return limit
         return dict.fromkeys(present, _offset(limit))
+
+    def _positions(self, group: str, newest: Offsets) -> dict[TopicPartition, int]:
+        """Where the group is, of all partitions; told of those where that is not to be had."""
+        found = self._lookup.committed(group, newest)
+        without = newest.keys() - found.keys()
+        if without:
+            log.warning(
+                "Consumer group '%s' has committed nothing for %s: they are read from their "
+                "earliest offsets.",
+                group,
+                names(without),
+            )
+        earliest = self._lookup.earliest(newest)
+        for at, offset in sorted(found.items()):
+            if not earliest[at] <= offset <= newest[at]:
+                self._data_loss(
+                    f"Consumer group '{group}' is at offset {offset} of partition {at}, which has "
+                    f"records from {earliest[at]} to {newest[at]}; some data may have been missed."
+                )
+        within = {at: min(max(found[at], earliest[at]), newest[at]) for at in found}
+        return {at: within.get(at, earliest[at]) for at in newest}
 
     def _at_times(self, times: Offsets, or_latest: bool) -> dict[TopicPartition, int]:
         found = self._lookup.at_times(times)

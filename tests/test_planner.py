@@ -22,6 +22,7 @@ class Cluster:
 
     def __init__(self, **logs: tuple[int, int]) -> None:
         self.logs = {TopicPartition("t", int(name[1:])): log for name, log in logs.items()}
+        self.groups: dict[TopicPartition, int] = {}
         self.times: dict[TopicPartition, dict[int, int]] = {}
 
     def partitions(self) -> set[TopicPartition]:
@@ -34,6 +35,12 @@ class Cluster:
         self, partitions: Collection[TopicPartition], known: Offsets | None = None
     ) -> dict[TopicPartition, int]:
         return {at: self.logs[at][1] for at in partitions}
+
+    def committed(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        assert group == "Old App"
+        return {at: self.groups[at] for at in partitions if at in self.groups}
 
     def at_times(self, times: Offsets) -> dict[TopicPartition, int | None]:
         return {at: self.times.get(at, {}).get(time) for at, time in times.items()}
@@ -221,3 +228,44 @@ def test_topics_by_word_and_by_offset() -> None:
     assert plan.ranges(start, {A: 10, other: 20}, first=True) == [OffsetRange(A, 3, 10)]
     again = planner(cluster, subscribe="t,u", startingOffsets='{"t":{"0":3},"u":"earliest"}')
     assert again.stored_start() == {A: 3, other: 5}
+
+
+GROUP = {"startingOffsets": "group: Old App"}
+
+
+def test_the_first_batch_ends_where_the_group_is_and_reads_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster(p0=(0, 10), p1=(3, 20))
+    cluster.groups = {A: 7}
+    plan = planner(cluster, **GROUP)
+
+    start = plan.stored_start()
+    with caplog.at_level(logging.WARNING):
+        end = plan.end(start, plan.newest(start), 5)
+    assert (start, end) == ({}, {A: 7, B: 3})
+    assert "has committed nothing for t-1" in caplog.text
+    assert plan.ranges(start, end, first=True) == []
+    cluster.groups = {A: 9, B: 20}  # the old application goes on: what was stored counts
+    assert planner(cluster, **GROUP).ranges({}, end, first=True) == []
+    assert plan.end(end, {A: 10, B: 20}, None) == {A: 10, B: 20}
+    assert plan.ranges(end, {A: 10, B: 20}, first=False) == [
+        OffsetRange(A, 7, 10),
+        OffsetRange(B, 3, 20),
+    ]
+
+
+def test_a_batch_reads_from_where_the_group_is() -> None:
+    cluster = Cluster(p0=(0, 10))
+    cluster.groups = {A: 7}
+    assert planner(cluster, streaming=False, **GROUP).batch_ranges() == [OffsetRange(A, 7, LATEST)]
+
+
+@pytest.mark.parametrize(("position", "end"), [(1, 3), (21, 20)])
+def test_a_group_that_is_where_no_records_are_is_data_loss(position: int, end: int) -> None:
+    cluster = Cluster(p1=(3, 20))
+    cluster.groups = {B: position}
+    with pytest.raises(DataLossError, match=f"is at offset {position} of partition t-1"):
+        planner(cluster, **GROUP).end({}, {B: 20}, None)
+    tolerant = planner(cluster, failOnDataLoss="false", **GROUP)
+    assert tolerant.end({}, {B: 20}, None) == {B: end}

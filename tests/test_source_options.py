@@ -172,6 +172,7 @@ def test_an_end_by_time_is_the_newest_offset_where_nothing_is_so_new() -> None:
         ({"startingOffsets": '{"a":"soon","b":"latest"}'}, "earliest, latest or offsets for topic"),
         ({"startingOffsets": '{"a":"latest"}'}, "gives no offsets for b."),
         ({"startingOffsets": '{"a":"latest","b":"latest","c":"latest"}'}, "gives offsets for c,"),
+        ({"startingOffsets": "group: "}, "must name a consumer group behind 'group:'"),
         ({"startingTimestamp": "today"}, "'startingTimestamp' must be a single whole number"),
         ({"startingTimestamp": "-1"}, "'startingTimestamp' must be a single whole number"),
         ({"startingOffsetsByTimestamp": "{"}, "must be a JSON object"),

@@ -1,0 +1,123 @@
+"""`eo_kafka.ConsumerGroup`: a query's progress as a consumer group's offsets, for every tool that
+watches lag.
+
+A listener, so that it runs after Spark has noted the batch as done, also for the last one of a run.
+The group's offsets are for people and monitors: the query itself never reads them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from eo_kafka.offsets import TopicPartition, decode
+from eo_kafka.options import KafkaSettings, OptionReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+log = logging.getLogger(__name__)
+
+
+class ConsumerGroup(StreamingQueryListener):
+    """Commits the ends of a query's batches into a consumer group.
+
+    Given to `spark.streams.addListener` before the query is started; `query` is its name or id.
+    `options` hold the `kafka.*` settings of its sources. A topic that several sources of the query
+    read is committed where the slowest is. The group must have no members of its own. Runs on the
+    driver, once a batch; a commit that fails is logged, and made up for by the next batch's: the
+    query goes on. Raises OptionsError.
+    """
+
+    def __init__(self, group: str, options: Mapping[str, str], *, query: str) -> None:
+        reader = OptionReader(options)
+        settings = reader.kafka({})
+        if not group.strip():
+            reader.problem("The consumer group must have a name.")
+        if not query.strip():
+            reader.problem("The query must be given by its name or id.")
+        reader.finish()
+        self._group = group
+        self._query = query
+        self._settings: KafkaSettings = settings.merged(
+            group_id=group, enable_auto_commit="false", log_level="3"
+        )
+        self._consumer: Any = None
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing to do."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing to do."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """After a batch is in Spark's commit log."""
+        progress = event.progress
+        if self._query not in (progress.name, str(progress.id)):
+            return
+        ends = slowest(source.endOffset for source in progress.sources)
+        if not ends:
+            return
+        try:
+            self._commit(ends)
+        except Exception as error:  # it must not end the listener, nor hide behind it
+            log.warning(
+                "Batch %d of query '%s' was not committed into consumer group '%s': %s",
+                progress.batchId,
+                self._query,
+                self._group,
+                error,
+            )
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """The connection is given back; a query that is started again gets another."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _commit(self, ends: Mapping[TopicPartition, int]) -> None:
+        from confluent_kafka import Consumer, KafkaException
+        from confluent_kafka import TopicPartition as Position
+
+        if self._consumer is None:
+            self._consumer = Consumer(dict(self._settings))
+        positions = [Position(*at, offset) for at, offset in sorted(ends.items())]
+        for answer in self._consumer.commit(offsets=positions, asynchronous=False):
+            if answer.error:
+                raise KafkaException(answer.error)
+
+
+def slowest(ends: Iterable[str | None]) -> dict[TopicPartition, int]:
+    """The least of what several sources say of a partition; those that are not Kafka's say
+    nothing."""
+    found: dict[TopicPartition, int] = {}
+    for text in ends:
+        try:
+            positions = decode(text) if text else {}
+        except ValueError:
+            continue
+        for at, offset in positions.items():
+            found[at] = min(offset, found.get(at, offset))
+    return found
+
+
+def offsets_behind_latest(progress: Any) -> list[dict[str, float]]:
+    """For each source of a `StreamingQueryProgress`: `min`, `max` and `avg` of how many offsets its
+    partitions are behind the newest that were seen; empty where that is not known."""
+    return [_behind(source.endOffset, source.latestOffset) for source in progress.sources]
+
+
+def _behind(end: str | None, latest: str | None) -> dict[str, float]:
+    ends, newest = slowest([end]), slowest([latest])
+    lags = [newest[at] - ends.get(at, 0) for at in newest]
+    if not lags:
+        return {}
+    return {"min": min(lags), "max": max(lags), "avg": sum(lags) / len(lags)}
