@@ -110,7 +110,7 @@ class Job:
         for given_ in self._given:
             options = SourceOptions.parse(given_, streaming=True)
             reader = KafkaStreamReader(options)
-            reader._planner._lookup = Log(self.ends, options.topics)
+            reader._planner._lookup = Log(self.ends, options.subscription.topics)
             self._readers.append(reader)
 
     def lose_the_disk(self, limits: Sequence[int]) -> None:
