@@ -1,4 +1,4 @@
-"""A query that Spark's own connector started goes on under ours on the same checkpoint, and back."""
+"""A query that Spark's own connector started goes on under ours on one checkpoint, and back."""
 
 from __future__ import annotations
 
