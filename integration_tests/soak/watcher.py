@@ -112,11 +112,15 @@ class LedgerWatcher:
             self._observe(decision.batch, input_ends(decision))
 
     def _observe(self, batch: int, ends: dict[int, int]) -> None:
-        try:
-            self.done.append(Done(batch, ends, self._high_watermarks()))
-        except KafkaException as error:  # a broker is down: the next batch will do
-            self._history.add(self._job.name, "not observed", batch=batch, why=repr(error)[:120])
-            self._admin = self._new_admin()  # the old one may stay with the old leaders
+        for last in (False, True):
+            try:
+                self.done.append(Done(batch, ends, self._high_watermarks()))
+                return
+            except KafkaException as error:
+                self._admin = self._new_admin()  # the old one may stay with the old leaders
+                why = repr(error)[:120]
+            if last:  # a broker is down: the next batch will do
+                self._history.add(self._job.name, "not observed", batch=batch, why=why)
 
     def _new_admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self._job.kafka.servers, "log_level": 0})
