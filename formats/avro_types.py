@@ -1,0 +1,128 @@
+"""Avro schemas as Spark's types, as Spark's own Avro support maps them. No I/O.
+
+Source: SchemaConverters of Spark's Avro module. Times of day stay numbers, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import types as t
+
+from eo_kafka.errors import SourceError
+
+Schema = str | Mapping[str, Any] | Sequence[Any]
+
+_PRIMITIVES: dict[str, type[t.DataType]] = {
+    "null": t.NullType,
+    "boolean": t.BooleanType,
+    "int": t.IntegerType,
+    "long": t.LongType,
+    "float": t.FloatType,
+    "double": t.DoubleType,
+    "bytes": t.BinaryType,
+    "string": t.StringType,
+    "enum": t.StringType,
+    "fixed": t.BinaryType,
+}
+_LOGICAL: dict[tuple[str, str], type[t.DataType]] = {
+    ("int", "date"): t.DateType,
+    ("long", "timestamp-millis"): t.TimestampType,
+    ("long", "timestamp-micros"): t.TimestampType,
+    ("long", "local-timestamp-millis"): t.TimestampNTZType,
+    ("long", "local-timestamp-micros"): t.TimestampNTZType,
+}
+# Unions that one type holds.
+_WIDER: dict[frozenset[str], type[t.DataType]] = {
+    frozenset({"int", "long"}): t.LongType,
+    frozenset({"float", "double"}): t.DoubleType,
+}
+_DECIMAL_DIGITS_MAX = 38
+
+
+def spark_type(schema: Schema) -> tuple[t.DataType, bool]:
+    """The type of a (parsed) schema's values, and whether one may be null. Raises SourceError for
+    what Spark has no type for: recursion, decimals of more than 38 digits."""
+    return _type(schema, {}, ())
+
+
+def _type(schema: Schema, named: dict[str, Any], inside: tuple[str, ...]) -> tuple[t.DataType, bool]:
+    if isinstance(schema, str):
+        if schema in _PRIMITIVES:
+            return _PRIMITIVES[schema](), schema == "null"
+        return _named(schema, named, inside)
+    if not isinstance(schema, Mapping):
+        return _union(schema, named, inside)
+    kind = schema["type"]
+    if not isinstance(kind, str):
+        return _type(kind, named, inside)
+    if kind in ("record", "error"):
+        return _record(schema, named, inside), False
+    if kind == "array":
+        element, nullable = _type(schema["items"], named, inside)
+        return t.ArrayType(element, nullable), False
+    if kind == "map":
+        value, nullable = _type(schema["values"], named, inside)
+        return t.MapType(t.StringType(), value, nullable), False
+    if kind in ("enum", "fixed"):
+        named[full_name(schema)] = schema
+    if schema.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
+        return _decimal(schema), False
+    logical = _LOGICAL.get((kind, str(schema.get("logicalType"))))
+    return (logical() if logical else _type(kind, named, inside)[0]), False
+
+
+def _named(name: str, named: dict[str, Any], inside: tuple[str, ...]) -> tuple[t.DataType, bool]:
+    if name in inside:
+        raise SourceError(
+            f"Avro type '{name}' contains itself, and a Spark column cannot: keep the bytes, or read "
+            "it with a schema of your own that ends somewhere."
+        )
+    if name not in named:
+        raise SourceError(f"The Avro schema names a type '{name}' that it does not define.")
+    return _type(named[name], named, inside)
+
+
+def _record(schema: Mapping[str, Any], named: dict[str, Any], inside: tuple[str, ...]) -> t.DataType:
+    name = full_name(schema)
+    named[name] = schema
+    fields = []
+    for field in schema["fields"]:
+        kind, nullable = _type(field["type"], named, (*inside, name))
+        fields.append(t.StructField(field["name"], kind, nullable))
+    return t.StructType(fields)
+
+
+def _union(
+    branches: Sequence[Any], named: dict[str, Any], inside: tuple[str, ...]
+) -> tuple[t.DataType, bool]:
+    present = [branch for branch in branches if branch != "null"]
+    nullable = len(present) < len(branches)
+    if not present:
+        return t.NullType(), True
+    if len(present) == 1:
+        return _type(present[0], named, inside)[0], nullable
+    if all(isinstance(branch, str) for branch in present) and frozenset(present) in _WIDER:
+        return _WIDER[frozenset(present)](), nullable
+    members = [
+        t.StructField(f"member{number}", _type(branch, named, inside)[0], True)
+        for number, branch in enumerate(present)
+    ]
+    return t.StructType(members), nullable
+
+
+def _decimal(schema: Mapping[str, Any]) -> t.DataType:
+    precision, scale = int(schema["precision"]), int(schema.get("scale", 0))
+    if precision > _DECIMAL_DIGITS_MAX:
+        raise SourceError(
+            f"An Avro decimal has {precision} digits, and Spark's have at most "
+            f"{_DECIMAL_DIGITS_MAX}: read it with a schema in which it is bytes."
+        )
+    return t.DecimalType(precision, scale)
+
+
+def full_name(schema: Mapping[str, Any]) -> str:
+    """Of a record, an enum or a fixed, with its namespace."""
+    name, space = str(schema["name"]), schema.get("namespace")
+    return name if "." in name or not space else f"{space}.{name}"
