@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from eo_kafka.errors import EoKafkaError
+from eo_kafka.errors import EoKafkaError, OptionsError
 from eo_kafka.options import text
 from eo_kafka.sinks.coordinator import Record
 from eo_kafka.sinks.export_writer import ExportWriter
@@ -17,8 +17,11 @@ from eo_kafka.state.view import Marker, View
 
 
 def topic_of(job: str, name: str) -> str:
-    """The view's topic. Raises ValueError with the end of a sentence."""
-    return topic_name(view.TOPIC.format(job=job, view=text(name)))
+    """The view's topic. Raises OptionsError."""
+    try:
+        return topic_name(view.TOPIC.format(job=job, view=text(name)))
+    except ValueError as error:
+        raise OptionsError([f"The name of a view, here '{name}', {error}."]) from None
 
 
 def open_view(job: str, name: str, options: Mapping[str, str]) -> View:

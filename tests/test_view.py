@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_kafka.errors import CorruptSnapshot
+from eo_kafka.errors import CorruptSnapshot, OptionsError
+from eo_kafka.sinks.state_view import topic_of
 from eo_kafka.state import view
 from eo_kafka.state.view import MARKER, Marker, read_view
 
@@ -35,6 +36,13 @@ def test_what_is_no_marker_is_named(value: bytes):
 def test_a_marker_of_another_shape_is_named(value: bytes):
     with pytest.raises(CorruptSnapshot):
         Marker.decode(value)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "a/b", "x" * 250])
+def test_a_views_name_is_part_of_a_topics(name: str):
+    with pytest.raises(OptionsError, match="The name of a view, here '.*', must"):
+        topic_of("job", name)
+    assert topic_of("job", "by_key") == "__eo_kafka.job.view.by_key"
 
 
 def test_the_newest_value_of_each_key_counts(monkeypatch):
