@@ -8,8 +8,8 @@ FORMAT ?= eo-kafka
 # Test files that run at the same time, each with its own Kafka and Spark
 JOBS ?= 2
 SOAK := integration_tests/test_soak.py
-PACKAGES := core connectors sources sinks state broker
-CODE := setup.cfg pyproject.toml pyspark_eo_kafka.py $(shell find $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
+PACKAGES := core connectors formats sources sinks state broker
+CODE := setup.cfg pyproject.toml pyspark_eo_kafka.py pyspark_eo_state.py $(shell find $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
 .PHONY: help setup demo test test-full soak lint format bench clean

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from eo_kafka.connectors.repartition import repartition as repartition
     from eo_kafka.connectors.restored_start import start as start
     from eo_kafka.connectors.state_view import StateView as StateView
+    from eo_kafka.formats.columns import from_avro as from_avro
+    from eo_kafka.formats.columns import to_avro as to_avro
     from eo_kafka.sinks.exporting import cancel_and_export as cancel_and_export
     from eo_kafka.sinks.exporting import delete_snapshot as delete_snapshot
     from eo_kafka.sinks.exporting import export_snapshot as export_snapshot
@@ -32,11 +34,13 @@ _HOMES = {
     "delete_snapshot": "eo_kafka.sinks.exporting",
     "export_snapshot": "eo_kafka.sinks.exporting",
     "foreach_batch": "eo_kafka.connectors.foreach_batch",
+    "from_avro": "eo_kafka.formats.columns",
     "repartition": "eo_kafka.connectors.repartition",
     "restore": "eo_kafka.sinks.restoring",
     "snapshots": "eo_kafka.sinks.snapshot_search",
     "start": "eo_kafka.connectors.restored_start",
     "start_from": "eo_kafka.sinks.start_from",
+    "to_avro": "eo_kafka.formats.columns",
     "verify_snapshot": "eo_kafka.sinks.exporting",
 }
 

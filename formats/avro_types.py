@@ -6,13 +6,15 @@ Source: SchemaConverters of Spark's Avro module. Times of day stay numbers, as t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark.sql import types as t
 
 from eo_kafka.errors import SourceError
 
-Schema = str | Mapping[str, Any] | Sequence[Any]
+Schema: TypeAlias = "str | Mapping[str, Any] | Sequence[Any]"
+Type: TypeAlias = "tuple[t.DataType, bool]"  # and whether a value may be null
+Named: TypeAlias = "dict[str, Any]"
 
 _PRIMITIVES: dict[str, type[t.DataType]] = {
     "null": t.NullType,
@@ -41,13 +43,13 @@ _WIDER: dict[frozenset[str], type[t.DataType]] = {
 _DECIMAL_DIGITS_MAX = 38
 
 
-def spark_type(schema: Schema) -> tuple[t.DataType, bool]:
+def spark_type(schema: Schema) -> Type:
     """The type of a (parsed) schema's values, and whether one may be null. Raises SourceError for
     what Spark has no type for: recursion, decimals of more than 38 digits."""
     return _type(schema, {}, ())
 
 
-def _type(schema: Schema, named: dict[str, Any], inside: tuple[str, ...]) -> tuple[t.DataType, bool]:
+def _type(schema: Schema, named: Named, inside: tuple[str, ...]) -> Type:
     if isinstance(schema, str):
         if schema in _PRIMITIVES:
             return _PRIMITIVES[schema](), schema == "null"
@@ -57,34 +59,34 @@ def _type(schema: Schema, named: dict[str, Any], inside: tuple[str, ...]) -> tup
     kind = schema["type"]
     if not isinstance(kind, str):
         return _type(kind, named, inside)
-    if kind in ("record", "error"):
-        return _record(schema, named, inside), False
-    if kind == "array":
-        element, nullable = _type(schema["items"], named, inside)
-        return t.ArrayType(element, nullable), False
-    if kind == "map":
-        value, nullable = _type(schema["values"], named, inside)
-        return t.MapType(t.StringType(), value, nullable), False
+    if kind in _NESTED:
+        return _NESTED[kind](schema, named, inside), False
     if kind in ("enum", "fixed"):
         named[full_name(schema)] = schema
+    return _scalar(kind, schema), kind == "null"
+
+
+def _scalar(kind: str, schema: Mapping[str, Any]) -> t.DataType:
     if schema.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
-        return _decimal(schema), False
+        return _decimal(schema)
     logical = _LOGICAL.get((kind, str(schema.get("logicalType"))))
-    return (logical() if logical else _type(kind, named, inside)[0]), False
+    return (logical or _PRIMITIVES[kind])()
 
 
-def _named(name: str, named: dict[str, Any], inside: tuple[str, ...]) -> tuple[t.DataType, bool]:
+def _named(name: str, named: Named, inside: tuple[str, ...]) -> Type:
     if name in inside:
         raise SourceError(
-            f"Avro type '{name}' contains itself, and a Spark column cannot: keep the bytes, or read "
-            "it with a schema of your own that ends somewhere."
+            f"Avro type '{name}' contains itself, and a Spark column cannot: keep the bytes, or "
+            "read it with a schema of your own that ends somewhere."
         )
     if name not in named:
         raise SourceError(f"The Avro schema names a type '{name}' that it does not define.")
     return _type(named[name], named, inside)
 
 
-def _record(schema: Mapping[str, Any], named: dict[str, Any], inside: tuple[str, ...]) -> t.DataType:
+def _record(
+    schema: Mapping[str, Any], named: dict[str, Any], inside: tuple[str, ...]
+) -> t.DataType:
     name = full_name(schema)
     named[name] = schema
     fields = []
@@ -94,9 +96,18 @@ def _record(schema: Mapping[str, Any], named: dict[str, Any], inside: tuple[str,
     return t.StructType(fields)
 
 
-def _union(
-    branches: Sequence[Any], named: dict[str, Any], inside: tuple[str, ...]
-) -> tuple[t.DataType, bool]:
+def _array(schema: Mapping[str, Any], named: Named, inside: tuple[str, ...]) -> t.DataType:
+    return t.ArrayType(*_type(schema["items"], named, inside))
+
+
+def _map(schema: Mapping[str, Any], named: Named, inside: tuple[str, ...]) -> t.DataType:
+    return t.MapType(t.StringType(), *_type(schema["values"], named, inside))
+
+
+_NESTED = {"record": _record, "error": _record, "array": _array, "map": _map}
+
+
+def _union(branches: Sequence[Any], named: Named, inside: tuple[str, ...]) -> Type:
     present = [branch for branch in branches if branch != "null"]
     nullable = len(present) < len(branches)
     if not present:

@@ -12,9 +12,10 @@ ROOT = Path(__file__).parent.parent
 MAY_IMPORT = {
     "core": {"core"},
     "state": {"core", "state"},
+    "formats": {"core", "formats"},
     "sources": {"core", "state", "sources"},
     "sinks": {"core", "state", "sinks"},
-    "connectors": {"core", "state", "sources", "sinks", "connectors"},
+    "connectors": {"core", "formats", "state", "sources", "sinks", "connectors"},
     "broker": {"core", "broker"},
 }
 FILE_LINES_MAX = 340

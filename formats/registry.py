@@ -1,0 +1,114 @@
+"""Confluent's wire format, and the Schema Registry that says what its numbers mean.
+
+A value is a zero byte, the schema's number (four bytes, big-endian), and the Avro bytes. The client
+is confluent-kafka's; it remembers what it was told, because a number never changes its meaning.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from eo_kafka.errors import OptionsError, SourceError, cut
+
+_HEAD = struct.Struct(">bI")
+_MAGIC = 0
+_PROTOCOLS = ("AVRO",)
+
+
+def unpack(value: bytes) -> tuple[int, bytes]:
+    """The schema's number and the bytes behind it. Raises ValueError."""
+    if len(value) < _HEAD.size or value[0] != _MAGIC:
+        raise ValueError("it does not begin with a zero byte and a schema's number")
+    return int(_HEAD.unpack_from(value)[1]), value[_HEAD.size :]
+
+
+def pack(number: int, data: bytes) -> bytes:
+    """The way back."""
+    return _HEAD.pack(_MAGIC, number) + data
+
+
+class Registry:
+    """Asks a registry; pickled without its client. `settings` are those of confluent-kafka's
+    SchemaRegistryClient: `url`, `basic.auth.user.info`, `ssl.ca.location`, ... Their values stay
+    out of reprs and messages."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        if not settings.get("url", "").strip():
+            raise OptionsError(["The schema registry's settings must hold its 'url'."])
+        self._settings = dict(settings)
+        self._known: Any = None
+
+    def __repr__(self) -> str:
+        return f"Registry({', '.join(sorted(self._settings))}: values hidden)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_settings": self._settings, "_known": None}
+
+    @property
+    def _client(self) -> Any:
+        if self._known is None:
+            from confluent_kafka.schema_registry import SchemaRegistryClient
+
+            self._known = SchemaRegistryClient(self._settings)
+        return self._known
+
+    def schema(self, number: int) -> str:
+        """The schema of this number. Raises SourceError if it is unknown or not Avro's."""
+        found = self._asked(f"schema {number}", lambda: self._client.get_schema(number))
+        return self._avro(found, f"Schema {number}")
+
+    def latest(self, subject: str) -> str:
+        """The newest schema of a subject."""
+        found = self._asked(
+            f"subject '{subject}'", lambda: self._client.get_latest_version(subject)
+        )
+        return self._avro(found.schema, f"The newest schema of subject '{subject}'")
+
+    def register(self, subject: str, schema: str) -> int:
+        """The number of `schema` under `subject`, made if it is new. Raises SourceError, with the
+        registry's words, if it may not follow those before it."""
+        from confluent_kafka.schema_registry import Schema
+
+        wanted = Schema(schema, "AVRO")
+        return int(
+            self._asked(
+                f"subject '{subject}'", lambda: self._client.register_schema(subject, wanted)
+            )
+        )
+
+    def number(self, subject: str, schema: str) -> int:
+        """The number that `schema` has under `subject`; it is not made."""
+        from confluent_kafka.schema_registry import Schema
+
+        wanted = Schema(schema, "AVRO")
+        found = self._asked(
+            f"subject '{subject}'", lambda: self._client.lookup_schema(subject, wanted)
+        )
+        return int(found.schema_id)
+
+    def _asked(self, what: str, question: Any) -> Any:
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        try:
+            return question()
+        except SchemaRegistryError as error:
+            raise SourceError(
+                f"The schema registry refused {what}: {cut(error.error_message, 400)} "
+                f"({error.error_code})."
+            ) from None
+        except Exception as error:  # its HTTP library's errors are nobody's API
+            raise SourceError(
+                f"The schema registry was asked for {what} and did not answer: "
+                f"{type(error).__name__}. Check its 'url', and whether it is up."
+            ) from None
+
+    def _avro(self, found: Any, what: str) -> str:
+        if found.schema_type not in _PROTOCOLS:
+            raise SourceError(f"{what} is of type {found.schema_type}, and only AVRO is read here.")
+        if found.references:
+            raise SourceError(
+                f"{what} refers to schemas of other subjects, which is not supported."
+            )
+        return str(found.schema_str)
