@@ -51,7 +51,8 @@ class Registry:
         if self._known is None:
             from confluent_kafka.schema_registry import SchemaRegistryClient
 
-            self._known = SchemaRegistryClient(self._settings)
+            # Its memory of what is newest would never end; a number's meaning never changes.
+            self._known = SchemaRegistryClient({"cache.latest.ttl.sec": 1, **self._settings})
         return self._known
 
     def schema(self, number: int) -> str:
