@@ -56,7 +56,7 @@ _SETTINGS = """\
 </ivysettings>
 """
 _MODULES = """\
-<ivy-module version="2.0">
+<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="eo-kafka" module="broker"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
@@ -151,10 +151,11 @@ def _intact(folder: Path) -> bool:
 
 
 def _manifest_of(folder: Path) -> str:
-    """One line a jar, as `sha256sum` writes and checks them."""
+    """One line a file, as `sha256sum` writes and checks them."""
     return "".join(
-        f"{hashlib.sha256(jar.read_bytes()).hexdigest()}  {jar.name}\n"
-        for jar in sorted(folder.glob("*.jar"))
+        f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n"
+        for file in sorted(folder.iterdir())
+        if file.name != MANIFEST
     )
 
 

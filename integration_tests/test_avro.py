@@ -1,0 +1,120 @@
+"""Avro columns with a real schema registry and without one, from a topic to a topic."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from decimal import Decimal
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from pyspark.sql import functions as f
+
+import eo_kafka
+from eo_kafka.errors import OptionsError, SourceError
+from harness import committed, produce
+from registry import registry
+
+PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+NOTE = {"name": "note", "type": ["null", "string"], "default": None}
+V1 = {"type": "record", "name": "Order", "namespace": "shop", "fields": [
+    {"name": "id", "type": "long"},
+    {"name": "price", "type": PRICE},
+    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    {"name": "lines", "type": {"type": "array", "items": "string"}},
+]}  # fmt: skip
+V2 = {
+    **V1,
+    "fields": [*V1["fields"], {"name": "note", "type": ["null", "string"], "default": None}],
+}
+V3 = {**V1, "fields": [{"name": "id", "type": "string"}]}
+FIRST, SECOND, THIRD = (json.dumps(schema) for schema in (V1, V2, V3))
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    with registry(tmp_path_factory.mktemp("registry")) as url:
+        yield {"url": url}
+
+
+@pytest.fixture
+def orders(spark):
+    rows = [(n, Decimal(n) / 4, date(2026, 11, n + 1), [str(n)] * n) for n in range(3)]
+    return spark.createDataFrame(rows, "id LONG, price DECIMAL(9,2), day DATE, lines ARRAY<STRING>")
+
+
+def written(orders, broker, topic, schema, **options):
+    value = eo_kafka.to_avro(f.struct("*"), schema, **options).alias("value")
+    writer = orders.select(value).write.format("eo-kafka").mode("append")
+    writer.option("kafka.bootstrap.servers", broker.bootstrap_servers).option("topic", topic).save()
+
+
+def read(spark, broker, topic, *schema, **options):
+    rows = spark.read.format("eo-kafka").option("subscribe", topic)
+    rows = rows.option("kafka.bootstrap.servers", broker.bootstrap_servers).load()
+    return rows.select(eo_kafka.from_avro("value", *schema, **options).alias("o")).select("o.*")
+
+
+def test_there_and_back_with_a_schema_that_grew(spark, broker, make_topic, orders, settings):
+    topic = make_topic("avro")
+    subject = f"{topic}-value"
+    known = {"registry": settings, "subject": subject}
+    written(orders, broker, topic, FIRST, register=True, **known)
+    more = orders.withColumn("note", f.lit("new"))
+    written(more, broker, topic, SECOND, register=True, **known)
+    found = read(spark, broker, topic, **known)  # as the newest schema
+    assert found.schema.simpleString() == (
+        "struct<id:bigint,price:decimal(9,2),day:date,lines:array<string>,note:string>"
+    )
+    expected = [(*row, note) for note in (None, "new") for row in orders.collect()]
+    assert sorted(map(tuple, found.collect()), key=str) == sorted(expected, key=str)
+    old = read(spark, broker, topic, FIRST, registry=settings)
+    assert old.columns == orders.columns
+    assert old.count() == 6
+
+
+def test_a_schema_that_may_not_follow_is_refused_with_the_registrys_words(settings, make_topic):
+    subject = f"{make_topic('strict')}-value"
+    eo_kafka.to_avro("value", FIRST, registry=settings, subject=subject, register=True)
+    SchemaRegistryClient(settings).set_compatibility(subject, "BACKWARD")
+    with pytest.raises(SourceError, match="refused subject.*(?i:incompatible)"):
+        eo_kafka.to_avro("value", THIRD, registry=settings, subject=subject, register=True)
+    with pytest.raises(SourceError, match="refused subject"):  # and none is made unasked
+        eo_kafka.to_avro("value", SECOND, registry=settings, subject=subject)
+
+
+def test_bare_avro_without_a_registry(spark, broker, make_topic, orders):
+    topic = make_topic("bare")
+    written(orders, broker, topic, FIRST)
+    assert not any(value[:1] == b"\0" and len(value) < 5 for value in committed_of(broker, topic))
+    found = read(spark, broker, topic, FIRST)
+    assert sorted(map(tuple, found.collect()), key=str) == sorted(
+        map(tuple, orders.collect()), key=str
+    )
+
+
+def committed_of(broker, topic):
+    return committed(broker.bootstrap_servers, topic)
+
+
+def test_bad_bytes_fail_the_query_or_are_null(spark, broker, make_topic, orders, settings):
+    topic = make_topic("bad")
+    known = {"registry": settings, "subject": f"{topic}-value"}
+    written(orders, broker, topic, FIRST, register=True, **known)
+    produce(broker.bootstrap_servers, topic, [b"no Avro", b"", b"\0\0\0\0\1"])
+    with pytest.raises(Exception, match="cannot be read as Avro.*PERMISSIVE"):
+        read(spark, broker, topic, **known).collect()
+    found = read(spark, broker, topic, mode="PERMISSIVE", **known).collect()
+    assert sum(row["id"] is None for row in found) == 3
+    assert len(found) == 6
+
+
+def test_what_is_missing_is_said_at_once(settings):
+    with pytest.raises(OptionsError, match="needs a 'schema', or a 'registry' and a 'subject'"):
+        eo_kafka.from_avro("value", registry=settings)
+    with pytest.raises(OptionsError, match="must be FAILFAST or PERMISSIVE"):
+        eo_kafka.from_avro("value", FIRST, mode="guess")
+    with pytest.raises(OptionsError, match="needs the 'subject'"):
+        eo_kafka.to_avro("value", FIRST, registry=settings)
+    with pytest.raises(SourceError, match="did not answer"):
+        eo_kafka.from_avro("value", registry={"url": "http://127.0.0.1:1"}, subject="s")
