@@ -34,7 +34,7 @@ soak: setup ## Three jobs under random faults, and a checker (MINUTES=5 SEED=ran
 lint: setup ## ruff, ruff format, mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p eo_kafka -m pyspark_eo_kafka
+	$(BIN)/mypy -p eo_kafka -m pyspark_eo_kafka -m pyspark_eo_state
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .

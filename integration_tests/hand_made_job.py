@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -25,6 +25,7 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.recovery import make_plan
 from eo_kafka.sinks.two_phase import TaskIdentity
 from harness import committed
+from processes import wait_until
 
 OPERATOR = (
     'v1\n{"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"},"stateStoreInfo":'
@@ -127,13 +128,24 @@ class HandMadeJob:
 def cut_log(servers: str, topic: str, before: int) -> None:
     """Remove the records before an offset, as a compaction or a careless administrator would."""
     admin = AdminClient({"bootstrap.servers": servers})
-    for policy in ("delete", None):
-        entry = ConfigEntry("cleanup.policy", policy or "compact", incremental_operation=_SET)
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        admin.incremental_alter_configs([resource])[resource].result(30)
-        if policy:
-            at = TopicPartition(topic, 0, before)
-            admin.delete_records([at])[at].result(30)
+    _set_policy(admin, topic, "delete")
+    wait_until(lambda: _deleted(admin, topic, before), f"{topic} is cut at {before}")
+    _set_policy(admin, topic, "compact")
 
 
-_SET = AlterConfigOpType.SET
+def _set_policy(admin: AdminClient, topic: str, policy: str) -> None:
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def _deleted(admin: AdminClient, topic: str, before: int) -> bool:
+    """False while the leader has not heard of the new policy: its answer comes first."""
+    at = TopicPartition(topic, 0, before)
+    try:
+        admin.delete_records([at])[at].result(30)
+    except KafkaException as refused:
+        if refused.args[0].code() != KafkaError.POLICY_VIOLATION:
+            raise
+        return False
+    return True

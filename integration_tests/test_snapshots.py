@@ -27,7 +27,7 @@ from eo_kafka.sinks.recovery import make_plan
 from eo_kafka.sinks.two_phase import TaskIdentity
 from eo_kafka.state.ledger import Ledger, fold
 from eo_kafka.state.log_reader import read_records
-from harness import committed, control_plane
+from harness import committed, control_plane, wait_until
 
 QUERY = "2c8f0a52-0000-4000-8000-000000000001"
 
@@ -84,6 +84,14 @@ class Job:
             end = control.end_offset(topic, 0, committed=True)
         for _, key, value in read_records(self.options.kafka, topic, 0, 0, end):
             yield key, value
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether the state topic's last stable offset is its end: markers follow an EndTxn."""
+        topic = self.options.state_topic or ""
+        with control_plane(self.servers) as control:
+            ends = [control.end_offset(topic, 0, committed=only) for only in (True, False)]
+        return ends[0] == ends[1]
 
     def compacted(self) -> dict[bytes, bytes]:
         """What compaction would leave of the state topic."""
@@ -215,6 +223,7 @@ def test_hundreds_of_batches_leave_a_topic_as_small_as_one(job):
             for old in range(batch - 5):
                 (job.checkpoint / f"state/0/0/{old}.delta").unlink(missing_ok=True)
         job.run(batch, rows=[])
+    wait_until(lambda: job.is_stable, "the last transaction's marker is in the state topic", 30)
     assert job.compacted().keys() == named(job)
     assert len(job.compacted()) < 15
 

@@ -250,6 +250,14 @@ def test_faust_74_the_reader_is_slower_than_the_broker(large, monkeypatch):
     assert found == list(range(160))
 
 
+def test_not_one_tombstone_is_passed_over(state):
+    """A message without a value counts as false in Python."""
+    state.plain([(b"%040x/0" % number, None) for number in range(100)])
+    assert [offset for offset, _, _ in read_records(state.settings, state.name, 0, 0, 100, 7)] == [
+        *range(100)
+    ]
+
+
 def test_the_watchdog_lets_a_long_read_be(state, monkeypatch):
     """A log without a gap, read for longer than the watchdog's bound."""
     state.plain([(b"%040x/0" % number, b"x") for number in range(100)])

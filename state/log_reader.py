@@ -66,7 +66,8 @@ def _until(
     while True:
         # consume() waits for as many as asked for, so only what is there already is asked for.
         first = consumer.poll(0.5)
-        for message in [first, *consumer.consume(at_once, timeout=0)] if first else ():
+        # Not `if first`: a message is as true as its value is long, and a tombstone would be lost.
+        for message in () if first is None else [first, *consumer.consume(at_once, timeout=0)]:
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 # The group is a name that librdkafka insists on; it is never joined.
