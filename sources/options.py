@@ -186,13 +186,6 @@ class SourceOptions:
             columns = columns.add("headers", ArrayType(header))
         return columns
 
-    def check_schema(self, schema: StructType) -> None:
-        """Refuse a schema of the user's own."""
-        if schema != self.schema():
-            raise OptionsError(
-                ["Kafka source has a fixed schema and cannot be set with a custom one."]
-            )
-
 
 def _kafka(reader: OptionReader) -> KafkaSettings:
     from eo_kafka.librdkafka import setting_problems
