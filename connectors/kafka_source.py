@@ -65,7 +65,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     With option `jobName`, batches since the job's newest snapshot end where they ended before.
     """
 
-    def __init__(self, options: SourceOptions, reading: Reading) -> None:
+    def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
         self._options = options
         self._reading = reading
         self._lookup = OffsetLookup(options)
@@ -158,7 +158,7 @@ class KafkaBatchReader(DataSourceReader):
     runs, so that every action on the DataFrame reads anew, as with the JVM connector.
     """
 
-    def __init__(self, options: SourceOptions, reading: Reading) -> None:
+    def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
         options.check_batch()
         self._options = options
         self._reading = reading
@@ -181,10 +181,12 @@ class KafkaBatchReader(DataSourceReader):
 
 
 def _read(
-    options: SourceOptions, reading: Reading, partition: InputPartition
+    options: SourceOptions, reading: Reading | None, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
     from eo_kafka.sources.reader import read_range
 
+    if reading is None:
+        return read_range(options, partition.value)
     if reading.needs_headers:
         options = replace(options, include_headers=True)
     return reading.batches(read_range(options, partition.value))

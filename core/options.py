@@ -181,6 +181,12 @@ def time_span_ms(value: str) -> int:
     return sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
 
 
+def setting_ms(value: str) -> int:
+    """A time as Spark's settings are told one: a mere number is of milliseconds."""
+    number = value.strip()
+    return int(number) if number.isascii() and number.isdigit() else time_span_ms(value)
+
+
 def boolean(value: str) -> bool:
     """`true` or `false`, in any case."""
     lowered = value.strip().lower()

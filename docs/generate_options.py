@@ -16,8 +16,8 @@ PAGE = Path(__file__).parent / "options.md"
 HEAD = """# Options
 
 Made by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
-`sinks/options.py` and `formats/declared.py`; a test fails when this page is stale. Names are case-insensitive. Wrong options
-are told all at once.
+`sinks/options.py` and `formats/declared.py`; a test fails when this page is stale. Names are
+case-insensitive. Wrong options are told all at once.
 
 Every `kafka.*` option goes to the client without its `kafka.`; names and values are librdkafka's.
 The Java client's are taken too where they mean the same (`fetch.max.wait.ms`, `sasl.jaas.config`

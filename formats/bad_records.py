@@ -99,11 +99,11 @@ def routed(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
     dead = pc.is_valid(pc.struct_field(letters, "topic"))
     names = batch.schema.names
     columns: dict[str, pa.Array] = {}
-    for name, kind in (("key", pa.binary()), ("value", pa.binary()), ("headers", None)):
+    for name in ("key", "value", "headers"):
         instead = pc.struct_field(letters, name)
-        kind = kind or instead.type
+        kind = instead.type
         given = batch.column(name).cast(kind) if name in names else pa.nulls(len(batch), kind)
-        columns[name] = pc.if_else(dead, instead.cast(kind), given)
+        columns[name] = pc.if_else(dead, instead, given)
     if topic is not None:
         own = pa.array([topic] * len(batch), pa.string())
     else:

@@ -133,8 +133,8 @@ def _read(reader: AvroReader, permissive: bool, value: bytes | None) -> Any:
         if permissive:
             return None
         raise SourceError(
-            f"A value of {len(value)} bytes cannot be read as Avro: {cut(error, 200)}. To have null "
-            f"in its place, use mode {PERMISSIVE}."
+            f"A value of {len(value)} bytes cannot be read as Avro: {cut(error, 200)}. To have "
+            f"null in its place, use mode {PERMISSIVE}."
         ) from None
 
 

@@ -1,7 +1,8 @@
 """JSON texts to values of Spark's types that Arrow takes. No I/O.
 
 Strict: a field of another type than the schema's makes the record a bad one, where Spark's own
-`from_json` would give null without a word. Fields that are missing are null, others are passed over.
+`from_json` would give null without a word. Fields that are missing are null; those that the schema
+does not have are passed over.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ class JsonDecoder:
     """Reads JSON of one type. Raises OptionsError for types that JSON cannot fill."""
 
     def __init__(self, kind: t.DataType) -> None:
+        self._kind = kind
         self._read = _reader(kind, "$")
+
+    def __reduce__(self) -> tuple[type[JsonDecoder], tuple[t.DataType]]:
+        return JsonDecoder, (self._kind,)
 
     def decode(self, data: bytes) -> Any:
         """A value for Arrow. Raises ValueError with what is wrong and where."""
@@ -70,9 +75,7 @@ def _reader(kind: t.DataType, at: str) -> Read:
         read = _SCALARS[type(kind)]
     else:
         raise OptionsError(
-            [
-                f"JSON cannot be read as {kind.simpleString()} (at {at}): use a string and convert it."
-            ]
+            [f"JSON is not read as {kind.simpleString()} (at {at}): use a string and convert it."]
         )
 
     def nullable(value: Any) -> Any:
@@ -185,7 +188,7 @@ def _float(value: Any) -> Any:
 
 def _single(value: Any) -> Any:
     found = _float(value)
-    struct.pack("f", found)  # raises OverflowError
+    struct.pack("<f", found)  # raises OverflowError
     return found
 
 

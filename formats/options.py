@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from eo_kafka.formats import declared
 from eo_kafka.formats.declared import AVRO, DEADLETTER, FAILFAST, JSON, PERMISSIVE, REGISTRY_PREFIX
@@ -84,14 +85,14 @@ def _columns(reader: OptionReader, topic: str | None) -> tuple[Column, ...]:
             found.append(one)
         elif schema.name in reader or subject.name in reader:
             reader.problem(
-                f"Option '{name}.format' is 'raw', so that no schema is asked for: set it to 'json' "
-                f"or 'avro', or take '{name}.schema' and '{name}.subject' away."
+                f"Option '{name}.format' is 'raw', which has no schema: set it to 'json' or "
+                f"'avro', or take '{name}.schema' and '{name}.subject' away."
             )
     return tuple(found)
 
 
 def _finished(
-    reader: OptionReader, columns: Iterable[Column], known: tuple[Option[object], ...]
+    reader: OptionReader, columns: Iterable[Column], known: tuple[Option[Any], ...]
 ) -> Registry | None:
     """The registry, if one is needed; and the end of the check."""
     settings = reader.prefixed(REGISTRY_PREFIX)

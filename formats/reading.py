@@ -28,20 +28,18 @@ def schema(options: FormatOptions, raw: StructType) -> StructType | str:
 
     Raises OptionsError, SourceError.
     """
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
     typed = {column.name: _type(options, column) for column in options.columns}
-    fields = [StructField(field.name, typed.get(field.name, field.dataType))
-              for field in raw.fields if not isinstance(typed.get(field.name), str)]  # fmt: skip
-    if len(fields) == len(raw.fields):
-        made = StructType(fields)
-        return made.add(bad_records.COLUMN, bad_records.spark_type()) if _shown(options) else made
-    texts = [
-        f"`{field.name}` {_text(typed.get(field.name, field.dataType))}" for field in raw.fields
-    ]
-    if _shown(options):
-        texts.append(f"`{bad_records.COLUMN}` {bad_records.TYPE}")
-    return ", ".join(texts)
+    columns = {field.name: typed.get(field.name, field.dataType) for field in raw.fields}
+    if options.shows_bad_records:
+        columns[bad_records.COLUMN] = bad_records.spark_type()
+    made = StructType()
+    for name, kind in columns.items():
+        if isinstance(kind, str):
+            return ", ".join(f"`{name}` {_text(kind)}" for name, kind in columns.items())
+        made.add(name, kind)
+    return made
 
 
 class Reading:
@@ -94,9 +92,9 @@ class Reading:
             kind = shape.field(name).type
             columns[name] = _decoded(batch.column(name), decode, kind, name, reasons)
         bad = [BadRecord(row, reason) for row, reason in sorted(reasons.items())]
-        if bad and not _shown(self._options):
+        if bad and not self._options.shows_bad_records:
             self._refuse(batch, bad[0])
-        if _shown(self._options):
+        if self._options.shows_bad_records:
             letters = self._options.dead_letter_topic
             columns[bad_records.COLUMN] = bad_records.column_of(batch, bad, letters)
         return pa.RecordBatch.from_arrays([columns[name] for name in shape.names], schema=shape)
@@ -110,10 +108,6 @@ class Reading:
             f"{bad.reason}. To go on past such records, set option 'mode' to {PERMISSIVE} (null, "
             f"and the bytes in a column) or {DEADLETTER} (they are sent to a topic)."
         )
-
-
-def _shown(options: FormatOptions) -> bool:
-    return options.shows_bad_records
 
 
 def _decoded(

@@ -66,8 +66,8 @@ class Registry:
         return self._known
 
     def schema(self, number: int) -> str:
-        """The schema of this number. Raises UnknownSchema if there is none of Avro's, SourceError if
-        the registry does not say."""
+        """The schema of this number. Raises UnknownSchema if there is none of Avro's, SourceError
+        if the registry does not say."""
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         def question() -> Any:

@@ -91,7 +91,7 @@ def topic(broker, make_topic) -> Topic:
 STRATEGIES = {
     "assign": lambda name: json.dumps({name: list(range(PARTITIONS))}),
     "subscribe": lambda name: name,
-    "subscribePattern": lambda name: name[:-1] + ".*",
+    "subscribePattern": lambda name: name.replace("-", ".") + "$",
 }
 
 

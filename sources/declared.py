@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eo_kafka.offsets import TopicPartition
-from eo_kafka.options import Option, boolean, one_of, text, time_span_ms, whole_number
+from eo_kafka.options import Option, boolean, one_of, setting_ms, text, whole_number
 from eo_kafka.sources.limits import Limit, milliseconds, offset_limit, start_limit, times
 from eo_kafka.sources.subscription import assignment, pattern, topic_list
 from eo_kafka.state.job_topics import job_name, topic_name
@@ -87,7 +87,7 @@ MIN_OFFSETS_PER_TRIGGER: Option[int | None] = Option(
 )
 MAX_TRIGGER_DELAY_MS = Option(
     "maxTriggerDelay",
-    time_span_ms,
+    setting_ms,
     15 * 60_000,
     "Streams only: for at most so long, such as `15m` (the default, in milliseconds).",
 )

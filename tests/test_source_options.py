@@ -7,6 +7,8 @@ import pickle
 import pytest
 
 from eo_kafka.errors import OptionsError
+from eo_kafka.formats.options import FormatOptions
+from eo_kafka.formats.reading import Reading
 from eo_kafka.offsets import TopicPartition
 from eo_kafka.sources.limits import ByTime, ByTopic
 from eo_kafka.sources.options import SourceOptions
@@ -263,11 +265,11 @@ def test_the_columns_are_the_jvm_connectors() -> None:
 
 
 def test_a_schema_of_the_users_own_is_refused() -> None:
-    options = parsed()
-    options.check_schema(options.schema())
+    columns, none = parsed().schema(), FormatOptions((), None)
+    Reading(none, columns, columns)
 
     with pytest.raises(OptionsError, match="fixed schema"):
-        options.check_schema(options.schema().add("more", "string"))
+        Reading(none, columns, parsed().schema().add("more", "string"))
 
 
 def test_secrets_stay_out_of_repr_and_messages() -> None:
