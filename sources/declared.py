@@ -129,8 +129,12 @@ POLL_TIMEOUT_MS = Option(
     120_000,
     "How long a task waits for progress before it fails, in milliseconds.",
 )
-GROUP_ID_PREFIX = Option(
-    "groupIdPrefix", text, "spark-kafka-source", "Start of the consumers' group ids."
+GROUP_ID_PREFIX: Option[str | None] = Option(
+    "groupIdPrefix",
+    text,
+    None,
+    "Start of the consumers' group ids. Default: spark-kafka-source for a stream, "
+    "spark-kafka-relation for a batch.",
 )
 NUM_RETRIES = Option(
     "fetchOffset.numRetries", whole_number(1), 3, "How often the driver asks for offsets."

@@ -64,6 +64,20 @@ def test_names_in_any_case_as_spark_hands_them_over() -> None:
     assert options.include_headers
 
 
+def test_group_ids_begin_as_with_sparks_own_connector() -> None:
+    given = {**GOOD, "groupIdPrefix": "mine"}
+    assert parsed().group_id_prefix == "spark-kafka-source"
+    assert SourceOptions.parse(GOOD, streaming=False).group_id_prefix == "spark-kafka-relation"
+    assert SourceOptions.parse(given, streaming=False).group_id_prefix == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("15m", 900_000), ("900000", 900_000), ("1 h", 3_600_000)]
+)
+def test_a_delay_is_told_as_sparks_settings_are(text: str, ms: int) -> None:
+    assert parsed(maxTriggerDelay=text).max_trigger_delay_ms == ms
+
+
 def test_topics_are_trimmed_and_empty_ones_dropped() -> None:
     assert parsed(subscribe=" a, ,b,a,").subscription.topics == ("a", "b")
 
