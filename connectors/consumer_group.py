@@ -34,8 +34,8 @@ class ConsumerGroup(StreamingQueryListener):
     Given to `spark.streams.addListener` before the query is started; `query` is its name or id.
     `options` hold the `kafka.*` settings of its sources. A topic that several sources of the query
     read is committed where the slowest is. The group must have no members of its own. Runs on the
-    driver, once a batch; a commit that fails is tried again for ten seconds, then logged and made up
-    for by the next batch's, or at the query's end: the query goes on. Raises OptionsError.
+    driver, once a batch; a commit that fails is tried again for ten seconds, then logged and made
+    up for by the next batch's, or at the query's end: the query goes on. Raises OptionsError.
     """
 
     def __init__(self, group: str, options: Mapping[str, str], *, query: str) -> None:
