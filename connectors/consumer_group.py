@@ -48,9 +48,7 @@ class ConsumerGroup(StreamingQueryListener):
         reader.finish()
         self._group = group
         self._query = query
-        self._settings: KafkaSettings = settings.merged(
-            group_id=group, enable_auto_commit="false", log_level="3"
-        )
+        self._settings: KafkaSettings = settings.merged(group_id=group, enable_auto_commit="false")
         self._consumer: Any = None
         self._ends: dict[TopicPartition, int] = {}  # not committed yet
 
@@ -98,7 +96,7 @@ class ConsumerGroup(StreamingQueryListener):
         from confluent_kafka import TopicPartition as Position
 
         if self._consumer is None:
-            self._consumer = Consumer(dict(self._settings))
+            self._consumer = Consumer({**self._settings, "log_level": "3"})
         positions = [Position(*at, offset) for at, offset in sorted(self._ends.items())]
         for answer in self._consumer.commit(offsets=positions, asynchronous=False):
             if answer.error:
