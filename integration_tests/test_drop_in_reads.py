@@ -73,6 +73,12 @@ def test_a_pattern_is_found_anywhere_in_the_name(load, topic):
     assert values(load(subscribePattern=f"^{end}")) == []
 
 
+def test_nothing_is_read_of_nothing(load, broker, make_topic):
+    empty = make_topic("empty", partitions=2)
+    for options in ({}, {"minPartitions": "6"}):
+        assert values(load(subscribe=empty, **options)) == []
+
+
 def test_offsets_by_partition(load, topic):
     starts = json.dumps({topic: {"0": 3, "1": -2, "2": 9}})
     ends = json.dumps({topic: {"0": 5, "1": 1, "2": -1}})
