@@ -93,6 +93,7 @@ class Coordinator:
                 {**self._options.kafka, "linger.ms": "0", **_SETTINGS},
                 self.ids.coordinator,
                 TRANSACTION_TIMEOUT_MS,
+                topic=self.topic,
             )
         except KafkaException as error:
             if is_no_answer(error.args[0]):

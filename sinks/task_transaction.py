@@ -76,6 +76,7 @@ class TaskTransaction:
                 self._id,
                 self._options.transaction_timeout_ms,
                 self._before_open,
+                self._options.topic or self._options.ledger_topic,
             )
             # Now, before the first write: what is prepared later must be this very transaction.
             self.identity = self._control.describe_one(self._id).identity

@@ -6,10 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from eo_kafka.kafka_config import quick_connect
+
 INIT_TIMEOUT_S = 60.0
-# librdkafka looks for the coordinator at once, and when its connections are not up yet it waits for
-# half a second before it looks again: measured in one of five starts, and in none with this pause.
-CONNECT_S = 0.02
+# Without a connection that is up, InitProducerId is put off by half a second; so one waits for it,
+# but not for ever: what is wrong with the cluster, InitProducerId says better.
+CONNECT_TIMEOUT_S = 2.0
+_ANY_TOPIC = "__transaction_state"  # not all topics: there may be thousands
 
 
 def take(
@@ -17,9 +20,11 @@ def take(
     transactional_id: str,
     timeout_ms: int,
     before: Callable[[], None] = lambda: None,
+    topic: str | None = None,
 ) -> Any:
     """A producer after InitProducerId: earlier holders of the id are fenced, their transaction is
-    aborted. `before` is called right before that. Raises KafkaException.
+    aborted. `before` is called right before that. `topic` is one that it may describe. Raises
+    KafkaException.
 
     Dropping the producer leaves an open transaction open; its `close()` would abort it.
     """
@@ -27,6 +32,7 @@ def take(
 
     producer = Producer(
         {
+            **quick_connect(settings),
             **settings,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": str(timeout_ms),
@@ -34,7 +40,21 @@ def take(
             "acks": "all",
         }
     )
-    time.sleep(CONNECT_S)
+    _wait_connected(producer, topic or _ANY_TOPIC)
     before()
     producer.init_transactions(INIT_TIMEOUT_S)
     return producer
+
+
+def _wait_connected(producer: Any, topic: str) -> None:
+    """Wait for a connection that lasts. The first one ends as soon as it has told the brokers'
+    names, and answers with no broker's number."""
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            if producer.list_topics(topic, timeout=left).orig_broker_id >= 0:
+                return
+        except KafkaException:
+            return

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
+from eo_kafka.kafka_config import quick_connect
 from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange
 from eo_kafka.sources import plain
 from eo_kafka.sources.lookup import OffsetLookup
@@ -128,6 +129,7 @@ def consumer_settings(options: SourceOptions) -> dict[str, str]:
         # All of a range exists already. Waiting for more would only hold up the answer that says
         # that nothing but a transaction's marker is left before its end.
         "fetch.wait.max.ms": "10",
+        **quick_connect(options.kafka),
         **options.kafka,
         "enable.auto.commit": "false",
         "enable.auto.offset.store": "false",

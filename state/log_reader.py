@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from eo_kafka.errors import EnvironmentRefused, ReadTimeout
-from eo_kafka.kafka_config import connection_settings
+from eo_kafka.kafka_config import connection_settings, quick_connect
 
 STALL_TIMEOUT_S = 60.0
 
@@ -37,6 +37,7 @@ def read_records(
 
     consumer = Consumer(
         {
+            **quick_connect(settings),
             **connection_settings(settings),
             "group.id": f"eo-kafka-ledger-{uuid.uuid4()}",  # required; never joined
             "enable.auto.commit": "false",
