@@ -39,7 +39,7 @@ _CONNECTION_PREFIXES = (
 # librdkafka leaves the connection it began with once it knows the brokers, and waits for half of
 # reconnect.backoff.ms before it makes the next: by default 50 ms of the 60 that a client needs to
 # be ready. The second bounds how long a client that is kept goes on waiting when Kafka is back.
-_QUICK_CONNECT = {"reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "1000"}
+_QUICK_CONNECT = {"reconnect.backoff.ms": "40", "reconnect.backoff.max.ms": "1000"}
 
 
 class _Hidden(str):
