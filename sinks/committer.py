@@ -61,6 +61,7 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> N
     except OutcomeUnknown:
         control_plane.forget(options.kafka)
         raise
+    coordinator.open_ahead()
     crash_point("S8.after_done")
 
 

@@ -89,12 +89,7 @@ class Coordinator:
         from confluent_kafka import KafkaException
 
         try:
-            self._producer = transactional_producer.take(
-                {**self._options.kafka, "linger.ms": "0", **_SETTINGS},
-                self.ids.coordinator,
-                TRANSACTION_TIMEOUT_MS,
-                topic=self.topic,
-            )
+            self._producer = transactional_producer.take(*self._taken, topic=self.topic)
         except KafkaException as error:
             if is_no_answer(error.args[0]):
                 raise OutcomeUnknown(
@@ -109,6 +104,15 @@ class Coordinator:
                 "has Kafka enough brokers for its transaction log?"
             ) from None
         self.identity = self._control.describe_one(self.ids.coordinator).identity
+
+    @property
+    def _taken(self) -> tuple[dict[str, str], str, int]:
+        settings = {**self._options.kafka, "linger.ms": "0", **_SETTINGS}
+        return settings, self.ids.coordinator, TRANSACTION_TIMEOUT_MS
+
+    def open_ahead(self) -> None:
+        """Let the producer of this process's next fence connect now. It fences nobody yet."""
+        transactional_producer.open_ahead(*self._taken)
 
     def read(self, *, fenced: bool = True) -> Ledger:
         """Bring `ledger` up to the partition's end. After a fence no transaction is open on it, so

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from eo_kafka.crash_points import crash_point
@@ -28,6 +29,10 @@ log = logging.getLogger(__name__)
 class TaskTransaction:
     """A transaction under `transactional_id`. `who` names the task in errors; `before_open` is
     asked right before the id is taken and raises if it may not be."""
+
+    # Whether this process's last task had rows. Where most have none, connecting ahead is in vain;
+    # nothing but time hangs on a wrong guess.
+    _had_rows = True
 
     def __init__(
         self,
@@ -56,6 +61,20 @@ class TaskTransaction:
         """Of the rows sent so far."""
         return self._writer.digest.text() if self._writer else ""
 
+    @property
+    def _taken(self) -> tuple[dict[str, Any], str, int]:
+        return producer_settings(self._options), self._id, self._options.transaction_timeout_ms
+
+    def open_ahead(self) -> None:
+        """Let the producer connect while the rows are being read; it takes the id at the first of
+        them. If there are none, there is nothing to give up."""
+        from confluent_kafka import KafkaException
+
+        if TaskTransaction._had_rows:
+            with suppress(KafkaException):  # `open` meets it again, and says what is wrong
+                transactional_producer.open_ahead(*self._taken)
+        TaskTransaction._had_rows = False  # until `open` knows better
+
     def send(self, batch: pa.RecordBatch) -> None:
         """S3. The first call opens the transaction, if `open` has not."""
         self.open()
@@ -68,15 +87,12 @@ class TaskTransaction:
         """S2: take the id, once. Raises EnvironmentRefused, or what `before_open` raises."""
         if self._writer is not None:
             return
+        TaskTransaction._had_rows = True
         from confluent_kafka import KafkaException
 
         try:
             self._producer = transactional_producer.take(
-                producer_settings(self._options),
-                self._id,
-                self._options.transaction_timeout_ms,
-                self._before_open,
-                self._options.topic or self._options.ledger_topic,
+                *self._taken, self._before_open, self._options.topic or self._options.ledger_topic
             )
             # Now, before the first write: what is prepared later must be this very transaction.
             self.identity = self._control.describe_one(self._id).identity

@@ -59,6 +59,7 @@ def write(
         who=task.name,
         before_open=lambda: check_not_replaced(options, plan, task),
     )
+    transaction.open_ahead()
     try:
         for batch in batches:
             if batch.num_rows:
