@@ -124,3 +124,16 @@ def test_taking_an_id_does_not_wait_out_a_pause_of_the_client(broker):
         transactional_producer.take(settings, f"quick-{number % 3}", 60_000)
         seconds.append(time.monotonic() - began)
     assert sorted(seconds)[17] < 0.4, seconds  # two of twenty may be the machine's
+
+
+def test_questions_asked_at_once_are_answered_as_each_alone(broker, make_topic, control):
+    topic = make_topic("at-once", partitions=2)
+    holder = prepared(broker.bootstrap_servers, topic, topic)
+    ends = [(topic, number, committed) for number in (0, 1) for committed in (False, True)]
+    found = control.look([topic, "never-used"], ends, [topic, "no-such-topic"])
+    assert found.described == control.describe([topic, "never-used"])
+    assert found.ends == [control.end_offset(*end) for end in ends]
+    assert sorted(found.ends) == [0, 0, 0, 1]  # one partition has an open record
+    assert found.topic_ids == control.topic_ids([topic]) != {}
+    assert (control.look().described, control.look().ends, control.look().topic_ids) == ({}, [], {})
+    holder.abort_transaction(30)

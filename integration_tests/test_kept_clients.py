@@ -3,11 +3,13 @@ broker, the topic or the transactional id meanwhile."""
 
 from __future__ import annotations
 
+import os
 import random
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -15,8 +17,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.offsets import OffsetRange, TopicPartition
 from eo_kafka.sinks import transactional_producer
 from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sources import reader
+from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state import log_reader
 from eo_kafka.state.log_reader import read_records
 from eo_kafka.transaction import TransactionState
@@ -32,9 +37,11 @@ def own() -> Iterator[KafkaBroker]:
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    log_reader._kept.close()
+    for kept in (log_reader._kept, reader._kept):
+        kept.close()
     yield
-    log_reader._kept.close()
+    for kept in (log_reader._kept, reader._kept):
+        kept.close()
 
 
 def fill(servers: str, topic: str, partition: int, values: list[bytes]) -> None:
@@ -178,3 +185,22 @@ def test_a_producer_opened_before_the_broker_restarted_is_as_good_as_a_new_one(o
     producer.produce(topic, b"row")
     producer.commit_transaction(30)
     assert committed(own.bootstrap_servers, topic)[b"row"] == 1
+
+
+def test_a_kept_consumer_does_not_keep_what_it_fetched_ahead(broker, make_topic):
+    topic = make_topic("large", partitions=6)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in range(6 * 200):  # 20 MB of each partition, of which ten records are asked for
+        producer.produce(topic, os.urandom(1000) * 100, partition=number % 6)
+        producer.flush(30)
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
+    options = SourceOptions.parse(given, True)
+    resident = []
+    for partition in range(6):
+        wanted = OffsetRange(TopicPartition(topic, partition), 0, 10)
+        for batch in reader.read_range(options, wanted):
+            assert batch.num_rows <= 10
+            time.sleep(1)  # it fetches on meanwhile
+        resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20)
+    assert len(reader._kept) == 1
+    assert resident[-1] - resident[1] < 40, resident

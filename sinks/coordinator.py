@@ -66,14 +66,16 @@ class Coordinator:
         self._position = 0
         self._producer: Any = None
         self.identity: Identity | None = None
+        self._end_at_fence: int | None = None
 
     def check_ledger_is_there(self) -> None:
         """Raise LedgerError if the ledger is empty though Kafka remembers that the job wrote into
         one (for transactional.id.expiration.ms, seven days). A fence makes Kafka forget that, so
         this is asked before."""
-        found = self._control.describe_one(self.ids.coordinator)
-        wrote = found.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-        if wrote and not self._control.end_offset(self.topic, DECISION_PARTITION, committed=False):
+        found = self._control.look([self.ids.coordinator], [self._end])
+        state = found.described[self.ids.coordinator].state
+        wrote = state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+        if wrote and not found.ends[0]:
             job = self._options.job
             raise LedgerError(
                 f"Ledger '{self.topic}' is empty, and Kafka remembers that job '{job}' wrote into "
@@ -103,7 +105,13 @@ class Coordinator:
                 f"{error.args[0].str()}. Is the principal allowed to Write and Describe it, and "
                 "has Kafka enough brokers for its transaction log?"
             ) from None
-        self.identity = self._control.describe_one(self.ids.coordinator).identity
+        found = self._control.look([self.ids.coordinator], [self._end])
+        self.identity = found.described[self.ids.coordinator].identity
+        self._end_at_fence = found.ends[0]  # asked after the fence, for the read that follows it
+
+    @property
+    def _end(self) -> tuple[str, int, bool]:
+        return self.topic, DECISION_PARTITION, False
 
     @property
     def _taken(self) -> tuple[dict[str, str], str, int]:
@@ -117,7 +125,9 @@ class Coordinator:
     def read(self, *, fenced: bool = True) -> Ledger:
         """Bring `ledger` up to the partition's end. After a fence no transaction is open on it, so
         the last stable offset reaches the high watermark; not `fenced`, it may be behind."""
-        end = self._control.end_offset(self.topic, DECISION_PARTITION, committed=not fenced)
+        end, self._end_at_fence = self._end_at_fence, None
+        if end is None:
+            end = self._control.end_offset(self.topic, DECISION_PARTITION, committed=not fenced)
         for offset, key, value in read_records(
             self._options.kafka, self.topic, DECISION_PARTITION, self._position, end
         ):
@@ -131,6 +141,7 @@ class Coordinator:
         transaction. Raises AppendFailed when it is not certain that they landed."""
         from confluent_kafka import KafkaError, KafkaException
 
+        self._end_at_fence = None
         try:
             self._producer.begin_transaction()
             for key, value in state:

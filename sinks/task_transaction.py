@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from eo_kafka.sinks import control_plane, transactional_producer
 from eo_kafka.sinks.fast import arrow_producer
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.producer_settings import producer_settings
-from eo_kafka.transaction import Identity
+from eo_kafka.transaction import Described, Identity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +49,7 @@ class TaskTransaction:
         self._producer: Any = None
         self._writer: Any = None
         self.identity: Identity | None = None
+        self.seen: dict[str, Described] = {}
         self.topics: tuple[tuple[str, str], ...] = ()  # what it wrote to; known once prepared
 
     @property
@@ -112,12 +113,16 @@ class TaskTransaction:
         """S4: one more record, of ours."""
         self._producer.produce(topic, value, key, partition)
 
-    def prepare(self, must_include: tuple[str, int] | None = None) -> Identity:
+    def prepare(
+        self, must_include: tuple[str, int] | None = None, watched: Sequence[str] = ()
+    ) -> Identity:
         """S5: everything acknowledged, and the broker holds exactly the transaction of S2, with
-        the partition `must_include` in it. Raises WriteFailed."""
+        the partition `must_include` in it. What it says of the ids in `watched` after the flush is
+        in `seen`. Raises WriteFailed."""
         self._flush()
         crash_point("S5.after_flush")
-        found = self._control.describe_one(self._id)
+        self.seen = self._control.describe([self._id, *watched])
+        found = self.seen[self._id]
         included = must_include is None or must_include in found.partitions
         if self.identity is None or not found.is_open(self.identity) or not included:
             raise WriteFailed(

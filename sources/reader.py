@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
 from eo_kafka.kafka_config import quick_connect
 from eo_kafka.kept import Kept
-from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange
+from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from eo_kafka.sources import plain
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
@@ -86,7 +86,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
                 client = _new_client(options)
                 wanted = wanted._replace(start=stalled.offset)
         client.consumer.unassign()
-        is_done = not client.errors
+        is_done = not client.errors and _is_emptied(client, at)
     finally:
         if is_done:
             _kept.put(client.settings, replace(client, was_kept=True))
@@ -116,6 +116,13 @@ def _kept_client(options: SourceOptions) -> _Client | None:
         return client
     client.consumer.close()
     return None
+
+
+def _is_emptied(client: _Client, at: TopicPartition) -> bool:
+    """Let librdkafka throw away what it fetched ahead: up to 64 MiB of each partition, else."""
+    fetch = _fetcher(client.consumer)
+    nothing = plain.Fetched()
+    return any(fetch(client.consumer, *at, 0, timeout=0) == nothing for _ in range(100))
 
 
 def _is_in_order(client: _Client) -> bool:
