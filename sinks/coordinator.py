@@ -72,10 +72,10 @@ class Coordinator:
         """Raise LedgerError if the ledger is empty though Kafka remembers that the job wrote into
         one (for transactional.id.expiration.ms, seven days). A fence makes Kafka forget that, so
         this is asked before."""
-        found = self._control.look([self.ids.coordinator], [self._end])
-        state = found.described[self.ids.coordinator].state
-        wrote = state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-        if wrote and not found.ends[0]:
+        found = self._control.describe_one(self.ids.coordinator)
+        wrote = found.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+        # Asked after it, not with it: another driver's first record may come in between.
+        if wrote and not self._control.end_offset(self.topic, DECISION_PARTITION, committed=False):
             job = self._options.job
             raise LedgerError(
                 f"Ledger '{self.topic}' is empty, and Kafka remembers that job '{job}' wrote into "
