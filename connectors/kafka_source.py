@@ -175,10 +175,12 @@ class KafkaBatchReader(DataSourceReader):
             lookup.close()
         return [InputPartition(wanted) for wanted in ranges]
 
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range. Executor, once for each task attempt. Where there is no range
-        at all, Spark makes one partition, of nothing."""
-        return iter(()) if partition is None else _read(self._options, self._reading, partition)
+        at all, Spark makes a partition of nothing."""
+        if partition.value is None:
+            return iter(())
+        return _read(self._options, self._reading, partition)
 
 
 def _read(
