@@ -24,6 +24,7 @@ _SAME = {"s3a": "s3", "s3n": "s3"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(.*)", re.DOTALL)
 # What fsspec's file systems call what changes with a file's content; there is no one name.
 _STAMPS = ("ETag", "etag", "mtime", "modificationTime", "LastModified", "last_modified", "updated")
+_PIECE = 1 << 20
 _SECRET = re.compile(r"(//[^/@:\s]*):[^/@\s]*@")
 
 
@@ -40,6 +41,7 @@ class Checkpoint(Protocol):
 
     url: str
     location: str  # the folder's full name, as Spark writes it into files
+    scratch: Path | None  # where a file is only renamed to become one of it, if on this machine
 
     def paths(self) -> list[str]:
         """All files below it, hidden ones left out; none if the folder is not there."""
@@ -52,6 +54,9 @@ class Checkpoint(Protocol):
 
     def write(self, path: str, chunks: Iterable[bytes]) -> None:
         """A new file, with its folders."""
+
+    def take(self, path: str, file: Path) -> None:
+        """A new file, out of one on this machine that nobody needs any more."""
 
     def clear(self, marker: str) -> None:
         """Remove everything below it, hidden files too, and `marker` last."""
@@ -119,6 +124,7 @@ class LocalCheckpoint:
     def __init__(self, url: str, root: Path) -> None:
         self.url = url
         self.location = f"file:{root.absolute()}"
+        self.scratch: Path | None = root
         self._root = root
 
     def paths(self) -> list[str]:
@@ -152,6 +158,12 @@ class LocalCheckpoint:
             for chunk in chunks:
                 stream.write(chunk)
 
+    def take(self, path: str, file: Path) -> None:
+        """See Checkpoint."""
+        target = self._root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(file, target)
+
     def clear(self, marker: str) -> None:
         """See Checkpoint."""
         if not self._root.is_dir():
@@ -178,6 +190,7 @@ class RemoteCheckpoint:
 
     def __init__(self, url: str, system: Any, root: str) -> None:
         self.url = self.location = url
+        self.scratch: Path | None = None
         self._system = system
         self._root = root
         self._listed: dict[str, FileStat] = {}
@@ -228,6 +241,11 @@ class RemoteCheckpoint:
         with self._system.open_output_stream(target) as stream:
             for chunk in chunks:
                 stream.write(chunk)
+
+    def take(self, path: str, file: Path) -> None:
+        """See Checkpoint."""
+        with open(file, "rb") as stream:
+            self.write(path, iter(lambda: stream.read(_PIECE), b""))
 
     def clear(self, marker: str) -> None:
         """See Checkpoint."""

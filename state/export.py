@@ -17,9 +17,10 @@ from typing import Any
 from eo_kafka.errors import CorruptLedger, CorruptSnapshot, OptionsError, cut
 from eo_kafka.options import json_object
 from eo_kafka.state import blobs, records
+from eo_kafka.state.assembly import pieces
 from eo_kafka.state.log_reader import read_records
 from eo_kafka.state.manifest import Manifest, SnapshotHead
-from eo_kafka.state.restore import Progress, pieces, read_blobs
+from eo_kafka.state.restore import Progress, read_blobs
 
 VERSION = 1
 KEY = b"snapshot"

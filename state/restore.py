@@ -17,15 +17,13 @@ from typing import Protocol
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import CheckpointError, CorruptSnapshot
 from eo_kafka.state import blobs, operators
+from eo_kafka.state.assembly import Content, assembled, pieces
 from eo_kafka.state.checkpoint import Checkpoint
 from eo_kafka.state.log_reader import read_records
 from eo_kafka.state.manifest import (
-    CHUNK,
     Blob,
-    Digester,
     Manifest,
     SnapshotHead,
-    digest_of,
     parse_chunk_key,
 )
 from eo_kafka.state.snapshot import RESTORING
@@ -101,13 +99,15 @@ def _write_files(
             paths[entry.blob.digest].append(path)
     wanted = {name: blob for name, blob in manifest.blobs().items() if name in paths}
     last = None
-    for blob, content in read_blobs(settings, topic, end, wanted):
+    for blob, content in read_blobs(settings, topic, end, wanted, checkpoint.scratch):
         for path in paths[blob.digest]:
             if path == _LAST:
                 last = b"".join(pieces(content))
             elif operators.is_description(path):
                 text = b"".join(pieces(content))
                 checkpoint.write(path, [operators.moved(text, checkpoint.location)])
+            elif isinstance(content, Path) and path is paths[blob.digest][-1]:
+                checkpoint.take(path, content)
             else:
                 checkpoint.write(path, pieces(content))
             progress.update(blob.size)
@@ -124,15 +124,20 @@ def _write_files(
 
 
 def read_blobs(
-    settings: Mapping[str, str], topic: str, end: int, wanted: dict[str, Blob]
-) -> Iterator[tuple[Blob, Path | bytes]]:
+    settings: Mapping[str, str],
+    topic: str,
+    end: int,
+    wanted: dict[str, Blob],
+    scratch: Path | None = None,
+) -> Iterator[tuple[Blob, Content]]:
     """Each blob of `wanted`, by digest, once it is whole, and its content, for `pieces`. The next
     step takes it out of `wanted`: what is left there at the end is not in the topic.
 
-    Memory stays bounded, the disk holds what is incomplete. Raises CorruptSnapshot, ReadTimeout.
+    Memory stays bounded; what is incomplete is in `scratch`, or where temporary files are. Raises
+    CorruptSnapshot, ReadTimeout.
     """
-    with tempfile.TemporaryDirectory(prefix="eo-kafka-restore-") as folder:
-        for blob, content in _whole(_chunks(settings, topic, end, wanted), Path(folder)):
+    with tempfile.TemporaryDirectory(prefix=".eo-kafka-restore-", dir=scratch) as folder:
+        for blob, content in assembled(_chunks(settings, topic, end, wanted), Path(folder)):
             yield blob, content
             del wanted[blob.digest]
 
@@ -147,53 +152,3 @@ def _chunks(
             yield wanted[digest], index, value
         if not wanted:
             return
-
-
-def _whole(
-    found: Iterator[tuple[Blob, int, bytes]], folder: Path
-) -> Iterator[tuple[Blob, Path | bytes]]:
-    """Each blob once its chunks are there and have its digest: in memory if it has one chunk, else
-    in a file of `folder`. Of a chunk that is there more than once any copy may be the whole one."""
-    seen: dict[Blob, set[int]] = defaultdict(set)
-    spoilt: dict[Blob, Path] = {}  # all chunks are there, and one of them is not what it was
-    for blob, index, value in found:
-        if len(value) != blob.chunk_size(index):
-            continue
-        if blob.chunks == 1:
-            if digest_of(value) == blob.digest:
-                yield blob, value
-            continue
-        path = folder / blob.digest
-        with open(path, "r+b" if path.exists() else "w+b") as stream:
-            stream.seek(index * CHUNK)
-            stream.write(value)
-        seen[blob].add(index)
-        if len(seen[blob]) < blob.chunks:
-            continue
-        seen.pop(blob)  # another copy of all of it may follow
-        if _digest_of_file(path) == blob.digest:
-            spoilt.pop(blob, None)
-            yield blob, path
-            path.unlink()
-        else:
-            spoilt[blob] = path
-    for blob, path in spoilt.items():
-        if _digest_of_file(path) == blob.digest:
-            yield blob, path
-
-
-def _digest_of_file(path: Path) -> str:
-    digester = Digester()
-    for piece in pieces(path):
-        digester.update(piece)
-    return digester.digest()
-
-
-def pieces(content: Path | bytes) -> Iterator[bytes]:
-    """A blob's content as it is cut in the topic; an empty one has one empty piece."""
-    if isinstance(content, bytes):
-        yield content
-        return
-    with open(content, "rb") as stream:
-        while piece := stream.read(CHUNK):
-            yield piece

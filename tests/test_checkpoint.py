@@ -115,6 +115,18 @@ def test_a_file_written_again_is_the_new_one(checkpoint: Checkpoint) -> None:
     assert content(checkpoint, "a/b") == b"short"
 
 
+def test_a_file_of_this_machine_is_taken_in(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    file = (checkpoint.scratch or tmp_path) / ".unfinished"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    whole = bytes(range(256)) * 10_000
+    file.write_bytes(whole)
+
+    checkpoint.take("state/0/1.delta", file)
+
+    assert checkpoint.paths() == ["state/0/1.delta"]
+    assert content(checkpoint, "state/0/1.delta") == whole
+
+
 def test_hidden_and_temporary_files_are_left_out(checkpoint: Checkpoint) -> None:
     for name in HIDDEN:
         checkpoint.write(name, [b"x"])

@@ -372,6 +372,11 @@ class Dying(LocalCheckpoint):
         self.written.append(path)
         super().write(path, until_it_dies())
 
+    def take(self, path: str, file: Path) -> None:
+        self._step()
+        self.written.append(path)
+        super().take(path, file)
+
     def finish(self, marker: str) -> None:
         self._step()
         super().finish(marker)
