@@ -7,12 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from eo_kafka.connectors.spark_versions import StreamArrowWriter, refuse_without_admission_control
 from eo_kafka.errors import OptionsError, SinkError
 from eo_kafka.sinks.committable import TaskReport, WritePlan
 from eo_kafka.sinks.options import SinkOptions
@@ -47,10 +44,11 @@ def _options(given: Mapping[str, str], schema: StructType, streaming: bool) -> S
     return options
 
 
-class KafkaStreamWriter(DataSourceStreamArrowWriter):
+class KafkaStreamWriter(StreamArrowWriter):
     """One micro-batch. Spark makes a new one for planning, for `commit` and for `abort`."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        refuse_without_admission_control(given, sink=True)
         self._options = _options(given, schema, streaming=True)
         self._overwrite = overwrite
         self._plan: WritePlan | None = None
