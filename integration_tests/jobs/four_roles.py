@@ -1,0 +1,48 @@
+"""Batch and stream, source and sink, once each, in an environment that a test made.
+
+Arguments: servers, a topic to fill, a topic for the copy, a folder for the checkpoint. Prints what
+became of the options that need Spark 4.2.
+"""
+
+import sys
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from eo_kafka.librdkafka import available
+
+servers, source, sink, checkpoint = sys.argv[1:]
+ROWS, LIMIT = 100, 40
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+options = {"kafka.bootstrap.servers": servers}
+
+
+def read(topic):
+    return spark.read.format("eo-kafka").options(subscribe=topic, **options).load()
+
+
+def copy(name, **extra):
+    given = {"subscribe": source, "startingOffsets": "earliest", **options, **extra}
+    stream = spark.readStream.format("eo-kafka").options(**given).load().select("value")
+    writer = stream.writeStream.format("eo-kafka").options(topic=sink, **options)
+    writer = writer.option("checkpointLocation", f"{checkpoint}/{name}").trigger(availableNow=True)
+    query = writer.start()
+    query.awaitTermination()
+    return len([progress for progress in query.recentProgress if progress["numInputRows"]])
+
+
+rows = spark.range(ROWS).selectExpr("cast(id as string) as value")
+rows.write.format("eo-kafka").options(topic=source, **options).mode("append").save()
+assert read(source).count() == ROWS
+batches = copy("all")
+assert batches == 1, batches
+assert read(sink).count() == ROWS
+assert available() is None, available()
+print(f"all four roles work on PySpark {pyspark.__version__}")
+try:
+    batches = copy("limited", maxOffsetsPerTrigger=str(LIMIT))
+    assert read(sink).count() == 2 * ROWS
+    print(f"limited: {batches} batches")
+except Exception as error:
+    assert read(sink).count() == ROWS, "a refused query wrote"
+    print(f"limited: {error}")
