@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -42,6 +44,16 @@ def new_environment(folder: Path, python: Path, *packages: str | Path) -> Path:
     pip = [made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, *packages], check=True)
     return made
+
+
+def bare_environment(folder: Path) -> Path:
+    """The interpreter of a new environment with what these tests run on, but for this package."""
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not path.name.startswith(("eo_kafka", "pyspark_eo_", "__editable__")):
+            (packages / path.name).symlink_to(path)
+    return folder / "bin" / "python"
 
 
 def variables(python: Path, home: Path) -> dict[str, str]:

@@ -1,19 +1,24 @@
 """Batch and stream, source and sink, once each, in an environment that a test made.
 
 Arguments: servers, a topic to fill, a topic for the copy, a folder for the checkpoint. Prints what
-became of the options that need Spark 4.2.
+became of the options that need Spark 4.2. With variable REGISTER it registers the formats first.
 """
 
+import os
 import sys
 
 import pyspark
 from pyspark.sql import SparkSession
 
+import eo_kafka
 from eo_kafka.librdkafka import available
 
 servers, source, sink, checkpoint = sys.argv[1:]
 ROWS, LIMIT = 100, 40
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+master = os.environ.get("MASTER", "local[1]")
+spark = SparkSession.builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
+if "REGISTER" in os.environ:
+    eo_kafka.register(spark)
 options = {"kafka.bootstrap.servers": servers}
 
 
@@ -38,6 +43,8 @@ batches = copy("all")
 assert batches == 1, batches
 assert read(sink).count() == ROWS
 assert available() is None, available()
+workers = spark.range(1).rdd.map(lambda _: eo_kafka.__file__).collect()
+print(f"the driver has {eo_kafka.__file__}, a worker {workers[0]}")
 print(f"all four roles work on PySpark {pyspark.__version__}")
 try:
     batches = copy("limited", maxOffsetsPerTrigger=str(LIMIT))
