@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
+from tenacity import retry, stop_after_delay, wait_fixed
 
 from eo_kafka.offsets import TopicPartition, decode
 from eo_kafka.options import KafkaSettings, OptionReader
@@ -33,8 +34,8 @@ class ConsumerGroup(StreamingQueryListener):
     Given to `spark.streams.addListener` before the query is started; `query` is its name or id.
     `options` hold the `kafka.*` settings of its sources. A topic that several sources of the query
     read is committed where the slowest is. The group must have no members of its own. Runs on the
-    driver, once a batch; a commit that fails is logged, and made up for by the next batch's: the
-    query goes on. Raises OptionsError.
+    driver, once a batch; a commit that fails is tried again for ten seconds, then logged and made
+    up for by the next batch's, or at the query's end: the query goes on. Raises OptionsError.
     """
 
     def __init__(self, group: str, options: Mapping[str, str], *, query: str) -> None:
@@ -47,10 +48,9 @@ class ConsumerGroup(StreamingQueryListener):
         reader.finish()
         self._group = group
         self._query = query
-        self._settings: KafkaSettings = settings.merged(
-            group_id=group, enable_auto_commit="false", log_level="3"
-        )
+        self._settings: KafkaSettings = settings.merged(group_id=group, enable_auto_commit="false")
         self._consumer: Any = None
+        self._ends: dict[TopicPartition, int] = {}  # not committed yet
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing to do."""
@@ -63,33 +63,41 @@ class ConsumerGroup(StreamingQueryListener):
         progress = event.progress
         if self._query not in (progress.name, str(progress.id)):
             return
-        ends = slowest(source.endOffset for source in progress.sources)
-        if not ends:
-            return
-        try:
-            self._commit(ends)
-        except Exception as error:  # it must not end the listener, nor hide behind it
-            log.warning(
-                "Batch %d of query '%s' was not committed into consumer group '%s': %s",
-                progress.batchId,
-                self._query,
-                self._group,
-                error,
-            )
+        self._ends.update(slowest(source.endOffset for source in progress.sources))
+        self._commit()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """The connection is given back; a query that is started again gets another."""
+        self._commit()
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
 
-    def _commit(self, ends: Mapping[TopicPartition, int]) -> None:
+    def _commit(self) -> None:
+        """All that is not committed yet. It must not end the listener, nor hide behind it."""
+        if not self._ends:
+            return
+        try:
+            self._try_commit()
+        except Exception as error:
+            log.warning(
+                "The progress of query '%s' was not committed into consumer group '%s': %s",
+                self._query,
+                self._group,
+                error,
+            )
+        else:
+            self._ends.clear()
+
+    # The coordinator of a group that is new takes its time.
+    @retry(stop=stop_after_delay(10), wait=wait_fixed(0.2), reraise=True)
+    def _try_commit(self) -> None:
         from confluent_kafka import Consumer, KafkaException
         from confluent_kafka import TopicPartition as Position
 
         if self._consumer is None:
-            self._consumer = Consumer(dict(self._settings))
-        positions = [Position(*at, offset) for at, offset in sorted(ends.items())]
+            self._consumer = Consumer({**self._settings, "log_level": "3"})
+        positions = [Position(*at, offset) for at, offset in sorted(self._ends.items())]
         for answer in self._consumer.commit(offsets=positions, asynchronous=False):
             if answer.error:
                 raise KafkaException(answer.error)

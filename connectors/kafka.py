@@ -29,34 +29,35 @@ class KafkaDataSource(DataSource):
         """The word after `format`."""
         return "eo-kafka"
 
-    def schema(self) -> StructType:
-        """The JVM connector's columns. Called at `load()`; never contacts a broker.
+    def schema(self) -> StructType | str:
+        """The JVM connector's columns, typed where formats are given. Called at `load()`; never
+        contacts a broker, and a schema registry only for a schema that is not given.
 
         Raises OptionsError for options that are wrong for batch and for streaming alike.
         """
-        from eo_kafka.sources.options import SourceOptions
+        from eo_kafka.connectors.kafka_source import reader_options
+        from eo_kafka.formats import reading
 
-        return SourceOptions.parse(self.options, streaming=False).schema()
+        options, formats = reader_options(self.options, streaming=False)
+        return reading.schema(formats, options.schema())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Called once a query, at its start."""
-        from eo_kafka.connectors.kafka_source import KafkaStreamReader
+        from eo_kafka.connectors.kafka_source import KafkaStreamReader, reader_options
         from eo_kafka.connectors.spark_versions import refuse_without_admission_control
-        from eo_kafka.sources.options import SourceOptions
+        from eo_kafka.formats.reading import Reading
 
         refuse_without_admission_control(self.options)
-        options = SourceOptions.parse(self.options, streaming=True)
-        options.check_schema(schema)
-        return KafkaStreamReader(options)
+        options, formats = reader_options(self.options, streaming=True)
+        return KafkaStreamReader(options, Reading(formats, options.schema(), schema))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Called once a `load()`."""
-        from eo_kafka.connectors.kafka_source import KafkaBatchReader
-        from eo_kafka.sources.options import SourceOptions
+        from eo_kafka.connectors.kafka_source import KafkaBatchReader, reader_options
+        from eo_kafka.formats.reading import Reading
 
-        options = SourceOptions.parse(self.options, streaming=False)
-        options.check_schema(schema)
-        return KafkaBatchReader(options)
+        options, formats = reader_options(self.options, streaming=False)
+        return KafkaBatchReader(options, Reading(formats, options.schema(), schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamArrowWriter:
         """Called before each micro-batch, and again before each `commit` and `abort`: so no I/O

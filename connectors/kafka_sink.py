@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from eo_kafka.connectors.spark_versions import StreamArrowWriter, refuse_without_admission_control
 from eo_kafka.errors import OptionsError, SinkError
+from eo_kafka.formats.declared import STRING
+from eo_kafka.formats.options import FormatOptions
+from eo_kafka.formats.writing import Writing
 from eo_kafka.sinks.committable import TaskReport, WritePlan
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.rows import column_problems
@@ -29,19 +32,37 @@ class Report(WriterCommitMessage):
     task: Any = None
 
 
-def _options(given: Mapping[str, str], schema: StructType, streaming: bool) -> SinkOptions:
+def _options(
+    given: Mapping[str, str], schema: StructType, streaming: bool
+) -> tuple[SinkOptions, Writing]:
     """Options and columns, checked together so that all problems are told at once."""
     problems: list[str] = []
-    options = None
+    options, formats = None, FormatOptions((), None)
     try:
         options = SinkOptions.parse(given, streaming)
     except OptionsError as error:
         problems += error.problems
+    try:
+        formats = FormatOptions.of_writer(given)
+    except OptionsError as error:
+        problems += [sentence for sentence in error.problems if sentence not in problems]
     columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-    problems += column_problems(columns, topic_option="topic" in given)
+    encoded = [column.name for column in formats.columns if column.format != STRING]
+    problems += column_problems(columns, topic_option="topic" in given, encoded=encoded)
     if problems or options is None:
         raise OptionsError(problems)
-    return options
+    return options, Writing.of(formats, schema)
+
+
+def _sent(
+    options: SinkOptions, writing: Writing, rows: Iterator[pa.RecordBatch]
+) -> tuple[SinkOptions, Iterator[pa.RecordBatch]]:
+    """The rows as they are sent, and the options to send them with: dead letters have topics of
+    their own, so that each row names one."""
+    if not writing.changes_rows:
+        return options, rows
+    batches = writing.batches(rows, options.topic)
+    return (replace(options, topic=None) if writing.routes else options), batches
 
 
 class KafkaStreamWriter(StreamArrowWriter):
@@ -49,7 +70,8 @@ class KafkaStreamWriter(StreamArrowWriter):
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         refuse_without_admission_control(given, sink=True)
-        self._options = _options(given, schema, streaming=True)
+        self._options, self._writing = _options(given, schema, streaming=True)
+        self._schema = schema
         self._overwrite = overwrite
         self._plan: WritePlan | None = None
 
@@ -61,6 +83,7 @@ class KafkaStreamWriter(StreamArrowWriter):
                 "Output mode 'complete' would need the topic to be replaced with each batch, which "
                 "a Kafka topic cannot be. Use append."
             )
+        self._writing = self._writing.prepared(self._schema)
         if self._options.exactly_once and self._plan is None:
             from eo_kafka.sinks.recovery import make_plan
 
@@ -76,8 +99,9 @@ class KafkaStreamWriter(StreamArrowWriter):
         context = TaskContext.get()
         if context is None:
             raise SinkError("write() was called outside a Spark task.")
+        options, rows = _sent(self._options, self._writing, iterator)
         if self._plan is None:
-            plain_write.write(self._options, context.partitionId(), iterator)
+            plain_write.write(options, context.partitionId(), rows)
             return Report()
         query_id = context.getLocalProperty("sql.streaming.queryId")
         batch = context.getLocalProperty("streaming.sql.batchId")
@@ -94,7 +118,7 @@ class KafkaStreamWriter(StreamArrowWriter):
             checkpoint=self._options.checkpoint or _default_checkpoint(self._options, context),
         )
         write = one_phase.write if self._options.one_phase else two_phase.write
-        return Report(write(self._options, self._plan, task, iterator))
+        return Report(write(options, self._plan, task, rows))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """S6 to S8, on the driver, once a batch, or again after a failure."""
@@ -132,11 +156,12 @@ class KafkaBatchWriter(DataSourceArrowWriter):
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         from eo_kafka.sinks.batch import new_batch
 
-        self._options = _options(given, schema, streaming=False)
+        self._options, writing = _options(given, schema, streaming=False)
         if overwrite:
             raise OptionsError(
                 ["Save mode 'overwrite' is not allowed for Kafka: use mode('append')."]
             )
+        self._writing = writing.prepared(schema)
         self._batch = new_batch(self._options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -148,17 +173,12 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         context = TaskContext.get()
         if context is None:
             raise SinkError("write() was called outside a Spark task.")
-        if not self._options.exactly_once:
-            plain_write.write(self._options, context.partitionId(), iterator)
+        options, rows = _sent(self._options, self._writing, iterator)
+        if not options.exactly_once:
+            plain_write.write(options, context.partitionId(), rows)
             return Report()
         return Report(
-            batch.write(
-                self._options,
-                self._batch,
-                context.partitionId(),
-                context.taskAttemptId(),
-                iterator,
-            )
+            batch.write(options, self._batch, context.partitionId(), context.taskAttemptId(), rows)
         )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

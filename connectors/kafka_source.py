@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -15,7 +16,9 @@ from eo_kafka.connectors.spark_versions import (
     SupportsTriggerAvailableNow,
 )
 from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import SourceError
+from eo_kafka.errors import OptionsError, SourceError
+from eo_kafka.formats.options import FormatOptions
+from eo_kafka.formats.reading import Reading
 from eo_kafka.offsets import Offsets, TopicPartition, decode, encode
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
@@ -25,6 +28,27 @@ from eo_kafka.sources.trigger_delay import TriggerDelay
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def reader_options(
+    given: Mapping[str, str], streaming: bool
+) -> tuple[SourceOptions, FormatOptions]:
+    """Both, checked together so that all problems are told at once. Contacts nobody."""
+    problems: list[str] = []
+    formats = FormatOptions((), None)
+    try:
+        formats = FormatOptions.of_reader(given)
+    except OptionsError as error:
+        problems += error.problems
+    try:
+        options = SourceOptions.parse(given, streaming)
+    except OptionsError as error:
+        raise OptionsError(
+            [*error.problems, *(one for one in problems if one not in error.problems)]
+        ) from None
+    if problems:
+        raise OptionsError(problems)
+    return options, formats
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -41,8 +65,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     With option `jobName`, batches since the job's newest snapshot end where they ended before.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
         self._options = options
+        self._reading = reading
         self._lookup = OffsetLookup(options)
         self._planner = Planner(options, self._lookup)
         self._recorded = RecordedEnds(options)
@@ -115,7 +140,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range. Executor, once for each task attempt."""
-        return _read(self._options, partition)
+        return _read(self._options, self._reading, partition)
 
     def commit(self, end: Any) -> None:
         """Nothing to do: the offsets are in the checkpoint."""
@@ -140,9 +165,10 @@ class KafkaBatchReader(DataSourceReader):
     runs, so that every action on the DataFrame reads anew, as with the JVM connector.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
         options.check_batch()
         self._options = options
+        self._reading = reading
 
     def partitions(self) -> list[InputPartition]:
         """One task for each topic partition. Driver, once for each load.
@@ -157,14 +183,23 @@ class KafkaBatchReader(DataSourceReader):
         return [InputPartition(wanted) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one range. Executor, once for each task attempt."""
-        return _read(self._options, partition)
+        """The records of one range. Executor, once for each task attempt. Where there is no range
+        at all, Spark makes a partition of nothing."""
+        if partition.value is None:
+            return iter(())
+        return _read(self._options, self._reading, partition)
 
 
-def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(
+    options: SourceOptions, reading: Reading | None, partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
     from eo_kafka.sources.reader import read_range
 
-    return read_range(options, partition.value)
+    if reading is None:
+        return read_range(options, partition.value)
+    if reading.needs_headers:
+        options = replace(options, include_headers=True)
+    return reading.batches(read_range(options, partition.value))
 
 
 def _stored(offset: Any) -> dict[TopicPartition, int]:

@@ -103,11 +103,7 @@ class OptionReader:
     def kafka(self, refused: Mapping[str, str]) -> KafkaSettings:
         """All `kafka.*` settings, in librdkafka's words. `refused` maps a setting to the reason it
         may not be given."""
-        settings = {
-            name[len(KAFKA_PREFIX) :]: value
-            for name, value in self._given.items()
-            if name.startswith(KAFKA_PREFIX)
-        }
+        settings = self.prefixed(KAFKA_PREFIX)
         for name in sorted(settings.keys() & refused.keys()):
             self.problem(f"Kafka option '{name}' is not supported: {refused[name]}.")
         settings, problems = translated(settings)
@@ -120,17 +116,26 @@ class OptionReader:
             )
         return KafkaSettings(settings)
 
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """What is given under names that begin so, without the beginning."""
+        return {
+            name.removeprefix(prefix): value
+            for name, value in self._given.items()
+            if name.startswith(prefix)
+        }
+
     def refuse(self, refused: Mapping[str, str]) -> None:
         """Options of other connectors or of later versions, each with the reason."""
         for name, reason in refused.items():
             if name in self:
                 self.problem(f"Option '{name}' is not supported: {reason}.")
 
-    def check_names(self, known: Iterable[str]) -> None:
-        """A name close to a known one is a typing error; any other is Spark's or the user's own."""
+    def check_names(self, known: Iterable[str], besides: str = KAFKA_PREFIX) -> None:
+        """A name close to a known one is a typing error; any other is Spark's or the user's own.
+        Names that begin with `besides` are somebody else's to check."""
         names = {name.lower(): name for name in known}
         for name in sorted(self._given):
-            if name in names or name.startswith(KAFKA_PREFIX):
+            if name in names or name.startswith((KAFKA_PREFIX, besides)):
                 continue
             close = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
             if close:
@@ -174,6 +179,12 @@ def time_span_ms(value: str) -> int:
     if not parts or _INTERVAL.sub("", words) or any(unit not in _UNITS_MS for _, unit in parts):
         raise ValueError("must be a time like '5 minutes', '30 s' or '500 ms', or 0")
     return sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
+
+
+def setting_ms(value: str) -> int:
+    """A time as Spark's settings are told one: a mere number is of milliseconds."""
+    number = value.strip()
+    return int(number) if number.isascii() and number.isdigit() else time_span_ms(value)
 
 
 def boolean(value: str) -> bool:

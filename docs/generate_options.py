@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from eo_kafka.formats import declared as formats
 from eo_kafka.options import Option
 from eo_kafka.sinks import options as sink
 from eo_kafka.sources import declared as source
@@ -12,9 +15,9 @@ from eo_kafka.sources import declared as source
 PAGE = Path(__file__).parent / "options.md"
 HEAD = """# Options
 
-Made by `python docs/generate_options.py` from the declarations in `sources/declared.py` and
-`sinks/options.py`; a test fails when this page is stale. Names are case-insensitive. Wrong options
-are told all at once.
+Made by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
+`sinks/options.py` and `formats/declared.py`; a test fails when this page is stale. Names are
+case-insensitive. Wrong options are told all at once.
 
 Every `kafka.*` option goes to the client without its `kafka.`; names and values are librdkafka's.
 The Java client's are taken too where they mean the same (`fetch.max.wait.ms`, `sasl.jaas.config`
@@ -28,11 +31,25 @@ librdkafka has no need of them, left out with a warning (`core/java_settings.py`
 
 def page() -> str:
     """The whole text."""
-    return HEAD + _table("Source", source) + _table("Sink", sink)
+    return (
+        HEAD
+        + _table("Source", _declared(source))
+        + _table("Sink", _declared(sink))
+        + _table("Formats of keys and values: source and sink", formats.OF_BOTH)
+        + _table("Formats: source only", _besides(formats.OF_READER))
+        + _table("Formats: sink only", _besides(formats.OF_WRITER))
+    )
 
 
-def _table(title: str, module: ModuleType) -> str:
-    options = [value for value in vars(module).values() if isinstance(value, Option)]
+def _declared(module: ModuleType) -> list[Option[Any]]:
+    return [value for value in vars(module).values() if isinstance(value, Option)]
+
+
+def _besides(options: Iterable[Option[Any]]) -> list[Option[Any]]:
+    return [option for option in options if option not in formats.OF_BOTH]
+
+
+def _table(title: str, options: Iterable[Option[Any]]) -> str:
     rows = "".join(
         f"| `{option.name}` | {_default(option.default)} | {option.doc} |\n" for option in options
     )

@@ -1,4 +1,4 @@
-"""Avro schemas as Spark's types, as Spark's own Avro support maps them. No I/O.
+"""Avro schemas as Spark's types, as Spark's own Avro support maps them, and back. No I/O.
 
 Source: SchemaConverters of Spark's Avro module. Times of day stay numbers, as there.
 """
@@ -137,3 +137,58 @@ def full_name(schema: Mapping[str, Any]) -> str:
     """Of a record, an enum or a fixed, with its namespace."""
     name, space = str(schema["name"]), schema.get("namespace")
     return name if "." in name or not space else f"{space}.{name}"
+
+
+# --- the other way ------------------------------------------------------------------------------
+
+_AVRO: dict[type[t.DataType], Any] = {
+    t.NullType: "null",
+    t.BooleanType: "boolean",
+    t.ByteType: "int",
+    t.ShortType: "int",
+    t.IntegerType: "int",
+    t.LongType: "long",
+    t.FloatType: "float",
+    t.DoubleType: "double",
+    t.StringType: "string",
+    t.BinaryType: "bytes",
+    t.DateType: {"type": "int", "logicalType": "date"},
+    t.TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
+    t.TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+_TOP = "topLevelRecord"
+
+
+def avro_schema(kind: t.DataType, name: str = _TOP) -> Any:
+    """The schema that Spark's `to_avro` would make of a type; decimals are bytes, not fixed. Raises
+    SourceError for what Avro has no type for."""
+    if isinstance(kind, t.StructType):
+        fields = [
+            {"name": field.name, "type": _field_type(field, name), **_default(field.nullable)}
+            for field in kind.fields
+        ]
+        return {"type": "record", "name": name, "fields": fields}
+    if isinstance(kind, t.ArrayType):
+        return {"type": "array", "items": _or_null(kind.elementType, kind.containsNull, name)}
+    if isinstance(kind, t.MapType) and isinstance(kind.keyType, t.StringType):
+        return {"type": "map", "values": _or_null(kind.valueType, kind.valueContainsNull, name)}
+    if isinstance(kind, t.DecimalType):
+        size = {"precision": kind.precision, "scale": kind.scale}
+        return {"type": "bytes", "logicalType": "decimal", **size}
+    if type(kind) not in _AVRO:
+        raise SourceError(f"Avro has no type for a column's {kind.simpleString()}: convert it.")
+    return _AVRO[type(kind)]
+
+
+def _field_type(field: t.StructField, inside: str) -> Any:
+    return _or_null(field.dataType, field.nullable, f"{inside}_{field.name}")
+
+
+def _or_null(kind: t.DataType, nullable: bool, name: str) -> Any:
+    made = avro_schema(kind, name)
+    return ["null", made] if nullable and made != "null" else made
+
+
+def _default(nullable: bool) -> dict[str, None]:
+    """A field that may be null may be missing: so it can be added later."""
+    return {"default": None} if nullable else {}

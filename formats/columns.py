@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from eo_kafka.errors import OptionsError, SourceError, cut
 from eo_kafka.formats import registry as wire
-from eo_kafka.formats.avro_codec import Decoder, Encoder, parsed
+from eo_kafka.formats.avro_codec import Encoder, parsed
+from eo_kafka.formats.avro_reader import AvroReader, as_json
 from eo_kafka.formats.avro_types import spark_type
+from eo_kafka.formats.declared import FAILFAST, PERMISSIVE
 from eo_kafka.formats.registry import Registry
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
-
-FAILFAST, PERMISSIVE = "FAILFAST", "PERMISSIVE"
 
 
 def from_avro(
@@ -49,14 +49,15 @@ def from_avro(
     _check(schema, registry, subject, mode)
     known = None if registry is None else Registry(registry)
     wanted = schema or (known.latest(str(subject)) if known else "")
-    kind, _ = spark_type(parsed(json.loads(_as_json(wanted))))
+    kind, _ = spark_type(parsed(json.loads(as_json(wanted))))
     shape = to_arrow_type(kind, timezone="UTC")
-    read = _Reader(wanted, known, mode == PERMISSIVE)
+    reader = AvroReader(wanted, known)
 
     def decode(values: pa.Array) -> pa.Array:
         import pyarrow as pa
 
-        return pa.array([read(value.as_py()) for value in values], shape)
+        read = functools.partial(_read, reader, mode == PERMISSIVE)
+        return pa.array([read(value) for value in values.to_pylist()], shape)
 
     return _arrow_udf(decode, kind)(column)
 
@@ -84,7 +85,7 @@ def to_avro(
             raise OptionsError(["to_avro with a registry needs the 'subject' of the schema."])
         known = Registry(registry)
         number = known.register(subject, schema) if register else known.number(subject, schema)
-    text = _as_json(schema)
+    text = as_json(schema)
 
     def encode(values: pa.Array) -> pa.Array:
         import pyarrow as pa
@@ -121,55 +122,22 @@ def _arrow_udf(
     return made
 
 
-class _Reader:
-    """Reads values one by one; pickled to the executors, where it remembers the schemas it met."""
-
-    def __init__(self, wanted: str, known: Registry | None, permissive: bool) -> None:
-        self._wanted = _as_json(wanted)
-        self._known = known
-        self._permissive = permissive
-
-    def __call__(self, value: bytes | None) -> Any:
-        if value is None:
+def _read(reader: AvroReader, permissive: bool, value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return reader.decode(value)
+    except SourceError:
+        raise  # not the value's fault
+    except Exception as error:
+        if permissive:
             return None
-        try:
-            if self._known is None:
-                return _decoder(self._wanted, self._wanted).decode(value)
-            number, data = wire.unpack(value)
-            return _decoder(self._written(number), self._wanted).decode(data)
-        except SourceError:
-            raise  # not the value's fault
-        except Exception as error:  # what fastavro raises for wrong bytes is of many kinds
-            if self._permissive:
-                return None
-            raise SourceError(
-                f"A value of {len(value)} bytes cannot be read as Avro: {cut(error, 200)}. To have "
-                f"null in its place, use mode {PERMISSIVE}."
-            ) from None
-
-    def _written(self, number: int) -> str:
-        assert self._known is not None
-        key = (repr(self._known._settings.get("url")), number)
-        if key not in _schemas:
-            _schemas[key] = _as_json(self._known.schema(number))
-        return _schemas[key]
-
-
-_schemas: dict[tuple[str, int], str] = {}  # of this process
-
-
-@functools.lru_cache(maxsize=256)
-def _decoder(written: str, wanted: str) -> Decoder:
-    schema = parsed(json.loads(written))
-    return Decoder(schema, None if written == wanted else parsed(json.loads(wanted)))
+        raise SourceError(
+            f"A value of {len(value)} bytes cannot be read as Avro: {cut(error, 200)}. To have "
+            f"null in its place, use mode {PERMISSIVE}."
+        ) from None
 
 
 @functools.lru_cache(maxsize=64)
 def _encoder(schema: str) -> Callable[[Any], bytes]:
     return Encoder(parsed(json.loads(schema))).encode
-
-
-def _as_json(schema: str) -> str:
-    """A primitive type may be given by its bare name."""
-    text = schema.strip()
-    return text if text[:1] in ("{", "[", '"') else json.dumps(text)

@@ -15,6 +15,7 @@ from eo_kafka.errors import OptionsError, SourceError, cut
 _HEAD = struct.Struct(">bI")
 _MAGIC = 0
 _PROTOCOLS = ("AVRO",)
+_NOT_FOUND = 404
 
 
 def unpack(value: bytes) -> tuple[int, bytes]:
@@ -29,6 +30,10 @@ def pack(number: int, data: bytes) -> bytes:
     return _HEAD.pack(_MAGIC, number) + data
 
 
+class UnknownSchema(Exception):
+    """A number that means no schema that can be used here: the fault of the value that has it."""
+
+
 class Registry:
     """Asks a registry; pickled without its client. `settings` are those of confluent-kafka's
     SchemaRegistryClient: `url`, `basic.auth.user.info`, `ssl.ca.location`, ... Their values stay
@@ -39,6 +44,11 @@ class Registry:
             raise OptionsError(["The schema registry's settings must hold its 'url'."])
         self._settings = dict(settings)
         self._known: Any = None
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._settings["url"]
 
     def __repr__(self) -> str:
         return f"Registry({', '.join(sorted(self._settings))}: values hidden)"
@@ -56,16 +66,31 @@ class Registry:
         return self._known
 
     def schema(self, number: int) -> str:
-        """The schema of this number. Raises SourceError if it is unknown or not Avro's."""
-        found = self._asked(f"schema {number}", lambda: self._client.get_schema(number))
-        return self._avro(found, f"Schema {number}")
+        """The schema of this number. Raises UnknownSchema if there is none of Avro's, SourceError
+        if the registry does not say."""
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        def question() -> Any:
+            try:
+                return self._client.get_schema(number)
+            except SchemaRegistryError as error:
+                if error.http_status_code == _NOT_FOUND:
+                    raise UnknownSchema(f"the registry has no schema {number}") from None
+                raise
+
+        found = self._asked(f"schema {number}", question)
+        if problem := _unusable(found):
+            raise UnknownSchema(f"schema {number} {problem}")
+        return str(found.schema_str)
 
     def latest(self, subject: str) -> str:
         """The newest schema of a subject."""
         found = self._asked(
             f"subject '{subject}'", lambda: self._client.get_latest_version(subject)
         )
-        return self._avro(found.schema, f"The newest schema of subject '{subject}'")
+        if problem := _unusable(found.schema):
+            raise SourceError(f"The newest schema of subject '{subject}' {problem}.")
+        return str(found.schema.schema_str)
 
     def register(self, subject: str, schema: str) -> int:
         """The number of `schema` under `subject`, made if it is new. Raises SourceError, with the
@@ -99,17 +124,19 @@ class Registry:
                 f"The schema registry refused {what}: {cut(error.error_message, 400)} "
                 f"({error.error_code})."
             ) from None
+        except UnknownSchema:
+            raise
         except Exception as error:  # its HTTP library's errors are nobody's API
             raise SourceError(
                 f"The schema registry was asked for {what} and did not answer: "
                 f"{type(error).__name__}. Check its 'url', and whether it is up."
             ) from None
 
-    def _avro(self, found: Any, what: str) -> str:
-        if found.schema_type not in _PROTOCOLS:
-            raise SourceError(f"{what} is of type {found.schema_type}, and only AVRO is read here.")
-        if found.references:
-            raise SourceError(
-                f"{what} refers to schemas of other subjects, which is not supported."
-            )
-        return str(found.schema_str)
+
+def _unusable(schema: Any) -> str | None:
+    """Why it cannot be read here, as the end of a sentence."""
+    if schema.schema_type not in _PROTOCOLS:
+        return f"is of type {schema.schema_type}, and only AVRO is read here"
+    if schema.references:
+        return "refers to schemas of other subjects, which is not supported"
+    return None

@@ -61,11 +61,16 @@ class HandMadeJob:
             "kafka.bootstrap.servers": self.servers,
             "topic": self.topic,
             "jobName": self.name,
-            "checkpointLocation": str(self.folder),
+            "checkpointLocation": self.location,
             "snapshots": "true",
             "kafka.transaction.timeout.ms": "60000",
             **self.extra,
         }
+
+    @property
+    def location(self) -> str:
+        """The checkpoint, as Spark is told."""
+        return str(self.folder)
 
     @property
     def options(self) -> SinkOptions:
@@ -80,6 +85,9 @@ class HandMadeJob:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content.encode() if isinstance(content, str) else content)
 
+    def has(self, path: str) -> bool:
+        return (self.folder / path).exists()
+
     def begin(self, batch: int) -> None:
         """What Spark has written when a batch's tasks start."""
         self.put("metadata", f'{{"id":"{self.query}"}}{self.salt}')
@@ -87,7 +95,7 @@ class HandMadeJob:
         if batch:
             self.put(f"commits/{batch - 1}", f"v1\n{{}}{self.salt}")
             self.put("state/0/_metadata/metadata", OPERATOR + self.salt)
-            if not (self.folder / f"state/0/0/{batch}.delta").exists():
+            if not self.has(f"state/0/0/{batch}.delta"):
                 self.put(f"state/0/0/{batch}.delta", os.urandom(self.state_size))
 
     def put_offsets(self, batch: int) -> None:
@@ -106,7 +114,7 @@ class HandMadeJob:
 
     def prepare(self, batch: int) -> list[TaskReport]:
         """S1 to S5."""
-        task = TaskIdentity(self.query, batch, 0, 0, checkpoint=str(self.folder))
+        task = TaskIdentity(self.query, batch, 0, 0, checkpoint=self.location)
         batches = iter([pa.RecordBatch.from_pydict({"value": rows(batch)})])
         return [two_phase.write(self.options, make_plan(self.options), task, batches)]
 

@@ -35,13 +35,16 @@ DESCRIBE = AclOperation.DESCRIBE
 users = iter(f"job-{number}" for number in range(1000))
 
 
-def documented(who: str, job: SecureCopy) -> list[Grant]:
-    """The rows of the document's table that `who` needs, with the job's names put in."""
+def documented(who: str, job: SecureCopy, name: str = "none") -> list[Grant]:
+    """The rows of the document's table that `who` needs, with the job's names put in, and `name` as
+    that of an export or a view."""
     names = {
         "<input>": job.source_topic,
         "<output>": job.sink_topic,
         "<ledger>": job.ledger,
         "<state>": f"__eo_kafka.{job.job_name}.state",
+        "<export>": f"__eo_kafka.{job.job_name}.export.{name}",
+        "<view>": f"__eo_kafka.{job.job_name}.view.{name}",
         "<transactionalIdPrefix>": "eo-kafka",
     }
     grants = []
@@ -49,16 +52,16 @@ def documented(who: str, job: SecureCopy) -> list[Grant]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) != 5 or cells[0] not in ("Topic", "TransactionalId", "Group", "Cluster"):
             continue
-        kind, name, operations, needed_by, _ = cells
+        kind, pattern, operations, needed_by, _ = cells
         if who not in needed_by.split(", "):
             continue
-        name = name.strip("`")
+        pattern = pattern.strip("`")
         for written, real in names.items():
-            name = name.replace(written, real)
+            pattern = pattern.replace(written, real)
         resource = {"TransactionalId": ID, "Topic": TOPIC}[kind]
         for operation in re.findall(r"[A-Z]\w+", operations):
             snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()
-            grants.append((resource, name, AclOperation[snake]))
+            grants.append((resource, pattern, AclOperation[snake]))
     assert grants, f"{DOCUMENT} lists nothing for {who}"
     return grants
 

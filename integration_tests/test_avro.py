@@ -118,3 +118,87 @@ def test_what_is_missing_is_said_at_once(settings):
         eo_kafka.to_avro("value", FIRST, registry=settings)
     with pytest.raises(SourceError, match="did not answer"):
         eo_kafka.from_avro("value", registry={"url": "http://127.0.0.1:1"}, subject="s")
+
+
+# --- by options ---------------------------------------------------------------------------------
+
+
+def by_options(rows, broker, topic, settings, **options):
+    rows = rows.option("kafka.bootstrap.servers", broker.bootstrap_servers)
+    rows = rows.option("schema.registry.url", settings["url"]).option("value.format", "avro")
+    for name, value in options.items():
+        rows = rows.option(name.replace("_", "."), value)
+    return rows.option("topic", topic) if hasattr(rows, "save") else rows.option("subscribe", topic)
+
+
+def save(orders, broker, topic, settings, **options):
+    writer = orders.select(f.struct("*").alias("value")).write.format("eo-kafka").mode("append")
+    by_options(writer, broker, topic, settings, **options).save()
+
+
+def load(spark, broker, topic, settings, **options):
+    return by_options(spark.read.format("eo-kafka"), broker, topic, settings, **options).load()
+
+
+def test_options_make_the_schema_and_read_it(spark, broker, make_topic, orders, settings):
+    topic = make_topic("typed")
+    with pytest.raises(Exception, match=f"refused subject '{topic}-value'"):
+        save(orders, broker, topic, settings)  # nobody has made it, and nobody asked for that
+    save(orders, broker, topic, settings, schema_register="true")
+    save(orders, broker, topic, settings)
+    found = load(spark, broker, topic, settings)
+    assert dict(found.dtypes)["value"] == (
+        "struct<id:bigint,price:decimal(9,2),day:date,lines:array<string>>"
+    )
+    got = sorted(map(tuple, found.select("value.*").collect()), key=str)
+    assert got == sorted([*map(tuple, orders.collect())] * 2, key=str)
+
+
+def test_a_topic_whose_schema_grew_is_read_as_the_newest_or_as_asked(
+    spark, broker, make_topic, orders, settings
+):
+    topic = make_topic("grown")
+    save(orders, broker, topic, settings, value_schema=FIRST, schema_register="true")
+    more = orders.withColumn("note", f.lit("new"))
+    save(more, broker, topic, settings, value_schema=SECOND, schema_register="true")
+    newest = load(spark, broker, topic, settings).select("value.note").collect()
+    assert sorted(row.note or "" for row in newest) == ["", "", "", "new", "new", "new"]
+    old = load(spark, broker, topic, settings, value_schema=FIRST).select("value.*")
+    assert old.columns == orders.columns
+    assert old.count() == 6
+
+
+def test_a_stream_of_avro_with_what_is_not_avro(
+    spark, broker, make_topic, orders, settings, tmp_path
+):
+    topic, good, bad = make_topic("mixed"), make_topic("good"), make_topic("bad")
+    save(orders, broker, topic, settings, value_schema=FIRST, schema_register="true")
+    unknown = b"\0\xff\xff\xff\xff-"
+    produce(broker.bootstrap_servers, topic, [b"no Avro", unknown])
+    rows = by_options(
+        spark.readStream.format("eo-kafka"),
+        broker,
+        topic,
+        settings,
+        startingOffsets="earliest",
+        mode="DEADLETTER",
+        deadLetterTopic=bad,
+    ).load()
+    writer = (
+        rows.selectExpr("value", "_bad_record")
+        .writeStream.format("eo-kafka")
+        .option("jobName", f"avro-{topic}")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("schema.registry.url", settings["url"])
+        .option("value.format", "avro")
+        .option("schema.register", "true")
+        .option("topic", good)
+        .trigger(availableNow=True)
+    )
+    assert writer.start().awaitTermination(120)
+    assert sorted(committed_of(broker, bad)) == sorted([b"no Avro", unknown])
+    found = load(spark, broker, good, settings).select("value.*")
+    assert sorted(map(tuple, found.collect()), key=str) == sorted(
+        map(tuple, orders.collect()), key=str
+    )

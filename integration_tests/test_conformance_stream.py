@@ -91,7 +91,7 @@ def topic(broker, make_topic) -> Topic:
 STRATEGIES = {
     "assign": lambda name: json.dumps({name: list(range(PARTITIONS))}),
     "subscribe": lambda name: name,
-    "subscribePattern": lambda name: name[:-1] + ".*",
+    "subscribePattern": lambda name: name.replace("-", ".") + "$",
 }
 
 
@@ -99,8 +99,15 @@ def by_partition(name: str, value: int) -> str:
     return json.dumps({name: {str(number): value for number in range(PARTITIONS)}})
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("start", ["latest", "earliest", "offsets", "times", "time"])
+IN_CI = {("latest", "subscribe"), ("offsets", "assign"), ("time", "subscribePattern")}
+STARTS = [
+    pytest.param(start, strategy, marks=() if (start, strategy) in IN_CI else pytest.mark.full)
+    for start in ("latest", "earliest", "offsets", "times", "time")
+    for strategy in STRATEGIES
+]
+
+
+@pytest.mark.parametrize(("start", "strategy"), STARTS)
 def test_each_strategy_from_each_start(stream, topic, strategy, start):
     topic.add(-1, -2, -3)
     time.sleep(0.05)
@@ -144,7 +151,7 @@ def test_a_pattern_finds_topics_that_come_later(stream, topic, broker):
     later = f"{topic.name}-later"
     topic.add(1, 2, 3)
     options = {"kafka.metadata.max.age.ms": "1000", "startingOffsets": "earliest"}
-    found = stream(subscribePattern=topic.name, **options)
+    found = stream(subscribePattern=f"{topic.name}(-later)?$", **options)
     with found.running() as query:
         found.await_values(query, 1, 2, 3)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})

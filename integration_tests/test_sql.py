@@ -27,13 +27,40 @@ def tables(spark, broker, make_topic):
     spark.sql("DROP TABLE shouted")
 
 
-def test_a_view_reads_and_a_table_is_written_and_read(spark, tables):
-    servers, sink = tables
+def test_a_view_has_its_options_with_it(spark, tables):
     rows = spark.sql("SELECT CAST(value AS STRING) v, count(*) n FROM orders GROUP BY 1").collect()
     assert {row["v"]: row["n"] for row in rows} == {"a": 1, "b": 2}
-    spark.sql(
-        "INSERT INTO shouted SELECT key, CAST(upper(CAST(value AS STRING)) AS BINARY), topic, "
-        "partition, offset, timestamp, timestampType FROM orders"
-    )
+
+
+def test_a_table_is_written_and_read_with_options_of_the_statement(spark, tables):
+    """Spark asks for a table's columns with the table's options, and forgets them afterwards."""
+    servers, sink = tables
+    to = f"`kafka.bootstrap.servers` '{servers}'"
+    shouted = "CAST(upper(CAST(value AS STRING)) AS BINARY)"
+    with pytest.raises(Exception, match=r"'kafka\.bootstrap\.servers' must be specified"):
+        spark.sql(f"INSERT INTO shouted (value) SELECT {shouted} FROM orders")
+    into = f"shouted WITH ({to}, topic '{sink}') (value)"
+    spark.sql(f"INSERT INTO {into} SELECT {shouted} FROM orders")
     assert committed(servers, sink) == Counter({b"A": 1, b"B": 2})
-    assert spark.sql("SELECT * FROM shouted").count() == 3
+    assert spark.sql(f"SELECT * FROM shouted WITH ({to}, subscribe '{sink}')").count() == 3
+
+
+def test_a_stream_from_a_table_to_a_table(spark, tables, tmp_path):
+    servers, sink = tables
+    source = spark.sql("SELECT first(topic) FROM orders").head()[0]
+    rows = (
+        spark.readStream.option("kafka.bootstrap.servers", servers)
+        .option("subscribe", source)
+        .option("startingOffsets", "earliest")
+        .table("shouted")
+    )
+    query = (
+        rows.writeStream.option("kafka.bootstrap.servers", servers)
+        .option("jobName", f"table-{sink}")
+        .option("topic", sink)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .toTable("shouted")
+    )
+    assert query.awaitTermination(120)
+    assert committed(servers, sink) == Counter({b"a": 1, b"b": 2})

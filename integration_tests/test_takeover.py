@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from harness import Copy, assert_exactly_once, committed, produce
+import pytest
+
+from harness import (
+    Copy,
+    assert_exactly_once,
+    committed,
+    kill_driver_at,
+    make_copy,
+    produce,
+)
 from test_restore_jobs import SECOND, events, new_job, state_of  # noqa: F401 - a fixture
 
 THIRD = events(300, 450)
@@ -64,3 +73,24 @@ def test_a_stateful_checkpoint_is_taken_over_and_given_back(new_job, spark):  # 
         if values is not None:
             produce(job.servers, job.source_topic, values)
     assert expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("kafka", "eo-kafka"), pytest.param("eo-kafka", "kafka", marks=pytest.mark.full)],
+)
+def test_a_batch_that_was_interrupted_is_taken_over(
+    spark, broker, make_topic, tmp_path, crash_points, before, after
+):
+    """The driver dies between the decision and Spark's commit log; another source repeats the
+    batch, and the sink sees that it is the same."""
+    values = [b"%d" % number for number in range(600)]
+    job = make_copy(broker.bootstrap_servers, make_topic, tmp_path, values, per_batch=200)
+    job.source = before
+    kill_driver_at(job, crash_points, "S7.after_first_end_txn", tmp_path / "log")
+    assert len(list((job.checkpoint / "offsets").glob("[0-9]*"))) == 1 + len(
+        list((job.checkpoint / "commits").glob("[0-9]*"))
+    )
+    job.source = after
+    job.run(spark)
+    assert_exactly_once(job, values)

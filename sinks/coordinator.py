@@ -95,7 +95,7 @@ class Coordinator:
                 TRANSACTION_TIMEOUT_MS,
             )
         except KafkaException as error:
-            if _is_no_answer(error.args[0]):
+            if is_no_answer(error.args[0]):
                 raise OutcomeUnknown(
                     f"The coordinator's transactional id '{self.ids.coordinator}' could not be "
                     f"taken: {error.args[0].str()}. Is Kafka up, with enough brokers for its "
@@ -199,7 +199,8 @@ class Coordinator:
         log.warning("Ledger '%s': %s; asking again from the fence.", self.topic, error)
 
 
-def _is_no_answer(error: Any) -> bool:
+def is_no_answer(error: Any) -> bool:
+    """Whether Kafka may only be away: what it refuses, it has answered."""
     from confluent_kafka import KafkaError
 
     silence = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)

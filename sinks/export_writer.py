@@ -12,7 +12,7 @@ from typing import Any
 from eo_kafka.errors import EnvironmentRefused, Fenced, OutcomeUnknown
 from eo_kafka.sinks import transactional_producer
 from eo_kafka.sinks.control_plane import ControlPlane
-from eo_kafka.sinks.coordinator import STATE_PARTITION, Record
+from eo_kafka.sinks.coordinator import STATE_PARTITION, Record, is_no_answer
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.transactional_id import TransactionalIds
 from eo_kafka.state import blobs
@@ -40,10 +40,11 @@ class ExportWriter:
                 settings, name, TRANSACTION_TIMEOUT_MS
             )
         except KafkaException as error:
-            raise OutcomeUnknown(
+            kind = OutcomeUnknown if is_no_answer(error.args[0]) else EnvironmentRefused
+            raise kind(
                 f"The transactional id '{name}' could not be taken: {error.args[0].str()}. Nothing "
-                "was exported. Is the principal allowed to Write and Describe it, and has Kafka "
-                "enough brokers for its transaction log? Export again then."
+                f"was written to topic '{topic}'. Is the principal allowed to Write and Describe "
+                "the id, and has Kafka enough brokers for its transaction log? Try again then."
             ) from None
 
     @property
@@ -89,7 +90,7 @@ class ExportWriter:
             if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise EnvironmentRefused(
                     f"Not authorized to write to topic '{self._topic}': the principal needs Write "
-                    "on it. Grant it and export again under the same name."
+                    "on it. Grant it and try again: what is written already is not written twice."
                 ) from None
             raise OutcomeUnknown(
                 f"Writing to topic '{self._topic}' failed: {error.args[0].str()}. The export is "

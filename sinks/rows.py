@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 _TEXT_OR_BYTES = ("string", "binary")  # "string collate ..." too
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -16,8 +16,11 @@ _TYPES = {
 }
 
 
-def column_problems(columns: Sequence[tuple[str, str]], topic_option: bool) -> list[str]:
-    """What is wrong with the columns, as sentences. `columns` are (name, Spark's type string)."""
+def column_problems(
+    columns: Sequence[tuple[str, str]], topic_option: bool, encoded: Collection[str] = ()
+) -> list[str]:
+    """What is wrong with the columns, as sentences. `columns` are (name, Spark's type string);
+    those that are `encoded` may be of any type."""
     types = dict(columns)
     problems = []
     if "value" not in types:
@@ -31,6 +34,8 @@ def column_problems(columns: Sequence[tuple[str, str]], topic_option: bool) -> l
             "Use the topic option for setting a topic."
         )
     for name, (allowed, sentence) in _TYPES.items():
+        if name in encoded:
+            continue
         if name in types and types[name].partition(" collate ")[0] not in allowed:
             problems.append(
                 f"{name} attribute unsupported type {types[name]}. {name} must be {sentence}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eo_kafka.offsets import TopicPartition
-from eo_kafka.options import Option, boolean, one_of, text, time_span_ms, whole_number
+from eo_kafka.options import Option, boolean, one_of, setting_ms, text, whole_number
 from eo_kafka.sources.limits import Limit, milliseconds, offset_limit, start_limit, times
 from eo_kafka.sources.subscription import assignment, pattern, topic_list
 from eo_kafka.state.job_topics import job_name, topic_name
@@ -87,7 +87,7 @@ MIN_OFFSETS_PER_TRIGGER: Option[int | None] = Option(
 )
 MAX_TRIGGER_DELAY_MS = Option(
     "maxTriggerDelay",
-    time_span_ms,
+    setting_ms,
     15 * 60_000,
     "Streams only: for at most so long, such as `15m` (the default, in milliseconds).",
 )
@@ -129,8 +129,12 @@ POLL_TIMEOUT_MS = Option(
     120_000,
     "How long a task waits for progress before it fails, in milliseconds.",
 )
-GROUP_ID_PREFIX = Option(
-    "groupIdPrefix", text, "spark-kafka-source", "Start of the consumers' group ids."
+GROUP_ID_PREFIX: Option[str | None] = Option(
+    "groupIdPrefix",
+    text,
+    None,
+    "Start of the consumers' group ids. Default: spark-kafka-source for a stream, "
+    "spark-kafka-relation for a batch.",
 )
 NUM_RETRIES = Option(
     "fetchOffset.numRetries", whole_number(1), 3, "How often the driver asks for offsets."

@@ -53,6 +53,7 @@ _ENDINGS = {
     ENDING_TIMESTAMP.name: "timestamp",
     ENDING_BY_TIMESTAMP.name: "timestamp",
 }
+_GROUPS = {True: "spark-kafka-source", False: "spark-kafka-relation"}
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 
 
@@ -104,7 +105,7 @@ class SourceOptions:
             include_headers=reader.get(INCLUDE_HEADERS),
             fail_on_data_loss=reader.get(FAIL_ON_DATA_LOSS),
             poll_timeout_ms=reader.get(POLL_TIMEOUT_MS),
-            group_id_prefix=reader.get(GROUP_ID_PREFIX),
+            group_id_prefix=reader.get(GROUP_ID_PREFIX) or _GROUPS[streaming],
             num_retries=reader.get(NUM_RETRIES),
             retry_interval_ms=reader.get(RETRY_INTERVAL_MS),
             lookup_timeout_ms=reader.get(LOOKUP_TIMEOUT_MS),
@@ -185,13 +186,6 @@ class SourceOptions:
             header = StructType().add("key", StringType()).add("value", BinaryType())
             columns = columns.add("headers", ArrayType(header))
         return columns
-
-    def check_schema(self, schema: StructType) -> None:
-        """Refuse a schema of the user's own."""
-        if schema != self.schema():
-            raise OptionsError(
-                ["Kafka source has a fixed schema and cannot be set with a custom one."]
-            )
 
 
 def _kafka(reader: OptionReader) -> KafkaSettings:

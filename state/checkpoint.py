@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -25,7 +26,12 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(.*)", re.DOTALL)
 # What fsspec's file systems call what changes with a file's content; there is no one name.
 _STAMPS = ("ETag", "etag", "mtime", "modificationTime", "LastModified", "last_modified", "updated")
 _PIECE = 1 << 20
-_SECRET = re.compile(r"(//[^/@:\s]*):[^/@\s]*@")
+# To the last `@`: also a password with a `/` in it that should have been escaped.
+_SECRET = re.compile(r"(//[^/@:\s]*):\S*(?:@|%40)")
+_SECRET_SETTING = re.compile(r"([?&](?:client_secret|sig)=)[^&\s]*")  # Azure's
+# A file there needs no folder above it. pyarrow would write an empty object for each, also for
+# those above the checkpoint, where the credentials may not be allowed to write.
+_WITHOUT_FOLDERS = ("s3", "gcs", "abfs")
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,22 @@ def open_checkpoint(url: str) -> Checkpoint:
     if scheme == "file":
         return LocalCheckpoint(url, Path(path))
     system, root = _file_system(scheme, authority, path)
-    return RemoteCheckpoint(_SECRET.sub(r"\1:***@", url), system, root.rstrip("/"))
+    location = f"{scheme}:{_place(scheme, authority)}"
+    location += path if _fsspec_of(system) else path.partition("?")[0]
+    return RemoteCheckpoint(_without_secrets(url), system, root.rstrip("/"), location.rstrip("/"))
+
+
+def _place(scheme: str, authority: str) -> str:
+    """Without who logs in: Spark does not take that from a URL, and does not write it into files.
+    In Azure's URLs a container stands there."""
+    user, at, host = authority.rpartition("@")
+    if not at or scheme in ("s3", *_SAME):
+        return f"//{host}" if at else authority
+    return f"{user.partition(':')[0]}@{host}".replace("//@", "//")
+
+
+def _without_secrets(text: str) -> str:
+    return _SECRET_SETTING.sub(r"\1***", _SECRET.sub(r"\1:***@", text))
 
 
 def _file_system(scheme: str, authority: str, path: str) -> tuple[Any, str]:
@@ -88,26 +109,28 @@ def _file_system(scheme: str, authority: str, path: str) -> tuple[Any, str]:
     from pyarrow import fs
 
     prefix = f"{_SAME.get(scheme, scheme)}:{authority}"
+    refused: Exception | None = None
     try:
         try:
             # pyarrow wants it escaped; behind `?` it takes settings that no path can hold.
             system, root = fs.FileSystem.from_uri(prefix + quote(path, safe="/?&=:"))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # no such scheme in this pyarrow
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            refused = error  # it knows no such scheme, or reads something else in the URL
             from fsspec.core import url_to_fs
 
             found, root = url_to_fs(prefix + path)
             system = fs.PyFileSystem(fs.FSSpecHandler(found))
     except Exception as error:
         advice = (
-            f" pyarrow has no file system for '{scheme}:'; install fsspec and its package for that."
+            f" pyarrow cannot use it ({cut(refused)}). If it has no file system for '{scheme}:', "
+            "install fsspec and its package for that."
             if isinstance(error, ImportError)
             else ""
         )
         raise CheckpointError(
-            _SECRET.sub(
-                r"\1:***@",
+            _without_secrets(
                 f"The checkpoint '{scheme}:{authority}{path}' cannot be reached: "
-                f"{cut(error, 400)}.{advice}",
+                f"{cut(error, 400)}.{advice}"
             )
         ) from None
     return system, root
@@ -188,8 +211,9 @@ class RemoteCheckpoint:
     """In a pyarrow file system. Sizes and stamps come with the listing: `stat` is of the time of
     the last `paths`, and asks only for what that did not see."""
 
-    def __init__(self, url: str, system: Any, root: str) -> None:
-        self.url = self.location = url
+    def __init__(self, url: str, system: Any, root: str, location: str) -> None:
+        self.url = url
+        self.location = location
         self.scratch: Path | None = None
         self._system = system
         self._root = root
@@ -225,7 +249,7 @@ class RemoteCheckpoint:
         if known := _fsspec_of(self._system):
             return _stat(known.info(full))
         found = self._system.get_file_info(full)
-        if found.type == fs.FileType.NotFound:
+        if found.type != fs.FileType.File:
             raise FileNotFoundError(f"{self.url}/{path}")
         return FileStat(found.size, _stamp(found.mtime_ns))
 
@@ -237,7 +261,8 @@ class RemoteCheckpoint:
     def write(self, path: str, chunks: Iterable[bytes]) -> None:
         """See Checkpoint."""
         target = f"{self._root}/{path}"
-        self._system.create_dir(target.rpartition("/")[0], recursive=True)
+        if self._system.type_name not in _WITHOUT_FOLDERS:
+            self._system.create_dir(target.rpartition("/")[0], recursive=True)
         with self._system.open_output_stream(target) as stream:
             for chunk in chunks:
                 stream.write(chunk)
@@ -254,10 +279,12 @@ class RemoteCheckpoint:
         there = fs.FileSelector(self._root, allow_not_found=True)
         found = self._system.get_file_info(there)
         for entry in sorted(found, key=lambda entry: entry.base_name == marker):
-            if entry.type == fs.FileType.Directory:
-                self._system.delete_dir(entry.path)
-            else:
-                self._system.delete_file(entry.path)
+            # A folder that was empty may be gone by itself: object stores have none.
+            with suppress(FileNotFoundError):
+                if entry.type == fs.FileType.Directory:
+                    self._system.delete_dir(entry.path)
+                else:
+                    self._system.delete_file(entry.path)
 
     def finish(self, marker: str) -> None:
         """See Checkpoint. What such a file system has closed, it keeps."""

@@ -28,8 +28,8 @@ def exists(admin: Any, topic: str) -> bool:
         return True
     if found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise EnvironmentRefused(
-            f"Not authorized for topic '{topic}'. Grant this principal Describe and Write on it"
-            " (and Create and Read on the ledger)."
+            f"Not authorized for topic '{topic}': the principal needs Describe on it, and what else"
+            " 'Least ACLs' in docs/security.md asks for."
         )
     return False
 

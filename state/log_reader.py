@@ -46,6 +46,11 @@ def read_records(
             # A ledger that was compacted below our position starts at what is left of it.
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": "10",
+            # By default a fetch brings 1 MiB of a partition: one chunk of a file, and half of the
+            # next in vain.
+            "fetch.message.max.bytes": str(8 << 20),
+            # How long it fetches nothing once enough waits for us: by default a second.
+            "fetch.queue.backoff.ms": "5",
             "log_level": "3",
         }
     )

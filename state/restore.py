@@ -73,15 +73,21 @@ def restore(
         raise CorruptSnapshot(
             f"The manifest of batch {head.batch} lists {len(manifest.files)} files of {head.files}."
         )
-    check_free(checkpoint)
-    checkpoint.write(RESTORING, [b""])
     try:
-        _write_files(settings, topic, end, manifest, checkpoint, progress, leave_out)
-    except CorruptSnapshot:
-        checkpoint.clear(RESTORING)
-        raise
-    before_finish()
-    checkpoint.finish(RESTORING)
+        check_free(checkpoint)
+        checkpoint.write(RESTORING, [b""])
+        try:
+            _write_files(settings, topic, end, manifest, checkpoint, progress, leave_out)
+        except CorruptSnapshot:
+            checkpoint.clear(RESTORING)
+            raise
+        before_finish()
+        checkpoint.finish(RESTORING)
+    except OSError as error:  # a full disk, or an object store that does not let us in
+        raise CheckpointError(
+            f"The checkpoint '{checkpoint.url}' could not be filled: {error}. It is not finished, "
+            "and no query starts from it. Set this right, and restore again."
+        ) from error
 
 
 def _write_files(

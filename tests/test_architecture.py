@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 MAY_IMPORT = {
     "core": {"core"},
     "state": {"core", "state"},
-    "formats": {"core", "formats"},
+    "formats": {"core", "state", "formats"},
     "sources": {"core", "state", "sources"},
     "sinks": {"core", "state", "sinks"},
     "connectors": {"core", "formats", "state", "sources", "sinks", "connectors"},

@@ -53,7 +53,7 @@ def local(folder: Path) -> Checkpoint:
 
 def pyarrow(folder: Path) -> Checkpoint:
     system = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
-    return RemoteCheckpoint("there:/check point", system, "check point")
+    return RemoteCheckpoint("there:/check point", system, "check point", "there:/check point")
 
 
 def fsspec(folder: Path) -> Checkpoint:
@@ -368,16 +368,51 @@ def test_a_missing_package_is_said(monkeypatch: pytest.MonkeyPatch, missing: str
         open_checkpoint("memory://x/y")
 
 
+# The last two must be escaped to be understood, and are secrets when they are not.
+@pytest.mark.parametrize("secret", ["hunter2", "hunter2%2F", "hunter2/with", "with@/hunter2"])
 @pytest.mark.parametrize("scheme", ["s3a", "memory", "nosuch"])
-def test_secrets_in_a_url_are_shown_to_nobody(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+def test_secrets_in_a_url_are_shown_to_nobody(scheme: str, secret: str) -> None:
     options = "region=us-east-1&endpoint_override=localhost:1&scheme=http"
-    url = f"{scheme}://AKIA:hunter2@bucket/x?{options}"
+    url = f"{scheme}://AKIA:{secret}@bucket/x?{options}"
     try:
         shown = open_checkpoint(url).url
     except CheckpointError as error:
         shown = str(error)
     assert "hunter2" not in shown
     assert "AKIA:***@bucket" in shown
+
+
+@pytest.mark.parametrize("name", ["client_secret", "sig"])
+def test_secrets_behind_the_path_are_shown_to_nobody(name: str) -> None:
+    with pytest.raises(CheckpointError) as refused:
+        open_checkpoint(f"s3://bucket/x?region=a&{name}=hunter2&other=1")
+    assert "hunter2" not in str(refused.value)
+    assert f"region=a&{name}=***&other=1" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "location"),
+    [
+        ("s3a://b/x y/?region=a&endpoint_override=localhost:1", "s3a://b/x y"),
+        ("s3a://AKIA:hunter2@b/x?region=a&endpoint_override=localhost:1", "s3a://b/x"),
+        ("abfss://box@me.dfs.core.windows.net/x?enable_tls=true", None),
+        ("abfss://box:aGk=@me.dfs.core.windows.net/x", "abfss://box@me.dfs.core.windows.net/x"),
+        ("abfss://:aGk=@me.dfs.core.windows.net/box/x", "abfss://me.dfs.core.windows.net/box/x"),
+        ("memory://b/x?y", "memory://b/x?y"),
+    ],
+)
+def test_what_spark_finds_in_files_names_the_folder_and_nothing_else(
+    url: str, location: str | None
+) -> None:
+    """Who logs in and how is said to pyarrow: Spark would take it for a part of the name."""
+    if url.startswith("memory"):
+        pytest.importorskip("fsspec")
+    assert open_checkpoint(url).location == (location or url.partition("?")[0])
+
+
+def test_a_url_that_pyarrow_cannot_read_says_why() -> None:
+    with pytest.raises(CheckpointError, match=r"'s3://b/x\?no=1' cannot be.*Unexpected query par"):
+        open_checkpoint("s3://b/x?no=1")
 
 
 def test_why_a_file_system_cannot_be_had_is_said_in_bounds(

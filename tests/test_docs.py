@@ -45,7 +45,7 @@ def test_files_and_tests_that_are_named_exist(page):
 
 def test_every_module_is_on_the_file_map():
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    for folder in ("core", "connectors", "sources", "sinks", "state"):
+    for folder in ("core", "connectors", "formats", "sources", "sinks", "state"):
         for path in (ROOT / folder).glob("*.py"):
             if path.name != "__init__.py":
                 assert f"{folder}/{path.name}" in text or f"`{path.name}`" in text, path

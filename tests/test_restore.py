@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eo_kafka.errors import CheckpointError, CorruptSnapshot, ReadTimeout
-from eo_kafka.state import blobs
+from eo_kafka.state import assembly, blobs
 from eo_kafka.state import restore as module
 from eo_kafka.state.checkpoint import LocalCheckpoint, open_checkpoint
 from eo_kafka.state.manifest import (
@@ -264,15 +264,15 @@ def test_a_copy_of_a_large_file_is_digested_once(
     whole = [topic.records[topic.at(LARGE, index)] for index in THREE]
     topic.records[:0] = [(key, (value or b"")[::-1]) for key, value in whole]
     digested = []
-    real = module._digest_of_file
+    real = assembly.Digester.update
 
-    def digest(path: Path) -> str:
-        digested.append(path)
-        return real(path)
+    def update(digester: assembly.Digester, piece: bytes) -> None:
+        digested.append(len(piece))
+        real(digester, piece)
 
-    monkeypatch.setattr(module, "_digest_of_file", digest)
+    monkeypatch.setattr(assembly.Digester, "update", update)
     assert restored(topic, folder) == FILES
-    assert len(digested) == 2
+    assert sum(digested) == 2 * len(FILES[LARGE])
 
 
 def test_a_chunk_beyond_a_files_end_is_nobodys(topic: Topic, folder: Path) -> None:

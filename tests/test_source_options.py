@@ -7,6 +7,8 @@ import pickle
 import pytest
 
 from eo_kafka.errors import OptionsError
+from eo_kafka.formats.options import FormatOptions
+from eo_kafka.formats.reading import Reading
 from eo_kafka.offsets import TopicPartition
 from eo_kafka.sources.limits import ByTime, ByTopic
 from eo_kafka.sources.options import SourceOptions
@@ -60,6 +62,20 @@ def test_names_in_any_case_as_spark_hands_them_over() -> None:
     assert options.starting == "earliest"
     assert options.max_offsets_per_trigger == 7
     assert options.include_headers
+
+
+def test_group_ids_begin_as_with_sparks_own_connector() -> None:
+    given = {**GOOD, "groupIdPrefix": "mine"}
+    assert parsed().group_id_prefix == "spark-kafka-source"
+    assert SourceOptions.parse(GOOD, streaming=False).group_id_prefix == "spark-kafka-relation"
+    assert SourceOptions.parse(given, streaming=False).group_id_prefix == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("15m", 900_000), ("900000", 900_000), ("1 h", 3_600_000)]
+)
+def test_a_delay_is_told_as_sparks_settings_are(text: str, ms: int) -> None:
+    assert parsed(maxTriggerDelay=text).max_trigger_delay_ms == ms
 
 
 def test_topics_are_trimmed_and_empty_ones_dropped() -> None:
@@ -263,11 +279,11 @@ def test_the_columns_are_the_jvm_connectors() -> None:
 
 
 def test_a_schema_of_the_users_own_is_refused() -> None:
-    options = parsed()
-    options.check_schema(options.schema())
+    columns, none = parsed().schema(), FormatOptions((), None)
+    Reading(none, columns, columns)
 
     with pytest.raises(OptionsError, match="fixed schema"):
-        options.check_schema(options.schema().add("more", "string"))
+        Reading(none, columns, parsed().schema().add("more", "string"))
 
 
 def test_secrets_stay_out_of_repr_and_messages() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,16 @@ from eo_kafka.errors import CorruptSnapshot, OptionsError
 from eo_kafka.sinks.state_view import topic_of
 from eo_kafka.state import view
 from eo_kafka.state.view import MARKER, Marker, read_view
+
+GOLDEN = Path(__file__).parent / "golden" / "view_v1.json"
+STORED = Marker("7d3ae3b8-0000-4000-8000-000000000001", 12)
+
+
+def test_version_1_is_as_it_was_stored():
+    """Views of before an upgrade are gone on with, and not made anew."""
+    assert STORED.encode() == GOLDEN.read_bytes()
+    assert Marker.decode(GOLDEN.read_bytes()) == STORED
+    assert MARKER == b'"eo-kafka"'
 
 
 @given(st.builds(Marker, st.text(), st.integers(0, 2**63 - 1)))

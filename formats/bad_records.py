@@ -1,0 +1,117 @@
+"""Records that are not what their format says: the column that carries them, and the way to the
+dead letter topic.
+
+Column `_bad_record` holds a whole record as it was, and where it goes. The sink swaps it in for the
+row, so that it is written in the transaction of the batch like any other, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+COLUMN = "_bad_record"
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+TYPE = f"struct<topic:string,key:binary,value:binary,headers:{HEADERS_TYPE},reason:string>"
+# What a dead letter's headers say of it, behind its own.
+REASON, TOPIC, PARTITION, OFFSET = (
+    f"eo_kafka.bad_record.{name}" for name in ("reason", "topic", "partition", "offset")
+)
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """A row of a batch that was read, and why it is bad."""
+
+    row: int
+    reason: str
+
+
+def spark_type() -> StructType:
+    """The column's type."""
+    from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
+
+    header = StructType().add("key", StringType()).add("value", BinaryType())
+    return (
+        StructType()
+        .add("topic", StringType())
+        .add("key", BinaryType())
+        .add("value", BinaryType())
+        .add("headers", ArrayType(header))
+        .add("reason", StringType())
+    )
+
+
+def arrow_type() -> pa.DataType:
+    """The same for Arrow."""
+    import pyarrow as pa
+
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    return pa.struct(
+        [
+            ("topic", pa.string()),
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("headers", pa.list_(pa.field("element", header))),
+            ("reason", pa.string()),
+        ]
+    )
+
+
+def column_of(batch: pa.RecordBatch, bad: Sequence[BadRecord], goes_to: str | None) -> pa.Array:
+    """The column for a batch as it was read; null where the record is good. `goes_to` is the dead
+    letter topic; without one a record stays where it is."""
+    import pyarrow as pa
+
+    values: list[dict[str, object] | None] = [None] * batch.num_rows
+    own = batch.column("headers") if "headers" in batch.schema.names else None
+    for one in bad:
+        at = {name: batch.column(name)[one.row].as_py() for name in batch.schema.names[:5]}
+        headers = list((own[one.row].as_py() if own is not None else None) or ())
+        headers += [
+            {"key": REASON, "value": one.reason.encode()},
+            {"key": TOPIC, "value": at["topic"].encode()},
+            {"key": PARTITION, "value": b"%d" % at["partition"]},
+            {"key": OFFSET, "value": b"%d" % at["offset"]},
+        ]
+        values[one.row] = {
+            "topic": goes_to,
+            "key": at["key"],
+            "value": at["value"],
+            "headers": headers,
+            "reason": one.reason,
+        }
+    return pa.array(values, arrow_type())
+
+
+def routed(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
+    """The batch, dead letters in their rows' places, each row with its topic. `topic` is the
+    sink's option, which goes before a row's own."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    letters = batch.column(COLUMN)
+    dead = pc.is_valid(pc.struct_field(letters, "topic"))
+    names = batch.schema.names
+    columns: dict[str, pa.Array] = {}
+    for name in ("key", "value", "headers"):
+        instead = pc.struct_field(letters, name)
+        kind = instead.type
+        given = batch.column(name).cast(kind) if name in names else pa.nulls(len(batch), kind)
+        columns[name] = pc.if_else(dead, instead, given)
+    if topic is not None:
+        own = pa.array([topic] * len(batch), pa.string())
+    else:
+        own = batch.column("topic").cast(pa.string()) if "topic" in names else None
+    if own is None:
+        own = pa.nulls(len(batch), pa.string())
+    columns["topic"] = pc.if_else(dead, pc.struct_field(letters, "topic"), own)
+    if "partition" in names:
+        nowhere = pa.scalar(None, pa.int32())
+        columns["partition"] = pc.if_else(dead, nowhere, batch.column("partition"))
+    return pa.RecordBatch.from_pydict(columns)

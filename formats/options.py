@@ -1,0 +1,118 @@
+"""What a reader or a writer is told of the formats of keys and values, checked. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eo_kafka.formats import declared
+from eo_kafka.formats.declared import AVRO, DEADLETTER, FAILFAST, JSON, PERMISSIVE, REGISTRY_PREFIX
+from eo_kafka.formats.registry import Registry
+from eo_kafka.options import Option, OptionReader
+
+
+@dataclass(frozen=True)
+class Column:
+    """One of `key` and `value`: its format, and where its schema is."""
+
+    name: str
+    format: str
+    schema: str | None
+    subject: str | None
+
+
+@dataclass(frozen=True)
+class FormatOptions:
+    """The formats of both. Pickled to the tasks; its repr shows no secrets."""
+
+    columns: tuple[Column, ...]  # those that are not raw
+    registry: Registry | None
+    mode: str = FAILFAST
+    dead_letter_topic: str | None = None
+    register: bool = False
+
+    @classmethod
+    def of_reader(cls, given: Mapping[str, str]) -> FormatOptions:
+        """Raises OptionsError with every problem."""
+        reader = OptionReader(given)
+        topics = [name.strip() for name in given.get("subscribe", "").split(",") if name.strip()]
+        columns = _columns(reader, topics[0] if len(topics) == 1 else None)
+        for column in columns:
+            if column.format == JSON and column.schema is None:
+                reader.problem(
+                    f"Option '{column.name}.format' is 'json', which needs '{column.name}.schema': "
+                    "columns as in SQL ('id BIGINT, name STRING') or what `schema.json()` gives."
+                )
+        mode, letters = reader.get(declared.MODE), reader.get(declared.DEAD_LETTER_TOPIC)
+        if (mode == DEADLETTER) != (letters is not None):
+            reader.problem(
+                f"Option 'mode' {DEADLETTER} and option 'deadLetterTopic' go together: one says "
+                "that bad records are sent somewhere, the other where."
+            )
+        if declared.MODE.name in reader and not columns:
+            reader.problem(
+                "Option 'mode' says what becomes of records that are not of their format; without "
+                "'key.format' or 'value.format' there are none."
+            )
+        known = _finished(reader, columns, declared.OF_READER)
+        return cls(columns, known, mode, letters)
+
+    @classmethod
+    def of_writer(cls, given: Mapping[str, str]) -> FormatOptions:
+        """Raises OptionsError with every problem."""
+        reader = OptionReader(given)
+        columns = _columns(reader, given.get("topic"))
+        register = reader.get(declared.REGISTER)
+        known = _finished(reader, columns, declared.OF_WRITER)
+        return cls(columns, known, register=register)
+
+    @property
+    def shows_bad_records(self) -> bool:
+        """Whether there is a column for them."""
+        return self.mode in (PERMISSIVE, DEADLETTER)
+
+
+def _columns(reader: OptionReader, topic: str | None) -> tuple[Column, ...]:
+    found = []
+    for name, kind, schema, subject in (
+        ("key", declared.KEY_FORMAT, declared.KEY_SCHEMA, declared.KEY_SUBJECT),
+        ("value", declared.VALUE_FORMAT, declared.VALUE_SCHEMA, declared.VALUE_SUBJECT),
+    ):
+        by_default = f"{topic.strip()}-{name}" if topic else None
+        one = Column(name, reader.get(kind), reader.get(schema), reader.get(subject) or by_default)
+        if one.format != declared.RAW:
+            found.append(one)
+        elif schema.name in reader or subject.name in reader:
+            reader.problem(
+                f"Option '{name}.format' is 'raw', which has no schema: set it to 'json' or "
+                f"'avro', or take '{name}.schema' and '{name}.subject' away."
+            )
+    return tuple(found)
+
+
+def _finished(
+    reader: OptionReader, columns: Iterable[Column], known: tuple[Option[Any], ...]
+) -> Registry | None:
+    """The registry, if one is needed; and the end of the check."""
+    settings = reader.prefixed(REGISTRY_PREFIX)
+    avro = [column for column in columns if column.format == AVRO]
+    if settings and "url" not in settings:
+        reader.problem("Option 'schema.registry.url' is missing: the registry's address.")
+    if settings and not avro:
+        reader.problem("A schema registry is given, and neither keys nor values are 'avro'.")
+    for column in avro:
+        name = column.name
+        if not settings and column.schema is None:
+            reader.problem(
+                f"Option '{name}.format' is 'avro', which needs 'schema.registry.url' or "
+                f"'{name}.schema'."
+            )
+        if settings and column.subject is None and column.schema is None:
+            reader.problem(
+                f"Option '{name}.subject' must say which subject of the registry the {name}s are "
+                "of: there is no one topic to take it from."
+            )
+    reader.check_names((option.name for option in known), besides=REGISTRY_PREFIX)
+    reader.finish()
+    return Registry(settings) if settings and avro else None

@@ -1,0 +1,200 @@
+"""Batches as they were fetched to batches of typed columns, bad records set apart.
+
+The types are settled on the driver, when the query is made; records are read on executors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka.errors import OptionsError, SourceError, cut
+from eo_kafka.formats import bad_records
+from eo_kafka.formats.bad_records import BadRecord
+from eo_kafka.formats.declared import AVRO, DEADLETTER, JSON, PERMISSIVE, STRING
+from eo_kafka.formats.options import Column, FormatOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
+
+_REASON_MAX = 300
+
+
+def schema(options: FormatOptions, raw: StructType) -> StructType | str:
+    """The reader's columns; as text for Spark to parse where a schema was given so. `raw` are the
+    columns without formats. Driver, once a load; asks the registry for what is not given.
+
+    Raises OptionsError, SourceError.
+    """
+    from pyspark.sql.types import StructType
+
+    typed = {column.name: _type(options, column) for column in options.columns}
+    columns = {field.name: typed.get(field.name, field.dataType) for field in raw.fields}
+    if options.shows_bad_records:
+        columns[bad_records.COLUMN] = bad_records.spark_type()
+    made = StructType()
+    for name, kind in columns.items():
+        if isinstance(kind, str):
+            return ", ".join(f"`{name}` {_text(kind)}" for name, kind in columns.items())
+        made.add(name, kind)
+    return made
+
+
+class Reading:
+    """Reads the formats of one source. Pickled to the executors.
+
+    `schema` is what Spark made of `schema(...)`; raises OptionsError if it is another one.
+    """
+
+    def __init__(self, options: FormatOptions, raw: StructType, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        names = [*raw.names, *([bad_records.COLUMN] if options.shows_bad_records else [])]
+        own = {column.name for column in options.columns}
+        expected = {field.name: field.dataType for field in raw.fields if field.name not in own}
+        for column in options.columns:
+            kind = _type(options, column)
+            if not isinstance(kind, str):
+                expected[column.name] = kind
+        found = {field.name: field.dataType for field in schema.fields}
+        if schema.names != names or any(found[name] != kind for name, kind in expected.items()):
+            raise OptionsError(
+                [
+                    "The columns are not those of the formats: Kafka source has a fixed schema and "
+                    "cannot be set with a custom one (set 'key.schema' and 'value.schema'). If a "
+                    "new schema was registered just now, start the query again."
+                ]
+            )
+        self._decode = {
+            column.name: _decoder(options, column, found[column.name]) for column in options.columns
+        }
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether headers must be fetched, asked for or not: a dead letter keeps its own."""
+        return self._options.mode == DEADLETTER
+
+    def batches(self, fetched: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Each batch with its columns typed. Raises SourceError for a bad record under FAILFAST, or
+        if the registry does not answer."""
+        return map(self._typed, fetched) if self._decode else fetched
+
+    def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        shape = to_arrow_schema(self._schema, timezone="UTC")
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        reasons: dict[int, str] = {}
+        for name, decode in self._decode.items():
+            kind = shape.field(name).type
+            columns[name] = _decoded(batch.column(name), decode, kind, name, reasons)
+        bad = [BadRecord(row, reason) for row, reason in sorted(reasons.items())]
+        if bad and not self._options.shows_bad_records:
+            self._refuse(batch, bad[0])
+        if self._options.shows_bad_records:
+            letters = self._options.dead_letter_topic
+            columns[bad_records.COLUMN] = bad_records.column_of(batch, bad, letters)
+        return pa.RecordBatch.from_arrays([columns[name] for name in shape.names], schema=shape)
+
+    def _refuse(self, batch: pa.RecordBatch, bad: BadRecord) -> None:
+        topic, partition, offset = (
+            batch.column(name)[bad.row].as_py() for name in ("topic", "partition", "offset")
+        )
+        raise SourceError(
+            f"The record of {topic}-{partition} at offset {offset} is not of its format: "
+            f"{bad.reason}. To go on past such records, set option 'mode' to {PERMISSIVE} (null, "
+            f"and the bytes in a column) or {DEADLETTER} (they are sent to a topic)."
+        )
+
+
+def _decoded(
+    column: pa.Array,
+    decode: Callable[[bytes], Any],
+    kind: pa.DataType,
+    name: str,
+    reasons: dict[int, str],
+) -> pa.Array:
+    """The column, null where a value is bad; the reason is added to what is said of its row."""
+    import pyarrow as pa
+
+    def bad(row: int, error: Exception) -> None:
+        reason = f"{name}: {cut(error, _REASON_MAX)}"
+        reasons[row] = f"{reasons[row]}; {reason}" if row in reasons else reason
+
+    found: list[Any] = []
+    for row, value in enumerate(column.to_pylist()):
+        try:
+            found.append(None if value is None else decode(value))
+        except SourceError:
+            raise  # the registry's fault
+        except Exception as error:  # what decoders raise for wrong bytes is of many kinds
+            found.append(None)
+            bad(row, error)
+    try:
+        return pa.array(found, kind)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        pass  # one of them is what no column can hold: find out which
+    for row, one in enumerate(found):
+        try:
+            pa.array([one], kind)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            found[row] = None
+            bad(row, error)
+    return pa.array(found, kind)
+
+
+def _type(options: FormatOptions, column: Column) -> DataType | str:
+    """The column's type, or Spark's words for it."""
+    from pyspark.sql.types import StringType, StructType
+
+    if column.format == STRING:
+        return StringType()
+    if column.format == AVRO:
+        from eo_kafka.formats.avro_codec import parsed
+        from eo_kafka.formats.avro_reader import as_json
+        from eo_kafka.formats.avro_types import spark_type
+
+        return spark_type(parsed(json.loads(as_json(_avro_schema(options, column)))))[0]
+    text = str(column.schema).strip()
+    if not text.startswith("{"):
+        return f"STRUCT<{text}>"
+    try:
+        return StructType.fromJson(json.loads(text))
+    except Exception as error:  # whatever PySpark trips over
+        raise OptionsError(
+            [f"Option '{column.name}.schema' is no schema of Spark's: {cut(error, 200)}."]
+        ) from None
+
+
+def _text(kind: DataType | str) -> str:
+    return kind if isinstance(kind, str) else kind.simpleString()
+
+
+def _avro_schema(options: FormatOptions, column: Column) -> str:
+    if column.schema is not None:
+        return column.schema
+    assert options.registry is not None
+    assert column.subject is not None
+    return options.registry.latest(column.subject)
+
+
+def _decoder(options: FormatOptions, column: Column, kind: DataType) -> Callable[[bytes], Any]:
+    if column.format == STRING:
+        return _utf8
+    if column.format == JSON:
+        from eo_kafka.formats.json_codec import JsonDecoder
+
+        return JsonDecoder(kind).decode
+    from eo_kafka.formats.avro_reader import AvroReader
+
+    return AvroReader(_avro_schema(options, column), options.registry).decode
+
+
+def _utf8(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 (byte {error.start})") from None

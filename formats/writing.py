@@ -1,0 +1,148 @@
+"""Typed columns to bytes, and dead letters to their places, before rows are sent.
+
+What needs the registry is asked on the driver, before the tasks start; rows are encoded on
+executors.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka.errors import OptionsError, SinkError, cut
+from eo_kafka.formats import bad_records, registry
+from eo_kafka.formats.declared import AVRO, JSON
+from eo_kafka.formats.options import Column, FormatOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class Writing:
+    """The formats of one sink. Pickled to the executors once it is `prepared`."""
+
+    options: FormatOptions
+    routes: bool  # whether rows may be dead letters
+    schemas: dict[str, tuple[str, int | None]] = field(default_factory=dict)  # and their numbers
+
+    @classmethod
+    def of(cls, options: FormatOptions, schema: StructType) -> Writing:
+        """For rows of `schema`. Asks nobody."""
+        kinds = {one.name: one.dataType.simpleString() for one in schema.fields}
+        return cls(options, kinds.get(bad_records.COLUMN) == bad_records.TYPE)
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether there is anything to do."""
+        return self.routes or bool(self.options.columns)
+
+    def prepared(self, schema: StructType) -> Writing:
+        """With the Avro schemas and their numbers in the registry. Driver, once a batch; again it
+        changes nothing.
+
+        Raises OptionsError, and SourceError for what the registry refuses.
+        """
+        if self.schemas:
+            return self
+        kinds = {one.name: one.dataType for one in schema.fields}
+        found = {
+            column.name: _schema(self.options, column, kinds[column.name])
+            for column in self.options.columns
+            if column.format == AVRO and column.name in kinds
+        }
+        return replace(self, schemas=found)
+
+    def batches(
+        self, rows: Iterator[pa.RecordBatch], topic: str | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows as bytes; with dead letters, each with its topic (`topic` is the option).
+
+        Raises SinkError for a row that is not of its schema.
+        """
+        for batch in rows:
+            encoded = self._encoded(batch)
+            yield bad_records.routed(encoded, topic) if self.routes else encoded
+
+    def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for column in self.options.columns:
+            if column.format not in (AVRO, JSON) or column.name not in batch.schema.names:
+                continue
+            at = batch.schema.get_field_index(column.name)
+            encode = self._encoder(column, batch.column(at).type)
+            batch = batch.set_column(at, column.name, _encode(batch.column(at), encode, column))
+        return batch
+
+    def _encoder(self, column: Column, kind: pa.DataType) -> Callable[[Any], bytes]:
+        if column.format == JSON:
+            from eo_kafka.formats import json_writer
+
+            return json_writer.encoder(kind)
+        from eo_kafka.formats.avro_codec import Encoder, parsed
+
+        schema, number = self.schemas[column.name]
+        encode = Encoder(parsed(json.loads(schema))).encode
+        return encode if number is None else lambda value: registry.pack(number, encode(value))
+
+
+def _encode(column: pa.Array, encode: Callable[[Any], bytes], of: Column) -> pa.Array:
+    import pyarrow as pa
+
+    found = []
+    for value in column.to_pylist():
+        try:
+            found.append(None if value is None else encode(value))
+        except Exception as error:  # what fastavro raises for wrong values is of many kinds
+            raise SinkError(
+                f"A row's {of.name} cannot be written as {of.format}: {cut(error, 300)}. The batch "
+                "is not shown; cast or filter such rows, or change the schema."
+            ) from None
+    return pa.array(found, pa.binary())
+
+
+def _schema(options: FormatOptions, column: Column, kind: Any) -> tuple[str, int | None]:
+    """The schema to write with, and its number in the registry, if there is one."""
+    from eo_kafka.formats.avro_reader import as_json
+
+    known, subject = options.registry, column.subject
+    if known is None:
+        return as_json(str(column.schema)), None
+    if subject is None:
+        raise OptionsError(
+            [
+                f"Option '{column.name}.subject' must say which subject of the registry the "
+                f"{column.name}s are of: there is no option 'topic' to take it from."
+            ]
+        )
+    if column.schema is not None:
+        text = as_json(column.schema)
+    elif options.register:
+        from eo_kafka.formats.avro_types import avro_schema
+
+        text = json.dumps(avro_schema(kind))
+    else:
+        text = as_json(known.latest(subject))
+    return text, _number(known, subject, text, options.register)
+
+
+@functools.lru_cache(maxsize=64)
+def _number_of(known: _ByUrl, subject: str, text: str, register: bool) -> int:
+    asked = known.registry
+    return asked.register(subject, text) if register else asked.number(subject, text)
+
+
+@dataclass(frozen=True)
+class _ByUrl:
+    """A registry, the same for `lru_cache` if its address is."""
+
+    url: str
+    registry: registry.Registry = field(compare=False)
+
+
+def _number(known: registry.Registry, subject: str, text: str, register: bool) -> int:
+    """A number never changes its meaning, so that one question a process is enough."""
+    return _number_of(_ByUrl(known.url, known), subject, text, register)
