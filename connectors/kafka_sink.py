@@ -107,8 +107,9 @@ class KafkaStreamWriter(StreamArrowWriter):
         batch = context.getLocalProperty("streaming.sql.batchId")
         if query_id is None or batch is None:
             raise SinkError(
-                "This Spark does not tell its tasks which query and batch they belong to; "
-                "exactly-once needs that. Nothing was written."
+                "This Spark does not tell its tasks which query and batch they belong to (Spark "
+                "Connect does not inside foreachBatch); exactly-once needs that. Nothing was "
+                "written."
             )
         task = two_phase.TaskIdentity(
             query_id=query_id,

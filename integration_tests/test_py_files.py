@@ -58,6 +58,7 @@ def submit(master, broker, make_topic, tmp_path):
     return run
 
 
+@pytest.mark.full
 def test_spark_does_not_look_for_formats_in_py_files(submit, wheel, bare):
     said = submit("--py-files", zip_of(wheel), PYSPARK_PYTHON=str(bare))
     assert MISSING in said
@@ -84,6 +85,7 @@ def zip_of(wheel: Path) -> Path:
     return archive
 
 
+@pytest.mark.full
 def test_a_packed_environment_works_without_registration(submit, wheel, bare, tmp_path):
     """Driver and workers run `environment/bin/python`, each of its own copy."""
     venv.create(tmp_path / "environment", symlinks=True)
