@@ -1,9 +1,9 @@
 """What the Spark at hand offers to Python sources and sinks. Nothing else asks for its version.
 
 The same steps, processes and order of calls are there since 4.0: plan, tasks, `commit`, and after a
-failed one `abort`. What came later: 4.1, a base class for streaming writers of Arrow batches; 4.2,
-admission control: before it Spark calls `latestOffset()` without the batch's start or a limit, and
-runs Trigger.AvailableNow as a single batch.
+failed one `abort`. What came later: in 4.1 a base class for streaming writers of Arrow batches, and
+functions of Arrow columns; in 4.2 admission control. Before it Spark calls `latestOffset()` without
+the batch's start or a limit, and runs Trigger.AvailableNow as a single batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyspark
 from pyspark.sql import datasource
 
-from eo_kafka.errors import OptionsError
+from eo_kafka.errors import EnvironmentRefused, OptionsError
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamArrowWriter
@@ -78,6 +78,7 @@ __all__ = [
     "StreamArrowWriter",
     "SupportsTriggerAvailableNow",
     "refuse_without_admission_control",
+    "refuse_without_arrow_functions",
 ]
 
 # Each would be a promise that this Spark gives no way to keep.
@@ -102,3 +103,14 @@ def refuse_without_admission_control(given: Iterable[str], *, sink: bool = False
     ]
     if problems:
         raise OptionsError(problems)
+
+
+def refuse_without_arrow_functions() -> None:
+    """Raise EnvironmentRefused if Spark cannot call a function with columns as Arrow arrays."""
+    from pyspark.sql.pandas import functions
+
+    if not hasattr(functions, "arrow_udf"):
+        raise EnvironmentRefused(
+            "eo_kafka.from_avro and eo_kafka.to_avro need PySpark 4.1 or newer, and this is "
+            f"{pyspark.__version__}. Option 'value.format' of the source and the sink does without."
+        )

@@ -35,14 +35,14 @@ _HOMES = {
     "delete_snapshot": "eo_kafka.sinks.exporting",
     "export_snapshot": "eo_kafka.sinks.exporting",
     "foreach_batch": "eo_kafka.connectors.foreach_batch",
-    "from_avro": "eo_kafka.formats.columns",
+    "from_avro": "eo_kafka.connectors.avro",
     "register": "eo_kafka.connectors.registration",
     "repartition": "eo_kafka.connectors.repartition",
     "restore": "eo_kafka.sinks.restoring",
     "snapshots": "eo_kafka.sinks.snapshot_search",
     "start": "eo_kafka.connectors.restored_start",
     "start_from": "eo_kafka.sinks.start_from",
-    "to_avro": "eo_kafka.formats.columns",
+    "to_avro": "eo_kafka.connectors.avro",
     "verify_snapshot": "eo_kafka.sinks.exporting",
 }
 

@@ -141,8 +141,11 @@ def test_batch_and_stream_and_what_is_refused(environment, broker, make_topic, t
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr[-4000:]
     assert f"all four roles work on PySpark {environment.pyspark}" in ran.stdout
-    if environment.limits_batches:
-        assert "limited: 3 batches" in ran.stdout
-    else:
-        refusal = "Option 'maxOffsetsPerTrigger' needs PySpark 4.2 or newer, and this is"
-        assert f"{refusal} {environment.pyspark}" in ran.stdout
+    needs = f"needs PySpark 4.2 or newer, and this is {environment.pyspark}"
+    for option in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "jobName", "snapshotInterval"):
+        refused = f"Option '{option}' {needs}" in ran.stdout
+        assert refused != environment.limits_batches, option
+    for name, batches in (("limited", 3), ("recorded", 1), ("interval", 1)):
+        assert (f"{name}: {batches} batches" in ran.stdout) == environment.limits_batches, name
+    assert ("need PySpark 4.1 or newer" in ran.stdout) == environment.pyspark.startswith("4.0")
+    assert "json: [0, 1, 2]" in ran.stdout

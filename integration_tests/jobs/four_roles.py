@@ -4,6 +4,7 @@ Arguments: servers, a topic to fill, a topic for the copy, a folder for the chec
 became of the options that need Spark 4.2. With variable REGISTER it registers the formats first.
 """
 
+import json
 import os
 import sys
 
@@ -26,11 +27,15 @@ def read(topic):
     return spark.read.format("eo-kafka").options(subscribe=topic, **options).load()
 
 
-def copy(name, **extra):
+def copy(name, /, into=(), **extra):
     given = {"subscribe": source, "startingOffsets": "earliest", **options, **extra}
     stream = spark.readStream.format("eo-kafka").options(**given).load().select("value")
     writer = stream.writeStream.format("eo-kafka").options(topic=sink, **options)
-    writer = writer.option("checkpointLocation", f"{checkpoint}/{name}").trigger(availableNow=True)
+    writer = (
+        writer.options(**dict(into))
+        .option("checkpointLocation", f"{checkpoint}/{name}")
+        .trigger(availableNow=True)
+    )
     query = writer.start()
     query.awaitTermination()
     return len([progress for progress in query.recentProgress if progress["numInputRows"]])
@@ -53,3 +58,22 @@ try:
 except Exception as error:
     assert read(sink).count() == ROWS, "a refused query wrote"
     print(f"limited: {error}")
+for name, into, extra in (
+    ("recorded", {}, {"jobName": "followed", "minOffsetsPerTrigger": "1"}),
+    ("interval", {"jobName": "kept", "snapshots": "true", "snapshotInterval": "1 minute"}, {}),
+):
+    try:
+        print(f"{name}: {copy(name, into, **extra)} batches")
+    except Exception as error:
+        print(f"{name}: {error}")
+try:
+    print(f"avro: {eo_kafka.from_avro}")
+except Exception as error:
+    print(f"avro: {error}")
+last = read(sink).agg({"offset": "max"}).first()[0]
+typed = {"value.format": "json", "value.schema": "id BIGINT"}
+rows = spark.range(3).selectExpr("struct(id) as value")
+rows.write.format("eo-kafka").options(topic=sink, **options, **typed).mode("append").save()
+typed["startingOffsets"] = json.dumps({sink: {"0": last + 1}})
+again = spark.read.format("eo-kafka").options(subscribe=sink, **options, **typed).load()
+print("json:", sorted(row.id for row in again.select("value.id").collect()))
