@@ -14,6 +14,7 @@ from eo_kafka.connectors.spark_versions import (
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
+    format_problems,
 )
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import OptionsError, SourceError
@@ -34,7 +35,7 @@ def reader_options(
     given: Mapping[str, str], streaming: bool
 ) -> tuple[SourceOptions, FormatOptions]:
     """Both, checked together so that all problems are told at once. Contacts nobody."""
-    problems: list[str] = []
+    problems = format_problems(given)
     formats = FormatOptions((), None)
     try:
         formats = FormatOptions.of_reader(given)

@@ -1,14 +1,15 @@
 """What the Spark at hand offers to Python sources and sinks. Nothing else asks for its version.
 
 The same steps, processes and order of calls are there since 4.0: plan, tasks, `commit`, and after a
-failed one `abort`. What came later: in 4.1 a base class for streaming writers of Arrow batches, and
-functions of Arrow columns; in 4.2 admission control. Before it Spark calls `latestOffset()` without
-the batch's start or a limit, and runs Trigger.AvailableNow as a single batch.
+failed one `abort`. What came later: in 4.1 a base class for streaming writers of Arrow batches; in
+4.2 Arrow types as the formats need them, and admission control. Before that Spark calls
+`latestOffset()` without the batch's start or a limit, and runs Trigger.AvailableNow as one batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -77,8 +78,9 @@ __all__ = [
     "ReadMinRows",
     "StreamArrowWriter",
     "SupportsTriggerAvailableNow",
+    "format_problems",
     "refuse_without_admission_control",
-    "refuse_without_arrow_functions",
+    "refuse_without_typed_columns",
 ]
 
 # Each would be a promise that this Spark gives no way to keep.
@@ -105,12 +107,29 @@ def refuse_without_admission_control(given: Iterable[str], *, sink: bool = False
         raise OptionsError(problems)
 
 
-def refuse_without_arrow_functions() -> None:
-    """Raise EnvironmentRefused if Spark cannot call a function with columns as Arrow arrays."""
-    from pyspark.sql.pandas import functions
+def format_problems(given: Mapping[str, str]) -> list[str]:
+    """What is wrong with asking this Spark's source for typed columns, as sentences."""
+    if _types_know_time_zones():
+        return []
+    return [
+        f"Option '{name}' of the source needs PySpark 4.2 or newer, and this is "
+        f"{pyspark.__version__}. Leave it out, and take the bytes apart in the query."
+        for name in ("key.format", "value.format")
+        if given.get(name, "raw").strip().lower() != "raw"
+    ]
 
-    if not hasattr(functions, "arrow_udf"):
+
+def refuse_without_typed_columns() -> None:
+    """Raise EnvironmentRefused if `from_avro` and `to_avro` cannot work."""
+    if not _types_know_time_zones():
         raise EnvironmentRefused(
-            "eo_kafka.from_avro and eo_kafka.to_avro need PySpark 4.1 or newer, and this is "
-            f"{pyspark.__version__}. Option 'value.format' of the source and the sink does without."
+            "eo_kafka.from_avro and eo_kafka.to_avro need PySpark 4.2 or newer, and this is "
+            f"{pyspark.__version__}."
         )
+
+
+def _types_know_time_zones() -> bool:
+    """Whether Spark's types become Arrow's as the code for formats asks for them."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    return "timezone" in inspect.signature(to_arrow_type).parameters

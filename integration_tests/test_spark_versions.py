@@ -40,13 +40,13 @@ class Environment(NamedTuple):
     variables: dict[str, str]
 
     @property
-    def limits_batches(self) -> bool:
+    def has_all(self) -> bool:
         return self.pyspark not in ("4.0.0", "4.0.5", "4.1.0", "4.1.4")
 
     @property
     def settings(self) -> dict[str, object]:
         """Of a job that runs here."""
-        limit = 250 if self.limits_batches else None
+        limit = 250 if self.has_all else None
         return {"python": self.python, "variables": self.variables, "per_batch": limit}
 
 
@@ -144,8 +144,11 @@ def test_batch_and_stream_and_what_is_refused(environment, broker, make_topic, t
     needs = f"needs PySpark 4.2 or newer, and this is {environment.pyspark}"
     for option in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "jobName", "snapshotInterval"):
         refused = f"Option '{option}' {needs}" in ran.stdout
-        assert refused != environment.limits_batches, option
+        assert refused != environment.has_all, option
     for name, batches in (("limited", 3), ("recorded", 1), ("interval", 1)):
-        assert (f"{name}: {batches} batches" in ran.stdout) == environment.limits_batches, name
-    assert ("need PySpark 4.1 or newer" in ran.stdout) == environment.pyspark.startswith("4.0")
-    assert "json: [0, 1, 2]" in ran.stdout
+        assert (f"{name}: {batches} batches" in ran.stdout) == environment.has_all, name
+    avro = f"to_avro need PySpark 4.2 or newer, and this is {environment.pyspark}"
+    assert (avro in ran.stdout) != environment.has_all
+    typed = f"Option 'value.format' of the source {needs}"
+    assert (typed in ran.stdout) != environment.has_all
+    assert ("json: [0, 1, 2]" in ran.stdout) == environment.has_all
