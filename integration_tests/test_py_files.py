@@ -79,9 +79,13 @@ def worker_path(said: str) -> str:
 
 
 def zip_of(wheel: Path) -> Path:
-    """The wheel under a name that Spark puts on the path of Python."""
+    """The wheel's content with entries for its folders, which a wheel has not: in a zip Python
+    finds a package without `__init__.py`, such as `eo_kafka.formats`, only by those."""
     archive = wheel.with_suffix(".zip")
-    shutil.copy(wheel, archive)  # of a link Spark would take the other name
+    if not archive.exists():
+        with zipfile.ZipFile(wheel) as packed:
+            packed.extractall(wheel.with_suffix(""))
+        shutil.make_archive(str(wheel.with_suffix("")), "zip", wheel.with_suffix(""))
     return archive
 
 
