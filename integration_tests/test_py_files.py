@@ -79,13 +79,9 @@ def worker_path(said: str) -> str:
 
 
 def zip_of(wheel: Path) -> Path:
-    """The wheel's content with entries for its folders, which a wheel has not: in a zip Python
-    finds a package without `__init__.py`, such as `eo_kafka.formats`, only by those."""
+    """The wheel under a name that Spark puts on the path of Python."""
     archive = wheel.with_suffix(".zip")
-    if not archive.exists():
-        with zipfile.ZipFile(wheel) as packed:
-            packed.extractall(wheel.with_suffix(""))
-        shutil.make_archive(str(wheel.with_suffix("")), "zip", wheel.with_suffix(""))
+    shutil.copy(wheel, archive)  # of a link Spark would take the other name
     return archive
 
 
