@@ -68,9 +68,13 @@ class KafkaDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Called once a `save()`, also for each batch of `eo_kafka.foreach_batch`."""
-        from eo_kafka.connectors.foreach_batch import BATCH, ForeachBatchWriter
+        from eo_kafka.connectors import foreach_batch
         from eo_kafka.connectors.kafka_sink import KafkaBatchWriter
+        from eo_kafka.sinks.options import BATCH_ID
 
-        if BATCH.lower() in {name.lower() for name in self.options}:
-            return ForeachBatchWriter(self.options, schema, overwrite)
+        names = {name.lower() for name in self.options}
+        if foreach_batch.BATCH.lower() in names:
+            return foreach_batch.of_foreach_batch(self.options, schema, overwrite)
+        if BATCH_ID.key in names:
+            return foreach_batch.of_job(self.options, schema, overwrite)
         return KafkaBatchWriter(self.options, schema, overwrite)

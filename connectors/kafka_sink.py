@@ -68,8 +68,16 @@ def _sent(
 class KafkaStreamWriter(StreamArrowWriter):
     """One micro-batch. Spark makes a new one for planning, for `commit` and for `abort`."""
 
-    def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+    def __init__(
+        self,
+        given: Mapping[str, str],
+        schema: StructType,
+        overwrite: bool,
+        batch: tuple[str, int] | None = None,
+    ) -> None:
+        """`batch`: query id and number, where Spark does not tell the tasks."""
         refuse_without_admission_control(given, sink=True)
+        self._batch = batch
         self._options, self._writing = _options(given, schema, streaming=True)
         self._schema = schema
         self._overwrite = overwrite
@@ -103,17 +111,10 @@ class KafkaStreamWriter(StreamArrowWriter):
         if self._plan is None:
             plain_write.write(options, context.partitionId(), rows)
             return Report()
-        query_id = context.getLocalProperty("sql.streaming.queryId")
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        if query_id is None or batch is None:
-            raise SinkError(
-                "This Spark does not tell its tasks which query and batch they belong to (Spark "
-                "Connect does not inside foreachBatch); exactly-once needs that. Nothing was "
-                "written."
-            )
+        query_id, batch = self._batch or _told_batch(context)
         task = two_phase.TaskIdentity(
             query_id=query_id,
-            batch=int(batch),
+            batch=batch,
             partition=context.partitionId(),
             task_attempt_id=context.taskAttemptId(),
             checkpoint=self._options.checkpoint or _default_checkpoint(self._options, context),
@@ -139,6 +140,18 @@ class KafkaStreamWriter(StreamArrowWriter):
                 committer.abort(self._options, reports)
             except Exception as error:
                 log.warning("Batch %d: the next start cleans up (%s).", batchId, error)
+
+
+def _told_batch(context: Any) -> tuple[str, int]:
+    """The query's id and the batch's number, as Spark tells a stream's tasks."""
+    query_id = context.getLocalProperty("sql.streaming.queryId")
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    if query_id is None or batch is None:
+        raise SinkError(
+            "This Spark does not tell its tasks which query and batch they belong to (Spark "
+            "Connect does not inside foreachBatch); exactly-once needs that. Nothing was written."
+        )
+    return query_id, int(batch)
 
 
 def _default_checkpoint(options: SinkOptions, context: Any) -> str | None:
