@@ -14,7 +14,6 @@ from eo_kafka.connectors.spark_versions import (
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
-    format_problems,
 )
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import OptionsError, SourceError
@@ -35,7 +34,7 @@ def reader_options(
     given: Mapping[str, str], streaming: bool
 ) -> tuple[SourceOptions, FormatOptions]:
     """Both, checked together so that all problems are told at once. Contacts nobody."""
-    problems = format_problems(given)
+    problems: list[str] = []
     formats = FormatOptions((), None)
     try:
         formats = FormatOptions.of_reader(given)

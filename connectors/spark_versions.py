@@ -1,15 +1,14 @@
 """What the Spark at hand offers to Python sources and sinks. Nothing else asks for its version.
 
 The same steps, processes and order of calls are there since 4.0: plan, tasks, `commit`, and after a
-failed one `abort`. What came later: in 4.1 a base class for streaming writers of Arrow batches; in
-4.2 Arrow types as the formats need them, and admission control. Before that Spark calls
-`latestOffset()` without the batch's start or a limit, and runs Trigger.AvailableNow as one batch.
+failed one `abort`. What came later: in 4.1 a base class for streaming writers of Arrow batches, and
+functions of Arrow arrays; in 4.2 admission control. Before that Spark calls `latestOffset()`
+without the batch's start or a limit, and runs Trigger.AvailableNow as one batch.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -78,9 +77,8 @@ __all__ = [
     "ReadMinRows",
     "StreamArrowWriter",
     "SupportsTriggerAvailableNow",
-    "format_problems",
     "refuse_without_admission_control",
-    "refuse_without_typed_columns",
+    "refuse_without_arrow_udf",
 ]
 
 # Each would be a promise that this Spark gives no way to keep.
@@ -107,29 +105,12 @@ def refuse_without_admission_control(given: Iterable[str], *, sink: bool = False
         raise OptionsError(problems)
 
 
-def format_problems(given: Mapping[str, str]) -> list[str]:
-    """What is wrong with asking this Spark's source for typed columns, as sentences."""
-    if _types_know_time_zones():
-        return []
-    return [
-        f"Option '{name}' of the source needs PySpark 4.2 or newer, and this is "
-        f"{pyspark.__version__}. Leave it out, and take the bytes apart in the query."
-        for name in ("key.format", "value.format")
-        if given.get(name, "raw").strip().lower() != "raw"
-    ]
-
-
-def refuse_without_typed_columns() -> None:
+def refuse_without_arrow_udf() -> None:
     """Raise EnvironmentRefused if `from_avro` and `to_avro` cannot work."""
-    if not _types_know_time_zones():
+    from pyspark.sql.pandas import functions
+
+    if not hasattr(functions, "arrow_udf"):
         raise EnvironmentRefused(
-            "eo_kafka.from_avro and eo_kafka.to_avro need PySpark 4.2 or newer, and this is "
-            f"{pyspark.__version__}."
+            "eo_kafka.from_avro and eo_kafka.to_avro need PySpark 4.1 or newer, and this is "
+            f"{pyspark.__version__}. The source's option 'value.format' does the same here."
         )
-
-
-def _types_know_time_zones() -> bool:
-    """Whether Spark's types become Arrow's as the code for formats asks for them."""
-    from pyspark.sql.pandas.types import to_arrow_type
-
-    return "timezone" in inspect.signature(to_arrow_type).parameters

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from eo_kafka.errors import OptionsError, SourceError, cut
 from eo_kafka.formats import bad_records
+from eo_kafka.formats.arrow_types import arrow_schema
 from eo_kafka.formats.bad_records import BadRecord
 from eo_kafka.formats.declared import AVRO, DEADLETTER, JSON, PERMISSIVE, STRING
 from eo_kafka.formats.options import Column, FormatOptions
@@ -83,9 +84,7 @@ class Reading:
         if the registry does not answer."""
         if not self._decode:
             return fetched
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        shape = to_arrow_schema(self._schema, timezone="UTC")
+        shape = arrow_schema(self._schema)
         return (self._typed(batch, shape) for batch in fetched)
 
     def _typed(self, batch: pa.RecordBatch, shape: pa.Schema) -> pa.RecordBatch:

@@ -76,7 +76,7 @@ def environment(request, wheel, crash_folder, tmp_path_factory):
     if found is None:
         pytest.skip(f"there is no Python {version} on this machine")
     folder = tmp_path_factory.mktemp("environment")
-    python = new_environment(folder / "venv", found, wheel, f"pyspark=={pyspark}")
+    python = new_environment(folder / "venv", found, f"{wheel}[avro]", f"pyspark=={pyspark}")
     yield Environment(python, pyspark, variables(python, folder))
     shutil.rmtree(folder)  # or nine of them would be there at the end
 
@@ -147,8 +147,8 @@ def test_batch_and_stream_and_what_is_refused(environment, broker, make_topic, t
         assert refused != environment.has_all, option
     for name, batches in (("limited", 3), ("recorded", 1), ("interval", 1)):
         assert (f"{name}: {batches} batches" in ran.stdout) == environment.has_all, name
-    avro = f"to_avro need PySpark 4.2 or newer, and this is {environment.pyspark}"
-    assert (avro in ran.stdout) != environment.has_all
-    typed = f"Option 'value.format' of the source {needs}"
-    assert (typed in ran.stdout) != environment.has_all
-    assert ("json: [0, 1, 2]" in ran.stdout) == environment.has_all
+    avro = f"to_avro need PySpark 4.1 or newer, and this is {environment.pyspark}"
+    assert (avro in ran.stdout) == environment.pyspark.startswith("4.0")
+    assert "json: [0, 1, 2]" in ran.stdout
+    assert "avro: [0, 1, 2]" in ran.stdout
+    assert ("from_avro: [0, 1, 2]" in ran.stdout) != environment.pyspark.startswith("4.0")

@@ -16,6 +16,8 @@ from eo_kafka.librdkafka import available
 
 servers, source, sink, checkpoint = sys.argv[1:]
 ROWS, LIMIT = 100, 40
+AVRO = """{"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}]}"""
 master = os.environ.get("MASTER", "local[1]")
 spark = SparkSession.builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
 if "REGISTER" in os.environ:
@@ -23,8 +25,8 @@ if "REGISTER" in os.environ:
 options = {"kafka.bootstrap.servers": servers}
 
 
-def read(topic):
-    return spark.read.format("eo-kafka").options(subscribe=topic, **options).load()
+def read(topic, **extra):
+    return spark.read.format("eo-kafka").options(subscribe=topic, **options, **extra).load()
 
 
 def copy(name, /, into=(), **extra):
@@ -66,17 +68,17 @@ for name, into, extra in (
         print(f"{name}: {copy(name, into, **extra)} batches")
     except Exception as error:
         print(f"{name}: {error}")
+for name, schema in (("json", "id BIGINT, at TIMESTAMP"), ("avro", AVRO)):
+    typed = {"value.format": name, "value.schema": schema}
+    last = read(sink).agg({"offset": "max"}).first()[0]
+    rows = spark.range(3).selectExpr("struct(id, timestamp_seconds(id) as at) as value")
+    rows.write.format("eo-kafka").options(topic=sink, **options, **typed).mode("append").save()
+    starts = {"startingOffsets": json.dumps({sink: {"0": last + 1}})}
+    again = read(sink, **typed, **starts)
+    assert all(row.at.timestamp() == row.id for row in again.select("value.*").collect())
+    print(f"{name}:", sorted(row.id for row in again.select("value.id").collect()))
 try:
-    print(f"avro: {eo_kafka.from_avro}")
+    values = read(sink, **starts).select(eo_kafka.from_avro("value", AVRO).alias("value"))
+    print("from_avro:", sorted(row.id for row in values.select("value.id").collect()))
 except Exception as error:
-    print(f"avro: {error}")
-last = read(sink).agg({"offset": "max"}).first()[0]
-typed = {"value.format": "json", "value.schema": "id BIGINT"}
-rows = spark.range(3).selectExpr("struct(id) as value")
-rows.write.format("eo-kafka").options(topic=sink, **options, **typed).mode("append").save()
-typed["startingOffsets"] = json.dumps({sink: {"0": last + 1}})
-try:
-    again = spark.read.format("eo-kafka").options(subscribe=sink, **options, **typed).load()
-    print("json:", sorted(row.id for row in again.select("value.id").collect()))
-except Exception as error:
-    print(f"json: {error}")
+    print(f"from_avro: {error}")
