@@ -1,5 +1,5 @@
-"""`eo_kafka.foreach_batch`: the exactly-once sink for the output modes that Spark refuses to Python
-sinks, update and complete.
+"""Batch writes with a number: those of `eo_kafka.foreach_batch`, for the output modes that Spark
+refuses to Python sinks (update and complete), and those of a job with `batchId`.
 
 Inside `foreachBatch` a write is a batch write to Spark; to the sink it is the micro-batch that it
 belongs to: same ledger, same transactions, same steps S1 to S8, with the query and the batch number
@@ -50,13 +50,13 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
     return write
 
 
-class ForeachBatchWriter(DataSourceArrowWriter):
-    """One batch of a query. Spark pickles it once, for the tasks and for `commit`; S1 runs then."""
+class NumberedWriter(DataSourceArrowWriter):
+    """One batch write that is a batch of the job's ledger, with the steps S1 to S8 of a stream's.
+    Spark pickles it once, for the tasks and for `commit`; S1 runs then."""
 
-    def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        self._batch = int(given[BATCH.lower()])
-        rest = {name: value for name, value in given.items() if name.lower() != BATCH.lower()}
-        self._stream = KafkaStreamWriter(rest, schema, overwrite)
+    def __init__(self, stream: KafkaStreamWriter, batch: int) -> None:
+        self._stream = stream
+        self._batch = batch
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs on executors, once an attempt of a partition."""
@@ -70,3 +70,32 @@ class ForeachBatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when a task or `commit` failed."""
         self._stream.abort(messages, self._batch)
+
+
+def of_foreach_batch(
+    given: Mapping[str, str], schema: StructType, overwrite: bool
+) -> NumberedWriter:
+    """The writer of a batch of the query that runs `foreach_batch`."""
+    rest = _without(BATCH, given)
+    return NumberedWriter(KafkaStreamWriter(rest, schema, overwrite), int(given[BATCH.lower()]))
+
+
+def of_job(given: Mapping[str, str], schema: StructType, overwrite: bool) -> NumberedWriter:
+    """The writer of a `save()` with options `jobName` and `batchId`. The ledger's owner is the job
+    itself: there is no query, and whoever writes the next batch, or this one again, goes on.
+
+    Raises OptionsError.
+    """
+    from eo_kafka.sinks.options import BATCH_ID, SinkOptions
+
+    options = SinkOptions.parse(given, streaming=False)
+    batch = options.batch_id
+    if batch is None or overwrite:
+        raise OptionsError(["Save mode 'overwrite' is not allowed for Kafka: use mode('append')."])
+    identity = (f"batch writes of {options.job}", batch)
+    rest = _without(BATCH_ID.name, given)
+    return NumberedWriter(KafkaStreamWriter(rest, schema, overwrite=False, batch=identity), batch)
+
+
+def _without(name: str, given: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in given.items() if key.lower() != name.lower()}

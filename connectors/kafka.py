@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceArrowWriter,
         DataSourceReader,
-        DataSourceStreamArrowWriter,
         DataSourceStreamReader,
     )
     from pyspark.sql.types import StructType
+
+    from eo_kafka.connectors.spark_versions import StreamArrowWriter
 
 
 class KafkaDataSource(DataSource):
@@ -43,8 +44,10 @@ class KafkaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Called once a query, at its start."""
         from eo_kafka.connectors.kafka_source import KafkaStreamReader, reader_options
+        from eo_kafka.connectors.spark_versions import refuse_without_admission_control
         from eo_kafka.formats.reading import Reading
 
+        refuse_without_admission_control(self.options)
         options, formats = reader_options(self.options, streaming=True)
         return KafkaStreamReader(options, Reading(formats, options.schema(), schema))
 
@@ -56,7 +59,7 @@ class KafkaDataSource(DataSource):
         options, formats = reader_options(self.options, streaming=False)
         return KafkaBatchReader(options, Reading(formats, options.schema(), schema))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamArrowWriter:
         """Called before each micro-batch, and again before each `commit` and `abort`: so no I/O
         here, it would end the very transactions that are to be committed."""
         from eo_kafka.connectors.kafka_sink import KafkaStreamWriter
@@ -65,9 +68,13 @@ class KafkaDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Called once a `save()`, also for each batch of `eo_kafka.foreach_batch`."""
-        from eo_kafka.connectors.foreach_batch import BATCH, ForeachBatchWriter
+        from eo_kafka.connectors import foreach_batch
         from eo_kafka.connectors.kafka_sink import KafkaBatchWriter
+        from eo_kafka.sinks.options import BATCH_ID
 
-        if BATCH.lower() in {name.lower() for name in self.options}:
-            return ForeachBatchWriter(self.options, schema, overwrite)
+        names = {name.lower() for name in self.options}
+        if foreach_batch.BATCH.lower() in names:
+            return foreach_batch.of_foreach_batch(self.options, schema, overwrite)
+        if BATCH_ID.key in names:
+            return foreach_batch.of_job(self.options, schema, overwrite)
         return KafkaBatchWriter(self.options, schema, overwrite)

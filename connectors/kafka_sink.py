@@ -7,12 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from eo_kafka.connectors.spark_versions import StreamArrowWriter, refuse_without_admission_control
 from eo_kafka.errors import OptionsError, SinkError
 from eo_kafka.formats.declared import STRING
 from eo_kafka.formats.options import FormatOptions
@@ -68,10 +65,19 @@ def _sent(
     return (replace(options, topic=None) if writing.routes else options), batches
 
 
-class KafkaStreamWriter(DataSourceStreamArrowWriter):
+class KafkaStreamWriter(StreamArrowWriter):
     """One micro-batch. Spark makes a new one for planning, for `commit` and for `abort`."""
 
-    def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+    def __init__(
+        self,
+        given: Mapping[str, str],
+        schema: StructType,
+        overwrite: bool,
+        batch: tuple[str, int] | None = None,
+    ) -> None:
+        """`batch`: query id and number, where Spark does not tell the tasks."""
+        refuse_without_admission_control(given, sink=True)
+        self._batch = batch
         self._options, self._writing = _options(given, schema, streaming=True)
         self._schema = schema
         self._overwrite = overwrite
@@ -105,16 +111,10 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         if self._plan is None:
             plain_write.write(options, context.partitionId(), rows)
             return Report()
-        query_id = context.getLocalProperty("sql.streaming.queryId")
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        if query_id is None or batch is None:
-            raise SinkError(
-                "This Spark does not tell its tasks which query and batch they belong to; "
-                "exactly-once needs that. Nothing was written."
-            )
+        query_id, batch = self._batch or _told_batch(context)
         task = two_phase.TaskIdentity(
             query_id=query_id,
-            batch=int(batch),
+            batch=batch,
             partition=context.partitionId(),
             task_attempt_id=context.taskAttemptId(),
             checkpoint=self._options.checkpoint or _default_checkpoint(self._options, context),
@@ -140,6 +140,18 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
                 committer.abort(self._options, reports)
             except Exception as error:
                 log.warning("Batch %d: the next start cleans up (%s).", batchId, error)
+
+
+def _told_batch(context: Any) -> tuple[str, int]:
+    """The query's id and the batch's number, as Spark tells a stream's tasks."""
+    query_id = context.getLocalProperty("sql.streaming.queryId")
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    if query_id is None or batch is None:
+        raise SinkError(
+            "This Spark does not tell its tasks which query and batch they belong to (Spark "
+            "Connect does not inside foreachBatch); exactly-once needs that. Nothing was written."
+        )
+    return query_id, int(batch)
 
 
 def _default_checkpoint(options: SinkOptions, context: Any) -> str | None:

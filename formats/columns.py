@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from eo_kafka.errors import OptionsError, SourceError, cut
 from eo_kafka.formats import registry as wire
-from eo_kafka.formats.avro_codec import Encoder, parsed
+from eo_kafka.formats.arrow_types import arrow_type
+from eo_kafka.formats.avro_codec import encoder, parsed
 from eo_kafka.formats.avro_reader import AvroReader, as_json
 from eo_kafka.formats.avro_types import spark_type
 from eo_kafka.formats.declared import FAILFAST, PERMISSIVE
@@ -44,13 +45,11 @@ def from_avro(
 
     Raises OptionsError, and SourceError for what the registry refuses or Spark has no type for.
     """
-    from pyspark.sql.pandas.types import to_arrow_type
-
     _check(schema, registry, subject, mode)
     known = None if registry is None else Registry(registry)
     wanted = schema or (known.latest(str(subject)) if known else "")
     kind, _ = spark_type(parsed(json.loads(as_json(wanted))))
-    shape = to_arrow_type(kind, timezone="UTC")
+    shape = arrow_type(kind)
     reader = AvroReader(wanted, known)
 
     def decode(values: pa.Array) -> pa.Array:
@@ -90,7 +89,7 @@ def to_avro(
     def encode(values: pa.Array) -> pa.Array:
         import pyarrow as pa
 
-        write = _encoder(text)
+        write = encoder(text).encode
         found = []
         for value in values:
             one = value.as_py()
@@ -136,8 +135,3 @@ def _read(reader: AvroReader, permissive: bool, value: bytes | None) -> Any:
             f"A value of {len(value)} bytes cannot be read as Avro: {cut(error, 200)}. To have "
             f"null in its place, use mode {PERMISSIVE}."
         ) from None
-
-
-@functools.lru_cache(maxsize=64)
-def _encoder(schema: str) -> Callable[[Any], bytes]:
-    return Encoder(parsed(json.loads(schema))).encode

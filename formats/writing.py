@@ -6,7 +6,6 @@ executors.
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -82,10 +81,10 @@ class Writing:
             from eo_kafka.formats import json_writer
 
             return json_writer.encoder(kind)
-        from eo_kafka.formats.avro_codec import Encoder, parsed
+        from eo_kafka.formats.avro_codec import encoder
 
         schema, number = self.schemas[column.name]
-        encode = Encoder(parsed(json.loads(schema))).encode
+        encode = encoder(schema).encode
         return encode if number is None else lambda value: registry.pack(number, encode(value))
 
 
@@ -129,20 +128,12 @@ def _schema(options: FormatOptions, column: Column, kind: Any) -> tuple[str, int
     return text, _number(known, subject, text, options.register)
 
 
-@functools.lru_cache(maxsize=64)
-def _number_of(known: _ByUrl, subject: str, text: str, register: bool) -> int:
-    asked = known.registry
-    return asked.register(subject, text) if register else asked.number(subject, text)
-
-
-@dataclass(frozen=True)
-class _ByUrl:
-    """A registry, the same for `lru_cache` if its address is."""
-
-    url: str
-    registry: registry.Registry = field(compare=False)
+_numbers: dict[tuple[str, str, str], int] = {}
 
 
 def _number(known: registry.Registry, subject: str, text: str, register: bool) -> int:
     """A number never changes its meaning, so that one question a process is enough."""
-    return _number_of(_ByUrl(known.url, known), subject, text, register)
+    key = (known.url, subject, text)
+    if key not in _numbers:
+        _numbers[key] = (known.register if register else known.number)(subject, text)
+    return _numbers[key]

@@ -17,6 +17,7 @@ from eo_kafka.options import (
     one_of,
     text,
     time_span_ms,
+    whole_number,
 )
 from eo_kafka.sinks.transactional_id import TransactionalIds
 from eo_kafka.state.job_topics import (
@@ -56,6 +57,13 @@ JOB_NAME: Option[str | None] = Option(
     None,
     "The stable name under which the ledger is kept. Default: the query name, else the query id.",
 )
+BATCH_ID: Option[int | None] = Option(
+    "batchId",
+    whole_number(0),
+    None,
+    "Batch writes only, with a `jobName`: the number of this write among the job's, higher than "
+    "those before it. It is written once, however often it is tried.",
+)
 LEDGER: Option[str | None] = Option(
     "ledgerTopic", topic_name, None, "The job's ledger. Default: `__eo_kafka.<jobName>.ledger`."
 )
@@ -91,6 +99,7 @@ OPTIONS = (
     GUARANTEE,
     COMMIT,
     JOB_NAME,
+    BATCH_ID,
     LEDGER,
     SNAPSHOTS,
     SNAPSHOT_INTERVAL,
@@ -124,6 +133,7 @@ class SinkOptions:
     prefix: str
     job: str | None
     ledger_topic: str | None
+    batch_id: int | None
     query_id: str | None
     allow_weak_replication: bool
     snapshots: bool
@@ -151,6 +161,8 @@ class SinkOptions:
                 "Option 'commit' is 'idempotent', which is a way of streaming writes with "
                 "guarantee 'exactly-once' only. Take the option away."
             )
+        if BATCH_ID.name in reader:
+            _check_batch_id(reader, streaming, guarantee)
         query_id = _query_id(given.get("checkpointlocation")) if streaming else None
         job = reader.get(JOB_NAME)
         named = JOB_NAME.name in reader  # a wrong name has been told already
@@ -174,6 +186,7 @@ class SinkOptions:
             prefix=reader.get(PREFIX),
             job=job,
             ledger_topic=ledger,
+            batch_id=reader.get(BATCH_ID),
             query_id=query_id,
             allow_weak_replication=reader.get(WEAK_REPLICATION),
             snapshots=snapshots,
@@ -233,6 +246,19 @@ def _default_job(
     except ValueError as error:
         reader.problem(f"The query name stands in for option 'jobName', which {error}: '{name}'.")
         return None
+
+
+def _check_batch_id(reader: OptionReader, streaming: bool, guarantee: str) -> None:
+    reader.get(BATCH_ID)
+    if streaming:
+        reader.problem(
+            "Option 'batchId' is for batch writes: a stream's batches have numbers already."
+        )
+    elif guarantee != EXACTLY_ONCE or JOB_NAME.name not in reader:
+        reader.problem(
+            "Option 'batchId' says which of a job's writes this is, so that it is written once: it "
+            "needs a 'jobName' and guarantee 'exactly-once'."
+        )
 
 
 def _snapshots(reader: OptionReader, possible: bool) -> bool:

@@ -1,0 +1,29 @@
+"""Spark's types as Arrow's, with timestamps in UTC: what Spark takes from a source."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """The Arrow type of a Spark type."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    return to_arrow_type(kind, **_utc(to_arrow_type))
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema of a Spark schema."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, **_utc(to_arrow_schema))
+
+
+def _utc(function: Any) -> dict[str, Any]:
+    """UTC is to be asked for since Spark 4.2; before, it is what comes unasked."""
+    return {"timezone": "UTC"} if "timezone" in inspect.signature(function).parameters else {}
