@@ -143,6 +143,8 @@ def _until(
                         "that topic. Grant it and start the query again."
                     )
                 raise ReadTimeout(f"Reading {topic}-{partition} at {position}: {error.str()}.")
+            if (message.topic(), message.partition()) != (topic, partition):
+                continue  # of what a kept consumer read before; librdkafka should not let it by
             if message.offset() >= end:
                 return
             if error is None:
