@@ -5,7 +5,11 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -264,3 +268,17 @@ def test_a_column_of_good_and_bad_and_unlike_values_is_whole() -> None:
     assert bad == [3]
     pairs = [("a", 1), ("b", 2)]
     assert found.to_pylist() == [pairs, [("a", 2)], None, None, pairs]
+
+
+@pytest.mark.full
+def test_the_loop_stays_inside_its_arrays(tmp_path: Path) -> None:
+    """All of the above once more, with every index looked at."""
+    checked = {"NUMBA_BOUNDSCHECK": "1", "XDG_CACHE_HOME": str(tmp_path)}
+    name = "not test_the_loop_stays_inside_its_arrays"
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", name],
+        env={**os.environ, **checked},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout[-4000:]
