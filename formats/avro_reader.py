@@ -8,12 +8,18 @@ from __future__ import annotations
 import functools
 import json
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eo_kafka.formats import registry as wire
 from eo_kafka.formats.avro_codec import Decoder, parsed
 from eo_kafka.formats.registry import Registry, UnknownSchema
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eo_kafka.formats.decoding import Rows
+
+_SCHEMAS_MAX = 16  # of one batch, that are read together
 _ASK_AGAIN_S = 5.0  # for a number that the registry did not know
 
 
@@ -34,6 +40,48 @@ class AvroReader:
             return _decoder(self._wanted, self._wanted).decode(value)
         number, data = wire.unpack(value)
         return _decoder(self._schema(number), self._wanted).decode(data)
+
+    def column(self, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
+        """As `Decoder.column` (formats/decoding.py). Raises SourceError if the registry does not
+        answer."""
+        from eo_kafka.formats import avro_columns
+
+        if self._known is None:
+            return avro_columns.decoded(values, self._wanted, self._wanted, kind)
+        return self._numbered(values, kind)
+
+    def _numbered(self, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
+        """By the schemas that the values name."""
+        import numpy as np
+        import pyarrow as pa
+
+        from eo_kafka.formats import avro_columns
+        from eo_kafka.formats.decoding import merged
+
+        numbers = wire.numbers(values)
+        if numbers is None:
+            return None
+        present = np.unique(numbers[numbers >= 0])
+        if len(present) > _SCHEMAS_MAX:
+            return None
+        valid = np.asarray(values.is_valid())
+        left = [np.flatnonzero(valid & (numbers < 0))]
+        pieces = [(np.arange(len(values)), pa.nulls(len(values), kind))]
+        for number in present.tolist():
+            rows = np.flatnonzero(numbers == number)
+            try:
+                schema = self._schema(number)
+            except UnknownSchema:
+                left.append(rows)
+                continue
+            part = values if len(rows) == len(values) else values.take(pa.array(rows))
+            found = avro_columns.decoded(part, schema, self._wanted, kind, wire.HEAD_SIZE)
+            if found is None:
+                left.append(rows)
+                continue
+            pieces.append((rows, found[0]))
+            left.append(rows[found[1]])
+        return merged(len(values), pieces), np.sort(np.concatenate(left))
 
     def _schema(self, number: int) -> str:
         assert self._known is not None

@@ -7,10 +7,9 @@ written with, each value says itself (with a registry). Runs on executors, in Ar
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eo_kafka.errors import OptionsError, SourceError, cut
 from eo_kafka.formats import registry as wire
@@ -19,6 +18,7 @@ from eo_kafka.formats.avro_codec import encoder, parsed
 from eo_kafka.formats.avro_reader import AvroReader, as_json
 from eo_kafka.formats.avro_types import spark_type
 from eo_kafka.formats.declared import FAILFAST, PERMISSIVE
+from eo_kafka.formats.decoding import typed
 from eo_kafka.formats.registry import Registry
 
 if TYPE_CHECKING:
@@ -53,10 +53,15 @@ def from_avro(
     reader = AvroReader(wanted, known)
 
     def decode(values: pa.Array) -> pa.Array:
-        import pyarrow as pa
+        def bad(row: int, error: Exception) -> None:
+            if mode != PERMISSIVE:
+                size = len(values[row].as_py())
+                raise SourceError(
+                    f"A value of {size} bytes cannot be read as Avro: {cut(error, 200)}. To have "
+                    f"null in its place, use mode {PERMISSIVE}."
+                ) from None
 
-        read = functools.partial(_read, reader, mode == PERMISSIVE)
-        return pa.array([read(value) for value in values.to_pylist()], shape)
+        return typed(values, reader, shape, bad)
 
     return _arrow_udf(decode, kind)(column)
 
@@ -119,19 +124,3 @@ def _arrow_udf(
     function.__annotations__.clear()
     made: Callable[[Column | str], Column] = arrow_udf(function, kind, ArrowUDFType.SCALAR)
     return made
-
-
-def _read(reader: AvroReader, permissive: bool, value: bytes | None) -> Any:
-    if value is None:
-        return None
-    try:
-        return reader.decode(value)
-    except SourceError:
-        raise  # not the value's fault
-    except Exception as error:
-        if permissive:
-            return None
-        raise SourceError(
-            f"A value of {len(value)} bytes cannot be read as Avro: {cut(error, 200)}. To have "
-            f"null in its place, use mode {PERMISSIVE}."
-        ) from None

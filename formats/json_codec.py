@@ -16,11 +16,16 @@ import struct
 from collections.abc import Callable
 from datetime import date, datetime, timezone
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import types as t
 
 from eo_kafka.errors import OptionsError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eo_kafka.formats.decoding import Rows
 
 Read: TypeAlias = Callable[[Any], Any]
 
@@ -50,6 +55,12 @@ class JsonDecoder:
         except RecursionError:
             raise NotOfSchema("it is nested too deeply") from None
         return self._read(value)
+
+    def column(self, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
+        """As `Decoder.column` (formats/decoding.py)."""
+        from eo_kafka.formats import json_columns
+
+        return json_columns.decoded(values, kind)
 
 
 def _no_constant(word: str) -> Any:

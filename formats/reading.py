@@ -6,15 +6,16 @@ The types are settled on the driver, when the query is made; records are read on
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eo_kafka.errors import OptionsError, SourceError, cut
 from eo_kafka.formats import bad_records
 from eo_kafka.formats.arrow_types import arrow_schema
 from eo_kafka.formats.bad_records import BadRecord
 from eo_kafka.formats.declared import AVRO, DEADLETTER, JSON, PERMISSIVE, STRING
+from eo_kafka.formats.decoding import Decoder, Utf8, typed
 from eo_kafka.formats.options import Column, FormatOptions
 
 if TYPE_CHECKING:
@@ -115,39 +116,15 @@ class Reading:
 
 
 def _decoded(
-    column: pa.Array,
-    decode: Callable[[bytes], Any],
-    kind: pa.DataType,
-    name: str,
-    reasons: dict[int, str],
+    column: pa.Array, decoder: Decoder, kind: pa.DataType, name: str, reasons: dict[int, str]
 ) -> pa.Array:
     """The column, null where a value is bad; the reason is added to what is said of its row."""
-    import pyarrow as pa
 
     def bad(row: int, error: Exception) -> None:
         reason = f"{name}: {cut(error, _REASON_MAX)}"
         reasons[row] = f"{reasons[row]}; {reason}" if row in reasons else reason
 
-    found: list[Any] = []
-    for row, value in enumerate(column.to_pylist()):
-        try:
-            found.append(None if value is None else decode(value))
-        except SourceError:
-            raise  # the registry's fault
-        except Exception as error:  # what decoders raise for wrong bytes is of many kinds
-            found.append(None)
-            bad(row, error)
-    try:
-        return pa.array(found, kind)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        pass  # one of them is what no column can hold: find out which
-    for row, one in enumerate(found):
-        try:
-            pa.array([one], kind)
-        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            found[row] = None
-            bad(row, error)
-    return pa.array(found, kind)
+    return typed(column, decoder, kind, bad)
 
 
 def _settled(options: FormatOptions) -> list[Column]:
@@ -188,20 +165,13 @@ def _text(kind: DataType | str) -> str:
     return kind if isinstance(kind, str) else kind.simpleString()
 
 
-def _decoder(options: FormatOptions, column: Column, kind: DataType) -> Callable[[bytes], Any]:
+def _decoder(options: FormatOptions, column: Column, kind: DataType) -> Decoder:
     if column.format == STRING:
-        return _utf8
+        return Utf8()
     if column.format == JSON:
         from eo_kafka.formats.json_codec import JsonDecoder
 
-        return JsonDecoder(kind).decode
+        return JsonDecoder(kind)
     from eo_kafka.formats.avro_reader import AvroReader
 
-    return AvroReader(str(column.schema), options.registry).decode
-
-
-def _utf8(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"it is not UTF-8 (byte {error.start})") from None
+    return AvroReader(str(column.schema), options.registry)

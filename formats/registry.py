@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eo_kafka.errors import OptionsError, SourceError, cut
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
 _HEAD = struct.Struct(">bI")
+HEAD_SIZE = _HEAD.size
 _MAGIC = 0
 _PROTOCOLS = ("AVRO",)
 _NOT_FOUND = 404
@@ -23,6 +29,25 @@ def unpack(value: bytes) -> tuple[int, bytes]:
     if len(value) < _HEAD.size or value[0] != _MAGIC:
         raise ValueError("it does not begin with a zero byte and a schema's number")
     return int(_HEAD.unpack_from(value)[1]), value[_HEAD.size :]
+
+
+def numbers(values: pa.Array) -> npt.NDArray[np.int64] | None:
+    """The schema's number of each value, -1 where there is none; None if they are not binary."""
+    import numpy as np
+    import pyarrow as pa
+
+    if not pa.types.is_binary(values.type):
+        return None
+    offsets = np.frombuffer(values.buffers()[1], np.int32)
+    starts = offsets[values.offset : values.offset + len(values)].astype(np.int64)
+    sizes = offsets[values.offset + 1 : values.offset + len(values) + 1] - starts
+    found = np.full(len(values), -1, np.int64)
+    rows = np.flatnonzero((sizes >= HEAD_SIZE) & np.asarray(values.is_valid()))
+    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
+    rows = rows[data[starts[rows]] == _MAGIC]
+    head = data[starts[rows, None] + np.arange(1, HEAD_SIZE)]
+    found[rows] = np.ascontiguousarray(head).view(">u4")[:, 0]
+    return found
 
 
 def pack(number: int, data: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_type
 
 from eo_kafka.errors import SourceError
+from eo_kafka.formats import avro_columns
 from eo_kafka.formats.avro_codec import Decoder, Encoder, parsed
 from eo_kafka.formats.avro_types import spark_type
 
@@ -110,6 +112,19 @@ def test_values_are_read_as_arrow_takes_them(written: Any, read: Any) -> None:
     assert back["note"] == (None if read is None else {**missing, **read})
     assert {**back, "note": None} == VALUE
     assert Decoder(schema).decode(Encoder(schema).encode(back)) == found
+
+
+def test_all_that_avro_has_is_read_at_once() -> None:
+    schema = json.loads(json.dumps(ORDER))
+    schema["fields"][-1]["type"] = "long"  # a union of a number and a wider one is left
+    kind = to_arrow_type(spark_type(parsed(schema))[0], timezone="UTC")
+    encode, decode = Encoder(parsed(schema)).encode, Decoder(parsed(schema)).decode
+    values = [encode({**VALUE, "note": note}) for _, note in NOTES]
+    text = json.dumps(schema)
+    found = avro_columns.decoded(pa.array([*values, None]), text, text, kind)
+    assert found is not None
+    assert len(found[1]) == 0
+    assert found[0].equals(pa.array([*map(decode, values), None], kind))
 
 
 def test_a_reader_with_a_schema_of_its_own_gets_defaults_and_wider_numbers() -> None:
