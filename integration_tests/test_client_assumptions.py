@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import pytest
 from confluent_kafka import Producer
 
+from eo_kafka.sinks import transactional_producer
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.transaction import Identity, TransactionState
 from harness import committed
@@ -111,3 +113,27 @@ def test_forty_transactions_end_in_one_round(broker, make_topic, control):
     assert set(answers.values()) == {"NONE"}
     assert sum(committed(broker.bootstrap_servers, topic).values()) == 40
     del producers
+
+
+def test_taking_an_id_does_not_wait_out_a_pause_of_the_client(broker):
+    """InitProducerId without a lasting connection is put off by 500 ms: in one of five, before."""
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    seconds = []
+    for number in range(20):
+        began = time.monotonic()
+        transactional_producer.take(settings, f"quick-{number % 3}", 60_000)
+        seconds.append(time.monotonic() - began)
+    assert sorted(seconds)[17] < 0.4, seconds  # two of twenty may be the machine's
+
+
+def test_questions_asked_at_once_are_answered_as_each_alone(broker, make_topic, control):
+    topic = make_topic("at-once", partitions=2)
+    holder = prepared(broker.bootstrap_servers, topic, topic)
+    ends = [(topic, number, committed) for number in (0, 1) for committed in (False, True)]
+    found = control.look([topic, "never-used"], ends, [topic, "no-such-topic"])
+    assert found.described == control.describe([topic, "never-used"])
+    assert found.ends == [control.end_offset(*end) for end in ends]
+    assert sorted(found.ends) == [0, 0, 0, 1]  # one partition has an open record
+    assert found.topic_ids == control.topic_ids([topic]) != {}
+    assert (control.look().described, control.look().ends, control.look().topic_ids) == ({}, [], {})
+    holder.abort_transaction(30)

@@ -61,6 +61,7 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> N
     except OutcomeUnknown:
         control_plane.forget(options.kafka)
         raise
+    coordinator.open_ahead()
     crash_point("S8.after_done")
 
 
@@ -227,9 +228,12 @@ def _check_prepared(
 ) -> None:
     """Every transaction that waits for the decision must be open, as itself, with time left."""
     mine = [report.prepared for report in reports if report.prepared is not None]
-    described = control.describe(part.identity.transactional_id for part in mine)
+    found_now = control.look(
+        [part.identity.transactional_id for part in mine],
+        topics=[name for part in mine for name, _ in part.topics],
+    )
+    described, there = found_now.described, set(found_now.topic_ids.items())
     now_ms = int(time.time() * 1000)
-    there = set(control.topic_ids(name for part in mine for name, _ in part.topics).items())
     for part in mine:
         found = described[part.identity.transactional_id]
         margin_ms = min(10_000, found.timeout_ms // 5)

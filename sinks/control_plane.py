@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, cut
@@ -41,6 +42,15 @@ def forget(settings: Mapping[str, str]) -> None:
     plane = _shared.pop(tuple(sorted(settings.items())), None)
     if plane is not None:
         plane.close()
+
+
+@dataclass(frozen=True)
+class Look:
+    """Answers to questions asked at once, each in the order of the questions."""
+
+    described: dict[str, Described]
+    ends: list[int]
+    topic_ids: dict[str, str]
 
 
 class ControlPlane:
@@ -123,19 +133,27 @@ class ControlPlane:
         """The ids of those topics that exist. One that was deleted and made again has another."""
         wanted = sorted(set(names))
         found = self._call(self._admin.describe_topics, wanted) if wanted else []
-        return {row["name"]: str(row["topic_id"]) for row in found if row["error_code"] == 0}
+        return _topic_ids(found)
 
     def end_offset(self, topic: str, partition: int, committed: bool) -> int:
         """The partition's last stable offset (`committed`) or its high watermark."""
-        from kafka.admin import OffsetSpec
-        from kafka.structs import TopicPartition
+        at, level = _end(topic, partition, committed)
+        found = self._call(self._admin.list_partition_offsets, at, isolation_level=level)
+        return self._offset(found, topic, partition)
 
-        at = TopicPartition(topic, partition)
-        isolation = "read_committed" if committed else "read_uncommitted"
-        found = self._call(
-            self._admin.list_partition_offsets, {at: OffsetSpec.LATEST}, isolation_level=isolation
-        )
-        offset = int(found[at].offset) if at in found else -1
+    def look(
+        self,
+        ids: Iterable[str] = (),
+        ends: Iterable[tuple[str, int, bool]] = (),
+        topics: Iterable[str] = (),
+    ) -> Look:
+        """What `describe`, `end_offset` and `topic_ids` answer, all asked at once: nothing may
+        hang on which was answered first. Raises what each would raise."""
+        found: Look = self._run(self._look, list(ids), list(ends), sorted(set(topics)))
+        return found
+
+    def _offset(self, found: Mapping[Any, Any], topic: str, partition: int) -> int:
+        offset = int(found[(topic, partition)].offset) if (topic, partition) in found else -1
         if offset < 0:  # an end that is not known must not look like an empty ledger
             raise OutcomeUnknown(f"{self._servers} does not know the end of {topic}-{partition}.")
         return offset
@@ -176,11 +194,28 @@ class ControlPlane:
                 f"({type(error).__name__}: {cut(error)})."
             ) from error
 
-    # What follows is private to kafka-python: _manager.run, .send and .cluster,
-    # _find_coordinator_ids, and the coordinators cached in cluster._coordinators.
+    # What follows is private to kafka-python: _manager.run, .call_soon, .send and .cluster,
+    # _find_coordinator_ids, _async_list_partition_offsets, _get_cluster_metadata, and the
+    # coordinators cached in cluster._coordinators.
 
     def _run(self, coroutine: Callable[..., Any], *args: Any) -> Any:
         return self._call(self._admin._manager.run, coroutine, *args)
+
+    async def _look(
+        self, ids: list[str], ends: list[tuple[str, int, bool]], topics: list[str]
+    ) -> Look:
+        soon, admin = self._admin._manager.call_soon, self._admin
+        described = soon(self._describe, ids) if ids else None
+        asked = [soon(admin._async_list_partition_offsets, *_end(*end)) for end in ends]
+        metadata = soon(admin._get_cluster_metadata, topics) if topics else None
+        return Look(
+            described=(await described) if described else {},
+            ends=[
+                self._offset(await future, topic, partition)
+                for future, (topic, partition, _) in zip(asked, ends, strict=True)
+            ],
+            topic_ids=_topic_ids((await metadata)["topics"]) if metadata else {},
+        )
 
     async def _coordinators(self, ids: list[str]) -> dict[str, list[str]]:
         from kafka.protocol.metadata import CoordinatorType
@@ -271,6 +306,19 @@ def _error_name(code: int) -> str:
     from kafka import errors
 
     return "NONE" if code == 0 else str(errors.for_code(code).message)
+
+
+def _end(topic: str, partition: int, committed: bool) -> tuple[dict[Any, Any], str]:
+    """A question for an end, as kafka-python is asked."""
+    from kafka.admin import OffsetSpec
+    from kafka.structs import TopicPartition
+
+    isolation = "read_committed" if committed else "read_uncommitted"
+    return {TopicPartition(topic, partition): OffsetSpec.LATEST}, isolation
+
+
+def _topic_ids(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    return {row["name"]: str(row["topic_id"]) for row in rows if row["error_code"] == 0}
 
 
 def _described(row: Any) -> Described:

@@ -66,6 +66,7 @@ class Coordinator:
         self._position = 0
         self._producer: Any = None
         self.identity: Identity | None = None
+        self._end_at_fence: int | None = None
 
     def check_ledger_is_there(self) -> None:
         """Raise LedgerError if the ledger is empty though Kafka remembers that the job wrote into
@@ -73,6 +74,7 @@ class Coordinator:
         this is asked before."""
         found = self._control.describe_one(self.ids.coordinator)
         wrote = found.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+        # Asked after it, not with it: another driver's first record may come in between.
         if wrote and not self._control.end_offset(self.topic, DECISION_PARTITION, committed=False):
             job = self._options.job
             raise LedgerError(
@@ -89,11 +91,7 @@ class Coordinator:
         from confluent_kafka import KafkaException
 
         try:
-            self._producer = transactional_producer.take(
-                {**self._options.kafka, "linger.ms": "0", **_SETTINGS},
-                self.ids.coordinator,
-                TRANSACTION_TIMEOUT_MS,
-            )
+            self._producer = transactional_producer.take(*self._taken, topic=self.topic)
         except KafkaException as error:
             if is_no_answer(error.args[0]):
                 raise OutcomeUnknown(
@@ -107,12 +105,29 @@ class Coordinator:
                 f"{error.args[0].str()}. Is the principal allowed to Write and Describe it, and "
                 "has Kafka enough brokers for its transaction log?"
             ) from None
-        self.identity = self._control.describe_one(self.ids.coordinator).identity
+        found = self._control.look([self.ids.coordinator], [self._end])
+        self.identity = found.described[self.ids.coordinator].identity
+        self._end_at_fence = found.ends[0]  # asked after the fence, for the read that follows it
+
+    @property
+    def _end(self) -> tuple[str, int, bool]:
+        return self.topic, DECISION_PARTITION, False
+
+    @property
+    def _taken(self) -> tuple[dict[str, str], str, int]:
+        settings = {**self._options.kafka, "linger.ms": "0", **_SETTINGS}
+        return settings, self.ids.coordinator, TRANSACTION_TIMEOUT_MS
+
+    def open_ahead(self) -> None:
+        """Let the producer of this process's next fence connect now. It fences nobody yet."""
+        transactional_producer.open_ahead(*self._taken)
 
     def read(self, *, fenced: bool = True) -> Ledger:
         """Bring `ledger` up to the partition's end. After a fence no transaction is open on it, so
         the last stable offset reaches the high watermark; not `fenced`, it may be behind."""
-        end = self._control.end_offset(self.topic, DECISION_PARTITION, committed=not fenced)
+        end, self._end_at_fence = self._end_at_fence, None
+        if end is None:
+            end = self._control.end_offset(self.topic, DECISION_PARTITION, committed=not fenced)
         for offset, key, value in read_records(
             self._options.kafka, self.topic, DECISION_PARTITION, self._position, end
         ):
@@ -126,6 +141,7 @@ class Coordinator:
         transaction. Raises AppendFailed when it is not certain that they landed."""
         from confluent_kafka import KafkaError, KafkaException
 
+        self._end_at_fence = None
         try:
             self._producer.begin_transaction()
             for key, value in state:

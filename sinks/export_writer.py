@@ -37,7 +37,7 @@ class ExportWriter:
         settings = {**options.kafka, "compression.type": "lz4", "log_level": "2"}
         try:
             self._producer: Any = transactional_producer.take(
-                settings, name, TRANSACTION_TIMEOUT_MS
+                settings, name, TRANSACTION_TIMEOUT_MS, topic=topic
             )
         except KafkaException as error:
             kind = OutcomeUnknown if is_no_answer(error.args[0]) else EnvironmentRefused

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from eo_kafka.kafka_config import quick_connect
 from eo_kafka.sinks.options import NONE, SinkOptions
 from eo_kafka.sinks.plain import PRODUCER_SETTINGS
 
@@ -19,7 +20,7 @@ _DEFAULTS = {
 
 def producer_settings(options: SinkOptions) -> dict[str, Any]:
     """The user's settings over our defaults, under what the guarantee needs."""
-    settings = {**_DEFAULTS, **options.kafka, **PRODUCER_SETTINGS}
+    settings = {**_DEFAULTS, **quick_connect(options.kafka), **options.kafka, **PRODUCER_SETTINGS}
     settings.pop("transaction.timeout.ms", None)  # of the two-phase commit only
     if options.guarantee == NONE:
         settings.setdefault("acks", "1")

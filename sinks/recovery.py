@@ -60,6 +60,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
     # skipped here, committed in Spark's log, and could still be lost (the model found this).
     decisions = coordinator.read().of_sink(options.sink)
     coordinator.check_generation(generation)
+    coordinator.open_ahead()
     return WritePlan(
         generation=generation,
         coordinator=coordinator.identity,

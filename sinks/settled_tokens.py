@@ -34,8 +34,11 @@ def read_tokens(
     Raises OutcomeUnknown when something stays open for two minutes.
     """
     _, topic = options.job_and_ledger
-    end = control.end_offset(topic, partition, committed=False)
-    _wait_stable(control, topic, partition, end, end_stragglers, patience_s)
+    # Whichever is answered first: the LSO only grows, so if it is not below the high watermark
+    # that was told, nothing below that is open.
+    end, stable = control.look(ends=[(topic, partition, False), (topic, partition, True)]).ends
+    if stable < end:
+        _wait_stable(control, topic, partition, end, end_stragglers, patience_s)
     return [
         records.decode_token(key, value)
         for _, key, value in read_records(options.kafka, topic, partition, start, end)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from eo_kafka.crash_points import crash_point
@@ -17,7 +18,7 @@ from eo_kafka.sinks import control_plane, transactional_producer
 from eo_kafka.sinks.fast import arrow_producer
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.producer_settings import producer_settings
-from eo_kafka.transaction import Identity
+from eo_kafka.transaction import Described, Identity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +29,10 @@ log = logging.getLogger(__name__)
 class TaskTransaction:
     """A transaction under `transactional_id`. `who` names the task in errors; `before_open` is
     asked right before the id is taken and raises if it may not be."""
+
+    # Whether this process's last task had rows. Where most have none, connecting ahead is in vain;
+    # nothing but time hangs on a wrong guess.
+    _had_rows = True
 
     def __init__(
         self,
@@ -44,6 +49,7 @@ class TaskTransaction:
         self._producer: Any = None
         self._writer: Any = None
         self.identity: Identity | None = None
+        self.seen: dict[str, Described] = {}
         self.topics: tuple[tuple[str, str], ...] = ()  # what it wrote to; known once prepared
 
     @property
@@ -55,6 +61,20 @@ class TaskTransaction:
     def digest(self) -> str:
         """Of the rows sent so far."""
         return self._writer.digest.text() if self._writer else ""
+
+    @property
+    def _taken(self) -> tuple[dict[str, Any], str, int]:
+        return producer_settings(self._options), self._id, self._options.transaction_timeout_ms
+
+    def open_ahead(self) -> None:
+        """Let the producer connect while the rows are being read; it takes the id at the first of
+        them. If there are none, there is nothing to give up."""
+        from confluent_kafka import KafkaException
+
+        if TaskTransaction._had_rows:
+            with suppress(KafkaException):  # `open` meets it again, and says what is wrong
+                transactional_producer.open_ahead(*self._taken)
+        TaskTransaction._had_rows = False  # until `open` knows better
 
     def send(self, batch: pa.RecordBatch) -> None:
         """S3. The first call opens the transaction, if `open` has not."""
@@ -68,14 +88,12 @@ class TaskTransaction:
         """S2: take the id, once. Raises EnvironmentRefused, or what `before_open` raises."""
         if self._writer is not None:
             return
+        TaskTransaction._had_rows = True
         from confluent_kafka import KafkaException
 
         try:
             self._producer = transactional_producer.take(
-                producer_settings(self._options),
-                self._id,
-                self._options.transaction_timeout_ms,
-                self._before_open,
+                *self._taken, self._before_open, self._options.topic or self._options.ledger_topic
             )
             # Now, before the first write: what is prepared later must be this very transaction.
             self.identity = self._control.describe_one(self._id).identity
@@ -95,12 +113,16 @@ class TaskTransaction:
         """S4: one more record, of ours."""
         self._producer.produce(topic, value, key, partition)
 
-    def prepare(self, must_include: tuple[str, int] | None = None) -> Identity:
+    def prepare(
+        self, must_include: tuple[str, int] | None = None, watched: Sequence[str] = ()
+    ) -> Identity:
         """S5: everything acknowledged, and the broker holds exactly the transaction of S2, with
-        the partition `must_include` in it. Raises WriteFailed."""
+        the partition `must_include` in it. What it says of the ids in `watched` after the flush is
+        in `seen`. Raises WriteFailed."""
         self._flush()
         crash_point("S5.after_flush")
-        found = self._control.describe_one(self._id)
+        self.seen = self._control.describe([self._id, *watched])
+        found = self.seen[self._id]
         included = must_include is None or must_include in found.partitions
         if self.identity is None or not found.is_open(self.identity) or not included:
             raise WriteFailed(

@@ -28,7 +28,7 @@ def rehearse(options: SinkOptions, control: ControlPlane) -> list[Finding]:
     name = TransactionalIds(options.prefix, _ID).coordinator
     settings = {**options.kafka, "linger.ms": "0", "log_level": "2"}
     try:
-        producer = transactional_producer.take(settings, name, _TIMEOUT_MS)
+        producer = transactional_producer.take(settings, name, _TIMEOUT_MS, topic=options.topic)
         producer.begin_transaction()
         before = time.time()
         producer.produce(options.topic, b"aborted", b"eo-kafka doctor")

@@ -19,7 +19,7 @@ from eo_kafka.sinks.ledger_topic import TOKEN_PARTITION
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.task_transaction import TaskTransaction
 from eo_kafka.state import records
-from eo_kafka.transaction import Participant, Token
+from eo_kafka.transaction import Described, Participant, Token
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +59,7 @@ def write(
         who=task.name,
         before_open=lambda: check_not_replaced(options, plan, task),
     )
+    transaction.open_ahead()
     try:
         for batch in batches:
             if batch.num_rows:
@@ -76,14 +77,19 @@ def check_not_replaced(options: SinkOptions, plan: WritePlan, task: TaskIdentity
     """Raise Fenced if another driver of the job has taken the coordinator's id since the plan was
     made. Ids are used again: a task of a driver that has been replaced must not take one under
     which a newer driver's transaction may be prepared."""
-    coordinator = options.ids.coordinator
     control = control_plane.shared(options.kafka)
-    if control.describe_one(coordinator).identity != plan.coordinator:
+    _check_coordinator(options, plan, task, control.describe_one(options.ids.coordinator))
+    crash_point("S2.before_init")
+
+
+def _check_coordinator(
+    options: SinkOptions, plan: WritePlan, task: TaskIdentity, found: Described
+) -> None:
+    if found.identity != plan.coordinator:
         raise Fenced(
             f"{task.name}: another driver of job '{options.job}' has taken over. Nothing of this "
             "attempt is visible."
         )
-    crash_point("S2.before_init")
 
 
 def prepare(
@@ -108,9 +114,10 @@ def prepare(
         TOKEN_PARTITION,
     )
     crash_point("S4.after_token")
-    identity = transaction.prepare(must_include=(ledger, TOKEN_PARTITION))
+    coordinator = options.ids.coordinator
+    identity = transaction.prepare((ledger, TOKEN_PARTITION), watched=[coordinator])
     # Or it would stay open until it times out: nobody who knows of it is left.
-    check_not_replaced(options, plan, task)
+    _check_coordinator(options, plan, task, transaction.seen[coordinator])
     return Participant(
         partition=token.partition,
         round=token.round,

@@ -15,7 +15,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eo_kafka.errors import ReadTimeout, SourceError
-from eo_kafka.kafka_config import connection_settings
+from eo_kafka.kafka_config import connection_settings, quick_connect
 from eo_kafka.offsets import Offsets, TopicPartition
 from eo_kafka.sources.limits import Word
 from eo_kafka.sources.options import SourceOptions
@@ -245,7 +245,10 @@ class OffsetLookup:
             from confluent_kafka import KafkaException
             from confluent_kafka.admin import AdminClient
 
-            settings: dict[str, Any] = dict(connection_settings(self._options.kafka))
+            settings: dict[str, Any] = {
+                **quick_connect(self._options.kafka),
+                **connection_settings(self._options.kafka),
+            }
             settings["error_cb"] = self._on_error
             try:
                 self._client = AdminClient(settings)

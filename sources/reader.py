@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
-from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange
+from eo_kafka.kafka_config import quick_connect
+from eo_kafka.kept import Kept
+from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from eo_kafka.sources import plain
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
@@ -21,11 +24,35 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, repr=False)
+class _Client:
+    """A consumer, what it was made of, and what its error callback was told."""
+
+    settings: dict[str, str]
+    consumer: Any
+    errors: list[KafkaError]
+    was_kept: bool = False
+
+
+# A consumer that was kept may be at odds with a cluster that has changed since.
+KEPT_STALL_TIMEOUT_S = 3.0
+# A worker runs one task at a time; a query may read with more than one set of settings.
+_kept: Kept[_Client] = Kept(limit=4, close=lambda client: client.consumer.close())
+
+
 class _OutOfRange(Exception):
     """The log does not hold `offset` any more; everything below it was handed out."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(offset)
+        self.offset = offset
+
+
+class _Stalled(Exception):
+    """Nothing moved at `offset` for too long; everything below it was handed out."""
+
+    def __init__(self, offset: int, sentence: str) -> None:
+        super().__init__(sentence)
         self.offset = offset
 
 
@@ -41,24 +68,70 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
     import confluent_kafka
 
     at = wanted.partition
-    last_error: list[KafkaError] = []
-    consumer = confluent_kafka.Consumer(
-        {**consumer_settings(options), "error_cb": last_error.append}
-    )
+    client = _kept_client(options) or _new_client(options)
+    is_done = False
     try:
         while wanted.start < wanted.end:
-            consumer.assign([confluent_kafka.TopicPartition(*at, wanted.start)])
+            client.consumer.assign([confluent_kafka.TopicPartition(*at, wanted.start)])
             try:
-                yield from _batches(consumer, options, wanted, last_error)
-                return
+                yield from _batches(client, options, wanted)
+                break
             except _OutOfRange as gone:
                 wanted = wanted._replace(start=_after_loss(options, wanted, gone.offset))
+            except _Stalled as stalled:
+                if not client.was_kept:
+                    raise ReadTimeout(str(stalled)) from None
+                log.info("A consumer that was kept is given up: %s", stalled)
+                client.consumer.close()
+                client = _new_client(options)
+                wanted = wanted._replace(start=stalled.offset)
+        client.consumer.unassign()
+        is_done = not client.errors and _is_emptied(client, at)
     finally:
-        consumer.close()
+        if is_done:
+            _kept.put(client.settings, replace(client, was_kept=True))
+        else:
+            client.consumer.close()
+
+
+def _new_client(options: SourceOptions) -> _Client:
+    import confluent_kafka
+
+    settings = consumer_settings(options)
+    errors: list[KafkaError] = []
+    consumer = confluent_kafka.Consumer({**settings, "error_cb": errors.append})
+    return _Client(_kept_under(settings, options), consumer, errors)
+
+
+def _kept_under(settings: dict[str, str], options: SourceOptions) -> dict[str, str]:
+    """`settings` without the group, where it is a name of ours, another one each time."""
+    mine = "group.id" not in options.kafka
+    return {name: value for name, value in settings.items() if not (mine and name == "group.id")}
+
+
+def _kept_client(options: SourceOptions) -> _Client | None:
+    """A consumer that an earlier task left in order, if it still is."""
+    client = _kept.take(_kept_under(consumer_settings(options), options))
+    if client is None or _is_in_order(client):
+        return client
+    client.consumer.close()
+    return None
+
+
+def _is_emptied(client: _Client, at: TopicPartition) -> bool:
+    """Let librdkafka throw away what it fetched ahead: up to 64 MiB of each partition, else."""
+    fetch = _fetcher(client.consumer)
+    nothing = plain.Fetched()
+    return any(fetch(client.consumer, *at, 0, timeout=0) == nothing for _ in range(100))
+
+
+def _is_in_order(client: _Client) -> bool:
+    """Whether it has nothing to say of the time since its last task: of a lost connection, say."""
+    return client.consumer.poll(0) is None and not client.errors
 
 
 def _batches(
-    consumer: Any, options: SourceOptions, wanted: OffsetRange, last_error: Sequence[KafkaError]
+    client: _Client, options: SourceOptions, wanted: OffsetRange
 ) -> Iterator[pa.RecordBatch]:
     """The records of `wanted`, from a consumer that is assigned to its start.
 
@@ -66,9 +139,12 @@ def _batches(
     markers, aborted records, or nothing after compaction. An end-of-partition event, or a record,
     at or behind the end says that all before it was delivered.
     """
+    consumer, last_error = client.consumer, client.errors
     fetch = _fetcher(consumer)
     (topic, partition), position, end = wanted
     timeout_s = options.poll_timeout_ms / 1000
+    if client.was_kept:
+        timeout_s = min(timeout_s, KEPT_STALL_TIMEOUT_S)
     moved = time.monotonic()
     while position < end:
         fetched = fetch(consumer, topic, partition, end, include_headers=options.include_headers)
@@ -81,10 +157,11 @@ def _batches(
             _raise(wanted, position, *fetched.error)
         if time.monotonic() - moved > timeout_s:
             reason = f" The client's last error was: {last_error[-1].str()}." if last_error else ""
-            raise ReadTimeout(
+            raise _Stalled(
+                position,
                 f"Reading {wanted} made no progress for {timeout_s:g} s at offset {position}."
                 f"{reason} The task will be run again; 'kafkaConsumer.pollTimeoutMs' sets how "
-                "long it waits."
+                "long it waits.",
             )
 
 
@@ -128,6 +205,10 @@ def consumer_settings(options: SourceOptions) -> dict[str, str]:
         # All of a range exists already. Waiting for more would only hold up the answer that says
         # that nothing but a transaction's marker is left before its end.
         "fetch.wait.max.ms": "10",
+        # A consumer that is kept would tell of an outage between two batches many times a second;
+        # what it says while it reads is in our errors.
+        "log_level": "2",
+        **quick_connect(options.kafka),
         **options.kafka,
         "enable.auto.commit": "false",
         "enable.auto.offset.store": "false",

@@ -6,15 +6,23 @@ ends. An end-of-partition event carries the position instead, and a watchdog bou
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from eo_kafka.errors import EnvironmentRefused, ReadTimeout
-from eo_kafka.kafka_config import connection_settings
+from eo_kafka.kafka_config import connection_settings, quick_connect
+from eo_kafka.kept import Kept
+
+log = logging.getLogger(__name__)
 
 STALL_TIMEOUT_S = 60.0
+# A consumer that was kept may still be at odds with a cluster that has changed since.
+KEPT_STALL_TIMEOUT_S = 3.0
+_DRAIN_MAX = 100_000
+_kept: Kept[Any] = Kept(limit=2, close=lambda consumer: consumer.close())
 
 
 def read_records(
@@ -29,44 +37,94 @@ def read_records(
     them are taken from the client at a time.
 
     `end` must be at or below the last stable offset, or the read waits for it. Runs on the driver.
-    Raises ReadTimeout when nothing moves for a minute.
+    The consumer is kept for the next reader. Raises ReadTimeout when nothing moves for a minute.
     """
     if start >= end:
         return
-    from confluent_kafka import Consumer, TopicPartition
+    wanted = _settings(settings)
+    kept = _kept.take(wanted)
+    if kept is not None:
+        try:
+            for record in _assigned(kept, wanted, topic, partition, (start, end), at_once):
+                start = record[0] + 1
+                yield record
+            return
+        except ReadTimeout as error:
+            log.info("A consumer that was kept is given up: %s", error)
+    from confluent_kafka import Consumer
 
-    consumer = Consumer(
-        {
-            **connection_settings(settings),
-            "group.id": f"eo-kafka-ledger-{uuid.uuid4()}",  # required; never joined
-            "enable.auto.commit": "false",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": "true",
-            "check.crcs": "true",  # a decision is worth it
-            # A ledger that was compacted below our position starts at what is left of it.
-            "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": "10",
-            # By default a fetch brings 1 MiB of a partition: one chunk of a file, and half of the
-            # next in vain.
-            "fetch.message.max.bytes": str(8 << 20),
-            # How long it fetches nothing once enough waits for us: by default a second.
-            "fetch.queue.backoff.ms": "5",
-            "log_level": "3",
-        }
-    )
+    # A group's name is required; it is never joined.
+    consumer = Consumer({**wanted, "group.id": f"eo-kafka-ledger-{uuid.uuid4()}"})
+    yield from _assigned(consumer, wanted, topic, partition, (start, end), at_once, STALL_TIMEOUT_S)
+
+
+def _settings(settings: Mapping[str, str]) -> dict[str, str]:
+    return {
+        **quick_connect(settings),
+        **connection_settings(settings),
+        "enable.auto.commit": "false",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": "true",
+        "check.crcs": "true",  # a decision is worth it
+        # A ledger that was compacted below our position starts at what is left of it.
+        "auto.offset.reset": "earliest",
+        # The last record of a log is a transaction's marker, which nobody is given: that the end is
+        # reached shows in a fetch that brings nothing, and takes as long as it may wait.
+        "fetch.wait.max.ms": "0",
+        # By default a fetch brings 1 MiB of a partition: one chunk of a file, and half of the
+        # next in vain.
+        "fetch.message.max.bytes": str(8 << 20),
+        # How long it fetches nothing once enough waits for us: by default a second.
+        "fetch.queue.backoff.ms": "5",
+        "log_level": "2",
+    }
+
+
+def _assigned(
+    consumer: Any,
+    settings: Mapping[str, str],
+    topic: str,
+    partition: int,
+    between: tuple[int, int],
+    at_once: int,
+    stall_timeout_s: float = KEPT_STALL_TIMEOUT_S,
+) -> Iterator[tuple[int, bytes, bytes | None]]:
+    """The records, by `consumer`; it is kept afterwards if nothing went wrong, else closed."""
+    from confluent_kafka import TopicPartition
+
+    is_clean = False
     try:
-        consumer.assign([TopicPartition(topic, partition, start)])
-        yield from _until(consumer, topic, partition, start, end, at_once)
+        is_clean = _is_drained(consumer)
+        consumer.assign([TopicPartition(topic, partition, between[0])])
+        yield from _until(consumer, topic, partition, between, at_once, stall_timeout_s)
+        consumer.unassign()
+        is_clean = is_clean and _is_drained(consumer)
+    except BaseException:
+        is_clean = False
+        raise
     finally:
-        consumer.close()
+        if is_clean:
+            _kept.put(settings, consumer)
+        else:
+            consumer.close()
+
+
+def _is_drained(consumer: Any) -> bool:
+    """Whether nothing is left of what the consumer had to say before."""
+    return any(consumer.poll(0) is None for _ in range(_DRAIN_MAX))
 
 
 def _until(
-    consumer: Any, topic: str, partition: int, start: int, end: int, at_once: int
+    consumer: Any,
+    topic: str,
+    partition: int,
+    between: tuple[int, int],
+    at_once: int,
+    stall_timeout_s: float,
 ) -> Iterator[tuple[int, bytes, bytes | None]]:
     from confluent_kafka import KafkaError
 
-    position = start
+    position, end = between
     moved = time.monotonic()
     while True:
         # consume() waits for as many as asked for, so only what is there already is asked for.
@@ -85,6 +143,8 @@ def _until(
                         "that topic. Grant it and start the query again."
                     )
                 raise ReadTimeout(f"Reading {topic}-{partition} at {position}: {error.str()}.")
+            if (message.topic(), message.partition()) != (topic, partition):
+                continue  # of what a kept consumer read before; librdkafka should not let it by
             if message.offset() >= end:
                 return
             if error is None:
@@ -95,9 +155,9 @@ def _until(
                 moved = time.monotonic()  # only now: the caller may take its time
             elif message.offset() > position:
                 moved = time.monotonic()
-        if time.monotonic() - moved > STALL_TIMEOUT_S:
+        if time.monotonic() - moved > stall_timeout_s:
             raise ReadTimeout(
                 f"Reading {topic}-{partition} stopped at offset {position} of {end}: the broker "
-                f"sent nothing for {STALL_TIMEOUT_S:.0f} s. Is the partition's leader up, and is "
+                f"sent nothing for {stall_timeout_s:.0f} s. Is the partition's leader up, and is "
                 "no other program holding a transaction open on it?"
             )

@@ -1,0 +1,67 @@
+"""Clients that a process keeps for its next batch, where Spark lets a worker live on.
+
+Only what is harmless when it is stale is kept: a connection that broke costs the time to make
+another. What decides anything is asked of Kafka in every batch.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+# A client's threads stay in the parent at a fork: a child may neither use nor destroy it.
+_of_parents: list[object] = []
+
+
+class Kept(Generic[T]):
+    """At most `limit` clients that nobody uses now, each under the settings it was made of.
+
+    Who uses one takes it out, and puts it back only after it has done all it was asked to do
+    without an error. The one that waited longest makes room. Safe for threads and forks; holds
+    secrets, so it has no repr of its contents.
+    """
+
+    def __init__(self, limit: int, close: Callable[[T], object] = lambda client: None) -> None:
+        self._limit = limit
+        self._close = close
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._idle: list[tuple[dict[str, object], T]] = []
+
+    def take(self, settings: Mapping[str, object]) -> T | None:
+        """The client put back last under equal `settings`, or None."""
+        wanted = dict(settings)
+        with self._lock:
+            self._leave_to_parent()
+            for at in reversed(range(len(self._idle))):
+                if self._idle[at][0] == wanted:
+                    return self._idle.pop(at)[1]
+        return None
+
+    def put(self, settings: Mapping[str, object], client: T) -> None:
+        """Keep `client` for who asks next."""
+        with self._lock:
+            self._leave_to_parent()
+            self._idle.append((dict(settings), client))
+            gone = [self._idle.pop(0)[1] for _ in range(len(self._idle) - self._limit)]
+        for old in gone:
+            self._close(old)
+
+    def close(self) -> None:
+        """Close all that are idle."""
+        with self._lock:
+            self._leave_to_parent()
+            gone, self._idle = [client for _, client in self._idle], []
+        for old in gone:
+            self._close(old)
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def _leave_to_parent(self) -> None:
+        if self._process != os.getpid():
+            _of_parents.extend(client for _, client in self._idle)
+            self._process, self._idle = os.getpid(), []

@@ -1,0 +1,206 @@
+"""Clients that are kept between batches read and write what new ones would, whatever became of the
+broker, the topic or the transactional id meanwhile."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from conftest import topic_maker
+from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.offsets import OffsetRange, TopicPartition
+from eo_kafka.sinks import transactional_producer
+from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sources import reader
+from eo_kafka.sources.options import SourceOptions
+from eo_kafka.state import log_reader
+from eo_kafka.state.log_reader import read_records
+from eo_kafka.transaction import TransactionState
+from harness import committed, wait_until
+
+
+@pytest.fixture
+def own() -> Iterator[KafkaBroker]:
+    """A broker that a test may stop."""
+    with KafkaBroker() as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    for kept in (log_reader._kept, reader._kept):
+        kept.close()
+    yield
+    for kept in (log_reader._kept, reader._kept):
+        kept.close()
+
+
+def fill(servers: str, topic: str, partition: int, values: list[bytes]) -> None:
+    """In transactions of three, every other one aborted; markers and gaps are between."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": uuid.uuid4().hex})
+    producer.init_transactions(30)
+    for number, at in enumerate(range(0, len(values), 3)):
+        producer.begin_transaction()
+        for value in values[at : at + 3]:
+            producer.produce(topic, value, b"key", partition)
+        producer.flush(30)
+        if number % 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+
+
+def recreate(servers: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([topic])[topic].result(30)
+
+    def made() -> bool:
+        try:
+            admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        except Exception:
+            return False
+        return True
+
+    wait_until(made, f"{topic} is made again")
+
+
+def test_a_kept_consumer_reads_what_a_new_one_reads(broker, make_topic):
+    servers = broker.bootstrap_servers
+    settings = {"bootstrap.servers": servers}
+    topics = [make_topic("kept", partitions=2) for _ in range(2)]
+    logs = {(topic, partition): 80 for topic in topics for partition in (0, 1)}  # 60 and 20 markers
+    for (topic, partition), rows in logs.items():
+        values = [f"{topic}-{partition}-{row}".encode() for row in range(60)]
+        fill(servers, topic, partition, values)
+        assert rows
+    whole = {}
+    for at, end in logs.items():
+        log_reader._kept.close()
+        whole[at] = list(read_records(settings, *at, 0, end))
+        assert len(whole[at]) == 30
+    seed = random.randrange(1 << 32)
+    dice = random.Random(seed)
+    for _ in range(300):
+        at = dice.choice(list(logs))
+        start, end = sorted(dice.choices(range(81), k=2))
+        found = list(read_records(settings, *at, start, end, at_once=dice.choice([1, 7, 1000])))
+        assert found == [row for row in whole[at] if start <= row[0] < end], (seed, at, start, end)
+    assert len(log_reader._kept) == 1
+
+
+def test_a_reader_that_is_left_half_way_leaves_nothing_to_the_next(broker, make_topic):
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    topic = make_topic("half")
+    fill(broker.bootstrap_servers, topic, 0, [b"%d" % number for number in range(60)])
+    whole = list(read_records(settings, topic, 0, 0, 80))
+    reading = read_records(settings, topic, 0, 0, 80)
+    assert next(reading) == whole[0]
+    reading.close()
+    assert list(read_records(settings, topic, 0, 0, 80)) == whole
+
+
+def test_a_kept_consumer_survives_a_restart_of_the_broker(own):
+    settings = {"bootstrap.servers": own.bootstrap_servers}
+    topic = topic_maker(own.bootstrap_servers)("restarted")
+    fill(own.bootstrap_servers, topic, 0, [b"%d" % number for number in range(6)])
+    before = list(read_records(settings, topic, 0, 0, 8))
+    own.kill()
+    time.sleep(3)
+    own.start()
+    fill(own.bootstrap_servers, topic, 0, [b"new-%d" % number for number in range(6)])
+    began = time.monotonic()
+    found = list(read_records(settings, topic, 0, 0, 16))
+    assert found[: len(before)] == before
+    assert [value for _, _, value in found[len(before) :]] == [b"new-0", b"new-1", b"new-2"]
+    assert time.monotonic() - began < 20
+
+
+def test_a_topic_that_was_made_again_is_read_anew(own):
+    servers = own.bootstrap_servers
+    settings = {"bootstrap.servers": servers}
+    topic = topic_maker(servers)("again")
+    own.kill()  # so that the leader's epoch is higher than that of the topic made again
+    own.start()
+    fill(servers, topic, 0, [b"old-%d" % number for number in range(12)])
+    assert len(list(read_records(settings, topic, 0, 0, 16))) == 6
+    recreate(servers, topic)
+    fill(servers, topic, 0, [b"new-%d" % number for number in range(6)])
+    began = time.monotonic()
+    found = list(read_records(settings, topic, 0, 0, 8))
+    assert [value for _, _, value in found] == [b"new-0", b"new-1", b"new-2"]
+    assert time.monotonic() - began < 20
+
+
+def test_a_producer_that_is_opened_ahead_takes_no_id_and_fences_nobody(broker, make_topic):
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    name, topic = uuid.uuid4().hex, make_topic("ahead")
+    with closing(ControlPlane(settings)) as control:
+        transactional_producer.open_ahead(settings, name, 60_000)
+        time.sleep(1)
+        assert control.describe_one(name).state is TransactionState.MISSING
+        holder = transactional_producer.take({**settings, "client.id": "x"}, name, 60_000)
+        holder.begin_transaction()
+        holder.produce(topic, b"row")
+        before = control.describe_one(name)
+        transactional_producer.open_ahead(settings, name, 60_000)
+        time.sleep(1)
+        holder.commit_transaction(30)
+        assert control.describe_one(name).identity == before.identity
+        transactional_producer.take(settings, name, 60_000)
+        assert control.describe_one(name).epoch == before.epoch + 1
+
+
+def test_no_producer_is_taken_twice(broker):
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    name = uuid.uuid4().hex
+    identities = set()
+    with closing(ControlPlane(settings)) as control:
+        for _ in range(3):
+            transactional_producer.open_ahead(settings, name, 60_000)
+            transactional_producer.take(settings, name, 60_000)
+            identities.add(control.describe_one(name).identity)
+    assert len(identities) == 3
+
+
+def test_a_producer_opened_before_the_broker_restarted_is_as_good_as_a_new_one(own):
+    settings = {"bootstrap.servers": own.bootstrap_servers}
+    topic = topic_maker(own.bootstrap_servers)("ahead")
+    transactional_producer.take(settings, "job", 60_000)
+    transactional_producer.open_ahead(settings, "job", 60_000)
+    time.sleep(1)
+    own.kill()
+    time.sleep(3)
+    own.start()
+    producer = transactional_producer.take(settings, "job", 60_000, topic=topic)
+    producer.begin_transaction()
+    producer.produce(topic, b"row")
+    producer.commit_transaction(30)
+    assert committed(own.bootstrap_servers, topic)[b"row"] == 1
+
+
+def test_a_kept_consumer_does_not_keep_what_it_fetched_ahead(broker, make_topic):
+    topic = make_topic("large", partitions=6)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in range(6 * 200):  # 20 MB of each partition, of which ten records are asked for
+        producer.produce(topic, os.urandom(1000) * 100, partition=number % 6)
+        producer.flush(30)
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
+    options = SourceOptions.parse(given, True)
+    resident = []
+    for partition in range(6):
+        wanted = OffsetRange(TopicPartition(topic, partition), 0, 10)
+        for batch in reader.read_range(options, wanted):
+            assert batch.num_rows <= 10
+            time.sleep(1)  # it fetches on meanwhile
+        resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20)
+    assert len(reader._kept) == 1
+    assert resident[-1] - resident[1] < 40, resident
