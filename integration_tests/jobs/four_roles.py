@@ -61,8 +61,8 @@ except Exception as error:
     assert read(sink).count() == ROWS, "a refused query wrote"
     print(f"limited: {error}")
 for name, into, extra in (
-    ("recorded", {}, {"jobName": "followed", "minOffsetsPerTrigger": "1"}),
-    ("interval", {"jobName": "kept", "snapshots": "true", "snapshotInterval": "1 minute"}, {}),
+    ("recorded", {}, {"jobName": f"followed-{sink}", "minOffsetsPerTrigger": "1"}),
+    ("interval", {"jobName": f"kept-{sink}", "snapshots": "true", "snapshotInterval": "1 minute"}, {}),
 ):
     try:
         print(f"{name}: {copy(name, into, **extra)} batches")
