@@ -26,6 +26,7 @@ POINTS = frozenset(
     {
         "source.after_initial_resolution",  # start resolved, nothing in Spark's offset log yet
         "source.before_partitions",  # the offset log holds the batch, no row is read
+        "source.while_reading_map",  # a task has handed out some of its rows
         "S1.after_fence",
         "S1.after_generation",
         "S2.before_init",  # nobody had taken over a moment ago; the id is not taken yet
