@@ -72,6 +72,13 @@ def cluster_id(client: HazelcastClient) -> str:
     return str(client._connection_manager._cluster_id)
 
 
+def route(client: HazelcastClient, partition: int) -> tuple[object, object]:
+    """The member that the client takes for the partition's owner, and its connection to it. A
+    member that dies loses the connection before any request is sent to another one."""
+    owner = client.partition_service.get_partition_owner(partition)
+    return owner, client._connection_manager.get_connection(owner)
+
+
 def journal_bounds(client: HazelcastClient, name: str, partition: int) -> Future[Bounds]:
     """Ask for the sequences that the journal holds."""
     from hazelcast.protocol.builtin import StringCodec

@@ -31,6 +31,7 @@ _EVENT = (-2, 1, -4, 132)
 _HEAD_BYTES = _HEAD.size
 _INT, _LONG, _TEXT, _BYTES, _JSON = -7, -8, -11, -12, -130
 _NULL = 0
+_CONTENT = 12  # where text and byte arrays begin: after hash, type and length
 
 ToObject = Callable[[bytes], Any]
 
@@ -44,11 +45,17 @@ class Values(NamedTuple):
     null: NDArray[np.bool_]
 
     def types(self) -> NDArray[np.int32]:
-        """The type of each; 0 for a null."""
+        """The type of each; 0 for a null. Raises SourceError for what is too short to have one."""
         found = np.zeros(len(self.starts), np.int32)
         there = ~self.null
+        self.need(8)
         found[there] = _ints(self.data)[self.starts[there] + 4]
         return found
+
+    def need(self, least: int) -> None:
+        """Raise SourceError unless each is of so many bytes: beyond them lies something else."""
+        if bool(np.any((self.ends - self.starts < least) & ~self.null)):
+            raise SourceError(_UNKNOWN_VALUE)
 
     def piece(self, row: int) -> bytes | None:
         """One of them, whole."""
@@ -123,7 +130,7 @@ def as_text(values: Values, to_object: ToObject) -> pa.Array:
     kinds = _kinds(types)
     if kinds <= {_TEXT, _JSON}:
         try:
-            return _pieces(values, 12).cast(pa.string())  # looks that it is UTF-8
+            return _pieces(values, _CONTENT).cast(pa.string())  # looks that it is UTF-8
         except pa.ArrowInvalid as error:
             raise SourceError(f"A text is not UTF-8 ({error}); read it as 'data'.") from None
     if kinds in ({_LONG}, {_INT}):
@@ -142,7 +149,7 @@ def as_bytes(values: Values) -> pa.Array:
             f"A value is neither a byte array nor text but of Hazelcast's type {strange[0]}: read "
             "it as 'text', or as 'data', which is any value as it was serialized."
         )
-    return _pieces(values, 12)
+    return _pieces(values, _CONTENT)
 
 
 def as_data(values: Values) -> pa.Array:
@@ -180,6 +187,12 @@ def _pieces(values: Values, head: int) -> pa.Array:
     """
     import pyarrow as pa
 
+    values.need(head)
+    if head == _CONTENT:
+        there = ~values.null
+        starts, ends = values.starts[there], values.ends[there]
+        if bool(np.any(_ints(values.data)[starts + 8] != ends - starts - head)):
+            raise SourceError(_UNKNOWN_VALUE)
     count = len(values.starts)
     large = len(values.data) >= 2**31
     offsets = np.empty(2 * count + 1, np.int64 if large else np.int32)
@@ -197,6 +210,7 @@ def _pieces(values: Values, head: int) -> pa.Array:
 def _numbers(values: Values, size: int) -> pa.Array:
     import pyarrow as pa
 
+    values.need(8 + size)
     shape = (max(len(values.data) - size + 1, 0),)
     every = np.ndarray(shape, f">i{size}", values.data, 0, (1,))
     found = np.zeros(len(values.starts), np.int64)
@@ -242,6 +256,7 @@ def _is_json(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float)
 
 
+_UNKNOWN_VALUE = "A value is not laid out as Hazelcast's serialization does it. It was not used."
 _UNKNOWN_LAYOUT = (
     "An event of the journal is not laid out as members from 5.5 to 5.7 do it. Nothing of it was "
     "taken for data: a newer member needs a newer eo-kafka."

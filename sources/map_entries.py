@@ -2,8 +2,9 @@
 
 A partition is as it is when a request reaches it: entries that change while a map is read may be
 seen before or after. Each request is answered by one operation on its partition. A partition that
-needs several is read again from its beginning when its owner changed in between, because another
-replica may keep its entries in another order; so nothing of it is handed out before its end.
+needs several is read again from its beginning when the way to its owner changed in between, because
+another replica may keep its entries in another order; so nothing of it is handed out before its
+end.
 """
 
 from __future__ import annotations
@@ -82,14 +83,14 @@ def _pieces(options: MapOptions, task: EntriesTask, hz: Any) -> Iterator[tuple[i
     while todo or asked:
         while todo and len(asked) < _IN_FLIGHT:
             partition = todo.popleft()
-            asked.append((partition, _owner(hz, partition), ask(partition)))
+            asked.append((partition, internals.route(hz, partition), ask(partition)))
         partition, owner, answer = asked.popleft()
         found = _answer(options, answer)
         if isinstance(found, internals.FetchedEntries):
             items = found.items
             if not found.ended:
                 rest = _rest(options, hz, partition, found)
-                if rest is None or owner != _owner(hz, partition):
+                if rest is None or owner != internals.route(hz, partition):
                     todo.append(partition)
                     continue
                 items = items + rest
@@ -103,14 +104,14 @@ def _rest(
     options: MapOptions, hz: Any, partition: int, found: internals.FetchedEntries
 ) -> list[bytes] | None:
     """What comes after the first piece; None if the owner changed meanwhile."""
-    owner = _owner(hz, partition)
+    owner = internals.route(hz, partition)
     items: list[bytes] = []
     while not found.ended:
         found = _answer(
             options,
             internals.fetch_entries(hz, options.map, partition, found.pointers, options.fetch_size),
         )
-        if _owner(hz, partition) != owner:
+        if internals.route(hz, partition) != owner:
             return None
         items += found.items
     return items
@@ -138,10 +139,6 @@ def _a_key_of_each(hz: Any) -> dict[int, int]:
         found.setdefault(service.get_partition_id(number), number)
         number += 1
     return found
-
-
-def _owner(hz: Any, partition: int) -> Any:
-    return hz.partition_service.get_partition_owner(partition)
 
 
 def _answer(options: MapOptions, asked: Any) -> Any:

@@ -1,0 +1,71 @@
+"""What a reader of a map may be told."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from eo_kafka.errors import OptionsError
+from eo_kafka.sources.map_options import MapOptions
+
+GIVEN = {"map": "orders", "backend": "hazelcast", "hazelcast.members": "a:5701, b:5702"}
+
+
+def refused(streaming: bool | None = True, **more: str) -> str:
+    given = {name: value for name, value in {**GIVEN, **more}.items() if value is not None}
+    with pytest.raises(OptionsError) as error:
+        MapOptions.parse(given, streaming)
+    return str(error.value)
+
+
+def test_what_is_needed_is_enough() -> None:
+    options = MapOptions.parse(GIVEN, streaming=True)
+    assert options.hazelcast.members == ("a:5701", "b:5702")
+    assert (options.starting, options.fail_on_data_loss) == ("oldest", True)
+    assert options.schema() == (
+        "event STRING, key STRING, value STRING, old_value STRING, partition INT, sequence BIGINT"
+    )
+
+
+def test_everything_that_is_missing_is_told_at_once() -> None:
+    with pytest.raises(OptionsError) as error:
+        MapOptions.parse({}, streaming=True)
+    assert [sentence.split("'")[1] for sentence in error.value.problems] == [
+        "map",
+        "backend",
+        "hazelcast.members",
+    ]
+
+
+def test_wrong_values_and_misspelt_names_are_told() -> None:
+    assert "'backend' is 'kafka', which is not there yet" in refused(backend="kafka")
+    assert "must be one of oldest, current" in refused(startingSequence="latest")
+    assert "did you mean 'maxEventsPerTrigger'" in refused(maxEventPerTrigger="5")
+    assert "Unknown option 'hazelcast.clustre'" in refused(**{"hazelcast.clustre": "x"})
+    assert "host:port" in refused(**{"hazelcast.members": "a:x"})
+    assert "needs 'hazelcast.ssl.enabled'" in refused(**{"hazelcast.ssl.ca.location": "/ca"})
+    assert "go together" in refused(**{"hazelcast.username": "me"})
+
+
+def test_a_predicate_is_for_batches() -> None:
+    assert "'predicate' is for batches" in refused(predicate="a > 1")
+    for streaming in (False, None):
+        assert MapOptions.parse({**GIVEN, "predicate": "a > 1"}, streaming).predicate == "a > 1"
+
+
+def test_no_secret_is_shown_and_all_arrive_at_the_tasks() -> None:
+    secrets = {
+        "hazelcast.username": "me",
+        "hazelcast.password": "hunter2",
+        "hazelcast.ssl.enabled": "true",
+        "hazelcast.ssl.key.password": "hunter3",
+    }
+    options = MapOptions.parse({**GIVEN, **secrets}, streaming=True)
+    arrived = pickle.loads(pickle.dumps(options))
+    assert arrived == options
+    assert arrived.hazelcast.credentials == ("me", "hunter2")
+    assert dict(arrived.hazelcast.tls)["ssl_password"] == "hunter3"
+    for shown in (repr(options), str(options), options.place):
+        assert "hunter" not in shown
+    assert "hunter" not in refused(**secrets, tasks="0")
