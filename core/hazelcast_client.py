@@ -208,10 +208,11 @@ def explained(error: BaseException, name: str, settings: HazelcastSettings) -> E
     place = f"map '{name}' of {settings.place}"
     if isinstance(error, EoKafkaError):
         return error
+    said = _said(error)
     if isinstance(error, errors.SplitBrainProtectionError):
         return ReadTimeout(
             f"The members refuse requests for {place}: split-brain protection finds fewer members "
-            f"than the map's configuration asks for ({cut(error)}). Start the missing members, or "
+            f"than the map's configuration asks for ({said}). Start the missing members, or "
             "heal the network between them; the query can then go on where it was."
         )
     if isinstance(error, errors.UnsupportedOperationError):
@@ -232,7 +233,12 @@ def explained(error: BaseException, name: str, settings: HazelcastSettings) -> E
         | OSError,
     ):
         return ReadTimeout(
-            f"No answer about {place} within {settings.request_ms / 1000:g} s ({cut(error)}). The "
+            f"No answer about {place} within {settings.request_ms / 1000:g} s ({said}). The "
             "task will be run again; 'hazelcast.request.timeout.ms' sets how long it waits."
         )
-    return SourceError(f"A request about {place} failed: {type(error).__name__}: {cut(error)}.")
+    return SourceError(f"A request about {place} failed: {type(error).__name__}: {said}.")
+
+
+def _said(error: BaseException) -> str:
+    """The first line: what comes from a member has its stack behind it."""
+    return cut((str(error).splitlines() or [type(error).__name__])[0])

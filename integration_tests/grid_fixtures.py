@@ -17,6 +17,7 @@ from eo_kafka.options import OptionReader
 MAPS = {
     "j*": journal(),
     "small*": journal(capacity=2710),  # ten events a partition
+    "brief*": journal(time_to_live_s=1),
     "plain*": {"backup-count": 1},  # no journal
     "guarded*": {**journal(), "split-brain-protection-ref": "two-members"},
 }

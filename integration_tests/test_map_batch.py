@@ -14,10 +14,12 @@ import pytest
 from hazelcast.core import HazelcastJsonValue
 from hazelcast.serialization.api import Portable
 
+from eo_kafka import hazelcast_internals as internals
 from eo_kafka.errors import ReadTimeout, SourceError
 from eo_kafka.hazelcast_client import close_clients, connect
 from eo_kafka.sources.map_entries import plan, read_entries
 from eo_kafka.sources.map_options import MapOptions
+from eo_kafka.sources.map_planner import MapPlanner
 from grid_fixtures import members, new_map, settings
 from processes import wait_until
 from test_map_stream import options_of
@@ -159,6 +161,31 @@ def test_a_member_that_is_killed_while_a_map_is_read_hides_and_repeats_no_entry(
         close_clients()
 
 
+def test_a_partition_whose_way_changed_while_it_was_read_is_read_again(
+    grid, hazelcast_client, monkeypatch
+) -> None:
+    stored = new_map(hazelcast_client, "plain")
+    entries = {f"k{number}": f"v{number}" for number in range(3000)}
+    stored.put_all(entries)
+    beginnings: Counter = Counter()
+    fetch, route = internals.fetch_entries, internals.route
+    calls = iter(range(1_000_000))
+
+    def counting(client, name, partition, pointers, about):
+        beginnings[partition] += pointers == internals.FIRST_POINTERS
+        return fetch(client, name, partition, pointers, about)
+
+    def changing(client, partition):
+        return route(client, partition) if next(calls) > 300 else next(calls)
+
+    monkeypatch.setattr(internals, "fetch_entries", counting)
+    monkeypatch.setattr(internals, "route", changing)
+    found = without_spark(grid, stored, fetchSize="3")
+    assert Counter((row["key"], row["value"]) for row in found) == Counter(entries.items())
+    assert len(beginnings) == 271
+    assert max(beginnings.values()) > 1, "none was read again"
+
+
 def test_split_brain_protection_is_told_as_what_it_is() -> None:
     with members(2) as grid:
         client = connect(settings(grid))
@@ -169,6 +196,9 @@ def test_split_brain_protection_is_told_as_what_it_is() -> None:
         wait_until(lambda: len(client.cluster_service.get_members()) == 1, "one member is left")
         with pytest.raises(ReadTimeout, match="split-brain protection finds fewer members"):
             without_spark(grid, stored)
+        stream = MapOptions.parse(options_of(grid, stored), streaming=True)
+        with pytest.raises(ReadTimeout, match="split-brain protection finds fewer members"):
+            MapPlanner(stream).end(None, None, now=False)
         grid.start()
         wait_until(lambda: len(client.cluster_service.get_members()) == 2, "both are there")
         assert len(without_spark(grid, stored)) == 1

@@ -119,6 +119,23 @@ def test_a_journal_that_is_full_to_the_position_shows_nothing_and_stops(started)
     assert len(query.forgiving().read(end)) == 10
 
 
+def test_a_journal_whose_events_expired_up_to_the_position_shows_nothing_and_stops(
+    started, hazelcast_client
+) -> None:
+    query, stored = started("brief")
+    at = hazelcast_client.partition_service.get_partition_id("k")
+
+    def held() -> list[bytes]:
+        return internals.read_journal(hazelcast_client, stored.name, at, 0, 10).result().items
+
+    wait_until(lambda: not held(), "the events have outlived the journal's time-to-live")
+    assert query.batch() == [], "nothing new, nothing to show"
+    stored.put("k", "5")
+    end = query.plan()
+    with pytest.raises(DataLossError, match="nothing shows that this is still the journal"):
+        query.read(end)
+
+
 def test_a_destroyed_map_is_found_while_it_is_shorter(started) -> None:
     query, stored = started()
     stored.destroy()
