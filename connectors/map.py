@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from eo_kafka.formats.json_column import JsonColumn
     from eo_kafka.sources.map_options import MapOptions
 
 
@@ -36,21 +37,65 @@ class MapDataSource(DataSource):
     def schema(self) -> str:
         """By the options `key.format` and `value.format`; the same for streams and batches, which
         Spark does not tell apart here. Contacts nobody. Raises OptionsError."""
-        return _options(self.options, None).schema()
+        return columns(_options(self.options, None))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Called once a query, at its start."""
-        return MapStreamReader(_options(self.options, True))
+        options = _options(self.options, True)
+        return MapStreamReader(options, typed(options, schema))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Called once a `load()`."""
-        return MapBatchReader(_options(self.options, False))
+        options = _options(self.options, False)
+        return MapBatchReader(options, typed(options, schema))
 
 
 def _options(given: Any, streaming: bool | None) -> MapOptions:
     from eo_kafka.sources.map_options import MapOptions
 
     return MapOptions.parse(given, streaming)
+
+
+def columns(options: MapOptions) -> str:
+    """The columns, in Spark's words. Raises OptionsError."""
+    from eo_kafka.formats.json_column import spark_words
+    from eo_kafka.sources.map_options import JSON, TEXT
+
+    def kind(name: str, format: str, schema: str | None) -> str:
+        if format == JSON:
+            return spark_words(f"{name}.schema", schema or "")
+        return "STRING" if format == TEXT else "BINARY"
+
+    key = kind("key", options.key_format, options.key_schema)
+    value = kind("value", options.value_format, options.value_schema)
+    return (
+        f"event STRING, key {key}, value {value}, old_value {value}, partition INT, sequence BIGINT"
+    )
+
+
+def typed(options: MapOptions, schema: StructType) -> dict[str, JsonColumn]:
+    """What reads the columns that are JSON. `schema` is what Spark made of `schema()`, or what the
+    user gave in its place; raises OptionsError if that is another one."""
+    from eo_kafka.errors import OptionsError
+    from eo_kafka.formats.json_column import JsonColumn
+    from eo_kafka.sources.map_options import JSON, TEXT
+    from eo_kafka.sources.map_rows import NAMES
+
+    formats = {"key": options.key_format, "value": options.value_format}
+    found = {field.name: field.dataType for field in schema.fields}
+    words = {name: "string" if kind == TEXT else "binary" for name, kind in formats.items()}
+    expected = {**words, "event": "string", "partition": "int", "sequence": "bigint"}
+    right = tuple(schema.names) == NAMES and found["old_value"] == found["value"]
+    for name, kind in expected.items() if right else ():
+        right = right and (formats.get(name) == JSON or found[name].simpleString() == kind)
+    if not right:
+        raise OptionsError(
+            [
+                "The columns of a map are fixed and cannot be set with schema(): set 'key.format' "
+                "and 'value.format', and for JSON 'key.schema' and 'value.schema'."
+            ]
+        )
+    return {name: JsonColumn(found[name]) for name, kind in formats.items() if kind == JSON}
 
 
 class MapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -61,10 +106,11 @@ class MapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     starts, which Spark does store before any row is read.
     """
 
-    def __init__(self, options: MapOptions) -> None:
+    def __init__(self, options: MapOptions, typed: dict[str, JsonColumn]) -> None:
         from eo_kafka.sources.map_planner import MapPlanner
 
         self._options = options
+        self._typed = typed
         self._planner = MapPlanner(options)
         self._until_now = False
 
@@ -110,7 +156,7 @@ class MapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The events of some ranges. Executor, once for each task attempt."""
         from eo_kafka.sources.map_reader import read_journal
 
-        return read_journal(self._options, partition.value)
+        return read_journal(self._options, partition.value, self._typed)
 
     def commit(self, end: Any) -> None:
         """Nothing to do: the offsets are in the checkpoint."""
@@ -141,8 +187,9 @@ class MapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class MapBatchReader(DataSourceReader):
     """All entries of a map, as they are when they are read; it is no snapshot."""
 
-    def __init__(self, options: MapOptions) -> None:
+    def __init__(self, options: MapOptions, typed: dict[str, JsonColumn]) -> None:
         self._options = options
+        self._typed = typed
 
     def partitions(self) -> list[InputPartition]:
         """Groups of the map's partitions. Driver, once a load."""
@@ -154,4 +201,4 @@ class MapBatchReader(DataSourceReader):
         """The entries of some partitions. Executor, once for each task attempt."""
         from eo_kafka.sources.map_entries import read_entries
 
-        return read_entries(self._options, partition.value)
+        return read_entries(self._options, partition.value, self._typed)

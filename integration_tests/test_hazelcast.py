@@ -29,6 +29,7 @@ def test_members_listen_on_loopback_only(grid) -> None:
         assert set(listening) == {"127.0.0.1"}
 
 
+@pytest.mark.full
 def test_a_killed_member_takes_nothing_with_it_and_comes_back_a_full_restart_loses_all() -> None:
     with members(2) as grid:
         client = connect(settings(grid))

@@ -86,6 +86,7 @@ def test_members_find_the_entries_of_a_partition_that_match(hazelcast_client) ->
     assert sorted(found) == list(range(90, 100))
 
 
+@pytest.mark.full
 def test_a_cluster_that_was_started_anew_has_another_id() -> None:
     with members(1) as grid:
         client = connect(settings(grid))

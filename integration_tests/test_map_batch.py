@@ -105,6 +105,19 @@ def test_bytes_and_serialized_data(grid, hazelcast_client) -> None:
         without_spark(grid, stored)
 
 
+def test_json_values_as_typed_columns(spark, grid, hazelcast_client) -> None:
+    stored = new_map(hazelcast_client, "plain")
+    stored.put("a", HazelcastJsonValue('{"id": 1, "tags": ["x", "y"], "price": 2.5}'))
+    stored.put("b", '{"id": 2}')
+    more = {"value.format": "json", "value.schema": "id BIGINT, tags ARRAY<STRING>, price DOUBLE"}
+    rows = read(spark, grid, stored, **more)
+    found = rows.select("key", "value.id", "value.tags", "value.price").orderBy("key").collect()
+    assert [tuple(row) for row in found] == [("a", 1, ["x", "y"], 2.5), ("b", 2, None, None)]
+    stored.put("c", HazelcastJsonValue('{"id": "three"}'))
+    with pytest.raises(Exception, match="not of its schema"):
+        read(spark, grid, stored, **more).collect()
+
+
 class Point(Portable):
     def get_factory_id(self) -> int:
         return 1
@@ -126,7 +139,7 @@ def test_a_value_without_a_text_form_is_told_with_the_way_out(grid, hazelcast_cl
     assert len(without_spark(grid, stored, **{"value.format": "data"})) == 1
 
 
-@pytest.mark.parametrize("fetch_size", ["3", "5000"])
+@pytest.mark.parametrize("fetch_size", ["3", pytest.param("5000", marks=pytest.mark.full)])
 def test_a_member_that_is_killed_while_a_map_is_read_hides_and_repeats_no_entry(
     crash_points, fetch_size
 ) -> None:

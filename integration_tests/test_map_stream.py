@@ -142,20 +142,16 @@ def write(stored, first: int, count: int) -> list[bytes]:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "point",
     [
+        "source.after_initial_resolution",
+        "source.before_partitions",
         "source.while_reading_map",
-        *(
-            pytest.param(point, marks=pytest.mark.full)
-            for point in (
-                "source.after_initial_resolution",
-                "source.before_partitions",
-                "S6.before_decision",
-                "S6.after_decision",
-                "S8.after_done",
-            )
-        ),
+        "S6.before_decision",
+        "S6.after_decision",
+        "S8.after_done",
     ],
 )
 def test_a_driver_that_is_killed_starts_again_and_loses_and_repeats_nothing(

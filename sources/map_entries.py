@@ -20,12 +20,13 @@ from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import ReadTimeout
 from eo_kafka.hazelcast_client import client, explained
 from eo_kafka.sources.map_options import MapOptions
-from eo_kafka.sources.map_rows import Rows
+from eo_kafka.sources.map_rows import Rows, Typed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _IN_FLIGHT = 8
+_NONE: Typed = {}
 _BATCH_ITEMS = 2 * 8192
 _BATCH_BYTES = 16 * 1024 * 1024
 
@@ -46,11 +47,13 @@ def plan(options: MapOptions) -> list[EntriesTask]:
     return [EntriesTask(cluster, tuple(partitions[first::count])) for first in range(count)]
 
 
-def read_entries(options: MapOptions, task: EntriesTask) -> Iterator[pa.RecordBatch]:
+def read_entries(
+    options: MapOptions, task: EntriesTask, typed: Typed = _NONE
+) -> Iterator[pa.RecordBatch]:
     """Every entry of the task's partitions, once. Raises ReadTimeout when members don't answer or
     the cluster is not the planned one any more, SourceError."""
     hz = client(options.hazelcast)
-    rows = Rows(options, lambda data: internals.to_object(hz, data))
+    rows = Rows(options, lambda data: internals.to_object(hz, data), typed)
     items: list[bytes] = []
     where: list[tuple[int, int]] = []
     size = 0

@@ -12,7 +12,7 @@ from eo_kafka.hazelcast_client import HazelcastSettings
 from eo_kafka.options import Option, OptionReader, boolean, one_of, text, whole_number
 
 OLDEST, CURRENT = "oldest", "current"
-TEXT, BYTES, DATA = "text", "bytes", "data"
+TEXT, BYTES, DATA, JSON = "text", "bytes", "data", "json"
 
 
 def _backend(value: str) -> str:
@@ -25,15 +25,23 @@ MAP = Option("map", text, "", "The map's name.")
 BACKEND = Option("backend", _backend, "", "Where the map is: `hazelcast`, an IMap.")
 KEY_FORMAT = Option(
     "key.format",
-    one_of(TEXT, BYTES, DATA),
+    one_of(TEXT, BYTES, DATA, JSON),
     TEXT,
     "What column `key` holds: `text` (text and JSON as they are, other types in their plain form), "
-    "`bytes` (the content of byte arrays, and text as UTF-8), or `data` (any value as Hazelcast "
-    "serialized it).",
+    "`bytes` (the content of byte arrays, and text as UTF-8), `data` (any value as Hazelcast "
+    "serialized it), or `json` (JSON, or text of it, as columns of `key.schema`).",
 )
 VALUE_FORMAT = Option(
-    "value.format", one_of(TEXT, BYTES, DATA), TEXT, "The same for `value` and `old_value`."
+    "value.format", one_of(TEXT, BYTES, DATA, JSON), TEXT, "The same for `value` and `old_value`."
 )
+KEY_SCHEMA: Option[str | None] = Option(
+    "key.schema",
+    text,
+    None,
+    "With `key.format` `json`: columns as in SQL (`id BIGINT, name STRING`), or what "
+    "`schema.json()` gives.",
+)
+VALUE_SCHEMA: Option[str | None] = Option("value.schema", text, None, "The same for values.")
 STARTING_SEQUENCE = Option(
     "startingSequence",
     one_of(OLDEST, CURRENT),
@@ -70,8 +78,8 @@ PREDICATE: Option[str | None] = Option(
     "of JSON, Compact and Portable values, `this` is a plain value.",
 )
 OPTIONS: tuple[Option[Any], ...] = (
-    *(MAP, BACKEND, KEY_FORMAT, VALUE_FORMAT, STARTING_SEQUENCE, MAX_EVENTS, FAIL_ON_DATA_LOSS),
-    *(TASKS, FETCH_SIZE, PREDICATE),
+    *(MAP, BACKEND, KEY_FORMAT, VALUE_FORMAT, KEY_SCHEMA, VALUE_SCHEMA, STARTING_SEQUENCE),
+    *(MAX_EVENTS, FAIL_ON_DATA_LOSS, TASKS, FETCH_SIZE, PREDICATE),
 )
 _STREAM_ONLY = (STARTING_SEQUENCE.name, MAX_EVENTS.name)
 log = logging.getLogger(__name__)
@@ -85,6 +93,8 @@ class MapOptions:
     hazelcast: HazelcastSettings
     key_format: str
     value_format: str
+    key_schema: str | None
+    value_schema: str | None
     starting: str
     max_events: int | None
     fail_on_data_loss: bool
@@ -106,6 +116,8 @@ class MapOptions:
             HazelcastSettings.read(reader),
             reader.get(KEY_FORMAT),
             reader.get(VALUE_FORMAT),
+            reader.get(KEY_SCHEMA),
+            reader.get(VALUE_SCHEMA),
             reader.get(STARTING_SEQUENCE),
             reader.get(MAX_EVENTS),
             reader.get(FAIL_ON_DATA_LOSS),
@@ -113,6 +125,15 @@ class MapOptions:
             reader.get(FETCH_SIZE),
             reader.get(PREDICATE),
         )
+        for name, kind, schema in (
+            ("key", found.key_format, found.key_schema),
+            ("value", found.value_format, found.value_schema),
+        ):
+            if (kind == JSON) != (schema is not None):
+                reader.problem(
+                    f"Option '{name}.format' 'json' and option '{name}.schema' go together: "
+                    "columns as in SQL ('id BIGINT, name STRING') or what `schema.json()` gives."
+                )
         if streaming and PREDICATE.name in reader:
             reader.problem(
                 "Option 'predicate' is for batches: members cannot evaluate one over the journal. "
@@ -131,12 +152,3 @@ class MapOptions:
     def place(self) -> str:
         """For sentences: which map."""
         return f"map '{self.map}' of {self.hazelcast.place}"
-
-    def schema(self) -> str:
-        """The columns."""
-        kinds = {TEXT: "STRING", BYTES: "BINARY", DATA: "BINARY"}
-        key, value = kinds[self.key_format], kinds[self.value_format]
-        return (
-            f"event STRING, key {key}, value {value}, old_value {value}, partition INT, "
-            "sequence BIGINT"
-        )

@@ -29,7 +29,7 @@ from eo_kafka.sources.map_position import (
     replaced,
     restarted,
 )
-from eo_kafka.sources.map_rows import Rows
+from eo_kafka.sources.map_rows import Rows, Typed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _IN_FLIGHT = 8
+_NONE: Typed = {}
 _BATCH_EVENTS = 8192
 _BATCH_BYTES = 16 * 1024 * 1024
 
@@ -59,14 +60,16 @@ def tasks(cluster: str, ranges: Sequence[JournalRange], count: int) -> list[Jour
     return [JournalTask(cluster, tuple(group)) for group in groups if group]
 
 
-def read_journal(options: MapOptions, task: JournalTask) -> Iterator[pa.RecordBatch]:
+def read_journal(
+    options: MapOptions, task: JournalTask, typed: Typed = _NONE
+) -> Iterator[pa.RecordBatch]:
     """Every event of the task's ranges, in order within a partition.
 
     Raises DataLossError where events are gone or were replaced (with failOnDataLoss=false it warns
     and goes on with what is left), ReadTimeout, SourceError.
     """
     hz = client(options.hazelcast)
-    rows = Rows(options, lambda data: internals.to_object(hz, data))
+    rows = Rows(options, lambda data: internals.to_object(hz, data), typed)
     reading = _Reading(options, task, hz)
     items: list[bytes] = []
     where: list[tuple[int, int, int]] = []  # partition, first sequence, how many

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,22 +10,24 @@ import numpy as np
 from eo_kafka.errors import SourceError
 from eo_kafka.sources import map_columns as columns
 from eo_kafka.sources.map_columns import ToObject, Values
-from eo_kafka.sources.map_options import BYTES, TEXT, MapOptions
+from eo_kafka.sources.map_options import BYTES, JSON, TEXT, MapOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+# By column, `key` and `value`: from binary to its type, where its format is JSON
+Typed = Mapping[str, "Callable[[pa.Array], pa.Array]"]
 NAMES = ("event", "key", "value", "old_value", "partition", "sequence")
 
 
 class Rows:
     """Makes record batches for one task."""
 
-    def __init__(self, options: MapOptions, to_object: ToObject) -> None:
+    def __init__(self, options: MapOptions, to_object: ToObject, typed: Typed) -> None:
         self._options = options
-        self._key = _converter(options.key_format, to_object)
-        self._value = _converter(options.value_format, to_object)
+        self._key = _converter(options.key_format, to_object, typed.get("key"))
+        self._value = _converter(options.value_format, to_object, typed.get("value"))
 
     def of_events(
         self,
@@ -72,7 +74,12 @@ class Rows:
         return pa.RecordBatch.from_arrays(made, names=list(NAMES))
 
 
-def _converter(kind: str, to_object: ToObject) -> Callable[[Values], pa.Array]:
+def _converter(
+    kind: str, to_object: ToObject, typed: Callable[[pa.Array], pa.Array] | None
+) -> Callable[[Values], pa.Array]:
     if kind == TEXT:
         return lambda values: columns.as_text(values, to_object)
+    if kind == JSON:
+        assert typed is not None
+        return lambda values: typed(columns.as_bytes(values))
     return columns.as_bytes if kind == BYTES else columns.as_data

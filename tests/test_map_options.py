@@ -5,7 +5,9 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from pyspark.sql.types import StructType
 
+from eo_kafka.connectors.map import columns, typed
 from eo_kafka.errors import OptionsError
 from eo_kafka.sources.map_options import MapOptions
 
@@ -23,7 +25,7 @@ def test_what_is_needed_is_enough() -> None:
     options = MapOptions.parse(GIVEN, streaming=True)
     assert options.hazelcast.members == ("a:5701", "b:5702")
     assert (options.starting, options.fail_on_data_loss) == ("oldest", True)
-    assert options.schema() == (
+    assert columns(options) == (
         "event STRING, key STRING, value STRING, old_value STRING, partition INT, sequence BIGINT"
     )
 
@@ -46,6 +48,44 @@ def test_wrong_values_and_misspelt_names_are_told() -> None:
     assert "host:port" in refused(**{"hazelcast.members": "a:x"})
     assert "needs 'hazelcast.ssl.enabled'" in refused(**{"hazelcast.ssl.ca.location": "/ca"})
     assert "go together" in refused(**{"hazelcast.username": "me"})
+
+
+def test_json_needs_a_schema_and_a_schema_json() -> None:
+    assert "'value.format' 'json' and option 'value.schema' go" in refused(
+        **{"value.format": "json"}
+    )
+    assert "'key.schema' go together" in refused(**{"key.schema": "id INT"})
+
+
+def test_typed_columns_are_those_of_the_schema() -> None:
+    given = {"key.format": "bytes", "value.format": "json"}
+    wanted = "event STRING, key BINARY, value {0}, old_value {0}, partition INT, sequence BIGINT"
+    for schema, words in (
+        ("id BIGINT, tags ARRAY<STRING>", "STRUCT<id BIGINT, tags ARRAY<STRING>>"),
+        (StructType().add("id", "long").json(), "struct<id:bigint>"),
+    ):
+        options = MapOptions.parse({**GIVEN, **given, "value.schema": schema}, streaming=True)
+        assert columns(options) == wanted.format(words)
+    options = MapOptions.parse({**GIVEN, **given, "value.schema": "{}"}, streaming=True)
+    with pytest.raises(OptionsError, match="'value.schema' is no schema of Spark's"):
+        columns(options)
+
+
+def test_columns_of_ones_own_are_refused() -> None:
+    options = MapOptions.parse(GIVEN, streaming=True)
+    right = (
+        StructType()
+        .add("event", "string")
+        .add("key", "string")
+        .add("value", "string")
+        .add("old_value", "string")
+        .add("partition", "integer")
+        .add("sequence", "long")
+    )
+    assert typed(options, right) == {}
+    for wrong in (StructType(right.fields[:-1]), StructType([*right.fields[:-1], right["key"]])):
+        with pytest.raises(OptionsError, match="cannot be set with schema"):
+            typed(options, wrong)
 
 
 def test_a_predicate_is_for_batches() -> None:
