@@ -44,6 +44,7 @@ bench: setup ## Throughput beside kafka (JVM), in ratios; what snapshots cost, a
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.snapshots
 	$(BIN)/python -m benchmarks.snapshot_interval
+	$(BIN)/python -m benchmarks.maps
 
 setup: $(VENV)/installed ## A virtual environment with the project in it
 

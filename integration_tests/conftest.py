@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from eo_kafka.broker.embedded import KafkaBroker
-from grid_fixtures import grid, hazelcast_client  # noqa: F401 - fixtures
+from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: F401 - fixtures
 from spark_fixtures import crash_folder, crash_points, spark  # noqa: F401 - fixtures
 
 # Every JVM here lives for seconds: what its second compiler would find out is never used.

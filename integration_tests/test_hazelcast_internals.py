@@ -13,7 +13,7 @@ from hazelcast.reactor import _PipedWaker
 
 from eo_kafka import hazelcast_internals as internals
 from eo_kafka.hazelcast_client import connect
-from grid_fixtures import members, new_map, settings
+from grid_fixtures import new_map, settings
 
 
 def partition_with(client, key: object) -> int:
@@ -87,15 +87,15 @@ def test_members_find_the_entries_of_a_partition_that_match(hazelcast_client) ->
 
 
 @pytest.mark.full
-def test_a_cluster_that_was_started_anew_has_another_id() -> None:
-    with members(1) as grid:
-        client = connect(settings(grid))
-        before = internals.cluster_id(client)
-        assert uuid.UUID(before)
-        grid.restart()
-        client.get_map("j").blocking().size()  # the client has connected again by itself
-        assert internals.cluster_id(client) != before
-        client.shutdown()
+def test_a_cluster_that_was_started_anew_has_another_id(mortal_grid) -> None:
+    grid = mortal_grid
+    client = connect(settings(grid))
+    before = internals.cluster_id(client)
+    assert uuid.UUID(before)
+    grid.restart()
+    client.get_map("j").blocking().size()  # the client has connected again by itself
+    assert internals.cluster_id(client) != before
+    client.shutdown()
 
 
 def lost_wake_up(handle_read, waker, monkeypatch) -> bool:

@@ -16,11 +16,11 @@ from hazelcast.serialization.api import Portable
 
 from eo_kafka import hazelcast_internals as internals
 from eo_kafka.errors import ReadTimeout, SourceError
-from eo_kafka.hazelcast_client import close_clients, connect
+from eo_kafka.hazelcast_client import connect
 from eo_kafka.sources.map_entries import plan, read_entries
 from eo_kafka.sources.map_options import MapOptions
 from eo_kafka.sources.map_planner import MapPlanner
-from grid_fixtures import members, new_map, settings
+from grid_fixtures import new_map, settings
 from processes import wait_until
 from test_map_stream import options_of
 
@@ -141,37 +141,36 @@ def test_a_value_without_a_text_form_is_told_with_the_way_out(grid, hazelcast_cl
 
 @pytest.mark.parametrize("fetch_size", ["3", pytest.param("5000", marks=pytest.mark.full)])
 def test_a_member_that_is_killed_while_a_map_is_read_hides_and_repeats_no_entry(
-    crash_points, fetch_size
+    mortal_grid, fetch_size
 ) -> None:
     """Many requests a partition, and one: with the first, replicas' orders matter."""
-    with members(2) as grid:
-        client = connect(settings(grid))
-        stored = new_map(client, "plain")
-        entries = {f"k{number}": f"v{number}" for number in range(20_000)}
-        stored.put_all(entries)
-        killed = threading.Event()
+    grid = mortal_grid
+    client = connect(settings(grid))
+    stored = new_map(client, "plain")
+    entries = {f"k{number}": f"v{number}" for number in range(20_000)}
+    stored.put_all(entries)
+    killed = threading.Event()
 
-        def kill_when_reading() -> None:
-            os.kill(grid.members[0].pid, signal.SIGKILL)
-            wait_until(lambda: not grid.members[0].running, "the member is gone")
-            killed.set()
+    def kill_when_reading() -> None:
+        os.kill(grid.members[0].pid, signal.SIGKILL)
+        wait_until(lambda: not grid.members[0].running, "the member is gone")
+        killed.set()
 
-        given = options_of(grid, stored, fetchSize=fetch_size, tasks="1")
-        options = MapOptions.parse(given, streaming=False)
-        found: Counter = Counter()
-        killer = threading.Thread(target=kill_when_reading)
-        for task in plan(options):
-            batches = read_entries(options, task)
-            first = next(batches)
-            killer.start()  # while the next answers are on their way
-            for batch in (first, *batches):
-                keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
-                found.update(zip(keys, values, strict=True))
-        killer.join()
-        assert killed.is_set()
-        assert found == Counter(entries.items())
-        client.shutdown()
-        close_clients()
+    given = options_of(grid, stored, fetchSize=fetch_size, tasks="1")
+    options = MapOptions.parse(given, streaming=False)
+    found: Counter = Counter()
+    killer = threading.Thread(target=kill_when_reading)
+    for task in plan(options):
+        batches = read_entries(options, task)
+        first = next(batches)
+        killer.start()  # while the next answers are on their way
+        for batch in (first, *batches):
+            keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
+            found.update(zip(keys, values, strict=True))
+    killer.join()
+    assert killed.is_set()
+    assert found == Counter(entries.items())
+    client.shutdown()
 
 
 def test_a_partition_whose_way_changed_while_it_was_read_is_read_again(
@@ -199,21 +198,20 @@ def test_a_partition_whose_way_changed_while_it_was_read_is_read_again(
     assert max(beginnings.values()) > 1, "none was read again"
 
 
-def test_split_brain_protection_is_told_as_what_it_is() -> None:
-    with members(2) as grid:
-        client = connect(settings(grid))
-        stored = new_map(client, "guarded")
-        stored.put("a", "b")
-        assert len(without_spark(grid, stored)) == 1
-        grid.members[1].kill()
-        wait_until(lambda: len(client.cluster_service.get_members()) == 1, "one member is left")
-        with pytest.raises(ReadTimeout, match="split-brain protection finds fewer members"):
-            without_spark(grid, stored)
-        stream = MapOptions.parse(options_of(grid, stored), streaming=True)
-        with pytest.raises(ReadTimeout, match="split-brain protection finds fewer members"):
-            MapPlanner(stream).end(None, None, now=False)
-        grid.start()
-        wait_until(lambda: len(client.cluster_service.get_members()) == 2, "both are there")
-        assert len(without_spark(grid, stored)) == 1
-        client.shutdown()
-        close_clients()
+def test_split_brain_protection_is_told_as_what_it_is(mortal_grid) -> None:
+    grid = mortal_grid
+    client = connect(settings(grid))
+    stored = new_map(client, "guarded")
+    stored.put("a", "b")
+    assert len(without_spark(grid, stored)) == 1
+    grid.members[0].kill()
+    wait_until(lambda: len(client.cluster_service.get_members()) == 1, "one member is left")
+    with pytest.raises(ReadTimeout, match="split-brain protection finds fewer members"):
+        without_spark(grid, stored)
+    stream = MapOptions.parse(options_of(grid, stored), streaming=True)
+    with pytest.raises(ReadTimeout, match="split-brain protection finds fewer members"):
+        MapPlanner(stream).end(None, None, now=False)
+    grid.start()
+    wait_until(lambda: len(client.cluster_service.get_members()) == 2, "both are there")
+    assert len(without_spark(grid, stored)) == 1
+    client.shutdown()

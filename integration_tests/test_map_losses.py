@@ -10,12 +10,12 @@ import pytest
 from eo_kafka import hazelcast_internals as internals
 from eo_kafka.errors import DataLossError, EnvironmentRefused
 from eo_kafka.hazelcast_client import client as shared_client
-from eo_kafka.hazelcast_client import close_clients, connect
+from eo_kafka.hazelcast_client import connect
 from eo_kafka.sources.map_options import MapOptions
 from eo_kafka.sources.map_planner import MapPlanner
 from eo_kafka.sources.map_position import MapPosition, ranges
 from eo_kafka.sources.map_reader import read_journal, tasks
-from grid_fixtures import members, new_map, settings
+from grid_fixtures import new_map, settings
 from processes import wait_until
 
 
@@ -182,48 +182,47 @@ def test_a_map_without_a_journal_is_refused_with_the_setting_that_is_missing(
         query.plan()
 
 
-def test_a_cluster_that_was_restarted_is_found_before_and_after_it_is_longer_again() -> None:
-    with members(1) as grid:
-        client = connect(settings(grid))
-        stored = new_map(client)
-        query = start_query(grid, stored)
-        stored.put("k", "5")
-        end = query.plan()
-        grid.restart()
-        for number in range(9):
-            stored.put("k", f"{number}")  # the same events, and more
-        for act in (query.plan, lambda: query.read(end)):
-            with pytest.raises(DataLossError, match="all its members were restarted"):
-                act()
-        assert query.forgiving().batch() == sorted(f"{number}" for number in range(9))
-        client.shutdown()
-        close_clients()
+def test_a_cluster_that_was_restarted_is_found_before_and_after_it_is_longer_again(
+    mortal_grid,
+) -> None:
+    grid = mortal_grid
+    client = connect(settings(grid))
+    stored = new_map(client)
+    query = start_query(grid, stored)
+    stored.put("k", "5")
+    end = query.plan()
+    grid.restart()
+    for number in range(9):
+        stored.put("k", f"{number}")  # the same events, and more
+    for act in (query.plan, lambda: query.read(end)):
+        with pytest.raises(DataLossError, match="all its members were restarted"):
+            act()
+    assert query.forgiving().batch() == sorted(f"{number}" for number in range(9))
+    client.shutdown()
 
 
-def test_a_fail_over_that_loses_the_only_copies_is_found() -> None:
+def test_a_fail_over_that_loses_the_only_copies_is_found(mortal_grid) -> None:
     """Without backups, a killed member takes its partitions' journals with it."""
-    maps = {"alone*": {"backup-count": 0, "event-journal": {"enabled": True, "capacity": 271000}}}
-    with members(2, maps) as grid:
-        client = connect(settings(grid))
-        stored = new_map(client, "alone")
-        victim = grid.members[0]
-        service = client.partition_service
-        query = Query(grid, stored)
-        assert query.batch() == []
-        wait_until(lambda: service.get_partition_owner(0), "the client knows who owns what")
-        owners = {one.uuid: one for one in client.cluster_service.get_members()}
+    grid = mortal_grid
+    client = connect(settings(grid))
+    stored = new_map(client, "alone")
+    victim = grid.members[0]
+    service = client.partition_service
+    query = Query(grid, stored)
+    assert query.batch() == []
+    wait_until(lambda: service.get_partition_owner(0), "the client knows who owns what")
+    owners = {one.uuid: one for one in client.cluster_service.get_members()}
 
-        def of_victim(key: str) -> bool:
-            owner = owners[service.get_partition_owner(service.get_partition_id(key))]
-            return owner.address.port == victim.port
+    def of_victim(key: str) -> bool:
+        owner = owners[service.get_partition_owner(service.get_partition_id(key))]
+        return owner.address.port == victim.port
 
-        key = next(f"k{number}" for number in range(10_000) if of_victim(f"k{number}"))
-        stored.put_all({key: "read"})
-        assert query.batch() == ["read"]
-        cluster = internals.cluster_id(client)
-        victim.kill()
-        with pytest.raises(DataLossError, match="members died that had the only copies"):
-            query.plan()
-        assert internals.cluster_id(client) == cluster, "it is still the same cluster"
-        client.shutdown()
-        close_clients()
+    key = next(f"k{number}" for number in range(10_000) if of_victim(f"k{number}"))
+    stored.put_all({key: "read"})
+    assert query.batch() == ["read"]
+    cluster = internals.cluster_id(client)
+    victim.kill()
+    with pytest.raises(DataLossError, match="members died that had the only copies"):
+        query.plan()
+    assert internals.cluster_id(client) == cluster, "it is still the same cluster"
+    client.shutdown()

@@ -12,7 +12,7 @@ import pytest
 from hazelcast.core import HazelcastJsonValue
 
 from eo_kafka.hazelcast_client import connect
-from grid_fixtures import members, new_map, settings
+from grid_fixtures import new_map, settings
 from harness import Copy, assert_exactly_once, kill_driver_at, wait_until
 
 COLUMNS = ["event", "key", "value", "old_value", "partition", "sequence"]
@@ -101,6 +101,24 @@ def test_current_starts_with_what_is_written_after_the_first_start(
     assert Counter((row.event, row.value) for row in found) == {("UPDATED", "after"): 100}
 
 
+def test_a_query_that_lost_events_stops_with_the_sentence_and_goes_on_if_told_to(
+    spark, grid, hazelcast_client, tmp_path
+) -> None:
+    stored = new_map(hazelcast_client)
+    for number in range(3):
+        stored.put("k", f"{number}")
+    assert len(all_of(run(spark, grid, stored, tmp_path))) == 3
+    stored.destroy()
+    stored.put("k", "new life")
+    with pytest.raises(Exception, match="read up to sequence 2, now ends with 0"):
+        run(spark, grid, stored, tmp_path)
+    found = all_of(run(spark, grid, stored, tmp_path, failOnDataLoss="false"))
+    assert [row.value for row in found] == ["new life"]
+    other = new_map(hazelcast_client)
+    with pytest.raises(Exception, match=f"is of a stream of map '{stored.name}'"):
+        run(spark, grid, other, tmp_path)
+
+
 @dataclass
 class MapCopy(Copy):
     """A copy of a map's events to a topic."""
@@ -164,6 +182,7 @@ def test_a_driver_that_is_killed_starts_again_and_loses_and_repeats_nothing(
     assert_exactly_once(job, values)
 
 
+@pytest.mark.full
 def test_a_task_that_is_killed_while_it_reads_is_retried_and_repeats_nothing(
     job, spark, crash_points
 ) -> None:
@@ -175,21 +194,21 @@ def test_a_task_that_is_killed_while_it_reads_is_retried_and_repeats_nothing(
 
 
 def test_a_member_that_is_killed_while_it_is_read_loses_and_repeats_nothing(
-    broker, make_topic, spark, crash_points, tmp_path
+    broker, make_topic, spark, crash_points, tmp_path, mortal_grid
 ) -> None:
-    with members(2) as grid:
-        client = connect(settings(grid))
-        stored = new_map(client)
-        values = [value for lot in range(10) for value in write(stored, 300 * lot, 300)]
-        job = map_copy(broker, make_topic, tmp_path, grid, stored)
-        crash_points.arm("source.while_reading_map", "wait")
-        with job.running(spark) as query:
-            crash_points.wait_reached("source.while_reading_map")
-            os.kill(grid.members[0].pid, signal.SIGKILL)
-            wait_until(lambda: not grid.members[0].running, "the member is gone")
-            crash_points.release("source.while_reading_map")
-            assert query.awaitTermination(180)
-        values += write(stored, 3000, 300)
-        job.run(spark)
-        assert_exactly_once(job, values)
-        client.shutdown()
+    grid = mortal_grid
+    client = connect(settings(grid))
+    stored = new_map(client)
+    values = [value for lot in range(10) for value in write(stored, 300 * lot, 300)]
+    job = map_copy(broker, make_topic, tmp_path, grid, stored)
+    crash_points.arm("source.while_reading_map", "wait")
+    with job.running(spark) as query:
+        crash_points.wait_reached("source.while_reading_map")
+        os.kill(grid.members[0].pid, signal.SIGKILL)
+        wait_until(lambda: not grid.members[0].running, "the member is gone")
+        crash_points.release("source.while_reading_map")
+        assert query.awaitTermination(180)
+    values += write(stored, 3000, 300)
+    job.run(spark)
+    assert_exactly_once(job, values)
+    client.shutdown()

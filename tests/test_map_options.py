@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import pytest
 from pyspark.sql.types import StructType
@@ -109,3 +111,12 @@ def test_no_secret_is_shown_and_all_arrive_at_the_tasks() -> None:
     for shown in (repr(options), str(options), options.place):
         assert "hunter" not in shown
     assert "hunter" not in refused(**secrets, tasks="0")
+
+
+def test_the_module_that_spark_finds_needs_no_hazelcast() -> None:
+    """One that fails to import would hide all Python formats."""
+    code = (
+        "import sys; sys.modules['hazelcast'] = None; import pyspark_eo_map as found; "
+        "assert found.DefaultSource.name() == 'eo-map'; assert 'numpy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
