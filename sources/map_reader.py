@@ -113,6 +113,11 @@ class _Reading:
                 asked.append((wanted, position, self._ask(wanted, position)))
             wanted, position, answer = asked.popleft()
             found = self._answer(answer)
+            now = internals.cluster_id(self._client)
+            if now != self._task.cluster:
+                # Nothing that another cluster holds belongs to this batch
+                self._lost(restarted(self._options.map, self._task.cluster, now))
+                return
             first, items = self._checked(wanted, position, found)
             if items:
                 yield wanted.partition, first, items
@@ -130,12 +135,6 @@ class _Reading:
             found: JournalItems = asked.result()
         except Exception as error:
             raise explained(error, self._options.map, self._options.hazelcast) from None
-        now = internals.cluster_id(self._client)
-        if now != self._task.cluster:
-            # Nothing of another cluster is right, however much is to be passed over
-            raise DataLossError(
-                f"{restarted(self._options.map, self._task.cluster, now)} {HOW_TO_GO_ON}"
-            )
         return found
 
     def _checked(
