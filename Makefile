@@ -42,6 +42,7 @@ format: setup ## Format the code
 
 bench: setup ## Throughput beside kafka (JVM), in ratios; what snapshots cost, and how fast they come back
 	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.snapshot_cost
 	$(BIN)/python -m benchmarks.snapshots
 	$(BIN)/python -m benchmarks.snapshot_interval
 	$(BIN)/python -m benchmarks.maps

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceArrowWriter,
         DataSourceReader,
-        DataSourceStreamArrowWriter,
         DataSourceStreamReader,
     )
     from pyspark.sql.types import StructType
+
+    from eo_kafka.connectors.spark_versions import StreamArrowWriter
 
 
 class KafkaDataSource(DataSource):
@@ -43,8 +44,10 @@ class KafkaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Called once a query, at its start."""
         from eo_kafka.connectors.kafka_source import KafkaStreamReader, reader_options
+        from eo_kafka.connectors.spark_versions import refuse_without_admission_control
         from eo_kafka.formats.reading import Reading
 
+        refuse_without_admission_control(self.options)
         options, formats = reader_options(self.options, streaming=True)
         return KafkaStreamReader(options, Reading(formats, options.schema(), schema))
 
@@ -56,7 +59,7 @@ class KafkaDataSource(DataSource):
         options, formats = reader_options(self.options, streaming=False)
         return KafkaBatchReader(options, Reading(formats, options.schema(), schema))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamArrowWriter:
         """Called before each micro-batch, and again before each `commit` and `abort`: so no I/O
         here, it would end the very transactions that are to be committed."""
         from eo_kafka.connectors.kafka_sink import KafkaStreamWriter

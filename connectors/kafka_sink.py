@@ -7,12 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from eo_kafka.connectors.spark_versions import StreamArrowWriter, refuse_without_admission_control
 from eo_kafka.errors import OptionsError, SinkError
 from eo_kafka.formats.declared import STRING
 from eo_kafka.formats.options import FormatOptions
@@ -68,10 +65,11 @@ def _sent(
     return (replace(options, topic=None) if writing.routes else options), batches
 
 
-class KafkaStreamWriter(DataSourceStreamArrowWriter):
+class KafkaStreamWriter(StreamArrowWriter):
     """One micro-batch. Spark makes a new one for planning, for `commit` and for `abort`."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        refuse_without_admission_control(given, sink=True)
         self._options, self._writing = _options(given, schema, streaming=True)
         self._schema = schema
         self._overwrite = overwrite
@@ -109,8 +107,9 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty("streaming.sql.batchId")
         if query_id is None or batch is None:
             raise SinkError(
-                "This Spark does not tell its tasks which query and batch they belong to; "
-                "exactly-once needs that. Nothing was written."
+                "This Spark does not tell its tasks which query and batch they belong to (Spark "
+                "Connect does not inside foreachBatch); exactly-once needs that. Nothing was "
+                "written."
             )
         task = two_phase.TaskIdentity(
             query_id=query_id,

@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
+
+from eo_kafka.connectors.spark_versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
+    format_problems,
 )
-
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import OptionsError, SourceError
 from eo_kafka.formats.options import FormatOptions
@@ -34,7 +35,7 @@ def reader_options(
     given: Mapping[str, str], streaming: bool
 ) -> tuple[SourceOptions, FormatOptions]:
     """Both, checked together so that all problems are told at once. Contacts nobody."""
-    problems: list[str] = []
+    problems = format_problems(given)
     formats = FormatOptions((), None)
     try:
         formats = FormatOptions.of_reader(given)
@@ -73,6 +74,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._recorded = RecordedEnds(options)
         self._initial: dict[TopicPartition, int] | None = None
         self._newest: dict[TopicPartition, int] = {}
+        self._reached: dict[TopicPartition, int] | None = None
         least = options.min_offsets_per_trigger
         self._delay = TriggerDelay(least, options.max_trigger_delay_ms) if least else None
         self._until_now = False
@@ -95,12 +97,17 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until_now = True
 
     def latestOffset(self, start: Any = None, limit: ReadLimit | None = None) -> dict[str, Any]:
-        """Where the next batch ends. Driver, once for each batch or trigger.
+        """Where the next batch ends. Driver, once for each batch or trigger. Before 4.2 Spark gives
+        neither argument: the batch starts where the last one of this process ended, and a restart
+        begins with `partitions`.
 
         Raises SourceError for an unknown topic or one we may not describe, ReadTimeout when no
         broker answers, DataLossError when a recorded end is not there any more.
         """
-        begin = self._start() if start is None else _stored(start)
+        if start is not None:
+            begin = _stored(start)
+        else:
+            begin = self._start() if self._reached is None else self._reached
         end = self._recorded.after(begin)
         if self._target is None:
             self._newest = self._planner.newest(begin if end is None else end)
@@ -115,6 +122,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = self._planner.end(begin, self._newest, rows)
         if begin == self._initial:
             crash_point("source.after_initial_resolution")
+        self._reached = dict(end)
         return encode(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -127,8 +135,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises DataLossError when part of the batch is gone already.
         """
         crash_point("source.before_partitions")
-        begin = _stored(start)
-        ranges = self._planner.ranges(begin, _stored(end), first=begin == self._initial)
+        begin, self._reached = _stored(start), _stored(end)
+        ranges = self._planner.ranges(begin, self._reached, first=begin == self._initial)
         return [InputPartition(wanted) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -175,10 +183,12 @@ class KafkaBatchReader(DataSourceReader):
             lookup.close()
         return [InputPartition(wanted) for wanted in ranges]
 
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range. Executor, once for each task attempt. Where there is no range
-        at all, Spark makes one partition, of nothing."""
-        return iter(()) if partition is None else _read(self._options, self._reading, partition)
+        at all, Spark makes a partition of nothing."""
+        if partition.value is None:
+            return iter(())
+        return _read(self._options, self._reading, partition)
 
 
 def _read(

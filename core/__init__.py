@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from eo_kafka.connectors.consumer_group import ConsumerGroup as ConsumerGroup
     from eo_kafka.connectors.consumer_group import offsets_behind_latest as offsets_behind_latest
     from eo_kafka.connectors.foreach_batch import foreach_batch as foreach_batch
+    from eo_kafka.connectors.registration import register as register
     from eo_kafka.connectors.repartition import repartition as repartition
     from eo_kafka.connectors.restored_start import start as start
     from eo_kafka.connectors.state_view import StateView as StateView
@@ -34,13 +35,14 @@ _HOMES = {
     "delete_snapshot": "eo_kafka.sinks.exporting",
     "export_snapshot": "eo_kafka.sinks.exporting",
     "foreach_batch": "eo_kafka.connectors.foreach_batch",
-    "from_avro": "eo_kafka.formats.columns",
+    "from_avro": "eo_kafka.connectors.avro",
+    "register": "eo_kafka.connectors.registration",
     "repartition": "eo_kafka.connectors.repartition",
     "restore": "eo_kafka.sinks.restoring",
     "snapshots": "eo_kafka.sinks.snapshot_search",
     "start": "eo_kafka.connectors.restored_start",
     "start_from": "eo_kafka.sinks.start_from",
-    "to_avro": "eo_kafka.formats.columns",
+    "to_avro": "eo_kafka.connectors.avro",
     "verify_snapshot": "eo_kafka.sinks.exporting",
 }
 

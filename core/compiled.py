@@ -10,7 +10,9 @@ caller has checked; what it writes was sized by a counting loop before.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +40,30 @@ def compiled(function: Any) -> Any:
     """Cached where a cache can be written (numba replaces its files atomically), else not."""
     config.CACHE_DIR = _SHARED_CACHE or cache_folder()
     try:
+        _unzip_source(function)
         return njit(cache=True, nogil=True)(function)
-    except RuntimeError:
+    except (OSError, RuntimeError):
         return njit(nogil=True)(function)
     finally:
         config.CACHE_DIR = _SHARED_CACHE
+
+
+def _unzip_source(function: Any) -> None:
+    """numba keeps a cache for each path of a source file. In a zip (`--py-files`) that is another
+    path for each application, in a folder that numba fails to do without where it is not writable.
+    So the source goes beside our cache, under the digest of the zip. Raises OSError."""
+    loader = sys.modules[function.__module__].__loader__
+    archive = getattr(loader, "archive", None)
+    if archive is None:
+        return
+    digest = hashlib.sha256(Path(archive).read_bytes()).hexdigest()[:16]
+    path = Path(cache_folder(), digest, *function.__module__.split(".")).with_suffix(".py")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = path.with_suffix(f".{os.getpid()}")
+        staged.write_text(loader.get_source(function.__module__))
+        staged.replace(path)
+    function.__code__ = function.__code__.replace(co_filename=str(path))
 
 
 def _load(bits, numba_type):

@@ -22,7 +22,7 @@ _PROBE = Path(__file__).with_name("interpreter_probe.py")
 _PROBE_TIMEOUT_S = 120
 # package -> (oldest that works, first that no test ran with)
 _TESTED = {
-    "pyspark": ((4, 2), (5,)),
+    "pyspark": ((4, 0), (5,)),
     "pyarrow": ((18,), None),
     "confluent-kafka": ((2, 16), (3,)),
     "kafka-python": ((3, 0, 12), (3, 1)),

@@ -7,8 +7,11 @@ Spark has another shape for: unions of several types, which are structs with one
 from __future__ import annotations
 
 import copy
+import functools
 import io
+import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -53,7 +56,7 @@ class Decoder:
 
     def __init__(self, written: Any, wanted: Any = None) -> None:
         self._written, self._wanted = written, wanted
-        self._convert = _reading(written if wanted is None else wanted, {})
+        self._convert = _conversion(written if wanted is None else wanted, {}, _READ)
 
     def decode(self, data: bytes) -> Any:
         """Raises what fastavro raises for bytes that are none of the schema's, and ValueError for
@@ -71,44 +74,60 @@ class Decoder:
         return value if self._convert is None else self._convert(value)
 
 
-def _reading(schema: Any, named: Named) -> Convert | None:
-    """What turns fastavro's value into Arrow's; None where they are the same."""
+@dataclass(frozen=True)
+class _Way:
+    """What differs between reading and writing; the walk over the schema is the same."""
+
+    map: Callable[[Convert | None], Convert]
+    union: Callable[[Sequence[Any], Sequence[Convert | None]], Convert]
+
+
+def _conversion(schema: Any, named: Named, way: _Way) -> Convert | None:
+    """What turns fastavro's value into Arrow's, or back; None where they are the same."""
     if isinstance(schema, str):
         return named.get(schema)
     if isinstance(schema, list):
-        return _reading_union(schema, named)
+        return _of_union(schema, named, way)
     if not isinstance(schema["type"], str):
-        return _reading(schema["type"], named)
-    kind = _READING.get(schema["type"])
-    return kind and kind(schema, named)
+        return _conversion(schema["type"], named, way)
+    kind = _NESTED.get(schema["type"])
+    return kind and kind(schema, named, way)
 
 
-def _reading_record(schema: Any, named: Named) -> Convert | None:
-    fields = {field["name"]: _reading(field["type"], named) for field in schema["fields"]}
+def _of_record(schema: Any, named: Named, way: _Way) -> Convert | None:
+    fields = {field["name"]: _conversion(field["type"], named, way) for field in schema["fields"]}
     needed = {name: convert for name, convert in fields.items() if convert is not None}
     named[full_name(schema)] = found = _of_fields(needed) if needed else None
     return found
 
 
-def _reading_array(schema: Any, named: Named) -> Convert | None:
-    inner = _reading(schema["items"], named)
+def _of_array(schema: Any, named: Named, way: _Way) -> Convert | None:
+    inner = _conversion(schema["items"], named, way)
     return inner and (lambda values: [inner(value) for value in values])
 
 
-def _reading_map(schema: Any, named: Named) -> Convert:
-    inner = _reading(schema["values"], named)
-    # Arrow has pairs.
-    return lambda values: [
-        (name, inner(value) if inner else value) for name, value in values.items()
-    ]
+def _of_map(schema: Any, named: Named, way: _Way) -> Convert:
+    return way.map(_conversion(schema["values"], named, way))
 
 
-_READING: dict[str, Callable[[Any, Named], Convert | None]] = {
-    "record": _reading_record,
-    "error": _reading_record,
-    "array": _reading_array,
-    "map": _reading_map,
+_NESTED: dict[str, Callable[[Any, Named, _Way], Convert | None]] = {
+    "record": _of_record,
+    "error": _of_record,
+    "array": _of_array,
+    "map": _of_map,
 }
+
+
+def _of_union(branches: Sequence[Any], named: Named, way: _Way) -> Convert | None:
+    present = [branch for branch in branches if branch != "null"]
+    inner = [_conversion(branch, named, way) for branch in present]
+    if len(present) == 1:
+        only = inner[0]
+        return only and (lambda value: None if value is None else only(value))
+    kinds = {branch for branch in present if isinstance(branch, str)}
+    if not present or (len(kinds) == len(present) and kinds in _WIDENED):
+        return None
+    return way.union(present, inner)
 
 
 def _of_fields(needed: Mapping[str, Convert]) -> Convert:
@@ -120,15 +139,14 @@ def _of_fields(needed: Mapping[str, Convert]) -> Convert:
     return convert
 
 
-def _reading_union(branches: Sequence[Any], named: Named) -> Convert | None:
-    present = [branch for branch in branches if branch != "null"]
-    inner = [_reading(branch, named) for branch in present]
-    if len(present) == 1:
-        only = inner[0]
-        return only and (lambda value: None if value is None else only(value))
-    kinds = {branch for branch in present if isinstance(branch, str)}
-    if not present or (len(kinds) == len(present) and kinds in _WIDENED):
-        return None
+def _read_map(inner: Convert | None) -> Convert:
+    # Arrow has pairs.
+    return lambda values: [
+        (name, inner(value) if inner else value) for name, value in values.items()
+    ]
+
+
+def _read_union(present: Sequence[Any], inner: Sequence[Convert | None]) -> Convert:
     several = sum(1 for branch in present if _named_type(branch)) > 1
 
     def convert(value: Any) -> Any:
@@ -142,6 +160,9 @@ def _reading_union(branches: Sequence[Any], named: Named) -> Convert | None:
         return {f"member{number}": change(value) if change else value}
 
     return convert
+
+
+_READ = _Way(_read_map, _read_union)
 
 
 def _named_type(branch: Any) -> str | None:
@@ -195,7 +216,7 @@ class Encoder:
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
-        self._convert = _writing(schema, {})
+        self._convert = _conversion(schema, {}, _WRITE)
 
     def encode(self, value: Any) -> bytes:
         """Raises what fastavro raises for a value that is none of the schema's."""
@@ -205,53 +226,11 @@ class Encoder:
         return stream.getvalue()
 
 
-def _writing(schema: Any, named: Named) -> Convert | None:
-    """The way back of `_reading`."""
-    if isinstance(schema, str):
-        return named.get(schema)
-    if isinstance(schema, list):
-        return _writing_union(schema, named)
-    if not isinstance(schema["type"], str):
-        return _writing(schema["type"], named)
-    kind = _WRITING.get(schema["type"])
-    return kind and kind(schema, named)
-
-
-def _writing_record(schema: Any, named: Named) -> Convert | None:
-    fields = {field["name"]: _writing(field["type"], named) for field in schema["fields"]}
-    needed = {name: convert for name, convert in fields.items() if convert is not None}
-    named[full_name(schema)] = found = _of_fields(needed) if needed else None
-    return found
-
-
-def _writing_array(schema: Any, named: Named) -> Convert | None:
-    inner = _writing(schema["items"], named)
-    return inner and (lambda values: [inner(value) for value in values])
-
-
-def _writing_map(schema: Any, named: Named) -> Convert:
-    inner = _writing(schema["values"], named)
+def _write_map(inner: Convert | None) -> Convert:
     return lambda pairs: {name: inner(value) if inner else value for name, value in pairs}
 
 
-_WRITING: dict[str, Callable[[Any, Named], Convert | None]] = {
-    "record": _writing_record,
-    "error": _writing_record,
-    "array": _writing_array,
-    "map": _writing_map,
-}
-
-
-def _writing_union(branches: Sequence[Any], named: Named) -> Convert | None:
-    present = [branch for branch in branches if branch != "null"]
-    inner = [_writing(branch, named) for branch in present]
-    if len(present) == 1:
-        only = inner[0]
-        return only and (lambda value: None if value is None else only(value))
-    kinds = {branch for branch in present if isinstance(branch, str)}
-    if not present or (len(kinds) == len(present) and kinds in _WIDENED):
-        return None
-
+def _write_union(present: Sequence[Any], inner: Sequence[Convert | None]) -> Convert:
     def convert(value: Any) -> Any:
         if value is None:
             return None
@@ -265,3 +244,12 @@ def _writing_union(branches: Sequence[Any], named: Named) -> Convert | None:
         return None
 
     return convert
+
+
+_WRITE = _Way(_write_map, _write_union)
+
+
+@functools.lru_cache(maxsize=64)
+def encoder(schema: str) -> Encoder:
+    """For a schema as JSON; made once a process."""
+    return Encoder(parsed(json.loads(schema)))

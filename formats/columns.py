@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from eo_kafka.errors import OptionsError, SourceError, cut
 from eo_kafka.formats import registry as wire
-from eo_kafka.formats.avro_codec import Encoder, parsed
+from eo_kafka.formats.avro_codec import encoder, parsed
 from eo_kafka.formats.avro_reader import AvroReader, as_json
 from eo_kafka.formats.avro_types import spark_type
 from eo_kafka.formats.declared import FAILFAST, PERMISSIVE
@@ -90,7 +90,7 @@ def to_avro(
     def encode(values: pa.Array) -> pa.Array:
         import pyarrow as pa
 
-        write = _encoder(text)
+        write = encoder(text).encode
         found = []
         for value in values:
             one = value.as_py()
@@ -136,8 +136,3 @@ def _read(reader: AvroReader, permissive: bool, value: bytes | None) -> Any:
             f"A value of {len(value)} bytes cannot be read as Avro: {cut(error, 200)}. To have "
             f"null in its place, use mode {PERMISSIVE}."
         ) from None
-
-
-@functools.lru_cache(maxsize=64)
-def _encoder(schema: str) -> Callable[[Any], bytes]:
-    return Encoder(parsed(json.loads(schema))).encode

@@ -217,6 +217,8 @@ def _timestamp_ntz(value: Any) -> Any:
 
 
 def _iso(value: Any) -> datetime:
+    if not isinstance(value, str):
+        raise TypeError
     if len(value) <= len("2026-01-01"):
         raise ValueError
     # Python 3.10 reads neither the Z nor other numbers of digits than 3 and 6.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eo_kafka.errors import OptionsError, SourceError, cut
@@ -30,7 +31,7 @@ def schema(options: FormatOptions, raw: StructType) -> StructType | str:
     """
     from pyspark.sql.types import StructType
 
-    typed = {column.name: _type(options, column) for column in options.columns}
+    typed = {column.name: _type(column) for column in _settled(options)}
     columns = {field.name: typed.get(field.name, field.dataType) for field in raw.fields}
     if options.shows_bad_records:
         columns[bad_records.COLUMN] = bad_records.spark_type()
@@ -52,10 +53,11 @@ class Reading:
         self._options = options
         self._schema = schema
         names = [*raw.names, *([bad_records.COLUMN] if options.shows_bad_records else [])]
-        own = {column.name for column in options.columns}
+        columns = _settled(options)
+        own = {column.name for column in columns}
         expected = {field.name: field.dataType for field in raw.fields if field.name not in own}
-        for column in options.columns:
-            kind = _type(options, column)
+        for column in columns:
+            kind = _type(column)
             if not isinstance(kind, str):
                 expected[column.name] = kind
         found = {field.name: field.dataType for field in schema.fields}
@@ -68,7 +70,7 @@ class Reading:
                 ]
             )
         self._decode = {
-            column.name: _decoder(options, column, found[column.name]) for column in options.columns
+            column.name: _decoder(options, column, found[column.name]) for column in columns
         }
 
     @property
@@ -79,13 +81,16 @@ class Reading:
     def batches(self, fetched: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Each batch with its columns typed. Raises SourceError for a bad record under FAILFAST, or
         if the registry does not answer."""
-        return map(self._typed, fetched) if self._decode else fetched
-
-    def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        import pyarrow as pa
+        if not self._decode:
+            return fetched
         from pyspark.sql.pandas.types import to_arrow_schema
 
         shape = to_arrow_schema(self._schema, timezone="UTC")
+        return (self._typed(batch, shape) for batch in fetched)
+
+    def _typed(self, batch: pa.RecordBatch, shape: pa.Schema) -> pa.RecordBatch:
+        import pyarrow as pa
+
         columns = {name: batch.column(name) for name in batch.schema.names}
         reasons: dict[int, str] = {}
         for name, decode in self._decode.items():
@@ -146,7 +151,18 @@ def _decoded(
     return pa.array(found, kind)
 
 
-def _type(options: FormatOptions, column: Column) -> DataType | str:
+def _settled(options: FormatOptions) -> list[Column]:
+    """The columns, Avro's with their schemas: the newest of the subject where none was given. Asked
+    once, so that a column's type and its decoder are of the same."""
+    return [
+        replace(column, schema=options.registry.latest(str(column.subject)))
+        if column.format == AVRO and column.schema is None and options.registry is not None
+        else column
+        for column in options.columns
+    ]
+
+
+def _type(column: Column) -> DataType | str:
     """The column's type, or Spark's words for it."""
     from pyspark.sql.types import StringType, StructType
 
@@ -157,7 +173,7 @@ def _type(options: FormatOptions, column: Column) -> DataType | str:
         from eo_kafka.formats.avro_reader import as_json
         from eo_kafka.formats.avro_types import spark_type
 
-        return spark_type(parsed(json.loads(as_json(_avro_schema(options, column)))))[0]
+        return spark_type(parsed(json.loads(as_json(str(column.schema)))))[0]
     text = str(column.schema).strip()
     if not text.startswith("{"):
         return f"STRUCT<{text}>"
@@ -173,14 +189,6 @@ def _text(kind: DataType | str) -> str:
     return kind if isinstance(kind, str) else kind.simpleString()
 
 
-def _avro_schema(options: FormatOptions, column: Column) -> str:
-    if column.schema is not None:
-        return column.schema
-    assert options.registry is not None
-    assert column.subject is not None
-    return options.registry.latest(column.subject)
-
-
 def _decoder(options: FormatOptions, column: Column, kind: DataType) -> Callable[[bytes], Any]:
     if column.format == STRING:
         return _utf8
@@ -190,7 +198,7 @@ def _decoder(options: FormatOptions, column: Column, kind: DataType) -> Callable
         return JsonDecoder(kind).decode
     from eo_kafka.formats.avro_reader import AvroReader
 
-    return AvroReader(_avro_schema(options, column), options.registry).decode
+    return AvroReader(str(column.schema), options.registry).decode
 
 
 def _utf8(value: bytes) -> str:

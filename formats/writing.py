@@ -82,10 +82,10 @@ class Writing:
             from eo_kafka.formats import json_writer
 
             return json_writer.encoder(kind)
-        from eo_kafka.formats.avro_codec import Encoder, parsed
+        from eo_kafka.formats.avro_codec import encoder
 
         schema, number = self.schemas[column.name]
-        encode = Encoder(parsed(json.loads(schema))).encode
+        encode = encoder(schema).encode
         return encode if number is None else lambda value: registry.pack(number, encode(value))
 
 

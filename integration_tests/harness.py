@@ -40,7 +40,7 @@ class Copy:
     sink_topic: str
     checkpoint: Path
     job_name: str
-    per_batch: int = 400
+    per_batch: int | None = 400
     tasks: int = 0
     timeout_ms: int = 60_000
     source: str = "eo-kafka"
@@ -48,6 +48,8 @@ class Copy:
     master: str = "local[2,4]"
     source_extra: dict[str, str] = field(default_factory=dict)
     sink_extra: dict[str, str] = field(default_factory=dict)
+    python: Path = Path(sys.executable)
+    variables: dict[str, str] | None = None  # None: those of the tests
     script: ClassVar[str] = "copy_job.py"
 
     @property
@@ -66,6 +68,7 @@ class Copy:
         }
 
     def as_job(self) -> dict[str, object]:
+        limit = {} if self.per_batch is None else {"maxOffsetsPerTrigger": str(self.per_batch)}
         return {
             "master": self.master,
             "source": self.source,
@@ -75,7 +78,7 @@ class Copy:
                 "kafka.bootstrap.servers": self.servers,
                 "subscribe": self.source_topic,
                 "startingOffsets": "earliest",
-                "maxOffsetsPerTrigger": str(self.per_batch),
+                **limit,
                 **self.source_extra,
             },
             "sink_options": self.sink_options,
@@ -152,7 +155,8 @@ def started(job: Copy, log: Path) -> Iterator[subprocess.Popen]:
     """A driver in a process group of its own; whatever is left of it at the end is killed."""
     with log.open("ab") as output:
         driver = subprocess.Popen(
-            [sys.executable, str(JOBS / job.script), json.dumps(job.as_job())],
+            [job.python, str(JOBS / job.script), json.dumps(job.as_job())],
+            env=job.variables,
             stdout=output,
             stderr=output,
             start_new_session=True,

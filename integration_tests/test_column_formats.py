@@ -118,6 +118,7 @@ def test_a_task_that_is_killed_repeats_no_dead_letter(job, spark, crash_points):
     assert_each_is_once_where_it_belongs(job)
 
 
+@pytest.mark.full
 def test_a_driver_that_is_killed_repeats_no_dead_letter(job, spark, crash_points, tmp_path):
     kill_driver_at(job, crash_points, "S7.after_first_end_txn", tmp_path / "log")
     job.run(spark)

@@ -63,13 +63,13 @@ def options(broker: Any, topic: str, **extra: str) -> SourceOptions:
 
 
 def rows(read_options: SourceOptions, start: int, end: int) -> list[dict[str, Any]]:
-    wanted = OffsetRange(TopicPartition(read_options.topics[0], 0), start, end)
+    wanted = OffsetRange(TopicPartition(read_options.subscription.topics[0], 0), start, end)
     return [row for batch in read_range(read_options, wanted) for row in batch.to_pylist()]
 
 
 def newest(read_options: SourceOptions) -> int:
     lookup = OffsetLookup(read_options)
-    at = TopicPartition(read_options.topics[0], 0)
+    at = TopicPartition(read_options.subscription.topics[0], 0)
     return lookup.latest([at])[at]
 
 

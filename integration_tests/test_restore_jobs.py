@@ -94,9 +94,9 @@ def state_of(job: Stateful, spark) -> Counter[tuple[str, ...]]:
         ("window", "hdfs"),
         ("window", "format-2"),
         ("session", "rocksdb"),
-        ("deduplication", "changelog"),
-        ("join", "hdfs"),
         ("rows", "changelog"),
+        pytest.param("deduplication", "changelog", marks=pytest.mark.full),
+        pytest.param("join", "hdfs", marks=pytest.mark.full),
         pytest.param("window", "rocksdb", marks=pytest.mark.full),
         pytest.param("window", "changelog", marks=pytest.mark.full),
         pytest.param("session", "hdfs", marks=pytest.mark.full),
@@ -128,9 +128,9 @@ def test_each_operator_goes_on_from_kafka_with_its_state(
 @pytest.mark.parametrize(
     "point",
     [
-        "S3.while_writing",
         "S6.snapshot_taken",
         "S6.after_decision",
+        pytest.param("S3.while_writing", marks=pytest.mark.full),
         pytest.param("S1.after_generation", marks=pytest.mark.full),
         pytest.param("S6.before_decision", marks=pytest.mark.full),
         pytest.param("S7.after_first_end_txn", marks=pytest.mark.full),

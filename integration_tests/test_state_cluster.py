@@ -106,7 +106,9 @@ def test_everything_stops_at_once_and_starts_again_from_the_brokers_disks(
     assert_exactly_once(job, VALUES)
 
 
-@pytest.mark.parametrize("point", ["S6.before_decision", "S6.after_decision"])
+@pytest.mark.parametrize(
+    "point", ["S6.before_decision", pytest.param("S6.after_decision", marks=pytest.mark.full)]
+)
 def test_of_two_drivers_on_the_two_sides_of_a_cut_only_one_decides(
     spark, crash_points, tmp_path, point
 ):

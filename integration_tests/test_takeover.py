@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from harness import (
-    Copy,
     assert_exactly_once,
     committed,
     kill_driver_at,
@@ -19,20 +18,11 @@ VALUES = [b"%d" % number for number in range(1000)]
 
 
 def test_a_checkpoint_of_the_jvm_connector_is_continued(spark, broker, make_topic, tmp_path):
-    source = make_topic("taken", partitions=2)
-    produce(broker.bootstrap_servers, source, VALUES[:600])
-    job = Copy(
-        servers=broker.bootstrap_servers,
-        source_topic=source,
-        sink_topic=make_topic("over", partitions=2),
-        checkpoint=tmp_path / "checkpoint",
-        job_name=f"taken-{source}",
-        source="kafka",
-        sink="kafka",
-    )
+    servers = broker.bootstrap_servers
+    job = make_copy(servers, make_topic, tmp_path, VALUES[:600], source="kafka", sink="kafka")
     log = tmp_path / "log"
     assert job.run_in_own_driver(log) == 0, log.read_text()[-4000:]
-    produce(broker.bootstrap_servers, source, VALUES[600:])
+    produce(job.servers, job.source_topic, VALUES[600:])
     job.source = job.sink = "eo-kafka"
     job.run(spark)
     assert_exactly_once(job, VALUES)
@@ -42,17 +32,9 @@ def test_a_checkpoint_of_ours_is_continued_by_the_jvm_connector(
     spark, broker, make_topic, tmp_path
 ):
     """The way back is open: Spark's own connector goes on where we stopped, in order."""
-    source = make_topic("given-back", partitions=2)
-    produce(broker.bootstrap_servers, source, VALUES[:600])
-    job = Copy(
-        servers=broker.bootstrap_servers,
-        source_topic=source,
-        sink_topic=make_topic("back", partitions=2),
-        checkpoint=tmp_path / "checkpoint",
-        job_name=f"given-back-{source}",
-    )
+    job = make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES[:600])
     job.run(spark)
-    produce(broker.bootstrap_servers, source, VALUES[600:])
+    produce(job.servers, job.source_topic, VALUES[600:])
     job.source = job.sink = "kafka"
     log = tmp_path / "log"
     assert job.run_in_own_driver(log) == 0, log.read_text()[-4000:]

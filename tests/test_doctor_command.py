@@ -30,8 +30,8 @@ def with_version(package: str, version: str) -> dict:
 @pytest.mark.parametrize(
     ("package", "version", "level"),
     [
-        ("pyspark", "4.1.1", Level.PROBLEM),
-        ("pyspark", "4.2.0", Level.OK),
+        ("pyspark", "3.5.9", Level.PROBLEM),
+        ("pyspark", "4.0.0", Level.OK),
         ("pyspark", "4.2.0.dev3", Level.OK),
         ("confluent-kafka", "2.15.0", Level.PROBLEM),
         ("confluent-kafka", "3.0.0", Level.WARNING),

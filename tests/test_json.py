@@ -95,6 +95,7 @@ def test_what_json_means(kind: t.DataType, text: str, value: Any) -> None:
         (t.BinaryType(), '"A"', "$ is no binary"),
         (t.TimestampType(), '"2026-01-01"', "$ is no timestamp"),
         (t.TimestampType(), "1700000000", "$ is no timestamp"),
+        (t.TimestampType(), json.dumps([None] * 11), "$ is no timestamp"),
         (t.TimestampNTZType(), '"2026-01-01T10:00:00Z"', "$ is no timestamp_ntz"),
         (t.LongType(), "", "it is no JSON"),
         (t.LongType(), "1 2", "it is no JSON"),

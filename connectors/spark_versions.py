@@ -1,0 +1,135 @@
+"""What the Spark at hand offers to Python sources and sinks. Nothing else asks for its version.
+
+The same steps, processes and order of calls are there since 4.0: plan, tasks, `commit`, and after a
+failed one `abort`. What came later: in 4.1 a base class for streaming writers of Arrow batches; in
+4.2 Arrow types as the formats need them, and admission control. Before that Spark calls
+`latestOffset()` without the batch's start or a limit, and runs Trigger.AvailableNow as one batch.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyspark
+from pyspark.sql import datasource
+
+from eo_kafka.errors import EnvironmentRefused, OptionsError
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamArrowWriter
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    ADMISSION_CONTROL: bool
+else:
+    # 4.0 gives Arrow batches to every writer that is a DataSourceArrowWriter, and does not look
+    # what a streaming writer is besides.
+    StreamArrowWriter = getattr(
+        datasource, "DataSourceStreamArrowWriter", datasource.DataSourceArrowWriter
+    )
+    try:
+        from pyspark.sql.streaming.datasource import (
+            ReadAllAvailable,
+            ReadLimit,
+            ReadMaxRows,
+            ReadMinRows,
+            SupportsTriggerAvailableNow,
+        )
+
+        ADMISSION_CONTROL = True
+    except ImportError:
+        ADMISSION_CONTROL = False
+
+        class SupportsTriggerAvailableNow:
+            """Spark does not look for it."""
+
+        class ReadLimit:
+            """Never given by Spark, nor asked for."""
+
+        class ReadAllAvailable(ReadLimit):
+            """As in 4.2."""
+
+        @dataclass(frozen=True)
+        class ReadMaxRows(ReadLimit):
+            """As in 4.2."""
+
+            max_rows: int
+
+        @dataclass(frozen=True)
+        class ReadMinRows(ReadLimit):
+            """As in 4.2."""
+
+            min_rows: int
+
+
+__all__ = [
+    "ADMISSION_CONTROL",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxRows",
+    "ReadMinRows",
+    "StreamArrowWriter",
+    "SupportsTriggerAvailableNow",
+    "format_problems",
+    "refuse_without_admission_control",
+    "refuse_without_typed_columns",
+]
+
+# Each would be a promise that this Spark gives no way to keep.
+_SOURCE = {
+    "maxOffsetsPerTrigger": "cut a batch, for Trigger.AvailableNow would end after the first",
+    "minOffsetsPerTrigger": "put off a batch, for Trigger.AvailableNow would end without one",
+    "jobName": "repeat the batches since a snapshot",
+}
+_SINK = {"snapshotInterval": "let the source repeat the batches since a snapshot"}
+
+
+def refuse_without_admission_control(given: Iterable[str], *, sink: bool = False) -> None:
+    """Raise OptionsError if options were `given` to a stream that need Spark 4.2."""
+    if ADMISSION_CONTROL:
+        return
+    names = {name.lower() for name in given}
+    problems = [
+        f"Option '{name}' needs PySpark 4.2 or newer, and this is {pyspark.__version__}: it has "
+        f"no way to {what}. Leave the option out, or upgrade."
+        for name, what in (_SINK if sink else _SOURCE).items()
+        if name.lower() in names
+    ]
+    if problems:
+        raise OptionsError(problems)
+
+
+def format_problems(given: Mapping[str, str]) -> list[str]:
+    """What is wrong with asking this Spark's source for typed columns, as sentences."""
+    if _types_know_time_zones():
+        return []
+    return [
+        f"Option '{name}' of the source needs PySpark 4.2 or newer, and this is "
+        f"{pyspark.__version__}. Leave it out, and take the bytes apart in the query."
+        for name in ("key.format", "value.format")
+        if given.get(name, "raw").strip().lower() != "raw"
+    ]
+
+
+def refuse_without_typed_columns() -> None:
+    """Raise EnvironmentRefused if `from_avro` and `to_avro` cannot work."""
+    if not _types_know_time_zones():
+        raise EnvironmentRefused(
+            "eo_kafka.from_avro and eo_kafka.to_avro need PySpark 4.2 or newer, and this is "
+            f"{pyspark.__version__}."
+        )
+
+
+def _types_know_time_zones() -> bool:
+    """Whether Spark's types become Arrow's as the code for formats asks for them."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    return "timezone" in inspect.signature(to_arrow_type).parameters

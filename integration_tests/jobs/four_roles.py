@@ -1,0 +1,82 @@
+"""Batch and stream, source and sink, once each, in an environment that a test made.
+
+Arguments: servers, a topic to fill, a topic for the copy, a folder for the checkpoint. Prints what
+became of the options that need Spark 4.2. With variable REGISTER it registers the formats first.
+"""
+
+import json
+import os
+import sys
+
+import pyspark
+from pyspark.sql import SparkSession
+
+import eo_kafka
+from eo_kafka.librdkafka import available
+
+servers, source, sink, checkpoint = sys.argv[1:]
+ROWS, LIMIT = 100, 40
+master = os.environ.get("MASTER", "local[1]")
+spark = SparkSession.builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
+if "REGISTER" in os.environ:
+    eo_kafka.register(spark)
+options = {"kafka.bootstrap.servers": servers}
+
+
+def read(topic):
+    return spark.read.format("eo-kafka").options(subscribe=topic, **options).load()
+
+
+def copy(name, /, into=(), **extra):
+    given = {"subscribe": source, "startingOffsets": "earliest", **options, **extra}
+    stream = spark.readStream.format("eo-kafka").options(**given).load().select("value")
+    writer = stream.writeStream.format("eo-kafka").options(topic=sink, **options)
+    writer = (
+        writer.options(**dict(into))
+        .option("checkpointLocation", f"{checkpoint}/{name}")
+        .trigger(availableNow=True)
+    )
+    query = writer.start()
+    query.awaitTermination()
+    return len([progress for progress in query.recentProgress if progress["numInputRows"]])
+
+
+rows = spark.range(ROWS).selectExpr("cast(id as string) as value")
+rows.write.format("eo-kafka").options(topic=source, **options).mode("append").save()
+assert read(source).count() == ROWS
+batches = copy("all")
+assert batches == 1, batches
+assert read(sink).count() == ROWS
+assert available() is None, available()
+workers = spark.range(1).rdd.map(lambda _: eo_kafka.__file__).collect()
+print(f"the driver has {eo_kafka.__file__}, a worker {workers[0]}")
+print(f"all four roles work on PySpark {pyspark.__version__}")
+try:
+    batches = copy("limited", maxOffsetsPerTrigger=str(LIMIT))
+    assert read(sink).count() == 2 * ROWS
+    print(f"limited: {batches} batches")
+except Exception as error:
+    assert read(sink).count() == ROWS, "a refused query wrote"
+    print(f"limited: {error}")
+for name, into, extra in (
+    ("recorded", {}, {"jobName": "followed", "minOffsetsPerTrigger": "1"}),
+    ("interval", {"jobName": "kept", "snapshots": "true", "snapshotInterval": "1 minute"}, {}),
+):
+    try:
+        print(f"{name}: {copy(name, into, **extra)} batches")
+    except Exception as error:
+        print(f"{name}: {error}")
+try:
+    print(f"avro: {eo_kafka.from_avro}")
+except Exception as error:
+    print(f"avro: {error}")
+last = read(sink).agg({"offset": "max"}).first()[0]
+typed = {"value.format": "json", "value.schema": "id BIGINT"}
+rows = spark.range(3).selectExpr("struct(id) as value")
+rows.write.format("eo-kafka").options(topic=sink, **options, **typed).mode("append").save()
+typed["startingOffsets"] = json.dumps({sink: {"0": last + 1}})
+try:
+    again = spark.read.format("eo-kafka").options(subscribe=sink, **options, **typed).load()
+    print("json:", sorted(row.id for row in again.select("value.id").collect()))
+except Exception as error:
+    print(f"json: {error}")
