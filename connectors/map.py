@@ -11,11 +11,13 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import (
+
+from eo_kafka.connectors.spark_versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
+    refuse_streams_of_maps,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class MapDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Called once a query, at its start."""
+        refuse_streams_of_maps()
         options = _options(self.options, True)
         return MapStreamReader(options, typed(options, schema))
 

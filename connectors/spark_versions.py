@@ -79,6 +79,7 @@ __all__ = [
     "StreamArrowWriter",
     "SupportsTriggerAvailableNow",
     "format_problems",
+    "refuse_streams_of_maps",
     "refuse_without_admission_control",
     "refuse_without_typed_columns",
 ]
@@ -105,6 +106,16 @@ def refuse_without_admission_control(given: Iterable[str], *, sink: bool = False
     ]
     if problems:
         raise OptionsError(problems)
+
+
+def refuse_streams_of_maps() -> None:
+    """Raise EnvironmentRefused before 4.2: where a batch of a map ends is found from where it
+    starts, which Spark does not say before."""
+    if not ADMISSION_CONTROL:
+        raise EnvironmentRefused(
+            f"A stream of a map needs PySpark 4.2 or newer, and this is {pyspark.__version__}. "
+            "Upgrade, or read the map as a batch."
+        )
 
 
 def format_problems(given: Mapping[str, str]) -> list[str]:

@@ -182,7 +182,6 @@ def test_a_driver_that_is_killed_starts_again_and_loses_and_repeats_nothing(
     assert_exactly_once(job, values)
 
 
-@pytest.mark.full
 def test_a_task_that_is_killed_while_it_reads_is_retried_and_repeats_nothing(
     job, spark, crash_points
 ) -> None:
@@ -193,6 +192,7 @@ def test_a_task_that_is_killed_while_it_reads_is_retried_and_repeats_nothing(
     assert_exactly_once(job, values)
 
 
+@pytest.mark.full
 def test_a_member_that_is_killed_while_it_is_read_loses_and_repeats_nothing(
     broker, make_topic, spark, crash_points, tmp_path, mortal_grid
 ) -> None:

@@ -113,6 +113,18 @@ def test_no_secret_is_shown_and_all_arrive_at_the_tasks() -> None:
     assert "hunter" not in refused(**secrets, tasks="0")
 
 
+def test_before_spark_4_2_the_format_is_found_and_its_streams_are_refused() -> None:
+    code = (
+        "import sys, pyspark.sql.datasource\n"
+        "sys.modules['pyspark.sql.streaming.datasource'] = None\n"
+        "import pyspark_eo_map as found\n"
+        "try: found.DefaultSource({}).streamReader(None)\n"
+        "except Exception as error: print(error)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "A stream of a map needs PySpark 4.2 or newer" in ran.stdout
+
+
 def test_the_module_that_spark_finds_needs_no_hazelcast() -> None:
     """One that fails to import would hide all Python formats."""
     code = (
