@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from eo_kafka.formats.json_column import JsonColumn
+    from eo_kafka.sources.map_declared import MapShape
     from eo_kafka.sources.map_options import MapOptions
+    from eo_kafka.sources.map_topic_options import TopicMapOptions
 
 
 class MapDataSource(DataSource):
@@ -39,30 +41,51 @@ class MapDataSource(DataSource):
     def schema(self) -> str:
         """By the options `key.format` and `value.format`; the same for streams and batches, which
         Spark does not tell apart here. Contacts nobody. Raises OptionsError."""
-        return columns(_options(self.options, None))
+        return columns(read_options(self.options, None))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Called once a query, at its start."""
+        from eo_kafka.sources.map_topic_options import TopicMapOptions
+
         refuse_streams_of_maps()
-        options = _options(self.options, True)
-        return MapStreamReader(options, typed(options, schema))
+        options = read_options(self.options, True)
+        columns_read = typed(options, schema)
+        if not isinstance(options, TopicMapOptions):
+            return MapStreamReader(options, columns_read)
+        from eo_kafka.connectors.map_topic import TopicMapStreamReader
+
+        return TopicMapStreamReader(options, columns_read)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Called once a `load()`."""
-        options = _options(self.options, False)
-        return MapBatchReader(options, typed(options, schema))
+        from eo_kafka.sources.map_topic_options import TopicMapOptions
+
+        options = read_options(self.options, False)
+        columns_read = typed(options, schema)
+        if not isinstance(options, TopicMapOptions):
+            return MapBatchReader(options, columns_read)
+        from eo_kafka.connectors.map_topic import TopicMapBatchReader
+
+        return TopicMapBatchReader(options, columns_read)
 
 
-def _options(given: Any, streaming: bool | None) -> MapOptions:
+def read_options(given: Mapping[str, str], streaming: bool | None) -> MapOptions | TopicMapOptions:
+    """Checked, for the backend that is asked for; Hazelcast's if that is missing or wrong, which is
+    told then. Raises OptionsError. Contacts nobody."""
+    from eo_kafka.sources.map_declared import BACKEND, KAFKA
     from eo_kafka.sources.map_options import MapOptions
+    from eo_kafka.sources.map_topic_options import TopicMapOptions
 
+    backend = {name.lower(): one for name, one in given.items()}.get(BACKEND.key, "")
+    if backend.strip().lower() == KAFKA:
+        return TopicMapOptions.parse(given, streaming)
     return MapOptions.parse(given, streaming)
 
 
-def columns(options: MapOptions) -> str:
+def columns(options: MapShape) -> str:
     """The columns, in Spark's words. Raises OptionsError."""
     from eo_kafka.formats.json_column import spark_words
-    from eo_kafka.sources.map_options import JSON, TEXT
+    from eo_kafka.sources.map_declared import JSON, TEXT
 
     def kind(name: str, format: str, schema: str | None) -> str:
         if format == JSON:
@@ -76,12 +99,12 @@ def columns(options: MapOptions) -> str:
     )
 
 
-def typed(options: MapOptions, schema: StructType) -> dict[str, JsonColumn]:
+def typed(options: MapShape, schema: StructType) -> dict[str, JsonColumn]:
     """What reads the columns that are JSON. `schema` is what Spark made of `schema()`, or what the
     user gave in its place; raises OptionsError if that is another one."""
     from eo_kafka.errors import OptionsError
     from eo_kafka.formats.json_column import JsonColumn
-    from eo_kafka.sources.map_options import JSON, TEXT
+    from eo_kafka.sources.map_declared import JSON, TEXT
     from eo_kafka.sources.map_rows import NAMES
 
     formats = {"key": options.key_format, "value": options.value_format}

@@ -12,13 +12,13 @@ from eo_kafka.formats import declared as formats
 from eo_kafka.options import Option
 from eo_kafka.sinks import options as sink
 from eo_kafka.sources import declared as source
-from eo_kafka.sources import map_options
+from eo_kafka.sources import map_declared
 
 PAGE = Path(__file__).parent / "options.md"
 HEAD = """# Options
 
 Made by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
-`sinks/options.py`, `formats/declared.py`, `sources/map_options.py` and `core/hazelcast_client.py`;
+`sinks/options.py`, `formats/declared.py`, `sources/map_declared.py` and `core/hazelcast_client.py`;
 a test fails when this page is stale. Names are
 case-insensitive. Wrong options are told all at once.
 
@@ -43,7 +43,7 @@ def page() -> str:
         + _table("Formats: sink only", _besides(formats.OF_WRITER))
         + _table(
             "Maps: `eo-map`, [docs/maps.md](maps.md)",
-            [*_declared(map_options), *_declared(hazelcast_client)],
+            [*_declared(map_declared), *_declared(hazelcast_client)],
         )
     )
 

@@ -12,7 +12,8 @@ from eo_kafka.hazelcast_client import client, explained
 from eo_kafka.hazelcast_internals import Bounds, JournalItems
 from eo_kafka.offsets import TopicPartition
 from eo_kafka.sources.map_columns import event_digest
-from eo_kafka.sources.map_options import OLDEST, MapOptions
+from eo_kafka.sources.map_declared import OLDEST
+from eo_kafka.sources.map_options import MapOptions
 from eo_kafka.sources.map_position import HOW_TO_GO_ON, MapPosition, beginning
 from eo_kafka.sources.rate_limit import rate_limited
 

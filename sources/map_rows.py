@@ -10,7 +10,8 @@ import numpy as np
 from eo_kafka.errors import SourceError
 from eo_kafka.sources import map_columns as columns
 from eo_kafka.sources.map_columns import ToObject, Values
-from eo_kafka.sources.map_options import BYTES, JSON, TEXT, MapOptions
+from eo_kafka.sources.map_declared import BYTES, JSON, TEXT
+from eo_kafka.sources.map_options import MapOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,11 +9,13 @@ import sys
 import pytest
 from pyspark.sql.types import StructType
 
-from eo_kafka.connectors.map import columns, typed
+from eo_kafka.connectors.map import columns, read_options, typed
 from eo_kafka.errors import OptionsError
 from eo_kafka.sources.map_options import MapOptions
+from eo_kafka.sources.map_topic_options import TopicMapOptions
 
 GIVEN = {"map": "orders", "backend": "hazelcast", "hazelcast.members": "a:5701, b:5702"}
+TOPIC = {"map": "orders", "backend": "kafka", "kafka.bootstrap.servers": "a:9092"}
 
 
 def refused(streaming: bool | None = True, **more: str) -> str:
@@ -43,7 +45,8 @@ def test_everything_that_is_missing_is_told_at_once() -> None:
 
 
 def test_wrong_values_and_misspelt_names_are_told() -> None:
-    assert "'backend' is 'kafka', which is not there yet" in refused(backend="kafka")
+    assert "'backend' must be one of hazelcast, kafka" in refused(backend="redis")
+    assert "'kafka.acks' is for maps with 'backend' 'kafka'" in refused(**{"kafka.acks": "all"})
     assert "must be one of oldest, current" in refused(startingSequence="latest")
     assert "did you mean 'maxEventsPerTrigger'" in refused(maxEventPerTrigger="5")
     assert "Unknown option 'hazelcast.clustre'" in refused(**{"hazelcast.clustre": "x"})
@@ -94,6 +97,43 @@ def test_a_predicate_is_for_batches() -> None:
     assert "'predicate' is for batches" in refused(predicate="a > 1")
     for streaming in (False, None):
         assert MapOptions.parse({**GIVEN, "predicate": "a > 1"}, streaming).predicate == "a > 1"
+
+
+def test_a_topic_needs_its_brokers_and_takes_the_same_options() -> None:
+    more = {"startingSequence": "current", "maxEventsPerTrigger": "5", "failOnDataLoss": "false"}
+    options = read_options({**TOPIC, **more, "kafkaConsumer.pollTimeoutMs": "7"}, True)
+    assert isinstance(options, TopicMapOptions)
+    assert options.source.subscription.topics == ("orders",)
+    assert (options.source.starting, options.source.max_offsets_per_trigger) == ("latest", 5)
+    assert not options.source.fail_on_data_loss
+    assert options.source.poll_timeout_ms == 7
+    # a batch has all entries, wherever a stream would start
+    batch = read_options({**TOPIC, **more}, False)
+    assert isinstance(batch, TopicMapOptions)
+    assert batch.source.starting == "earliest"
+    assert columns(options) == columns(MapOptions.parse(GIVEN, streaming=True))
+
+
+def test_what_a_topic_cannot_do_is_told_at_once() -> None:
+    wrong = {
+        "tasks": "3",
+        "fetchSize": "5",
+        "predicate": "a > 1",
+        "subscribe": "t",
+        "value.format": "data",
+        "hazelcast.members": "a:1",
+        "kafka.isolation.level": "read_uncommitted",
+        "maxEventPerTrigger": "1",
+    }
+    with pytest.raises(OptionsError) as error:
+        read_options({**TOPIC, **wrong}, True)
+    assert len(error.value.problems) == len(wrong)
+    with pytest.raises(OptionsError) as error:
+        read_options({"backend": "kafka"}, True)
+    assert [one.split("'")[1] for one in error.value.problems] == ["map", "kafka.bootstrap.servers"]
+    for name in ("a,b", "a b"):
+        with pytest.raises(OptionsError, match="'map' is the topic's name"):
+            read_options({**TOPIC, "map": name}, None)
 
 
 def test_no_secret_is_shown_and_all_arrive_at_the_tasks() -> None:
