@@ -22,8 +22,10 @@ from eo_kafka.connectors.spark_versions import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceArrowWriter
     from pyspark.sql.types import StructType
 
+    from eo_kafka.connectors.spark_versions import StreamArrowWriter
     from eo_kafka.formats.json_column import JsonColumn
     from eo_kafka.sources.map_declared import MapShape
     from eo_kafka.sources.map_options import MapOptions
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 
 
 class MapDataSource(DataSource):
-    """A map as a replayable stream of its changes, and as a batch. Options: docs/maps.md."""
+    """A map as a replayable stream of its changes, as a batch, and as a sink. Options:
+    docs/maps.md."""
 
     @classmethod
     def name(cls) -> str:
@@ -68,16 +71,28 @@ class MapDataSource(DataSource):
 
         return TopicMapBatchReader(options, columns_read)
 
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamArrowWriter:
+        """Called before each micro-batch, and again before each `commit` and `abort`; contacts
+        nobody."""
+        from eo_kafka.connectors.map_sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Called once a `save()`, also for each batch of `eo_kafka.foreach_batch`."""
+        from eo_kafka.connectors.map_sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
 
 def read_options(given: Mapping[str, str], streaming: bool | None) -> MapOptions | TopicMapOptions:
     """Checked, for the backend that is asked for; Hazelcast's if that is missing or wrong, which is
     told then. Raises OptionsError. Contacts nobody."""
-    from eo_kafka.sources.map_declared import BACKEND, KAFKA
+    from eo_kafka.maps import is_topic
     from eo_kafka.sources.map_options import MapOptions
     from eo_kafka.sources.map_topic_options import TopicMapOptions
 
-    backend = {name.lower(): one for name, one in given.items()}.get(BACKEND.key, "")
-    if backend.strip().lower() == KAFKA:
+    if is_topic(given):
         return TopicMapOptions.parse(given, streaming)
     return MapOptions.parse(given, streaming)
 
@@ -85,7 +100,7 @@ def read_options(given: Mapping[str, str], streaming: bool | None) -> MapOptions
 def columns(options: MapShape) -> str:
     """The columns, in Spark's words. Raises OptionsError."""
     from eo_kafka.formats.json_column import spark_words
-    from eo_kafka.sources.map_declared import JSON, TEXT
+    from eo_kafka.maps import JSON, TEXT
 
     def kind(name: str, format: str, schema: str | None) -> str:
         if format == JSON:
@@ -104,7 +119,7 @@ def typed(options: MapShape, schema: StructType) -> dict[str, JsonColumn]:
     user gave in its place; raises OptionsError if that is another one."""
     from eo_kafka.errors import OptionsError
     from eo_kafka.formats.json_column import JsonColumn
-    from eo_kafka.sources.map_declared import JSON, TEXT
+    from eo_kafka.maps import JSON, TEXT
     from eo_kafka.sources.map_rows import NAMES
 
     formats = {"key": options.key_format, "value": options.value_format}

@@ -196,6 +196,12 @@ def to_object(client: HazelcastClient, data: bytes) -> Any:
         return convert(Data(data))
 
 
+def to_data(client: HazelcastClient, value: Any) -> Any:
+    """The value as the client serializes it: what can be a key of a dictionary, other than a
+    bytearray."""
+    return client._serialization_service.to_data(value)
+
+
 def fix_waker(client: HazelcastClient) -> bool:
     """Repair how client 5.7 wakes its network loop; False where there is nothing to repair.
 

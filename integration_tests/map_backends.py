@@ -78,6 +78,22 @@ def a_map(request, broker, make_topic):
     return IMap(request.getfixturevalue("grid"), request.getfixturevalue("hazelcast_client"))
 
 
+@pytest.fixture
+def target(a_map, broker, make_topic, hazelcast_client):
+    """An empty map of the same backend as `a_map`."""
+    if a_map.backend == "kafka":
+        return TopicMap(broker.bootstrap_servers, make_topic)
+    return IMap(a_map.members, hazelcast_client)
+
+
+def entries_of(spark, a_map, **more: str) -> dict[str, str]:
+    """What the map holds, as text."""
+    rows = spark.read.format("eo-map").options(**a_map.options(**more)).load().collect()
+    found = {row.key: row.value for row in rows}
+    assert len(found) == len(rows), "a key came twice"
+    return found
+
+
 def run(spark, source: dict[str, str], checkpoint) -> list[list]:
     """Read what there is, as batches of rows."""
     batches: list[list] = []
@@ -113,6 +129,27 @@ class MapCopy(Copy):
             "source": "eo-map",
             "source_options": {**(self.map_options or {}), **self.source_extra},
         }
+
+
+@dataclass
+class IntoMap(MapCopy):
+    """A copy of a map's events into another map."""
+
+    target: dict[str, str] | None = None
+
+    def as_job(self) -> dict[str, object]:
+        given = self.target or {}
+        of_kafka = {
+            "jobName": self.job_name,
+            "kafka.transaction.timeout.ms": str(self.timeout_ms),
+        }
+        options = {
+            **given,
+            **(of_kafka if given["backend"] == "kafka" else {}),
+            "checkpointLocation": str(self.checkpoint),
+            **self.sink_extra,
+        }
+        return {**super().as_job(), "sink": "eo-map", "sink_options": options}
 
 
 def map_copy(broker, make_topic, tmp_path, source: dict[str, str]) -> MapCopy:

@@ -54,15 +54,6 @@ def test_current_starts_with_what_is_written_after_the_first_start(spark, a_map,
     assert Counter((row.event, row.value) for row in found) == {("UPDATED", "after"): 100}
 
 
-def test_the_checkpoint_of_another_map_is_refused(spark, a_map, tmp_path) -> None:
-    run(spark, a_map.options(), tmp_path)
-    changed = {**a_map.options(), "map": f"{a_map.name}-2"}
-    if a_map.backend == "kafka":  # nothing may be asked about it before
-        changed["fetchOffset.timeoutMs"] = "1000"
-    with pytest.raises(Exception, match=f"is of a stream of map '{a_map.name}'"):
-        run(spark, changed, tmp_path)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(
     "point",
@@ -86,6 +77,9 @@ def test_a_driver_that_is_killed_starts_again_and_loses_and_repeats_nothing(
     assert_exactly_once(job, values)
 
 
+@pytest.mark.parametrize(
+    "a_map", ["hazelcast", pytest.param("kafka", marks=pytest.mark.full)], indirect=True
+)
 def test_a_task_that_is_killed_while_it_reads_is_retried_and_repeats_nothing(
     a_map, broker, make_topic, spark, crash_points, tmp_path
 ) -> None:

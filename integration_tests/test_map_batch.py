@@ -105,19 +105,6 @@ def test_bytes_and_serialized_data(grid, hazelcast_client) -> None:
         without_spark(grid, stored)
 
 
-def test_json_values_as_typed_columns(spark, grid, hazelcast_client) -> None:
-    stored = new_map(hazelcast_client, "plain")
-    stored.put("a", HazelcastJsonValue('{"id": 1, "tags": ["x", "y"], "price": 2.5}'))
-    stored.put("b", '{"id": 2}')
-    more = {"value.format": "json", "value.schema": "id BIGINT, tags ARRAY<STRING>, price DOUBLE"}
-    rows = read(spark, grid, stored, **more)
-    found = rows.select("key", "value.id", "value.tags", "value.price").orderBy("key").collect()
-    assert [tuple(row) for row in found] == [("a", 1, ["x", "y"], 2.5), ("b", 2, None, None)]
-    stored.put("c", HazelcastJsonValue('{"id": "three"}'))
-    with pytest.raises(Exception, match="not of its schema"):
-        read(spark, grid, stored, **more).collect()
-
-
 class Point(Portable):
     def get_factory_id(self) -> int:
         return 1

@@ -215,6 +215,14 @@ def test_a_topic_that_is_no_map_is_refused(broker, make_topic) -> None:
     assert as_dict(entries(a_map, failOnDataLoss="false")) == {"a": "1"}
 
 
+def test_nothing_is_written_into_a_topic_that_is_no_map(spark, broker, make_topic) -> None:
+    a_map = TopicMap(broker.bootstrap_servers, make_topic, **{"cleanup.policy": "delete"})
+    rows = spark.sql("select 'k' as key, 'v' as value")
+    with pytest.raises(Exception, match=r"cleanup\.policy=delete.*Nothing was written"):
+        rows.write.format("eo-map").options(**a_map.options()).mode("append").save()
+    assert committed_messages(a_map.servers, a_map.name, "read_uncommitted") == []
+
+
 def test_a_record_that_cannot_be_read_as_asked_for_is_named(broker, make_topic) -> None:
     a_map = TopicMap(broker.bootstrap_servers, make_topic, 1)
     a_map.put_all({"a": "1"})

@@ -5,19 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from eo_kafka.maps import BACKEND, JSON, MAP, NEEDED, TEXT
 from eo_kafka.options import Option, OptionReader, boolean, one_of, text, whole_number
 
-HAZELCAST, KAFKA = "hazelcast", "kafka"
 OLDEST, CURRENT = "oldest", "current"
-TEXT, BYTES, DATA, JSON = "text", "bytes", "data", "json"
+BYTES, DATA = "bytes", "data"
 
-MAP = Option("map", text, "", "The map's name; with `kafka` the topic's.")
-BACKEND = Option(
-    "backend",
-    one_of(HAZELCAST, KAFKA),
-    "",
-    "Where the map is: `hazelcast`, an IMap, or `kafka`, a compacted topic.",
-)
 KEY_FORMAT = Option(
     "key.format",
     one_of(TEXT, BYTES, DATA, JSON),
@@ -103,7 +96,7 @@ class MapShape:
 
 def read_shape(reader: OptionReader) -> MapShape:
     """Out of options; problems are noted in `reader`."""
-    for name, what in ((MAP.name, "the map's name"), (BACKEND.name, "'hazelcast' or 'kafka'")):
+    for name, what in NEEDED:
         if name not in reader:
             reader.problem(f"Option '{name}' must be specified: {what}.")
     reader.get(BACKEND)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eo_kafka.errors import SourceError
+from eo_kafka.maps import JSON, TEXT
 from eo_kafka.sources import map_columns as columns
 from eo_kafka.sources.map_columns import ToObject, Values
-from eo_kafka.sources.map_declared import BYTES, JSON, TEXT
+from eo_kafka.sources.map_declared import BYTES
 from eo_kafka.sources.map_options import MapOptions
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from eo_kafka.errors import SourceError, cut
-from eo_kafka.sources.map_declared import BYTES, TEXT
+from eo_kafka.maps import TEXT
+from eo_kafka.sources.map_declared import BYTES
 from eo_kafka.sources.map_rows import NAMES, Typed
 from eo_kafka.sources.map_topic_options import TopicMapOptions
 

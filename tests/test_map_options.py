@@ -5,16 +5,28 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import uuid
 
 import pytest
 from pyspark.sql.types import StructType
 
-from eo_kafka.connectors.map import columns, read_options, typed
+from eo_kafka.connectors.map import MapDataSource, columns, read_options, typed
 from eo_kafka.errors import OptionsError
 from eo_kafka.sources.map_options import MapOptions
+from eo_kafka.sources.map_position import MapPosition
 from eo_kafka.sources.map_topic_options import TopicMapOptions
+from eo_kafka.sources.map_topic_position import TopicPosition
 
 GIVEN = {"map": "orders", "backend": "hazelcast", "hazelcast.members": "a:5701, b:5702"}
+RIGHT = (
+    StructType()
+    .add("event", "string")
+    .add("key", "string")
+    .add("value", "string")
+    .add("old_value", "string")
+    .add("partition", "integer")
+    .add("sequence", "long")
+)
 TOPIC = {"map": "orders", "backend": "kafka", "kafka.bootstrap.servers": "a:9092"}
 
 
@@ -78,17 +90,8 @@ def test_typed_columns_are_those_of_the_schema() -> None:
 
 def test_columns_of_ones_own_are_refused() -> None:
     options = MapOptions.parse(GIVEN, streaming=True)
-    right = (
-        StructType()
-        .add("event", "string")
-        .add("key", "string")
-        .add("value", "string")
-        .add("old_value", "string")
-        .add("partition", "integer")
-        .add("sequence", "long")
-    )
-    assert typed(options, right) == {}
-    for wrong in (StructType(right.fields[:-1]), StructType([*right.fields[:-1], right["key"]])):
+    assert typed(options, RIGHT) == {}
+    for wrong in (StructType(RIGHT.fields[:-1]), StructType([*RIGHT.fields[:-1], RIGHT["key"]])):
         with pytest.raises(OptionsError, match="cannot be set with schema"):
             typed(options, wrong)
 
@@ -134,6 +137,18 @@ def test_what_a_topic_cannot_do_is_told_at_once() -> None:
     for name in ("a,b", "a b"):
         with pytest.raises(OptionsError, match="'map' is the topic's name"):
             read_options({**TOPIC, "map": name}, None)
+
+
+def test_the_checkpoint_of_another_map_is_refused_before_anybody_is_asked() -> None:
+    for given, offset in (
+        (GIVEN, MapPosition("other", str(uuid.UUID(int=1)), (0,), ("",)).encode()),
+        (TOPIC, TopicPosition("other", {}, 0).encode()),
+    ):
+        reader = MapDataSource(given).streamReader(RIGHT)
+        with pytest.raises(OptionsError, match="is of a stream of map 'other'"):
+            reader.latestOffset(offset)
+        with pytest.raises(OptionsError, match="is of a stream of map 'other'"):
+            reader.partitions(offset, offset)
 
 
 def test_no_secret_is_shown_and_all_arrive_at_the_tasks() -> None:
