@@ -47,6 +47,7 @@ bench: setup ## Throughput beside kafka (JVM), in ratios; what snapshots cost, a
 	$(BIN)/python -m benchmarks.snapshot_interval
 	$(BIN)/python -m benchmarks.maps
 	$(BIN)/python -m benchmarks.map_topic
+	$(BIN)/python -m benchmarks.map_put
 
 setup: $(VENV)/installed ## A virtual environment with the project in it
 

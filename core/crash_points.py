@@ -44,6 +44,7 @@ POINTS = frozenset(
         "S7.after_last_end_txn",
         "S8.after_done",  # commit() is about to return; Spark's commit log is not written
         "abort.before_end_txn",
+        "side-input.before_pin",  # a version of the entries is kept; no batch uses it
         "map.before_put",  # the task may write into the map: nobody newer had a moment ago
         "map.after_put",  # some of its rows are in the map
         "map.committed",  # the members remember the batch; Spark's commit log is not written
