@@ -9,7 +9,7 @@ FORMAT ?= eo-kafka
 JOBS ?= 2
 SOAK := integration_tests/test_soak.py
 PACKAGES := core connectors formats sources sinks state broker
-CODE := setup.cfg pyproject.toml pyspark_eo_kafka.py pyspark_eo_state.py $(shell find $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
+CODE := setup.cfg pyproject.toml pyspark_eo_kafka.py pyspark_eo_map.py pyspark_eo_state.py $(shell find $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
 .PHONY: help setup demo test test-full soak lint format bench clean
@@ -34,7 +34,7 @@ soak: setup ## Three jobs under random faults, and a checker (MINUTES=5 SEED=ran
 lint: setup ## ruff, ruff format, mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p eo_kafka -m pyspark_eo_kafka -m pyspark_eo_state
+	$(BIN)/mypy -p eo_kafka -m pyspark_eo_kafka -m pyspark_eo_map -m pyspark_eo_state
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .
@@ -46,6 +46,9 @@ bench: setup ## Throughput beside kafka (JVM), in ratios; what snapshots cost, a
 	$(BIN)/python -m benchmarks.snapshot_cost
 	$(BIN)/python -m benchmarks.snapshots
 	$(BIN)/python -m benchmarks.snapshot_interval
+	$(BIN)/python -m benchmarks.maps
+	$(BIN)/python -m benchmarks.map_topic
+	$(BIN)/python -m benchmarks.map_put
 
 setup: $(VENV)/installed ## A virtual environment with the project in it
 

@@ -1,4 +1,4 @@
-"""Kafka's jars: resolved from Maven Central by Apache Ivy, verified, cached.
+"""Kafka's jars, and Hazelcast's: resolved from Maven Central by Apache Ivy, verified, cached.
 
 Ivy's own jar comes with PySpark, so nothing has to be installed for it. Ivy compares every
 download with the SHA-1 the repository publishes (the strongest the two share: Ivy would look for
@@ -34,6 +34,7 @@ from eo_kafka.broker.errors import BrokerError
 from eo_kafka.broker.java import find_java
 
 DEFAULT_VERSION = "4.3.1"
+HAZELCAST_VERSION = "5.7.0"
 MAVEN_CENTRAL = "Maven Central"  # where Ivy looks when no address is given
 REPOSITORY_VARIABLE = "EO_KAFKA_MAVEN_REPOSITORY"
 MANIFEST = "SHA256SUMS"
@@ -106,6 +107,22 @@ _JVM_CONNECTOR = Bundle(
     <dependency org="org.apache.commons" name="commons-pool2" rev="2.12.0"
                 conf="default" transitive="false"/>""",
 )
+
+
+def hazelcast_jars(version: str = HAZELCAST_VERSION) -> Path:
+    """The folder with the jar of Hazelcast's member of this version. See `kafka_jars`."""
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise BrokerError(f"'{version}' is not a Hazelcast version such as {HAZELCAST_VERSION}.")
+    return fetched(
+        Bundle(
+            title=f"Hazelcast {version}",
+            folder=f"hazelcast-{version}",
+            main=f"hazelcast-{version}.jar",
+            dependencies=f"""
+    <dependency org="com.hazelcast" name="hazelcast" rev="{version}" conf="default"
+                transitive="false"/>""",
+        )
+    )
 
 
 def kafka_jars(version: str = DEFAULT_VERSION) -> Path:

@@ -26,14 +26,14 @@ class Node:
     controller_port: int
 
 
-def free_port(wanted: int = 0) -> int:
+def free_port(wanted: int = 0, who: str = "Kafka") -> int:
     """`wanted`, or for 0 a random port, that nobody listens on now (but may a moment later).
 
     Raises PortTaken if somebody listens on the wanted one.
     """
     if wanted and not _is_free(wanted):
         raise PortTaken(
-            f"Kafka cannot listen on {LOOPBACK}:{wanted}: another process holds that port. "
+            f"{who} cannot listen on {LOOPBACK}:{wanted}: another process holds that port. "
             f"Choose another one, or 0 for any that is free."
         )
     while wanted == 0:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from eo_kafka.connectors.kafka_sink import KafkaStreamWriter
+from eo_kafka.connectors.spark_versions import StreamArrowWriter
 from eo_kafka.errors import OptionsError
+from eo_kafka.maps import BACKEND, is_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,12 +32,14 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
     `options` as for the streaming sink, with a `jobName`; for `snapshots` also the query's
     `checkpointLocation`. The columns are the sink's: `value`, and perhaps `key`, `topic`, ... Any
     output mode: in update mode the rows that changed, in complete mode all rows each time. The
-    topic should be compacted then, with the group as key. Runs on the driver, once a batch.
+    topic should be compacted then, with the group as key. With option `backend` it is a map that is
+    written (docs/maps.md); one of Hazelcast needs no `jobName`. Runs on the driver, once a batch.
 
     Raises OptionsError at once.
     """
     given = {name.lower(): value for name, value in options.items()}
-    if not given.get("jobname", "").strip():
+    is_map = BACKEND.key in given
+    if not given.get("jobname", "").strip() and (not is_map or is_topic(given)):
         raise OptionsError(
             [
                 "eo_kafka.foreach_batch needs option 'jobName': inside foreachBatch nothing else "
@@ -44,17 +48,17 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
         )
 
     def write(rows: DataFrame, batch: int) -> None:
-        writer = rows.write.format("eo-kafka").mode("append")
+        writer = rows.write.format("eo-map" if is_map else "eo-kafka").mode("append")
         writer.options(**given).option(BATCH, str(batch)).save()
 
     return write
 
 
 class NumberedWriter(DataSourceArrowWriter):
-    """One batch write that is a batch of the job's ledger, with the steps S1 to S8 of a stream's.
-    Spark pickles it once, for the tasks and for `commit`; S1 runs then."""
+    """One batch write that is a micro-batch to its sink, such as a batch of the job's ledger with
+    the steps S1 to S8. Spark pickles it once, for the tasks and for `commit`; S1 runs then."""
 
-    def __init__(self, stream: KafkaStreamWriter, batch: int) -> None:
+    def __init__(self, stream: StreamArrowWriter, batch: int) -> None:
         self._stream = stream
         self._batch = batch
 
@@ -73,11 +77,15 @@ class NumberedWriter(DataSourceArrowWriter):
 
 
 def of_foreach_batch(
-    given: Mapping[str, str], schema: StructType, overwrite: bool
+    given: Mapping[str, str],
+    schema: StructType,
+    overwrite: bool,
+    stream: Callable[..., StreamArrowWriter] = KafkaStreamWriter,
 ) -> NumberedWriter:
-    """The writer of a batch of the query that runs `foreach_batch`."""
+    """The writer of a batch of the query that runs `foreach_batch`; `stream` makes the writer of
+    its micro-batches."""
     rest = _without(BATCH, given)
-    return NumberedWriter(KafkaStreamWriter(rest, schema, overwrite), int(given[BATCH.lower()]))
+    return NumberedWriter(stream(rest, schema, overwrite), int(given[BATCH.lower()]))
 
 
 def of_job(given: Mapping[str, str], schema: StructType, overwrite: bool) -> NumberedWriter:

@@ -83,6 +83,11 @@ class KafkaStreamWriter(StreamArrowWriter):
         self._overwrite = overwrite
         self._plan: WritePlan | None = None
 
+    @property
+    def options(self) -> SinkOptions:
+        """As checked."""
+        return self._options
+
     def __getstate__(self) -> dict[str, Any]:
         """S1 runs here: being pickled for the tasks is the one thing that happens to a writer
         before a batch and never before `commit` or `abort`. Spark pickles it more than once."""
@@ -177,6 +182,11 @@ class KafkaBatchWriter(DataSourceArrowWriter):
             )
         self._writing = writing.prepared(schema)
         self._batch = new_batch(self._options)
+
+    @property
+    def options(self) -> SinkOptions:
+        """As checked."""
+        return self._options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs on executors, once an attempt of a partition."""

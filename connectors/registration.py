@@ -15,12 +15,13 @@ _PATH = "PYTHONPATH"
 
 
 def register(spark: SparkSession) -> None:
-    """Make `eo-kafka` and `eo-state` known to `spark`, which finds only installed packages itself.
+    """Make the formats known to `spark`, which finds only installed packages itself.
 
     For `spark-submit --py-files`; not needed where the package is installed. Runs on the driver,
     before the formats are used. Raises EnvironmentRefused on Spark Connect.
     """
     from eo_kafka.connectors.kafka import KafkaDataSource
+    from eo_kafka.connectors.map import MapDataSource
     from eo_kafka.connectors.state_source import StateDataSource
 
     # The process that plans a stream gets this variable, and none of the application's files.
@@ -35,5 +36,5 @@ def register(spark: SparkSession) -> None:
     paths = [path for path in environment.get(_PATH, "").split(os.pathsep) if path]
     if here not in paths:
         environment[_PATH] = os.pathsep.join([*paths, here])
-    for source in (KafkaDataSource, StateDataSource):
+    for source in (KafkaDataSource, MapDataSource, StateDataSource):
         spark.dataSource.register(source)

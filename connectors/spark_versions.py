@@ -77,6 +77,7 @@ __all__ = [
     "ReadMinRows",
     "StreamArrowWriter",
     "SupportsTriggerAvailableNow",
+    "refuse_streams_of_maps",
     "refuse_without_admission_control",
     "refuse_without_arrow_udf",
 ]
@@ -103,6 +104,16 @@ def refuse_without_admission_control(given: Iterable[str], *, sink: bool = False
     ]
     if problems:
         raise OptionsError(problems)
+
+
+def refuse_streams_of_maps() -> None:
+    """Raise EnvironmentRefused before 4.2: where a batch of a map ends is found from where it
+    starts, which Spark does not say before."""
+    if not ADMISSION_CONTROL:
+        raise EnvironmentRefused(
+            f"A stream of a map needs PySpark 4.2 or newer, and this is {pyspark.__version__}. "
+            "Upgrade, or read the map as a batch."
+        )
 
 
 def refuse_without_arrow_udf() -> None:

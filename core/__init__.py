@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from eo_kafka.connectors.registration import register as register
     from eo_kafka.connectors.repartition import repartition as repartition
     from eo_kafka.connectors.restored_start import start as start
+    from eo_kafka.connectors.side_input import SideInput as SideInput
     from eo_kafka.connectors.state_view import StateView as StateView
     from eo_kafka.formats.columns import from_avro as from_avro
     from eo_kafka.formats.columns import to_avro as to_avro
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ConsumerGroup": "eo_kafka.connectors.consumer_group",
     "offsets_behind_latest": "eo_kafka.connectors.consumer_group",
+    "SideInput": "eo_kafka.connectors.side_input",
     "StateView": "eo_kafka.connectors.state_view",
     "cancel_and_export": "eo_kafka.sinks.exporting",
     "delete_snapshot": "eo_kafka.sinks.exporting",

@@ -28,6 +28,9 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("broker", "run a real Kafka on this machine", "eo_kafka.broker.command"),
+    Command(
+        "hazelcast", "run a real Hazelcast on this machine", "eo_kafka.broker.hazelcast_command"
+    ),
     Command("job", "look at a job's ledger, reset it, repair it", "eo_kafka.sinks.job_command"),
     Command(
         "snapshots",

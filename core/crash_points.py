@@ -26,6 +26,7 @@ POINTS = frozenset(
     {
         "source.after_initial_resolution",  # start resolved, nothing in Spark's offset log yet
         "source.before_partitions",  # the offset log holds the batch, no row is read
+        "source.while_reading_map",  # a task has handed out some of its rows
         "S1.after_fence",
         "S1.after_generation",
         "S2.before_init",  # nobody had taken over a moment ago; the id is not taken yet
@@ -43,6 +44,10 @@ POINTS = frozenset(
         "S7.after_last_end_txn",
         "S8.after_done",  # commit() is about to return; Spark's commit log is not written
         "abort.before_end_txn",
+        "side-input.before_pin",  # a version of the entries is kept; no batch uses it
+        "map.before_put",  # the task may write into the map: nobody newer had a moment ago
+        "map.after_put",  # some of its rows are in the map
+        "map.committed",  # the members remember the batch; Spark's commit log is not written
         "restore.while_writing",  # a part of the checkpoint's files is there
     }
 )

@@ -36,6 +36,16 @@ class Digest:
         self.rows = 0
         self._lanes = (0, 0)
 
+    @classmethod
+    def of(cls, rows: int, text: str) -> Digest:
+        """The digest of so many rows from what `text()` gave. Raises ValueError."""
+        version, _, digits = text.partition(":")
+        if version != VERSION or len(digits) != 32:
+            raise ValueError(f"'{text}' is no digest of version {VERSION}")
+        found = cls()
+        found.add_lanes(rows, int(digits[:16], 16), int(digits[16:], 16))
+        return found
+
     def add(
         self,
         topic: bytes,

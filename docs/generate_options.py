@@ -7,17 +7,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from eo_kafka import hazelcast_client
 from eo_kafka.formats import declared as formats
 from eo_kafka.options import Option
+from eo_kafka.sinks import map_options as map_sink
 from eo_kafka.sinks import options as sink
 from eo_kafka.sources import declared as source
+from eo_kafka.sources import map_declared
 
 PAGE = Path(__file__).parent / "options.md"
 HEAD = """# Options
 
 Made by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
-`sinks/options.py` and `formats/declared.py`; a test fails when this page is stale. Names are
-case-insensitive. Wrong options are told all at once.
+`sinks/options.py`, `formats/declared.py`, `sources/map_declared.py`, `sinks/map_options.py` and
+`core/hazelcast_client.py`; a test fails when this page is stale. Names are case-insensitive.
+Wrong options are told all at once.
 
 Every `kafka.*` option goes to the client without its `kafka.`; names and values are librdkafka's.
 The Java client's are taken too where they mean the same (`fetch.max.wait.ms`, `sasl.jaas.config`
@@ -38,6 +42,14 @@ def page() -> str:
         + _table("Formats of keys and values: source and sink", formats.OF_BOTH)
         + _table("Formats: source only", _besides(formats.OF_READER))
         + _table("Formats: sink only", _besides(formats.OF_WRITER))
+        + _table(
+            "Maps: `eo-map`, [docs/maps.md](maps.md)",
+            [*_declared(map_declared), *_declared(hazelcast_client)],
+        )
+        + _table(
+            "Maps: sink only; with `kafka` the Kafka sink's too",
+            [one for one in _declared(map_sink) if one not in _declared(map_declared)],
+        )
     )
 
 
@@ -57,7 +69,7 @@ def _table(title: str, options: Iterable[Option[Any]]) -> str:
 
 
 def _default(value: object) -> str:
-    if value in (None, (), frozenset()):
+    if value in (None, "", (), frozenset()):
         return ""
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 

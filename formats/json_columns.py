@@ -36,7 +36,7 @@ def decoded(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None
 
     from eo_kafka.formats.decoding import merged
 
-    if not pa.types.is_struct(kind) or not kind.num_fields:
+    if not pa.types.is_binary(column.type) or not pa.types.is_struct(kind):
         return None
     raw = _raw(kind)
     if raw is None:

@@ -19,6 +19,7 @@ from eo_kafka.kafka_config import connection_settings, quick_connect
 from eo_kafka.offsets import Offsets, TopicPartition
 from eo_kafka.sources.limits import Word
 from eo_kafka.sources.options import SourceOptions
+from eo_kafka.state.compacted_topic import settings_of
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -112,6 +113,10 @@ class OffsetLookup:
             log.warning("latest offsets went backwards for %s; asking again", behind)
             time.sleep(self._options.retry_interval_ms / 1000)
         return found
+
+    def topic_settings(self, topic: str) -> dict[str, str]:
+        """The settings of a topic that is known to exist; none if they may not be seen."""
+        return settings_of(self._admin(), topic)
 
     def close(self) -> None:
         """Drop the client; a later question makes a new one."""

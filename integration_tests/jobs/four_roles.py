@@ -62,7 +62,11 @@ except Exception as error:
     print(f"limited: {error}")
 for name, into, extra in (
     ("recorded", {}, {"jobName": f"followed-{sink}", "minOffsetsPerTrigger": "1"}),
-    ("interval", {"jobName": f"kept-{sink}", "snapshots": "true", "snapshotInterval": "1 minute"}, {}),
+    (
+        "interval",
+        {"jobName": f"kept-{sink}", "snapshots": "true", "snapshotInterval": "1 minute"},
+        {},
+    ),
 ):
     try:
         print(f"{name}: {copy(name, into, **extra)} batches")

@@ -1,0 +1,25 @@
+"""What readers and writers of maps have in common: where a map is, and what it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eo_kafka.options import Option, one_of, text
+
+HAZELCAST, KAFKA = "hazelcast", "kafka"
+TEXT, JSON = "text", "json"
+
+MAP = Option("map", text, "", "The map's name; with `kafka` the topic's.")
+BACKEND = Option(
+    "backend",
+    one_of(HAZELCAST, KAFKA),
+    "",
+    "Where the map is: `hazelcast`, an IMap, or `kafka`, a compacted topic.",
+)
+NEEDED = ((MAP.name, "the map's name"), (BACKEND.name, f"'{HAZELCAST}' or '{KAFKA}'"))
+
+
+def is_topic(given: Mapping[str, str]) -> bool:
+    """Whether these options are of a map that is a topic."""
+    backend = {name.lower(): value for name, value in given.items()}.get(BACKEND.key, "")
+    return backend.strip().lower() == KAFKA

@@ -1,0 +1,122 @@
+"""The options of a reader of a map: what each is called, how it is read, what it does. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from eo_kafka.maps import BACKEND, JSON, MAP, NEEDED, TEXT
+from eo_kafka.options import Option, OptionReader, boolean, one_of, text, whole_number
+
+OLDEST, CURRENT = "oldest", "current"
+BYTES, DATA = "bytes", "data"
+
+KEY_FORMAT = Option(
+    "key.format",
+    one_of(TEXT, BYTES, DATA, JSON),
+    TEXT,
+    "What column `key` holds: `text` (text and JSON as they are, other types in their plain form), "
+    "`bytes` (the content of byte arrays, and text as UTF-8), `json` (JSON, or text of it, as "
+    "columns of `key.schema`), or, with Hazelcast, `data` (any value as it was serialized).",
+)
+VALUE_FORMAT = Option(
+    "value.format", one_of(TEXT, BYTES, DATA, JSON), TEXT, "The same for `value` and `old_value`."
+)
+KEY_SCHEMA: Option[str | None] = Option(
+    "key.schema",
+    text,
+    None,
+    "With `key.format` `json`: columns as in SQL (`id BIGINT, name STRING`), or what "
+    "`schema.json()` gives.",
+)
+VALUE_SCHEMA: Option[str | None] = Option("value.schema", text, None, "The same for values.")
+STARTING_SEQUENCE = Option(
+    "startingSequence",
+    one_of(OLDEST, CURRENT),
+    OLDEST,
+    "Streams only: where a new query starts: at the `oldest` event that the journal holds, or with "
+    "what is written from now on (`current`).",
+)
+MAX_EVENTS: Option[int | None] = Option(
+    "maxEventsPerTrigger",
+    whole_number(1),
+    None,
+    "Streams only: about how many events a batch may have, over all partitions.",
+)
+FAIL_ON_DATA_LOSS = Option(
+    "failOnDataLoss",
+    boolean,
+    True,
+    "Streams only: whether the query stops when events that it still needed are gone, or warns of "
+    "what it passed over and goes on.",
+)
+TASKS = Option(
+    "tasks",
+    whole_number(1),
+    4,
+    "Hazelcast only: in how many tasks a map, or a batch of it, is read.",
+)
+FETCH_SIZE = Option(
+    "fetchSize",
+    whole_number(1, 1_000_000),
+    5000,
+    "Hazelcast only: how many events or entries one request asks for; some such answers are in "
+    "memory at a time.",
+)
+PREDICATE: Option[str | None] = Option(
+    "predicate",
+    text,
+    None,
+    "Hazelcast, batch only: which entries are read, in the words of Hazelcast's SQL predicates: "
+    "`age > 30 AND name LIKE 'a%'`, `__key = 'k1'`. The members evaluate it; attributes are those "
+    "of JSON, Compact and Portable values, `this` is a plain value.",
+)
+
+OF_BOTH: tuple[Option[Any], ...] = (
+    *(MAP, BACKEND, KEY_FORMAT, VALUE_FORMAT, KEY_SCHEMA, VALUE_SCHEMA),
+    *(STARTING_SEQUENCE, MAX_EVENTS, FAIL_ON_DATA_LOSS),
+)
+OF_HAZELCAST: tuple[Option[Any], ...] = (TASKS, FETCH_SIZE, PREDICATE)
+STREAM_ONLY = (STARTING_SEQUENCE.name, MAX_EVENTS.name)
+
+
+@dataclass(frozen=True)
+class MapShape:
+    """What a reader of a map is told, wherever the map is."""
+
+    map: str
+    key_format: str
+    value_format: str
+    key_schema: str | None
+    value_schema: str | None
+    starting: str
+    max_events: int | None
+    fail_on_data_loss: bool
+
+
+def read_shape(reader: OptionReader) -> MapShape:
+    """Out of options; problems are noted in `reader`."""
+    for name, what in NEEDED:
+        if name not in reader:
+            reader.problem(f"Option '{name}' must be specified: {what}.")
+    reader.get(BACKEND)
+    found = MapShape(
+        reader.get(MAP),
+        reader.get(KEY_FORMAT),
+        reader.get(VALUE_FORMAT),
+        reader.get(KEY_SCHEMA),
+        reader.get(VALUE_SCHEMA),
+        reader.get(STARTING_SEQUENCE),
+        reader.get(MAX_EVENTS),
+        reader.get(FAIL_ON_DATA_LOSS),
+    )
+    for name, kind, schema in (
+        ("key", found.key_format, found.key_schema),
+        ("value", found.value_format, found.value_schema),
+    ):
+        if (kind == JSON) != (schema is not None):
+            reader.problem(
+                f"Option '{name}.format' 'json' and option '{name}.schema' go together: "
+                "columns as in SQL ('id BIGINT, name STRING') or what `schema.json()` gives."
+            )
+    return found

@@ -1,0 +1,151 @@
+"""Reads all entries of a map's partitions into record batches. On an executor, once a task attempt.
+
+A partition is as it is when a request reaches it: entries that change while a map is read may be
+seen before or after. Each request is answered by one operation on its partition. A partition that
+needs several is read again from its beginning when the way to its owner changed in between, because
+another replica may keep its entries in another order; so nothing of it is handed out before its
+end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from eo_kafka import hazelcast_internals as internals
+from eo_kafka.crash_points import crash_point
+from eo_kafka.errors import ReadTimeout
+from eo_kafka.hazelcast_client import client, explained
+from eo_kafka.sources.map_options import MapOptions
+from eo_kafka.sources.map_rows import Rows, Typed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_IN_FLIGHT = 8
+_NONE: Typed = {}
+_BATCH_ITEMS = 2 * 8192
+_BATCH_BYTES = 16 * 1024 * 1024
+
+
+class EntriesTask(NamedTuple):
+    """What one task reads."""
+
+    cluster: str
+    partitions: tuple[int, ...]
+
+
+def plan(options: MapOptions) -> list[EntriesTask]:
+    """The tasks that read a map. Driver. Raises ReadTimeout, EnvironmentRefused."""
+    hz = client(options.hazelcast)
+    cluster = internals.cluster_id(hz)
+    partitions = range(hz.partition_service.get_partition_count())
+    count = min(options.tasks, len(partitions))
+    return [EntriesTask(cluster, tuple(partitions[first::count])) for first in range(count)]
+
+
+def read_entries(
+    options: MapOptions, task: EntriesTask, typed: Typed = _NONE
+) -> Iterator[pa.RecordBatch]:
+    """Every entry of the task's partitions, once. Raises ReadTimeout when members don't answer or
+    the cluster is not the planned one any more, SourceError."""
+    hz = client(options.hazelcast)
+    rows = Rows(options, lambda data: internals.to_object(hz, data), typed)
+    items: list[bytes] = []
+    where: list[tuple[int, int]] = []
+    size = 0
+    for partition, piece in _pieces(options, task, hz):
+        items += piece
+        where.append((partition, len(piece) // 2))
+        size += sum(map(len, piece))
+        if len(items) >= _BATCH_ITEMS or size >= _BATCH_BYTES:
+            yield rows.of_entries(items, _partitions(where))
+            crash_point("source.while_reading_map")
+            items, where, size = [], [], 0
+    if items:
+        yield rows.of_entries(items, _partitions(where))
+    if internals.cluster_id(hz) != task.cluster:
+        raise ReadTimeout(
+            f"The cluster of {options.place} was started anew while it was read. Read it again."
+        )
+
+
+def _partitions(where: Sequence[tuple[int, int]]) -> Any:
+    numbers = np.array([partition for partition, _ in where], np.int32)
+    return np.repeat(numbers, [count for _, count in where])
+
+
+def _pieces(options: MapOptions, task: EntriesTask, hz: Any) -> Iterator[tuple[int, list[bytes]]]:
+    """Partitions and their entries, some requests under way at a time."""
+    ask = _by_predicate(options, hz) if options.predicate else _first_piece(options, hz)
+    todo = deque(task.partitions)
+    asked: deque[tuple[int, Any, Any]] = deque()
+    while todo or asked:
+        while todo and len(asked) < _IN_FLIGHT:
+            partition = todo.popleft()
+            asked.append((partition, internals.route(hz, partition), ask(partition)))
+        partition, owner, answer = asked.popleft()
+        found = _answer(options, answer)
+        if isinstance(found, internals.FetchedEntries):
+            items = found.items
+            if not found.ended:
+                rest = _rest(options, hz, partition, found)
+                if rest is None or owner != internals.route(hz, partition):
+                    todo.append(partition)
+                    continue
+                items = items + rest
+        else:
+            items = found
+        if items:
+            yield partition, items
+
+
+def _rest(
+    options: MapOptions, hz: Any, partition: int, found: internals.FetchedEntries
+) -> list[bytes] | None:
+    """What comes after the first piece; None if the owner changed meanwhile."""
+    owner = internals.route(hz, partition)
+    items: list[bytes] = []
+    while not found.ended:
+        found = _answer(
+            options,
+            internals.fetch_entries(hz, options.map, partition, found.pointers, options.fetch_size),
+        )
+        if internals.route(hz, partition) != owner:
+            return None
+        items += found.items
+    return items
+
+
+def _first_piece(options: MapOptions, hz: Any) -> Any:
+    return lambda partition: internals.fetch_entries(
+        hz, options.map, partition, internals.FIRST_POINTERS, options.fetch_size
+    )
+
+
+def _by_predicate(options: MapOptions, hz: Any) -> Any:
+    from hazelcast.predicate import sql
+
+    predicate = sql(options.predicate)
+    keys = _a_key_of_each(hz)
+    return lambda partition: internals.matching_entries(hz, options.map, keys[partition], predicate)
+
+
+def _a_key_of_each(hz: Any) -> dict[int, int]:
+    """For each partition some number that would lie in it."""
+    service, number = hz.partition_service, 0
+    found: dict[int, int] = {}
+    while len(found) < service.get_partition_count():
+        found.setdefault(service.get_partition_id(number), number)
+        number += 1
+    return found
+
+
+def _answer(options: MapOptions, asked: Any) -> Any:
+    try:
+        return asked.result()
+    except Exception as error:
+        raise explained(error, options.map, options.hazelcast) from None
