@@ -60,6 +60,7 @@ try:
 except Exception as error:
     assert read(sink).count() == ROWS, "a refused query wrote"
     print(f"limited: {error}")
+kept = {"jobName": f"kept-{sink}"}
 for name, into, extra in (
     ("recorded", {}, {"jobName": f"followed-{sink}", "minOffsetsPerTrigger": "1"}),
     (
