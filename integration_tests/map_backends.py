@@ -16,6 +16,16 @@ COMPACTED = {"cleanup.policy": "compact"}
 ADDED = {"hazelcast": "ADDED", "kafka": "UPDATED"}
 
 
+FULL = pytest.mark.full
+# Where the other backend's way is the Kafka source's or sink's, which has such a test of its own
+KAFKA_IN_FULL = pytest.mark.parametrize(
+    "a_map", ["hazelcast", pytest.param("kafka", marks=FULL)], indirect=True
+)
+HAZELCAST_IN_FULL = pytest.mark.parametrize(
+    "a_map", [pytest.param("hazelcast", marks=FULL), "kafka"], indirect=True
+)
+
+
 class IMap:
     """One of Hazelcast's."""
 

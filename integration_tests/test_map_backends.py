@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from harness import assert_exactly_once, kill_driver_at
-from map_backends import ADDED, all_of, map_copy, run, write
+from map_backends import ADDED, KAFKA_IN_FULL, all_of, map_copy, run, write
 
 COLUMNS = ["event", "key", "value", "old_value", "partition", "sequence"]
 
@@ -35,6 +35,7 @@ def test_every_change_comes_once_and_a_restart_reads_what_is_new(spark, a_map, t
     assert all_of(run(spark, a_map.options(), tmp_path)) == []
 
 
+@KAFKA_IN_FULL
 def test_a_batch_has_about_as_many_events_as_asked_for(spark, a_map, tmp_path) -> None:
     a_map.put_all({f"{number}": f"v{number}" for number in range(6000)})
     batches = run(spark, a_map.options(maxEventsPerTrigger="2000"), tmp_path)
@@ -77,9 +78,7 @@ def test_a_driver_that_is_killed_starts_again_and_loses_and_repeats_nothing(
     assert_exactly_once(job, values)
 
 
-@pytest.mark.parametrize(
-    "a_map", ["hazelcast", pytest.param("kafka", marks=pytest.mark.full)], indirect=True
-)
+@pytest.mark.full
 def test_a_task_that_is_killed_while_it_reads_is_retried_and_repeats_nothing(
     a_map, broker, make_topic, spark, crash_points, tmp_path
 ) -> None:
@@ -110,6 +109,11 @@ def test_typed_columns(spark, a_map) -> None:
     rows = spark.read.format("eo-map").options(**a_map.options(**more)).load()
     found = rows.select("key", "value.id", "value.tags").orderBy("key").collect()
     assert [tuple(row) for row in found] == [("a", 1, ["x", "y"]), ("b", 2, None)]
+
+
+@KAFKA_IN_FULL
+def test_a_value_that_is_not_of_its_schema_stops_the_query(spark, a_map) -> None:
     a_map.put_all({"c": '{"id": "three"}'})
+    more = {"value.format": "json", "value.schema": "id BIGINT"}
     with pytest.raises(Exception, match="not of its schema"):
-        rows.collect()
+        spark.read.format("eo-map").options(**a_map.options(**more)).load().collect()

@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 import eo_kafka
 from harness import assert_settled, committed_messages, kill_driver_at
-from map_backends import IntoMap, entries_of, write
+from map_backends import KAFKA_IN_FULL, IntoMap, entries_of, write
 
 AT_EVERY_STEP = {
     "hazelcast": ("source.before_partitions", "map.before_put", "map.after_put", "map.committed"),
@@ -120,6 +120,7 @@ def test_a_driver_that_is_killed_at_every_step_leaves_the_same_map(
     assert_same(spark, job, a_map, target)
 
 
+@KAFKA_IN_FULL
 def test_a_task_that_is_killed_while_it_writes_leaves_the_same_map(
     job, a_map, target, spark, crash_points
 ) -> None:
@@ -131,9 +132,7 @@ def test_a_task_that_is_killed_while_it_writes_leaves_the_same_map(
     assert_same(spark, job, a_map, target)
 
 
-@pytest.mark.parametrize(
-    "a_map", ["hazelcast", pytest.param("kafka", marks=pytest.mark.full)], indirect=True
-)
+@KAFKA_IN_FULL
 def test_changes_counted_in_windows_are_the_same_on_both_backends(
     a_map, target, spark, crash_points, broker, tmp_path
 ) -> None:

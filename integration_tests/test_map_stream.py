@@ -42,6 +42,7 @@ def test_every_kind_of_event(spark, grid, hazelcast_client, tmp_path) -> None:
     ]
 
 
+@pytest.mark.full
 def test_a_query_that_lost_events_stops_with_the_sentence_and_goes_on_if_told_to(
     spark, grid, hazelcast_client, tmp_path
 ) -> None:

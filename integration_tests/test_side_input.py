@@ -9,8 +9,10 @@ import pytest
 
 import eo_kafka
 from eo_kafka.connectors import side_input
+from eo_kafka.connectors.hadoop_files import HadoopFiles
 from eo_kafka.errors import CheckpointError, OptionsError
 from harness import Copy, assert_exactly_once, fail_at, kill_driver_at, produce
+from map_backends import HAZELCAST_IN_FULL, TopicMap
 
 FIRST = [b"%d" % number for number in range(100)]
 LATER = [b"%d" % number for number in range(100, 130)]
@@ -78,9 +80,7 @@ def test_a_batch_whose_driver_was_killed_is_joined_with_the_same_entries(
     assert_exactly_once(job, joined(FIRST, entry) + joined(LATER, "new"))
 
 
-@pytest.mark.parametrize(
-    "a_map", [pytest.param("hazelcast", marks=pytest.mark.full), "kafka"], indirect=True
-)
+@HAZELCAST_IN_FULL
 def test_a_batch_that_was_interrupted_is_joined_with_the_same_entries(
     job, a_map, spark, crash_points
 ) -> None:
@@ -90,9 +90,7 @@ def test_a_batch_that_was_interrupted_is_joined_with_the_same_entries(
     assert_exactly_once(job, joined(FIRST, "old") + joined(LATER, "new"))
 
 
-@pytest.mark.parametrize(
-    "a_map", [pytest.param("hazelcast", marks=pytest.mark.full), "kafka"], indirect=True
-)
+@pytest.mark.full
 def test_entries_are_taken_again_when_they_are_old_enough(job, a_map, spark) -> None:
     job.refresh = "1 hour"
     job.run(spark)
@@ -109,8 +107,6 @@ def test_entries_are_taken_again_when_they_are_old_enough(job, a_map, spark) -> 
 
 @pytest.fixture
 def prices(spark, broker, make_topic, tmp_path):
-    from map_backends import TopicMap
-
     a_map = TopicMap(broker.bootstrap_servers, make_topic, 1)
     a_map.put_all({"a": "1"})
     return eo_kafka.SideInput(a_map.options(), str(tmp_path / "side"))
@@ -125,6 +121,15 @@ def test_old_pins_and_versions_are_forgotten(prices, spark, tmp_path, monkeypatc
     versions = [one.name for one in (tmp_path / "side" / "versions").iterdir()]
     assert sorted(name.partition("-")[0] for name in versions) == ["3", "4"]
     assert prices.at(spark, 3).collect() == [("a", "1")]
+
+
+def test_a_pin_that_is_there_stays(spark, tmp_path) -> None:
+    files = HadoopFiles(spark, str(tmp_path / "side"))
+    for text in ("first", "second"):
+        files.write_new("pins/0", text)
+    assert files.read("pins/0") == "first"
+    assert files.names("pins") == ["0"], "something is left behind"
+    assert files.read("pins/1") is None
 
 
 def test_the_folder_of_another_query_is_refused(prices, spark, tmp_path) -> None:
