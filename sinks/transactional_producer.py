@@ -56,6 +56,7 @@ def take(
 def _config(settings: Mapping[str, Any], transactional_id: str, timeout_ms: int) -> dict[str, Any]:
     return {
         **quick_connect(settings),
+        "log.connection.close": "false",  # of one that waits: it connects again when it is used
         **settings,
         "transactional.id": transactional_id,
         "transaction.timeout.ms": str(timeout_ms),
