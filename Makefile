@@ -12,6 +12,9 @@ PACKAGES := core connectors formats sources sinks state broker
 CODE := setup.cfg pyproject.toml pyspark_eo_kafka.py pyspark_eo_map.py pyspark_eo_state.py $(shell find $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
+# Files in the order given, the quick ones last: they fill up what the long ones leave.
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder integration_tests tests
+
 .PHONY: help setup demo test test-full soak lint format bench clean
 
 help: ## What can be made
@@ -21,11 +24,11 @@ demo: setup ## The main job on 336,776 real flights, killed while it runs (FORMA
 	$(BIN)/python examples/flights/demo.py --format $(FORMAT)
 
 test: setup ## All tests: a real Kafka, a real Spark, real kills; then five minutes of random faults
-	$(BIN)/python -m pytest -m "not full" -n $(JOBS) --dist loadfile --ignore $(SOAK)
+	$(BIN)/python -m pytest -m "not full" $(SIDE_BY_SIDE) --ignore $(SOAK)
 	$(BIN)/python -m pytest $(SOAK)
 
 test-full: setup ## The tests that are too long for CI, too
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --ignore $(SOAK)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --ignore $(SOAK)
 	$(BIN)/python -m pytest $(SOAK)
 
 soak: setup ## Three jobs under random faults, and a checker (MINUTES=5 SEED=random REPORT=soak.html)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from eo_kafka.formats import declared
@@ -91,6 +92,16 @@ def _columns(reader: OptionReader, topic: str | None) -> tuple[Column, ...]:
     return tuple(found)
 
 
+def missing_for_avro() -> str | None:
+    """What is not installed here, as a sentence; None if it is."""
+    if find_spec("fastavro") is not None:
+        return None
+    return (
+        "Avro needs fastavro, which is not installed: pip install 'eo-kafka[avro]', on this "
+        "machine and where the tasks run."
+    )
+
+
 def _finished(
     reader: OptionReader, columns: Iterable[Column], known: tuple[Option[Any], ...]
 ) -> Registry | None:
@@ -101,6 +112,9 @@ def _finished(
         reader.problem("Option 'schema.registry.url' is missing: the registry's address.")
     if settings and not avro:
         reader.problem("A schema registry is given, and neither keys nor values are 'avro'.")
+    missing = missing_for_avro() if avro else None
+    if missing:
+        reader.problem(missing)
     for column in avro:
         name = column.name
         if not settings and column.schema is None:

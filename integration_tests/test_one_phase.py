@@ -91,6 +91,7 @@ def test_nothing_of_a_torn_batch_is_written_when_its_replay_differs(
     assert_exactly_once(job, VALUES)
 
 
+@pytest.mark.full
 def test_the_way_to_commit_may_be_changed_between_two_starts(job, spark, crash_points, tmp_path):
     kill_driver_at(job, crash_points, "one-phase.committed", tmp_path / "log")
     job.sink_extra = {"commit": "two-phase"}

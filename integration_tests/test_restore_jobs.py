@@ -92,7 +92,7 @@ def state_of(job: Stateful, spark) -> Counter[tuple[str, ...]]:
     ("operator", "provider"),
     [
         ("window", "hdfs"),
-        ("window", "format-2"),
+        pytest.param("window", "format-2", marks=pytest.mark.full),
         ("session", "rocksdb"),
         ("rows", "changelog"),
         pytest.param("deduplication", "changelog", marks=pytest.mark.full),
@@ -128,7 +128,7 @@ def test_each_operator_goes_on_from_kafka_with_its_state(
 @pytest.mark.parametrize(
     "point",
     [
-        "S6.snapshot_taken",
+        pytest.param("S6.snapshot_taken", marks=pytest.mark.full),
         "S6.after_decision",
         pytest.param("S3.while_writing", marks=pytest.mark.full),
         pytest.param("S1.after_generation", marks=pytest.mark.full),

@@ -98,7 +98,10 @@ def test_both_planes_and_the_sources_look_ups_get_in(secure, way):
     assert make_plan(sink_options(client, topic, f"job-{topic}")).generation == 1
 
 
-@pytest.mark.parametrize("way", ["SCRAM-SHA-512", "PLAIN", "client certificate as text"])
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param("SCRAM-SHA-512", marks=pytest.mark.full), "PLAIN", "client certificate as text"],
+)
 def test_a_killed_job_is_exactly_once(secure, job, spark, crash_points, tmp_path, way):
     job.client = WAYS_IN[way](secure)
     crash_points.arm("S6.after_decision", "kill-driver")

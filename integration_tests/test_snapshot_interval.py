@@ -148,7 +148,8 @@ def killed_in_the_middle_of_the_replay(job: Interval, log: Path) -> Iterator[Non
     yield
 
 
-@pytest.mark.parametrize("disk", [pytest.param("kept", marks=pytest.mark.full), "lost again"])
+@pytest.mark.full
+@pytest.mark.parametrize("disk", ["kept", "lost again"])
 def test_a_replay_that_is_killed_goes_on(new_job, new_interval_job, spark, tmp_path, disk):  # noqa: F811
     job, same = new_interval_job(spark), new_job("same")
     loses_the_disk_and_all_changes(job)

@@ -31,3 +31,6 @@ def test_the_wheel_works_without_registration_in_a_clean_environment(broker, mak
     assert ran.returncode == 0, ran.stdout + ran.stderr[-4000:]
     assert "all four roles work" in ran.stdout
     assert "limited: 3 batches" in ran.stdout
+    assert "json: [0, 1, 2]" in ran.stdout
+    refused = "Avro needs fastavro, which is not installed: pip install 'eo-kafka[avro]'"
+    assert ran.stdout.count(refused) >= 2  # by the option, and by from_avro

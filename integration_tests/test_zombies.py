@@ -46,7 +46,12 @@ def job(broker, make_topic, tmp_path) -> Copy:
             id="between-decision-and-EndTxn",
             marks=pytest.mark.full,
         ),
-        pytest.param("S7.after_first_end_txn", "two-phase", id="between-two-EndTxns"),
+        pytest.param(
+            "S7.after_first_end_txn",
+            "two-phase",
+            id="between-two-EndTxns",
+            marks=pytest.mark.full,
+        ),
         pytest.param("S6.before_decision", "idempotent", id="idempotent-before-DONE"),
     ],
 )
