@@ -99,12 +99,13 @@ def read_options(given: Mapping[str, str], streaming: bool | None) -> MapOptions
 
 def columns(options: MapShape) -> str:
     """The columns, in Spark's words. Raises OptionsError."""
-    from eo_kafka.formats.json_column import spark_words
+    from eo_kafka.formats.json_column import spark_schema
+    from eo_kafka.formats.reading import words
     from eo_kafka.maps import JSON, TEXT
 
     def kind(name: str, format: str, schema: str | None) -> str:
         if format == JSON:
-            return spark_words(f"{name}.schema", schema or "")
+            return words(spark_schema(f"{name}.schema", schema or ""))
         return "STRING" if format == TEXT else "BINARY"
 
     key = kind("key", options.key_format, options.key_schema)

@@ -201,6 +201,14 @@ def connect(settings: HazelcastSettings) -> HazelcastClient:
     return made
 
 
+def answer(asked: Any, name: str, settings: HazelcastSettings) -> Any:
+    """What became of a request about the map `name`. Raises what `explained` makes of an error."""
+    try:
+        return asked.result()
+    except Exception as error:
+        raise explained(error, name, settings) from None
+
+
 def explained(error: BaseException, name: str, settings: HazelcastSettings) -> EoKafkaError:
     """The client's error, from a request about the map `name`, as one of ours."""
     from hazelcast import errors

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+# How long one that was kept may make no progress: the cluster may have changed since.
+KEPT_STALL_TIMEOUT_S = 3.0
 # A client's threads stay in the parent at a fork: a child may neither use nor destroy it.
 _of_parents: list[object] = []
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from eo_kafka import librdkafka
 from eo_kafka.formats.avro_codec import parsed
 from eo_kafka.formats.avro_program import Node, Unsupported, compiled_schema
+from eo_kafka.formats.decoding import Ranges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,19 +31,6 @@ _MILLI_US = 1000
 
 class _TooLarge(Exception):
     """More than one array holds."""
-
-
-class Ranges:
-    """Rows as places in a buffer of bytes, cut at the front by `skip` (a wire format's head)."""
-
-    def __init__(self, column: pa.Array, skip: int = 0) -> None:
-        import numpy as np
-
-        offsets = np.frombuffer(column.buffers()[1], np.int32)
-        offsets = offsets[column.offset : column.offset + len(column) + 1].astype(np.int64)
-        data = column.buffers()[2]
-        self.data = np.frombuffer(data if data is not None else b"", np.uint8)
-        self.starts, self.ends = offsets[:-1] + skip, offsets[1:]
 
 
 def decoded(

@@ -11,11 +11,11 @@ from eo_kafka.formats.json_codec import JsonDecoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 
-def spark_words(option: str, schema: str) -> str:
-    """The type, in Spark's words, of a column whose schema was given as SQL's columns or as
+def spark_schema(option: str, schema: str) -> StructType | str:
+    """The type of a column whose schema was given as SQL's columns (then in Spark's words) or as
     `schema.json()`. Raises OptionsError, naming `option`."""
     import json
 
@@ -24,7 +24,7 @@ def spark_words(option: str, schema: str) -> str:
     if not schema.strip().startswith("{"):
         return f"STRUCT<{schema}>"
     try:
-        return StructType.fromJson(json.loads(schema)).simpleString()
+        return StructType.fromJson(json.loads(schema))
     except Exception as error:  # whatever PySpark trips over
         raise OptionsError(
             [f"Option '{option}' is no schema of Spark's: {cut(error, 200)}."]

@@ -40,7 +40,7 @@ def schema(options: FormatOptions, raw: StructType) -> StructType | str:
     made = StructType()
     for name, kind in columns.items():
         if isinstance(kind, str):
-            return ", ".join(f"`{name}` {_text(kind)}" for name, kind in columns.items())
+            return ", ".join(f"`{name}` {words(kind)}" for name, kind in columns.items())
         made.add(name, kind)
     return made
 
@@ -140,7 +140,7 @@ def _settled(options: FormatOptions) -> list[Column]:
 
 def _type(column: Column) -> DataType | str:
     """The column's type, or Spark's words for it."""
-    from pyspark.sql.types import StringType, StructType
+    from pyspark.sql.types import StringType
 
     if column.format == STRING:
         return StringType()
@@ -150,18 +150,13 @@ def _type(column: Column) -> DataType | str:
         from eo_kafka.formats.avro_types import spark_type
 
         return spark_type(parsed(json.loads(as_json(str(column.schema)))))[0]
-    text = str(column.schema).strip()
-    if not text.startswith("{"):
-        return f"STRUCT<{text}>"
-    try:
-        return StructType.fromJson(json.loads(text))
-    except Exception as error:  # whatever PySpark trips over
-        raise OptionsError(
-            [f"Option '{column.name}.schema' is no schema of Spark's: {cut(error, 200)}."]
-        ) from None
+    from eo_kafka.formats.json_column import spark_schema
+
+    return spark_schema(f"{column.name}.schema", str(column.schema).strip())
 
 
-def _text(kind: DataType | str) -> str:
+def words(kind: DataType | str) -> str:
+    """A type in Spark's words."""
     return kind if isinstance(kind, str) else kind.simpleString()
 
 

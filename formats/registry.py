@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from eo_kafka.errors import OptionsError, SourceError, cut
+from eo_kafka.formats.decoding import Ranges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,14 +39,12 @@ def numbers(values: pa.Array) -> npt.NDArray[np.int64] | None:
 
     if not pa.types.is_binary(values.type):
         return None
-    offsets = np.frombuffer(values.buffers()[1], np.int32)
-    starts = offsets[values.offset : values.offset + len(values)].astype(np.int64)
-    sizes = offsets[values.offset + 1 : values.offset + len(values) + 1] - starts
+    where = Ranges(values)
     found = np.full(len(values), -1, np.int64)
+    sizes = where.ends - where.starts
     rows = np.flatnonzero((sizes >= HEAD_SIZE) & np.asarray(values.is_valid()))
-    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
-    rows = rows[data[starts[rows]] == _MAGIC]
-    head = data[starts[rows, None] + np.arange(1, HEAD_SIZE)]
+    rows = rows[where.data[where.starts[rows]] == _MAGIC]
+    head = where.data[where.starts[rows, None] + np.arange(1, HEAD_SIZE)]
     found[rows] = np.ascontiguousarray(head).view(">u4")[:, 0]
     return found
 

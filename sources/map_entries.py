@@ -18,7 +18,7 @@ import numpy as np
 from eo_kafka import hazelcast_internals as internals
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import ReadTimeout
-from eo_kafka.hazelcast_client import client, explained
+from eo_kafka.hazelcast_client import answer, client
 from eo_kafka.sources.map_options import MapOptions
 from eo_kafka.sources.map_rows import Rows, Typed
 
@@ -87,8 +87,8 @@ def _pieces(options: MapOptions, task: EntriesTask, hz: Any) -> Iterator[tuple[i
         while todo and len(asked) < _IN_FLIGHT:
             partition = todo.popleft()
             asked.append((partition, internals.route(hz, partition), ask(partition)))
-        partition, owner, answer = asked.popleft()
-        found = _answer(options, answer)
+        partition, owner, asked_for = asked.popleft()
+        found = answer(asked_for, options.map, options.hazelcast)
         if isinstance(found, internals.FetchedEntries):
             items = found.items
             if not found.ended:
@@ -110,10 +110,10 @@ def _rest(
     owner = internals.route(hz, partition)
     items: list[bytes] = []
     while not found.ended:
-        found = _answer(
-            options,
-            internals.fetch_entries(hz, options.map, partition, found.pointers, options.fetch_size),
+        asked = internals.fetch_entries(
+            hz, options.map, partition, found.pointers, options.fetch_size
         )
+        found = answer(asked, options.map, options.hazelcast)
         if internals.route(hz, partition) != owner:
             return None
         items += found.items
@@ -142,10 +142,3 @@ def _a_key_of_each(hz: Any) -> dict[int, int]:
         found.setdefault(service.get_partition_id(number), number)
         number += 1
     return found
-
-
-def _answer(options: MapOptions, asked: Any) -> Any:
-    try:
-        return asked.result()
-    except Exception as error:
-        raise explained(error, options.map, options.hazelcast) from None

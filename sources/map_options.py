@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eo_kafka import hazelcast_client
+from eo_kafka.errors import DataLossError
 from eo_kafka.hazelcast_client import HazelcastSettings
 from eo_kafka.options import KAFKA_PREFIX, OptionReader
 from eo_kafka.sources.map_declared import (
@@ -64,3 +65,11 @@ class MapOptions(MapShape):
     def place(self) -> str:
         """For sentences: which map."""
         return f"map '{self.map}' of {self.hazelcast.place}"
+
+    def report_loss(self, sentence: str) -> None:
+        """Raise DataLossError, or warn if the query is to go on with what is left."""
+        if self.fail_on_data_loss:
+            raise DataLossError(
+                f"{sentence} To go on with what is left, set 'failOnDataLoss' to false."
+            )
+        log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)

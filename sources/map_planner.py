@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from eo_kafka import hazelcast_internals as internals
-from eo_kafka.errors import DataLossError, ReadTimeout
-from eo_kafka.hazelcast_client import client, explained
+from eo_kafka.errors import ReadTimeout
+from eo_kafka.hazelcast_client import answer, client
 from eo_kafka.hazelcast_internals import Bounds, JournalItems
 from eo_kafka.offsets import TopicPartition
 from eo_kafka.sources.map_columns import event_digest
 from eo_kafka.sources.map_declared import OLDEST
 from eo_kafka.sources.map_options import MapOptions
-from eo_kafka.sources.map_position import HOW_TO_GO_ON, MapPosition, beginning
+from eo_kafka.sources.map_position import MapPosition, beginning
 from eo_kafka.sources.rate_limit import rate_limited
 
 if TYPE_CHECKING:
     from hazelcast.future import Future
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 _LOOKS = 5
 
@@ -66,7 +64,7 @@ class MapPlanner:
         else:
             found = beginning(start, cluster, bounds)
             for loss in found.losses:
-                self._lost(loss)
+                self._options.report_loss(loss)
             if now and self._until is not None and self._until.cluster == cluster:
                 newest = tuple(
                     min(one, until)
@@ -127,16 +125,8 @@ class MapPlanner:
         return internals.cluster_id(client(self._options.hazelcast))
 
     def _answer(self, asked: Future[T]) -> T:  # type: ignore[type-var,unused-ignore]
-        try:
-            found: T = asked.result()
-        except Exception as error:
-            raise explained(error, self._options.map, self._options.hazelcast) from None
+        found: T = answer(asked, self._options.map, self._options.hazelcast)
         return found
-
-    def _lost(self, sentence: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLossError(f"{sentence} {HOW_TO_GO_ON}")
-        log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)
 
 
 def _limited(

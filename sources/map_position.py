@@ -175,9 +175,6 @@ def missing(name: str, wanted: JournalRange, position: int, bounds: Bounds) -> s
     )
 
 
-HOW_TO_GO_ON = "To go on with what is left, set 'failOnDataLoss' to false."
-
-
 def _some(parts: Sequence[str]) -> str:
     more = len(parts) - _SHOWN
     return "; ".join(parts[:_SHOWN]) + (f"; and {more} more partitions" if more > 0 else "")

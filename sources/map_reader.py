@@ -8,7 +8,6 @@ cluster must still be the same one.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,13 +16,11 @@ import numpy as np
 
 from eo_kafka import hazelcast_internals as internals
 from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import DataLossError
-from eo_kafka.hazelcast_client import client, explained
+from eo_kafka.hazelcast_client import answer, client
 from eo_kafka.hazelcast_internals import JournalItems
 from eo_kafka.sources.map_columns import event_digest
 from eo_kafka.sources.map_options import MapOptions
 from eo_kafka.sources.map_position import (
-    HOW_TO_GO_ON,
     JournalRange,
     missing,
     replaced,
@@ -33,8 +30,6 @@ from eo_kafka.sources.map_rows import Rows, Typed
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-log = logging.getLogger(__name__)
 
 _IN_FLIGHT = 8
 _NONE: Typed = {}
@@ -116,7 +111,7 @@ class _Reading:
             now = internals.cluster_id(self._client)
             if now != self._task.cluster:
                 # Nothing that another cluster holds belongs to this batch
-                self._lost(restarted(self._options.map, self._task.cluster, now))
+                self._options.report_loss(restarted(self._options.map, self._task.cluster, now))
                 return
             first, items = self._checked(wanted, position, found)
             if items:
@@ -131,10 +126,7 @@ class _Reading:
         )
 
     def _answer(self, asked: Any) -> JournalItems:
-        try:
-            found: JournalItems = asked.result()
-        except Exception as error:
-            raise explained(error, self._options.map, self._options.hazelcast) from None
+        found: JournalItems = answer(asked, self._options.map, self._options.hazelcast)
         return found
 
     def _checked(
@@ -143,7 +135,9 @@ class _Reading:
         """The answer's events that belong to the range, and the sequence of the first."""
         name, items = self._options.map, found.items
         if not items or found.first() != position:
-            self._lost(missing(name, wanted, position, self._bounds(wanted.partition)))
+            self._options.report_loss(
+                missing(name, wanted, position, self._bounds(wanted.partition))
+            )
             if not items:
                 return position, []
         first = found.first()
@@ -151,7 +145,7 @@ class _Reading:
             raise AssertionError(f"sequences {first} to {found.last()} are {len(items)} events")
         if first == wanted.start - 1:
             if event_digest(items[0]) != wanted.before:
-                self._lost(replaced(name, wanted, first))
+                self._options.report_loss(replaced(name, wanted, first))
             first, items = first + 1, items[1:]
             if not items and wanted.end > first:
                 return first, self._rest(wanted, first)
@@ -159,23 +153,17 @@ class _Reading:
             items = items[: max(wanted.end - first, 0)]
         at_end = items and first + len(items) == wanted.end
         if at_end and wanted.last and event_digest(items[-1]) != wanted.last:
-            self._lost(replaced(name, wanted, wanted.end - 1))
+            self._options.report_loss(replaced(name, wanted, wanted.end - 1))
         return first, items
 
     def _rest(self, wanted: JournalRange, first: int) -> list[bytes]:
         """After an answer that ended with the event before the range: planned events are gone."""
-        self._lost(missing(self._options.map, wanted, first, self._bounds(wanted.partition)))
+        self._options.report_loss(
+            missing(self._options.map, wanted, first, self._bounds(wanted.partition))
+        )
         return []
 
     def _bounds(self, partition: int) -> internals.Bounds:
         asked = internals.journal_bounds(self._client, self._options.map, partition)
-        try:
-            found: internals.Bounds = asked.result()
-        except Exception as error:
-            raise explained(error, self._options.map, self._options.hazelcast) from None
+        found: internals.Bounds = answer(asked, self._options.map, self._options.hazelcast)
         return found
-
-    def _lost(self, sentence: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLossError(f"{sentence} {HOW_TO_GO_ON}")
-        log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)

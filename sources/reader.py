@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
 from eo_kafka.kafka_config import quick_connect
-from eo_kafka.kept import Kept
+from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept
 from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from eo_kafka.sources import plain
 from eo_kafka.sources.lookup import OffsetLookup
@@ -34,8 +34,6 @@ class _Client:
     was_kept: bool = False
 
 
-# A consumer that was kept may be at odds with a cluster that has changed since.
-KEPT_STALL_TIMEOUT_S = 3.0
 # A worker runs one task at a time; a query may read with more than one set of settings.
 _kept: Kept[_Client] = Kept(limit=4, close=lambda client: client.consumer.close())
 

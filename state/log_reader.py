@@ -14,13 +14,11 @@ from typing import Any
 
 from eo_kafka.errors import EnvironmentRefused, ReadTimeout
 from eo_kafka.kafka_config import connection_settings, quick_connect
-from eo_kafka.kept import Kept
+from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept
 
 log = logging.getLogger(__name__)
 
 STALL_TIMEOUT_S = 60.0
-# A consumer that was kept may still be at odds with a cluster that has changed since.
-KEPT_STALL_TIMEOUT_S = 3.0
 _DRAIN_MAX = 100_000
 _kept: Kept[Any] = Kept(limit=2, close=lambda consumer: consumer.close())
 
