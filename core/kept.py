@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 # How long one that was kept may make no progress: the cluster may have changed since.
@@ -67,3 +68,15 @@ class Kept(Generic[T]):
         if self._process != os.getpid():
             _of_parents.extend(client for _, client in self._idle)
             self._process, self._idle = os.getpid(), []
+
+
+def learn_leaders(consumer: Any, topic: str) -> None:
+    """Let a kept consumer that was just assigned a partition of `topic` ask for its leader now.
+
+    librdkafka asks when it connects; of a topic that is new to a client with connections it asks
+    once a second. What goes wrong here shows in the read.
+    """
+    from confluent_kafka import KafkaException
+
+    with suppress(KafkaException):
+        consumer.list_topics(topic, timeout=KEPT_STALL_TIMEOUT_S)

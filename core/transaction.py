@@ -37,6 +37,15 @@ class Identity:
     producer_id: int
     epoch: int
 
+    @property
+    def is_known(self) -> bool:
+        """False of a transaction that only its token tells of: it has ended, and nobody will name
+        it to the broker."""
+        return bool(self.transactional_id)
+
+
+UNKNOWN = Identity("", -1, -1)
+
 
 @dataclass(frozen=True)
 class Described:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import psutil
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.transactional_id import TransactionalIds
@@ -308,6 +309,12 @@ def assert_settled(job: Copy) -> None:
 
         wait_until(lambda: not unstable(), f"LSO equals the high watermark: {unstable()}", 20)
     assert open_transactions(job) == []
+
+
+def delete_topic(servers: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([topic])[topic].result(30)
+    wait_until(lambda: topic not in admin.list_topics(timeout=30).topics, f"{topic} is gone", 60)
 
 
 def assert_exactly_once(job: Copy, values: list[bytes]) -> None:

@@ -97,6 +97,24 @@ def test_a_kept_consumer_reads_what_a_new_one_reads(broker, make_topic):
     assert len(log_reader._kept) == 1
 
 
+def test_a_kept_consumer_finds_the_leader_of_another_topic_at_once(broker, make_topic):
+    """By itself librdkafka asks once a second: 20 ledgers would take 20 seconds."""
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    options = SourceOptions.parse(
+        {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribePattern": ".*"}, True
+    )
+    topics = [make_topic("other") for _ in range(10)]
+    for topic in topics:
+        fill(broker.bootstrap_servers, topic, 0, [b"1", b"2", b"3"])
+    began = time.monotonic()
+    for topic in topics:
+        assert len(list(read_records(settings, topic, 0, 0, 4))) == 3
+        (batch,) = reader.read_range(options, OffsetRange(TopicPartition(topic, 0), 0, 4))
+        assert batch.num_rows == 3
+    assert len(log_reader._kept) == len(reader._kept) == 1
+    assert time.monotonic() - began < len(topics) / 2
+
+
 def test_a_reader_that_is_left_half_way_leaves_nothing_to_the_next(broker, make_topic):
     settings = {"bootstrap.servers": broker.bootstrap_servers}
     topic = make_topic("half")

@@ -20,6 +20,7 @@ from harness import (
     Copy,
     assert_exactly_once,
     committed_messages,
+    delete_topic,
     fail_at,
     kill_driver_at,
     make_copy,
@@ -85,12 +86,6 @@ def test_c22_kafka_refuses_to_cut_a_ledger_short(job, spark):
     with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
         admin.delete_records([end])[TopicPartition(job.ledger, DECISION_PARTITION)].result(30)
     assert read_ledger(job).generation == 1
-
-
-def delete_topic(servers: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.delete_topics([topic])[topic].result(30)
-    wait_until(lambda: topic not in admin.list_topics(timeout=30).topics, f"{topic} is gone", 60)
 
 
 def test_c22_a_deleted_ledger_is_said_at_each_start_until_somebody_resets_it(job, spark, tmp_path):

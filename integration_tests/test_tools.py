@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pytest
@@ -18,12 +18,15 @@ from eo_kafka import crash_points as crash_points_module
 from eo_kafka.cli import main
 from eo_kafka.crash_points import CrashPointReached
 from eo_kafka.errors import Fenced
-from eo_kafka.sinks import committer, two_phase
+from eo_kafka.sinks import committer, one_phase, two_phase
+from eo_kafka.sinks.committable import TaskReport, WritePlan
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.recovery import make_plan
 from eo_kafka.sinks.transactional_id import TransactionalIds
-from harness import committed, wait_until
+from eo_kafka.state import records
+from eo_kafka.state.ledger import DECISION_PARTITION
+from harness import committed, delete_topic, wait_until
 
 QUERY = "7d3ae3b8-0000-4000-8000-000000000001"
 
@@ -36,6 +39,7 @@ class PreparedJob:
     topic: str
     name: str
     timeout_ms: int = 60_000
+    way: str = "two-phase"
     reports: list = field(default_factory=list)
 
     @property
@@ -46,6 +50,7 @@ class PreparedJob:
                 "kafka.transaction.timeout.ms": str(self.timeout_ms),
                 "topic": self.topic,
                 "jobName": self.name,
+                "commit": self.way,
             },
             streaming=True,
         )
@@ -57,15 +62,13 @@ class PreparedJob:
     def prepare(self, batch: int = 0) -> None:
         """S1 to S5. Two transactions stay open."""
         plan = make_plan(self.options)
-        self.reports = [
-            two_phase.write(
-                self.options,
-                plan,
-                two_phase.TaskIdentity(QUERY, batch, partition, partition),
-                iter([pa.RecordBatch.from_pydict({"value": self.rows(batch, partition)})]),
-            )
-            for partition in range(2)
-        ]
+        self.reports = [self.run_task(plan, batch, partition) for partition in range(2)]
+
+    def run_task(self, plan: WritePlan, batch: int, partition: int) -> TaskReport:
+        write = one_phase.write if self.options.one_phase else two_phase.write
+        task = two_phase.TaskIdentity(QUERY, batch, partition, partition)
+        rows = pa.RecordBatch.from_pydict({"value": self.rows(batch, partition)})
+        return write(self.options, plan, task, iter([rows]))
 
     def rows(self, batch: int, partition: int) -> list[bytes]:
         return [b"%d-%d-%d" % (batch, partition, number) for number in range(10)]
@@ -275,7 +278,6 @@ def test_what_an_older_generation_left_is_aborted_without_further_ado(job, tool)
     control = ControlPlane({"bootstrap.servers": job.servers})
     try:
         from eo_kafka.sinks.coordinator import Coordinator
-        from eo_kafka.state import records
 
         coordinator = Coordinator(job.options, control)
         coordinator.fence()
@@ -373,6 +375,38 @@ def test_a_ledger_of_another_job_is_refused(decided, tool):
     code, said = tool("abort", *decided.ids, *wrong, "--yes")
     assert (code, "is not one of job 'no-such-job'" in said) == (1, True)
     assert all(is_open(decided, name) for name in decided.ids)
+
+
+def test_a_ledger_that_names_tasks_by_their_tokens_only_is_read(job, tool):
+    """With commit=idempotent: a task committed, and the driver died before any decision."""
+    job.way = "idempotent"
+    job.run_task(make_plan(job.options), 0, 0)
+    job.prepare()
+    job.commit()
+    assert job.visible() == job.all_rows(0)
+    for words in (["--job", job.name], ["--query-id", QUERY], []):
+        _, shown = tool("list", *words)
+        assert [one for one in shown["transactions"] if one["job"] == job.name] == []
+    assert tool("commit", "--job", job.name) == (0, {"dryRun": False, "transactions": []})
+
+
+def test_a_ledger_that_cannot_be_read_is_named_and_hides_no_other(decided, tool, capsys):
+    broken = replace(decided, name=f"broken-{decided.name}")
+    broken.prepare()
+    other = Producer({"bootstrap.servers": broken.servers})
+    other.produce(broken.ledger, b"{", records.GENERATION_KEY, DECISION_PARTITION)
+    other.flush()
+    for words in (["--query-id", QUERY], ["--prefix", "eo-kafka"]):
+        code, shown = tool("list", *words)
+        found = {one["job"] for one in shown["transactions"]}
+        assert (code, decided.name in found, broken.name in found) == (3, True, False)
+    main(["txn", "list", "--bootstrap-servers", broken.servers])
+    assert f"Job '{broken.name}' is left out: " in capsys.readouterr().err
+    code, said = tool("list", "--query-id", "no-such-query")
+    assert (code, "1 could not be read" in said) == (1, True)
+    code, said = tool("list", "--job", broken.name)
+    assert (code, "restore the topic" in said) == (1, True)
+    delete_topic(broken.servers, broken.ledger)
 
 
 def test_a_query_without_a_ledger_and_a_wrong_combination_are_sentences(tool):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 import textwrap
 import time
 from collections.abc import Sequence
 from contextlib import closing
 
 from eo_kafka.command_line import WIDTH, add_connection, add_json, connection, print_json
-from eo_kafka.errors import EoKafkaError, OptionsError
+from eo_kafka.errors import EoKafkaError, LedgerError, OptionsError
 from eo_kafka.sinks.options import LEDGER, PREFIX, SinkOptions
 from eo_kafka.sinks.transaction_ending import Asked, Outcome, end
 from eo_kafka.sinks.transaction_report import as_json, details, ledger_says, listing
@@ -106,10 +107,10 @@ def _find(search: TransactionSearch, arguments: argparse.Namespace) -> list[Judg
     # an older transaction must have been listed before the ledger is read
     pattern = re.escape(f"{arguments.prefix or PREFIX.default}.")
     listed = search.ids(pattern, states)
-    jobs = set(search.ledgers().values())
+    jobs, left_out = _jobs_asked_for(search, arguments)
     if arguments.job or arguments.query_id:
-        jobs = _jobs_asked_for(search, arguments, jobs)
         listed = [name for name in listed if any(is_of(name, job) for job in jobs)]
+    listed = [name for name in listed if not any(is_of(name, job) for job in left_out)]
     if arguments.job and not listed and arguments.job not in search.ledgers().values():
         raise EoKafkaError(
             f"Job '{arguments.job}' has no ledger and no transactions under prefix "
@@ -122,21 +123,31 @@ def _find(search: TransactionSearch, arguments: argparse.Namespace) -> list[Judg
 
 
 def _jobs_asked_for(
-    search: TransactionSearch, arguments: argparse.Namespace, jobs: set[str]
-) -> set[str]:
-    if arguments.job:
-        return {arguments.job}  # a batch save() or a deleted ledger has transactions all the same
-    owned = {
-        job
-        for topic, job in search.ledgers().items()
-        if search.read_ledger(topic, job).ledger.owner == arguments.query_id
-    }
+    search: TransactionSearch, arguments: argparse.Namespace
+) -> tuple[set[str], set[str]]:
+    """The jobs, and those that are left out as their ledgers cannot be read: they are named, and
+    hide nobody else's transactions."""
+    if arguments.job:  # a batch save() or a deleted ledger has transactions all the same
+        return {arguments.job}, set()
+    owners: dict[str, str | None] = {}
+    left_out = set()
+    for topic, job in search.ledgers().items():
+        try:
+            owners[job] = search.read_ledger(topic, job).ledger.owner
+        except LedgerError as damaged:
+            left_out.add(job)
+            print(f"Job '{job}' is left out: {damaged}", file=sys.stderr)
+    if not arguments.query_id:
+        return set(owners), left_out
+    owned = {job for job, owner in owners.items() if owner == arguments.query_id}
     if not owned:
+        unread = f", {len(left_out)} could not be read" if left_out else ""
         raise EoKafkaError(
-            f"No ledger belongs to query {arguments.query_id} ({len(jobs)} were looked at; one "
-            "that is named by option ledgerTopic is found by --job and --ledger-topic only)."
+            f"No ledger belongs to query {arguments.query_id} ({len(owners)} were looked at"
+            f"{unread}; one that is named by option ledgerTopic is found by --job and "
+            "--ledger-topic only)."
         )
-    return owned
+    return owned, left_out
 
 
 def _print_found(found: Sequence[Judged], arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
 from eo_kafka.kafka_config import quick_connect
-from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept
+from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept, learn_leaders
 from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from eo_kafka.sources import plain
 from eo_kafka.sources.lookup import OffsetLookup
@@ -71,6 +71,8 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
     try:
         while wanted.start < wanted.end:
             client.consumer.assign([confluent_kafka.TopicPartition(*at, wanted.start)])
+            if client.was_kept:
+                learn_leaders(client.consumer, at.topic)
             try:
                 yield from _batches(client, options, wanted)
                 break

@@ -14,7 +14,7 @@ from typing import Any
 
 from eo_kafka.errors import EnvironmentRefused, ReadTimeout
 from eo_kafka.kafka_config import connection_settings, quick_connect
-from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept
+from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept, learn_leaders
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def read_records(
     kept = _kept.take(wanted)
     if kept is not None:
         try:
-            for record in _assigned(kept, wanted, topic, partition, (start, end), at_once):
+            for record in _assigned(kept, wanted, topic, partition, (start, end), at_once, True):
                 start = record[0] + 1
                 yield record
             return
@@ -53,7 +53,7 @@ def read_records(
 
     # A group's name is required; it is never joined.
     consumer = Consumer({**wanted, "group.id": f"eo-kafka-ledger-{uuid.uuid4()}"})
-    yield from _assigned(consumer, wanted, topic, partition, (start, end), at_once, STALL_TIMEOUT_S)
+    yield from _assigned(consumer, wanted, topic, partition, (start, end), at_once, False)
 
 
 def _settings(settings: Mapping[str, str]) -> dict[str, str]:
@@ -85,7 +85,7 @@ def _assigned(
     partition: int,
     between: tuple[int, int],
     at_once: int,
-    stall_timeout_s: float = KEPT_STALL_TIMEOUT_S,
+    was_kept: bool,
 ) -> Iterator[tuple[int, bytes, bytes | None]]:
     """The records, by `consumer`; it is kept afterwards if nothing went wrong, else closed."""
     from confluent_kafka import TopicPartition
@@ -94,6 +94,9 @@ def _assigned(
     try:
         is_clean = _is_drained(consumer)
         consumer.assign([TopicPartition(topic, partition, between[0])])
+        if was_kept:
+            learn_leaders(consumer, topic)
+        stall_timeout_s = KEPT_STALL_TIMEOUT_S if was_kept else STALL_TIMEOUT_S
         yield from _until(consumer, topic, partition, between, at_once, stall_timeout_s)
         consumer.unassign()
         is_clean = is_clean and _is_drained(consumer)
