@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+import class_archive
 from eo_kafka.broker.embedded import KafkaBroker
 from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: F401 - fixtures
 from map_backends import a_map, target  # noqa: F401 - fixtures
@@ -19,6 +20,13 @@ from spark_fixtures import crash_folder, crash_points, spark  # noqa: F401 - fix
 
 # Every JVM here lives for seconds: what its second compiler would find out is never used.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """In the process that starts the workers, which inherit its environment."""
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker and not config.option.collectonly:
+        class_archive.use()
 
 
 class Bootstrap(Protocol):
