@@ -55,8 +55,8 @@ def assert_written(job: Save, times: int) -> None:
 @pytest.mark.parametrize(
     "point",
     [
-        "S6.before_decision",
         "S7.after_first_end_txn",
+        pytest.param("S6.before_decision", marks=pytest.mark.full),
         pytest.param("S5.prepared", marks=pytest.mark.full),
         pytest.param("S6.after_decision", marks=pytest.mark.full),
         pytest.param("S7.after_last_end_txn", marks=pytest.mark.full),

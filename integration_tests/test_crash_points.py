@@ -89,12 +89,12 @@ def test_c3_commit_works_when_the_workers_that_prepared_are_dead(job, crash_poin
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param("S1.after_generation", id="C0-before-any-task"),
+        pytest.param("S1.after_generation", id="C0-before-any-task", marks=pytest.mark.full),
         pytest.param("S6.before_decision", id="C6-before-the-decision"),
         pytest.param("S6.after_decision", id="C8-before-the-first-EndTxn"),
         pytest.param("S7.after_first_end_txn", id="C9-between-two-EndTxns"),
         pytest.param("S7.after_last_end_txn", id="C12-before-DONE"),
-        pytest.param("S8.after_done", id="C13-before-Sparks-commit-log"),
+        pytest.param("S8.after_done", id="C13-before-Sparks-commit-log", marks=pytest.mark.full),
     ],
 )
 def test_a_driver_that_is_killed_starts_again_and_loses_and_repeats_nothing(
@@ -115,7 +115,11 @@ def test_a_driver_that_is_killed_starts_again_and_loses_and_repeats_nothing(
     [
         pytest.param("S6.before_decision", id="C15-before-the-decision"),
         pytest.param("S6.after_decision", id="C16-after-it-all-participants"),
-        pytest.param("S7.after_first_end_txn", id="C16-after-it-some-participants"),
+        pytest.param(
+            "S7.after_first_end_txn",
+            id="C16-after-it-some-participants",
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_an_outage_longer_than_the_transaction_timeout_loses_and_repeats_nothing(

@@ -53,7 +53,9 @@ def generations_kept(job: Copy) -> int:
     return sum(message.key() == records.GENERATION_KEY for message in found)
 
 
-@pytest.mark.parametrize("point", ["S6.after_decision", "S7.after_first_end_txn"])
+@pytest.mark.parametrize(
+    "point", [pytest.param("S6.after_decision", marks=pytest.mark.full), "S7.after_first_end_txn"]
+)
 def test_c22_a_ledger_that_was_compacted_gives_the_same_answers(job, spark, crash_points, point):
     job.run(spark)
     compact_at_once(job)
@@ -103,7 +105,9 @@ def test_c22_a_deleted_ledger_is_said_at_each_start_until_somebody_resets_it(job
     assert_exactly_once(job, VALUES + MORE)
 
 
-@pytest.mark.parametrize("point", ["S7.after_first_end_txn", "S8.after_done"])
+@pytest.mark.parametrize(
+    "point", ["S7.after_first_end_txn", pytest.param("S8.after_done", marks=pytest.mark.full)]
+)
 def test_c22_a_ledger_deleted_under_a_decided_batch_stops_the_job(
     job, spark, crash_points, tmp_path, point
 ):

@@ -81,6 +81,7 @@ def forgetful():
         yield broker
 
 
+@pytest.mark.full
 def test_c21_of_ids_that_kafka_has_forgotten_the_token_knows_the_outcome(
     forgetful, spark, crash_points, tmp_path
 ):

@@ -205,8 +205,20 @@ def test_c23_a_rescale_between_two_attempts_of_a_batch(
     ("values", "point", "commit"),
     [
         pytest.param(VALUES[:2], "S6.before_decision", "two-phase", id="some-before-the-decision"),
-        pytest.param(VALUES[:2], "S6.after_decision", "two-phase", id="some-after-the-decision"),
-        pytest.param([], "S6.before_decision", "two-phase", id="all-before-the-decision"),
+        pytest.param(
+            VALUES[:2],
+            "S6.after_decision",
+            "two-phase",
+            id="some-after-the-decision",
+            marks=pytest.mark.full,
+        ),
+        pytest.param(
+            [],
+            "S6.before_decision",
+            "two-phase",
+            id="all-before-the-decision",
+            marks=pytest.mark.full,
+        ),
         pytest.param([], "S6.after_decision", "two-phase", id="all-after-the-decision"),
         pytest.param(VALUES[:2], "S6.after_decision", "idempotent", id="some-idempotent"),
     ],

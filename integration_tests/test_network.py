@@ -130,7 +130,7 @@ def fence_coordinator(job: ProxiedCopy) -> None:
 @pytest.mark.parametrize(
     ("api", "containing", "after"),
     [
-        pytest.param(Api.CREATE_TOPICS, "ledger", 0, id="ledger-created"),
+        pytest.param(Api.CREATE_TOPICS, "ledger", 0, id="ledger-created", marks=pytest.mark.full),
         pytest.param(Api.INIT_PRODUCER_ID, "coordinator", 0, id="S1-fence"),
         pytest.param(Api.PRODUCE, "ledger", 0, id="S1-generation-written"),
         pytest.param(Api.END_TXN, "coordinator", 0, id="S1-generation-committed"),
@@ -265,9 +265,16 @@ def send(servers: str, request: bytes) -> int:
     return int.from_bytes(body[9:11], "big")
 
 
-@pytest.mark.parametrize("how", ["cut", "hang"])
 @pytest.mark.parametrize(
-    "point", ["S6.before_decision", "S6.after_decision", "S7.after_first_end_txn"]
+    ("point", "how"),
+    [
+        pytest.param("S6.before_decision", "cut", marks=pytest.mark.full),
+        pytest.param("S6.before_decision", "hang", marks=pytest.mark.full),
+        ("S6.after_decision", "cut"),
+        pytest.param("S6.after_decision", "hang", marks=pytest.mark.full),
+        pytest.param("S7.after_first_end_txn", "cut", marks=pytest.mark.full),
+        ("S7.after_first_end_txn", "hang"),
+    ],
 )
 def test_a_driver_without_its_brokers_for_longer_than_the_transaction_timeout(
     job, network, spark, crash_points, point, how

@@ -65,7 +65,7 @@ def test_a_task_that_is_killed_is_retried_and_repeats_nothing(job, spark, crash_
         pytest.param("S3.while_writing", id="a-task-writes", marks=pytest.mark.full),
         pytest.param("one-phase.committed", id="a-task-has-committed"),
         pytest.param("S6.before_decision", id="all-tasks-have-committed", marks=pytest.mark.full),
-        pytest.param("S8.after_done", id="C13-before-Sparks-commit-log"),
+        pytest.param("S8.after_done", id="C13-before-Sparks-commit-log", marks=pytest.mark.full),
     ],
 )
 def test_a_driver_that_is_killed_starts_again_and_repeats_nothing(
@@ -104,6 +104,7 @@ def test_the_way_to_commit_may_be_changed_between_two_starts(job, spark, crash_p
     assert_exactly_once(job, VALUES)
 
 
+@pytest.mark.full
 def test_a_batch_that_is_done_may_run_again_with_another_number_of_tasks(
     job, spark, crash_points, tmp_path
 ):
@@ -145,6 +146,7 @@ def test_a_task_that_fails_for_good_leaves_a_batch_that_the_next_start_completes
     assert_exactly_once(job, VALUES)
 
 
+@pytest.mark.full
 def test_an_outage_longer_than_the_transaction_timeout(job, spark, crash_points, tmp_path):
     job.timeout_ms = 10_000
     kill_driver_at(job, crash_points, "S5.prepared", tmp_path / "log")

@@ -65,6 +65,7 @@ def test_spark_does_not_look_for_formats_in_py_files(submit, wheel, bare):
     assert WORKS not in said
 
 
+@pytest.mark.full
 def test_py_files_work_once_the_formats_are_registered(submit, wheel, bare):
     said = submit("--py-files", zip_of(wheel), PYSPARK_PYTHON=str(bare), REGISTER="yes")
     assert WORKS in said, said

@@ -91,9 +91,9 @@ def state_of(job: Stateful, spark) -> Counter[tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("operator", "provider"),
     [
-        ("window", "hdfs"),
+        pytest.param("window", "hdfs", marks=pytest.mark.full),
         pytest.param("window", "format-2", marks=pytest.mark.full),
-        ("session", "rocksdb"),
+        pytest.param("session", "rocksdb", marks=pytest.mark.full),
         ("rows", "changelog"),
         pytest.param("deduplication", "changelog", marks=pytest.mark.full),
         pytest.param("join", "hdfs", marks=pytest.mark.full),

@@ -163,6 +163,7 @@ def test_a_replay_that_is_killed_goes_on(new_job, new_interval_job, spark, tmp_p
     assert_all_as_if_nothing_had_happened(job, same, spark)
 
 
+@pytest.mark.full
 def test_a_reader_that_does_not_follow_stops_the_query(new_job, new_interval_job, spark):  # noqa: F811
     job, same = new_interval_job(spark), new_job("same")
     before = committed(job.servers, job.sink_topic)

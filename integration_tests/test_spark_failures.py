@@ -80,11 +80,12 @@ def test_an_executor_that_is_lost_takes_its_stage_with_it_and_nothing_else(
     assert_exactly_once(job, VALUES)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("before", "after"),
     [
         ("local[4,4]", "local[1,4]"),
-        pytest.param("local[1]", "local[4]", marks=pytest.mark.full),
+        ("local[1]", "local[4]"),
     ],
 )
 def test_a_job_goes_on_with_fewer_or_more_cores(job, crash_points, tmp_path, before, after):
@@ -97,7 +98,12 @@ def test_a_job_goes_on_with_fewer_or_more_cores(job, crash_points, tmp_path, bef
 
 
 @pytest.mark.parametrize(
-    "point", ["S6.before_decision", "S6.after_decision", "S7.after_last_end_txn"]
+    "point",
+    [
+        "S6.before_decision",
+        "S6.after_decision",
+        pytest.param("S7.after_last_end_txn", marks=pytest.mark.full),
+    ],
 )
 def test_a_query_that_is_stopped_while_it_commits(job, spark, crash_points, point):
     crash_points.arm(point, "wait")
@@ -144,7 +150,9 @@ class spark_settings:
             self._spark.conf.set(name, value)
 
 
-@pytest.mark.parametrize("point", ["S6.before_decision", "S6.after_decision"])
+@pytest.mark.parametrize(
+    "point", [pytest.param("S6.before_decision", marks=pytest.mark.full), "S6.after_decision"]
+)
 def test_a_batch_without_input_that_closes_windows(
     broker, make_topic, spark, crash_points, tmp_path, point
 ):

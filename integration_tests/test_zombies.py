@@ -27,7 +27,7 @@ from processes import has_ended, killed_at_last, outlive_driver
 
 VALUES = [b"%d" % number for number in range(300)]
 LATER = [b"later %d" % number for number in range(50)]
-COMMITS = ["two-phase", "idempotent"]
+COMMITS = ["two-phase", pytest.param("idempotent", marks=pytest.mark.full)]
 
 
 @pytest.fixture
@@ -52,7 +52,12 @@ def job(broker, make_topic, tmp_path) -> Copy:
             id="between-two-EndTxns",
             marks=pytest.mark.full,
         ),
-        pytest.param("S6.before_decision", "idempotent", id="idempotent-before-DONE"),
+        pytest.param(
+            "S6.before_decision",
+            "idempotent",
+            id="idempotent-before-DONE",
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_c18_a_driver_that_was_stopped_changes_nothing_when_it_goes_on(
@@ -112,7 +117,7 @@ def test_c19_a_task_that_was_stopped_while_it_wrote_is_fenced_and_so_is_its_driv
 @pytest.mark.parametrize(
     ("point", "error"),
     [
-        pytest.param("S5.prepared", "Undecided", id="before-the-decision"),
+        pytest.param("S5.prepared", "Undecided", id="before-the-decision", marks=pytest.mark.full),
         pytest.param("S6.after_decision", "ParticipantsLost", id="after-the-decision"),
     ],
 )
