@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -233,6 +234,27 @@ def test_a_null_topic_stops_the_batch_and_shows_nothing(stream, write, broker, m
 def test_an_unknown_topic_is_named_at_the_start(stream, write):
     with pytest.raises(Exception, match="Topic 'nowhere' does not exist"):
         write(stream, topic="nowhere", jobName="nowhere")
+
+
+def test_a_thread_needs_an_active_session_before_spark_looks_for_formats(spark, broker, make_topic):
+    topic = make_topic("thread")
+    write = (
+        spark.sql("select 'a' as value")
+        .write.format("eo-kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("topic", topic)
+        .mode("append")
+    )
+
+    def with_an_active_session() -> None:
+        spark._jvm.org.apache.spark.sql.SparkSession.setActiveSession(spark._jsparkSession)
+        write.save()
+
+    with ThreadPoolExecutor(1) as thread:
+        with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
+            thread.submit(write.save).result()
+        thread.submit(with_an_active_session).result()
+    assert committed(broker.bootstrap_servers, topic) == {b"a": 1}
 
 
 def test_an_unreachable_broker_is_named_within_a_bounded_time(spark, write, tmp_path):

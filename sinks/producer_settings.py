@@ -16,12 +16,16 @@ _DEFAULTS = {
     "linger.ms": "20",
     "log_level": "3",
 }
+# By default librdkafka lets 1 GB wait for a broker that is slow. Rows wait in Spark instead.
+QUEUE_KIB = 64 << 10
 
 
 def producer_settings(options: SinkOptions) -> dict[str, Any]:
     """The user's settings over our defaults, under what the guarantee needs."""
     settings = {**_DEFAULTS, **quick_connect(options.kafka), **options.kafka, **PRODUCER_SETTINGS}
     settings.pop("transaction.timeout.ms", None)  # of the two-phase commit only
+    largest = int(settings.get("message.max.bytes", 0)) >> 10
+    settings.setdefault("queue.buffering.max.kbytes", str(max(QUEUE_KIB, 4 * largest)))
     if options.guarantee == NONE:
         settings.setdefault("acks", "1")
     else:
