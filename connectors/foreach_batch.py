@@ -34,8 +34,8 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
     `checkpointLocation`. The columns are the sink's: `value`, and perhaps `key`, `topic`, ... Any
     output mode: in update mode the rows that changed, in complete mode all rows each time. The
     topic should be compacted then, with the group as key. With option `backend` it is a map that is
-    written (docs/maps.md); one of Hazelcast needs a `jobName` only with `commit` `two-phase`. Runs on
-    the driver, once a batch.
+    written (docs/maps.md); one of Hazelcast needs a `jobName` only with `commit` `two-phase`.
+    Runs on the driver, once a batch.
 
     Raises OptionsError at once.
     """
