@@ -4,11 +4,16 @@ Spark would add is who calls it."""
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pytest
 
 from eo_kafka.hazelcast_internals import journal_bounds, read_journal, to_object
 from eo_kafka.sinks import committer, map_two_phase
@@ -17,6 +22,8 @@ from eo_kafka.sinks.map_two_phase_options import read_two_phase
 from eo_kafka.sinks.recovery import make_plan
 from eo_kafka.sinks.two_phase import TaskIdentity
 from eo_kafka.sources.map_columns import as_text, events
+from grid_fixtures import new_map
+from processes import CrashPoints, killed_at_last
 
 QUERY = "7d3ae3b8-0000-4000-8000-000000000002"
 COLUMNS = [("key", "string"), ("value", "string")]
@@ -114,6 +121,60 @@ def journal_of(client, stored) -> Counter:
             found.update(zip(keys.to_pylist(), values.to_pylist(), strict=True))
             oldest = items.last() + 1
     return found
+
+
+def job_of(grid, stored, servers: str, **more: str) -> MapJob:
+    """A job that writes the map `stored`."""
+    of_kafka = {"kafka.bootstrap.servers": servers, "jobName": f"job-{stored.name}"}
+    given = {"backend": "hazelcast", "map": stored.name, "commit": "two-phase"}
+    members = {"hazelcast.members": ",".join(grid.addresses)}
+    return MapJob({**given, **members, **of_kafka, **more})
+
+
+@pytest.fixture
+def written_map(hazelcast_client):
+    """An empty map with a journal."""
+    return new_map(hazelcast_client)
+
+
+@pytest.fixture
+def map_job(grid, written_map, broker) -> MapJob:
+    """A job that writes it."""
+    return job_of(grid, written_map, broker.bootstrap_servers)
+
+
+@pytest.fixture
+def staged(hazelcast_client, map_job):
+    """The job's staging map."""
+    return hazelcast_client.get_map(staging_of(map_job)).blocking()
+
+
+def staging_of(job: MapJob) -> str:
+    """The name of its staging map."""
+    return f"__eo_kafka.{job.given['jobName']}.staged"
+
+
+@contextmanager
+def driver(job: MapJob, batch: int) -> Iterator[subprocess.Popen]:
+    """A driver of one batch in a process of its own."""
+    given = json.dumps([job.given, job.rows_of_task, batch])
+    process = subprocess.Popen([sys.executable, __file__, given], stderr=subprocess.PIPE, text=True)
+    with killed_at_last(process.pid):
+        yield process
+
+
+def kill_at(job: MapJob, points: CrashPoints, point: str, batch: int) -> None:
+    """A driver of one batch, dead at a point."""
+    points.arm(point, "kill")
+    with driver(job, batch) as process:
+        assert process.wait(120) == -signal.SIGKILL
+    assert points.reached(point)
+
+
+def assert_exact(job: MapJob, client, stored, *batches: int) -> None:
+    """The map is what the batches make of it, and nothing was put or removed twice."""
+    assert dict(stored.entry_set()) == job.expected(*batches)
+    assert journal_of(client, stored) == job.events(*batches)
 
 
 def main() -> None:

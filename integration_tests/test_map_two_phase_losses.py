@@ -3,25 +3,15 @@ copies of what was staged."""
 
 from __future__ import annotations
 
-import signal
-
 import pytest
 
 from eo_kafka.errors import LedgerError, RepairNeeded
 from eo_kafka.hazelcast_client import connect
 from grid_fixtures import new_map, settings
-from map_two_phase_job import MapJob
+from map_two_phase_job import MapJob, assert_exact, driver, job_of, kill_at, staging_of
 from processes import wait_until
-from test_map_two_phase import assert_exact, driver, job, job_of, staged, stored  # noqa: F401
 
 FULL = pytest.mark.full
-
-
-def kill_at(job: MapJob, crash_points, point: str, batch: int) -> None:
-    crash_points.arm(point, "kill")
-    with driver(job, batch) as process:
-        assert process.wait(120) == -signal.SIGKILL
-    assert crash_points.reached(point)
 
 
 def with_other_values(job: MapJob, batch: int) -> None:
@@ -31,43 +21,45 @@ def with_other_values(job: MapJob, batch: int) -> None:
 
 
 def test_a_decided_batch_whose_staged_rows_are_lost_is_written_anew(
-    job, stored, staged, hazelcast_client, crash_points
+    map_job, written_map, staged, hazelcast_client, crash_points
 ) -> None:
-    job.run(0)
-    kill_at(job, crash_points, "S6.after_decision", 1)
+    map_job.run(0)
+    kill_at(map_job, crash_points, "S6.after_decision", 1)
     staged.remove(next(iter(staged.key_set())))
-    with_other_values(job, 1)  # free to differ: nothing of it was in the map
-    changed = {key: f"{value}!" for key, value in job.expected(0, 1).items()}
-    assert dict(stored.entry_set()) == changed
+    with_other_values(map_job, 1)  # free to differ: nothing of it was in the map
+    changed = {key: f"{value}!" for key, value in map_job.expected(0, 1).items()}
+    assert dict(written_map.entry_set()) == changed
     assert staged.size() == 0
 
 
 def test_a_batch_that_is_lost_when_some_of_it_is_applied_must_come_back_as_it_was(
-    job, stored, staged, hazelcast_client, crash_points
+    map_job, written_map, staged, hazelcast_client, crash_points
 ) -> None:
-    job.run(0)
-    kill_at(job, crash_points, "S7.after_chunk", 1)
-    assert dict(stored.entry_set()) not in (job.expected(0), job.expected(0, 1))
+    map_job.run(0)
+    kill_at(map_job, crash_points, "S7.after_chunk", 1)
+    assert dict(written_map.entry_set()) not in (map_job.expected(0), map_job.expected(0, 1))
     staged.clear()
-    before = dict(stored.entry_set())
+    before = dict(written_map.entry_set())
     with pytest.raises(RepairNeeded, match=r"partitions \[0, 1\] .* are not the same"):
-        with_other_values(job, 1)
-    assert dict(stored.entry_set()) == before
-    job.run(1)
-    assert dict(stored.entry_set()) == job.expected(0, 1)
-    job.run(2)
-    assert dict(stored.entry_set()) == job.expected(0, 1, 2)
+        with_other_values(map_job, 1)
+    assert dict(written_map.entry_set()) == before
+    map_job.run(1)
+    assert dict(written_map.entry_set()) == map_job.expected(0, 1)
+    map_job.run(2)
+    assert dict(written_map.entry_set()) == map_job.expected(0, 1, 2)
 
 
 @FULL
-def test_unequal_rows_of_such_a_batch_can_be_accepted(job, stored, staged, crash_points) -> None:
-    job.run(0)
-    kill_at(job, crash_points, "S7.after_chunk", 1)
+def test_unequal_rows_of_such_a_batch_can_be_accepted(
+    map_job, written_map, staged, crash_points
+) -> None:
+    map_job.run(0)
+    kill_at(map_job, crash_points, "S7.after_chunk", 1)
     staged.clear()
-    job.given["failOnDataLoss"] = "false"
-    with_other_values(job, 1)
-    changed = {key: f"{value}!" for key, value in job.expected(0, 1).items()}
-    assert dict(stored.entry_set()) == changed
+    map_job.given["failOnDataLoss"] = "false"
+    with_other_values(map_job, 1)
+    changed = {key: f"{value}!" for key, value in map_job.expected(0, 1).items()}
+    assert dict(written_map.entry_set()) == changed
 
 
 @FULL
@@ -112,5 +104,5 @@ def test_a_member_that_is_killed_loses_and_repeats_nothing(
         _, said = process.communicate(timeout=150)
     assert process.returncode == 0, said
     assert_exact(job, client, stored, 0, 1)
-    assert client.get_map(f"__eo_kafka.{job.given['jobName']}.staged").blocking().size() == 0
+    assert client.get_map(staging_of(job)).blocking().size() == 0
     client.shutdown()
