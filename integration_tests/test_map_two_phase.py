@@ -11,6 +11,7 @@ import pytest
 from eo_kafka.errors import Undecided
 from eo_kafka.sinks import committer
 from map_two_phase_job import assert_exact, driver, kill_at
+from processes import wait_until
 
 FULL = pytest.mark.full
 
@@ -60,7 +61,7 @@ def test_a_driver_that_is_killed_leaves_each_batch_to_be_applied_once(
     [
         pytest.param("S6.before_decision", marks=FULL),
         pytest.param("S6.after_decision", marks=FULL),
-        pytest.param("S7.in_chunk", marks=FULL),  # its locks live for half a minute
+        pytest.param("S7.in_chunk", marks=FULL),  # its locks live on for 15 seconds
         "S7.after_chunk",
         pytest.param("S7.applied", marks=FULL),
     ],
@@ -97,3 +98,19 @@ def test_what_nothing_decided_is_removed(map_job, written_map, staged, hazelcast
     assert written_map.size() == 0
     map_job.run(0)
     assert_exact(map_job, hazelcast_client, written_map, 0)
+
+
+def test_who_reads_a_key_while_its_chunk_is_applied_waits_for_the_new_entry(
+    map_job, written_map, hazelcast_client, crash_points
+) -> None:
+    map_job.run(0)
+    crash_points.arm("S7.in_chunk", "wait")
+    with driver(map_job, 1) as process:
+        crash_points.wait_reached("S7.in_chunk")
+        asked = [hazelcast_client.get_map(written_map.name).get(f"{part}-10") for part in (0, 1)]
+        wait_until(lambda: any(one.done() for one in asked), "the other lane's chunk is applied")
+        assert not all(one.done() for one in asked)
+        crash_points.release("S7.in_chunk")
+        assert process.wait(120) == 0
+    assert [one.result() for one in asked].count("1") >= 1
+    assert_exact(map_job, hazelcast_client, written_map, 0, 1)

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 
 from eo_kafka.crash_points import armed, crash_point
-from eo_kafka.errors import EnvironmentRefused, LedgerError, OutcomeUnknown
+from eo_kafka.errors import EnvironmentRefused, EoKafkaError, LedgerError, OutcomeUnknown
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.coordinator import Coordinator
 from eo_kafka.sinks.map_finisher import StagedRows
@@ -88,8 +88,14 @@ class Finisher:
     def forget(self, decision: Decision) -> None:
         """S8, once the decision is DONE: remove what was staged."""
         staged = self._staged(decision)
-        if staged is not None:
+        if staged is None:
+            return
+        try:
             staged.remove()
+        except EoKafkaError as error:  # the batch is written; this must not stop the query
+            log.warning(
+                "Batch %d: the next S1 removes what was staged (%s).", decision.batch, error
+            )
 
     def _staged(self, decision: Decision) -> StagedRows | None:
         if all(part.staged is None for part in decision.participants):

@@ -30,7 +30,7 @@ MARKERS = "__eo_kafka.applied"
 LANES = 4  # part of what markers mean: of another number they would count other chunks
 # How long a transaction's locks outlive a driver that is paused in it; a dead one's go with its
 # connection.
-TRANSACTION_S = 30
+TRANSACTION_S = 15
 PATIENCE_S = 120.0
 T = TypeVar("T")
 

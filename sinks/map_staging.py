@@ -1,9 +1,9 @@
 """Rows that wait beside their map for the batch's decision, in a map of the job's own.
 
-An entry is a chunk: some hundred rows of one task, as Arrow's bytes, under a key that says whose
-they are. Nobody overwrites one: each attempt of a task has keys of its own. Chunks are as durable
-as the members' maps are, in memory with their backups; which of them are there is asked before the
-decision, and before anything is applied.
+An entry is a chunk: up to two hundred rows of one task, as Arrow's bytes, under a key that says
+whose they are. Nobody overwrites one: each attempt of a task has keys of its own. Chunks are as
+durable as the members' maps are, in memory with their backups; which of them are there is asked
+before the decision, and before anything is applied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eo_kafka.transaction import Participant, Staged
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CHUNK_ROWS = 500  # one transaction of the members applies them, and locks their keys meanwhile
+CHUNK_ROWS = 200  # applied in one transaction; who reads their keys meanwhile waits for it
 _CHUNK_BYTES = 1 << 20
 _IN_FLIGHT, _CHUNKS_IN_FLIGHT = 64, 8
 _JSON = b"eo-kafka.json"  # in the chunk's schema: its values are to become JSON values
