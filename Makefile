@@ -52,6 +52,7 @@ bench: setup ## Throughput beside kafka (JVM), in ratios; what snapshots cost, a
 	$(BIN)/python -m benchmarks.maps
 	$(BIN)/python -m benchmarks.map_topic
 	$(BIN)/python -m benchmarks.map_put
+	$(BIN)/python -m benchmarks.map_two_phase
 
 setup: $(VENV)/installed ## A virtual environment with the project in it
 

@@ -17,6 +17,7 @@ from eo_kafka.connectors.kafka_sink import KafkaStreamWriter
 from eo_kafka.connectors.spark_versions import StreamArrowWriter
 from eo_kafka.errors import OptionsError
 from eo_kafka.maps import BACKEND, is_topic
+from eo_kafka.sinks.map_two_phase_options import is_two_phase
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,13 +34,15 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
     `checkpointLocation`. The columns are the sink's: `value`, and perhaps `key`, `topic`, ... Any
     output mode: in update mode the rows that changed, in complete mode all rows each time. The
     topic should be compacted then, with the group as key. With option `backend` it is a map that is
-    written (docs/maps.md); one of Hazelcast needs no `jobName`. Runs on the driver, once a batch.
+    written (docs/maps.md); one of Hazelcast needs a `jobName` only with `commit` `two-phase`.
+    Runs on the driver, once a batch.
 
     Raises OptionsError at once.
     """
     given = {name.lower(): value for name, value in options.items()}
     is_map = BACKEND.key in given
-    if not given.get("jobname", "").strip() and (not is_map or is_topic(given)):
+    has_ledger = not is_map or is_topic(given) or is_two_phase(given)
+    if has_ledger and not given.get("jobname", "").strip():
         raise OptionsError(
             [
                 "eo_kafka.foreach_batch needs option 'jobName': inside foreachBatch nothing else "

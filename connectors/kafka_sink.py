@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from eo_kafka.connectors.spark_versions import StreamArrowWriter, refuse_without_admission_control
+from eo_kafka.connectors.spark_versions import refuse_without_admission_control
+from eo_kafka.connectors.two_phase import LedgerWriter, Report, task_context
 from eo_kafka.errors import OptionsError, SinkError
 from eo_kafka.formats.declared import STRING
 from eo_kafka.formats.options import FormatOptions
 from eo_kafka.formats.writing import Writing
-from eo_kafka.sinks.committable import TaskReport, WritePlan
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.rows import column_problems
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-log = logging.getLogger(__name__)
-
-
-@dataclass
-class Report(WriterCommitMessage):
-    """A task's message to the driver. `task` is None under the weaker guarantees."""
-
-    task: Any = None
 
 
 def _options(
@@ -65,8 +55,8 @@ def _sent(
     return (replace(options, topic=None) if writing.routes else options), batches
 
 
-class KafkaStreamWriter(StreamArrowWriter):
-    """One micro-batch. Spark makes a new one for planning, for `commit` and for `abort`."""
+class KafkaStreamWriter(LedgerWriter):
+    """One micro-batch into topics."""
 
     def __init__(
         self,
@@ -77,96 +67,32 @@ class KafkaStreamWriter(StreamArrowWriter):
     ) -> None:
         """`batch`: query id and number, where Spark does not tell the tasks."""
         refuse_without_admission_control(given, sink=True)
-        self._batch = batch
-        self._options, self._writing = _options(given, schema, streaming=True)
+        options, self._writing = _options(given, schema, streaming=True)
+        super().__init__(options, batch)
         self._schema = schema
         self._overwrite = overwrite
-        self._plan: WritePlan | None = None
-
-    @property
-    def options(self) -> SinkOptions:
-        """As checked."""
-        return self._options
 
     def __getstate__(self) -> dict[str, Any]:
-        """S1 runs here: being pickled for the tasks is the one thing that happens to a writer
-        before a batch and never before `commit` or `abort`. Spark pickles it more than once."""
+        """S1, see `LedgerWriter`; and the registry is asked, once, for what it knows of schemas."""
         if self._overwrite:
             raise SinkError(
                 "Output mode 'complete' would need the topic to be replaced with each batch, which "
                 "a Kafka topic cannot be. Use append."
             )
         self._writing = self._writing.prepared(self._schema)
-        if self._options.exactly_once and self._plan is None:
-            from eo_kafka.sinks.recovery import make_plan
-
-            self._plan = make_plan(self._options)
-        return self.__dict__.copy()
+        return super().__getstate__()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs on executors, once an attempt of a partition."""
-        from pyspark import TaskContext
-
         from eo_kafka.sinks import one_phase, plain_write, two_phase
 
-        context = TaskContext.get()
-        if context is None:
-            raise SinkError("write() was called outside a Spark task.")
+        context = task_context()
         options, rows = _sent(self._options, self._writing, iterator)
         if self._plan is None:
             plain_write.write(options, context.partitionId(), rows)
             return Report()
-        query_id, batch = self._batch or _told_batch(context)
-        task = two_phase.TaskIdentity(
-            query_id=query_id,
-            batch=batch,
-            partition=context.partitionId(),
-            task_attempt_id=context.taskAttemptId(),
-            checkpoint=self._options.checkpoint or _default_checkpoint(self._options, context),
-        )
         write = one_phase.write if self._options.one_phase else two_phase.write
-        return Report(write(options, self._plan, task, rows))
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """S6 to S8, on the driver, once a batch, or again after a failure."""
-        reports = _reports(messages)
-        if self._options.exactly_once:
-            from eo_kafka.sinks import committer
-
-            committer.commit(self._options, [task for task in reports if task], batchId)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver, when a task or `commit` failed. It must not hide why."""
-        reports = _reports(messages)
-        if self._options.exactly_once and any(reports):
-            from eo_kafka.sinks import committer
-
-            try:
-                committer.abort(self._options, reports)
-            except Exception as error:
-                log.warning("Batch %d: the next start cleans up (%s).", batchId, error)
-
-
-def _told_batch(context: Any) -> tuple[str, int]:
-    """The query's id and the batch's number, as Spark tells a stream's tasks."""
-    query_id = context.getLocalProperty("sql.streaming.queryId")
-    batch = context.getLocalProperty("streaming.sql.batchId")
-    if query_id is None or batch is None:
-        raise SinkError(
-            "This Spark does not tell its tasks which query and batch they belong to (Spark "
-            "Connect does not inside foreachBatch); exactly-once needs that. Nothing was written."
-        )
-    return query_id, int(batch)
-
-
-def _default_checkpoint(options: SinkOptions, context: Any) -> str | None:
-    """Where Spark puts the checkpoint of a named query without option `checkpointLocation`."""
-    root = context.getLocalProperty("spark.sql.streaming.checkpointLocation")
-    return f"{root.rstrip('/')}/{options.query_name}" if root and options.query_name else None
-
-
-def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReport | None]:
-    return [message.task if isinstance(message, Report) else None for message in messages]
+        return Report(write(options, self._plan, self._task(context), rows))
 
 
 class KafkaBatchWriter(DataSourceArrowWriter):
@@ -190,13 +116,9 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs on executors, once an attempt of a partition."""
-        from pyspark import TaskContext
-
         from eo_kafka.sinks import batch, plain_write
 
-        context = TaskContext.get()
-        if context is None:
-            raise SinkError("write() was called outside a Spark task.")
+        context = task_context()
         options, rows = _sent(self._options, self._writing, iterator)
         if not options.exactly_once:
             plain_write.write(options, context.partitionId(), rows)

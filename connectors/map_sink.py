@@ -1,4 +1,5 @@
-"""The writers of maps: a compacted topic through the Kafka sink, whole; an IMap by puts."""
+"""The writers of maps: a compacted topic through the Kafka sink, whole; an IMap by puts, or by the
+decision of a ledger."""
 
 from __future__ import annotations
 
@@ -11,10 +12,15 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from eo_kafka.connectors.foreach_batch import BATCH, of_foreach_batch
 from eo_kafka.connectors.kafka_sink import KafkaBatchWriter, KafkaStreamWriter
 from eo_kafka.connectors.map_rows import Entries
-from eo_kafka.connectors.spark_versions import StreamArrowWriter
+from eo_kafka.connectors.spark_versions import (
+    StreamArrowWriter,
+    refuse_without_admission_control,
+)
+from eo_kafka.connectors.two_phase import LedgerWriter, Report, task_context
 from eo_kafka.errors import OptionsError, SinkError
 from eo_kafka.maps import is_topic
 from eo_kafka.sinks.map_options import MapSinkOptions, read_topic
+from eo_kafka.sinks.map_two_phase_options import is_two_phase, read_two_phase
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +38,8 @@ def stream_writer(
     given: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> StreamArrowWriter:
     """By the backend. Raises OptionsError. Contacts nobody."""
+    if is_two_phase(given):
+        return ImapTwoPhaseWriter(given, schema, overwrite)
     kind = TopicMapStreamWriter if is_topic(given) else ImapStreamWriter
     return kind(given, schema, overwrite)
 
@@ -42,6 +50,13 @@ def batch_writer(
     """By the backend; one batch of a stream where `eo_kafka.foreach_batch` says so."""
     if BATCH.lower() in {name.lower() for name in given}:
         return of_foreach_batch(given, schema, overwrite, stream_writer)
+    if is_two_phase(given):
+        raise OptionsError(
+            [
+                "Option 'commit' is 'two-phase', which is a way of streaming writes and of "
+                "eo_kafka.foreach_batch only: take it away."
+            ]
+        )
     kind = TopicMapBatchWriter if is_topic(given) else ImapBatchWriter
     return kind(given, schema, overwrite)
 
@@ -115,13 +130,7 @@ class _Imap:
     """What both writers of an IMap share."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        if overwrite:
-            raise OptionsError(
-                [
-                    "A map is written entry by entry and never replaced as a whole: use output "
-                    "mode 'append' (or eo_kafka.foreach_batch), and mode('append') for a batch."
-                ]
-            )
+        _refuse_overwrite(overwrite)
         self._options, shape = MapSinkOptions.parse(given, _columns(schema))
         self._entries = Entries(shape, schema)
 
@@ -160,6 +169,27 @@ class ImapStreamWriter(_Imap, StreamArrowWriter):
         """What is written stays, and is written again."""
 
 
+class ImapTwoPhaseWriter(LedgerWriter):
+    """One micro-batch into an IMap, and perhaps a topic: invisible until its decision, in the job's
+    ledger in Kafka, and then whole."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        refuse_without_admission_control(given, sink=True)
+        _refuse_overwrite(overwrite)
+        options, self._target, shape = read_two_phase(given, _columns(schema))
+        super().__init__(options)
+        self._entries = Entries(shape, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs on executors, once an attempt of a partition."""
+        from eo_kafka.sinks import map_two_phase
+
+        task = self._task(task_context())
+        assert self._plan is not None, "pickled for the tasks without S1"
+        rows = self._entries.of(iterator)
+        return Report(map_two_phase.write(self._options, self._target, self._plan, task, rows))
+
+
 class ImapBatchWriter(_Imap, DataSourceArrowWriter):
     """One `save()` into an IMap."""
 
@@ -174,6 +204,16 @@ class ImapBatchWriter(_Imap, DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """What is written stays; saving again makes it whole."""
+
+
+def _refuse_overwrite(overwrite: bool) -> None:
+    if overwrite:
+        raise OptionsError(
+            [
+                "A map is written entry by entry and never replaced as a whole: use output "
+                "mode 'append' (or eo_kafka.foreach_batch), and mode('append') for a batch."
+            ]
+        )
 
 
 def _columns(schema: StructType) -> list[tuple[str, str]]:

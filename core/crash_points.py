@@ -42,9 +42,13 @@ POINTS = frozenset(
         "S6.after_decision",  # decided; no EndTxn sent
         "S7.after_first_end_txn",
         "S7.after_last_end_txn",
+        "S7.in_chunk",  # a transaction of a map's members has its rows, and is not committed
+        "S7.after_chunk",
+        "S7.applied",  # all staged rows are in their map
         "S8.after_done",  # commit() is about to return; Spark's commit log is not written
         "abort.before_end_txn",
         "side-input.before_pin",  # a version of the entries is kept; no batch uses it
+        "map.while_staging",  # some of a task's chunks are on their way
         "map.before_put",  # the task may write into the map: nobody newer had a moment ago
         "map.after_put",  # some of its rows are in the map
         "map.committed",  # the members remember the batch; Spark's commit log is not written

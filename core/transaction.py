@@ -37,14 +37,8 @@ class Identity:
     producer_id: int
     epoch: int
 
-    @property
-    def is_known(self) -> bool:
-        """False of a transaction that only its token tells of: it has ended, and nobody will name
-        it to the broker."""
-        return bool(self.transactional_id)
 
-
-UNKNOWN = Identity("", -1, -1)
+NO_TRANSACTION = Identity("", -1, -1)  # of who took part, and has none that could be ended
 
 
 @dataclass(frozen=True)
@@ -74,8 +68,20 @@ class Described:
 
 
 @dataclass(frozen=True)
+class Staged:
+    """Rows of a task that wait beside their map: `chunks` entries of the job's staging map, made by
+    task attempt `attempt` on the Hazelcast cluster with the id `cluster`, for the map `map`."""
+
+    map: str
+    cluster: str
+    attempt: int
+    chunks: int
+
+
+@dataclass(frozen=True)
 class Participant:
-    """One prepared transaction of a batch, as its task reported it (S5).
+    """What one task of a batch prepared, as it reported it (S5): a Kafka transaction, rows that are
+    staged for a map, or both, of the same rows.
 
     `topics` are the names and ids of what its rows were written to: a topic that was deleted and
     made again has another id, and the rows are gone, whatever their token says.
@@ -88,6 +94,17 @@ class Participant:
     rows: int
     digest: str
     topics: tuple[tuple[str, str], ...] = ()
+    staged: Staged | None = None
+
+    @property
+    def has_transaction(self) -> bool:
+        """Whether there is one that can be ended."""
+        return self.identity != NO_TRANSACTION
+
+    @property
+    def has_token(self) -> bool:
+        """Whether a token says what became of it; rows that are only staged have none."""
+        return self.staged is None or self.has_transaction
 
 
 class DecisionState(str, Enum):
@@ -199,9 +216,10 @@ class Token:
 
 
 def without_token(decision: Decision, tokens: list[Token]) -> tuple[Participant, ...]:
-    """The participants of `decision` that no visible token speaks for."""
+    """The participants of `decision` that have a token, and no visible one speaks for them."""
     return tuple(
         participant
         for participant in decision.participants
-        if not any(token.answers(participant, decision.batch) for token in tokens)
+        if participant.has_token
+        and not any(token.answers(participant, decision.batch) for token in tokens)
     )

@@ -18,7 +18,7 @@ from eo_kafka.errors import (
     RepairNeeded,
     Undecided,
 )
-from eo_kafka.sinks import control_plane, one_phase_recovery
+from eo_kafka.sinks import control_plane, map_recovery, one_phase_recovery
 from eo_kafka.sinks.committable import TaskReport, Torn
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.coordinator import Coordinator, Write
@@ -54,10 +54,12 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> N
         decision = _decide(options, control, coordinator, reports, snapshots)
         crash_point("S6.after_decision")
         if decision.state is not DecisionState.DONE:
-            missing = Finisher(options, control, coordinator).finish(decision)
+            finisher = Finisher(options, control, coordinator)
+            missing = finisher.finish(decision).missing
             if missing:
                 raise ParticipantsLost(_lost_sentence(decision, missing, options))
             settle(coordinator, decision.generation, with_state(decision, DecisionState.DONE))
+            finisher.forget(decision)
     except OutcomeUnknown:
         control_plane.forget(options.kafka)
         raise
@@ -87,11 +89,14 @@ def abort(options: SinkOptions, reports: Sequence[TaskReport | None]) -> None:
     crash_point("abort.before_end_txn")
     undecided = [part for part in prepared if part.identity not in decided]
     _abort(control, undecided, known[0].end_txn_version)
+    map_recovery.discard(options, coordinator.ledger, known[0].batch, prepared)
 
 
 def _abort(control: ControlPlane, prepared: Sequence[Participant], version: int) -> None:
     # Exactly these transactions: InitProducerId could hit somebody else's under the same id.
-    pending = {part.identity.transactional_id: part.identity for part in prepared}
+    pending = {
+        part.identity.transactional_id: part.identity for part in prepared if part.has_transaction
+    }
     deadline = time.monotonic() + ABORT_TIMEOUT_S
     while pending and time.monotonic() < deadline:
         answers = control.end(pending.values(), commit=False, version=version)
@@ -197,6 +202,9 @@ def _check_replacements(
     unequal = [part for part in known if replayed.get(part.partition) != (part.rows, part.digest)]
     if not unequal:
         return
+    if options.staging is not None:
+        map_recovery.check_unequal_is_accepted(options, torn.decision, unequal)
+        return
     prepared = [report.prepared for report in reports if report.prepared is not None]
     _abort(control, prepared, reports[0].end_txn_version)
     raise RepairNeeded(_repair_sentence(torn, unequal, options))
@@ -227,7 +235,11 @@ def _check_prepared(
     control: ControlPlane, reports: Sequence[TaskReport], options: SinkOptions
 ) -> None:
     """Every transaction that waits for the decision must be open, as itself, with time left."""
-    mine = [report.prepared for report in reports if report.prepared is not None]
+    prepared = [report.prepared for report in reports if report.prepared is not None]
+    map_recovery.check_staged(options, reports[0].batch, prepared)
+    mine = [part for part in prepared if part.has_transaction]
+    if not mine:
+        return
     found_now = control.look(
         [part.identity.transactional_id for part in mine],
         topics=[name for part in mine for name, _ in part.topics],
@@ -255,6 +267,13 @@ def _check_prepared(
 
 
 def _lost_sentence(decision: Decision, missing: Sequence[Participant], options: SinkOptions) -> str:
+    if any(part.staged and not part.has_transaction for part in missing):
+        return (
+            f"Batch {decision.batch} was decided, and what was staged for partitions "
+            f"{[part.partition for part in missing]} ({sum(part.rows for part in missing)} rows) "
+            "is gone: members were lost with all copies. Nothing is lost: start the query again; "
+            "it writes what is missing."
+        )
     topics = ", ".join(sorted({name for part in missing for name, _ in part.topics}))
     return (
         f"Batch {decision.batch} was decided, but Kafka had aborted the transactions of partitions "

@@ -6,12 +6,15 @@ an EndTxn names a (producer id, epoch) that never covers two transactions.
 
 from __future__ import annotations
 
+import logging
 import time
+from dataclasses import dataclass
 
 from eo_kafka.crash_points import armed, crash_point
-from eo_kafka.errors import EnvironmentRefused, LedgerError, OutcomeUnknown
+from eo_kafka.errors import EnvironmentRefused, EoKafkaError, LedgerError, OutcomeUnknown
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.coordinator import Coordinator
+from eo_kafka.sinks.map_finisher import StagedRows
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.settled_tokens import read_tokens
 from eo_kafka.sinks.stragglers import abort_stragglers
@@ -24,8 +27,19 @@ from eo_kafka.transaction import (
     without_token,
 )
 
+log = logging.getLogger(__name__)
+
 END_TIMEOUT_S = 120.0
 STRAGGLERS_AFTER_S = 0.5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a decision: the participants that are not visible and never will be without a
+    replay, and whether other rows of the batch are (`torn`): then the replay must be equal."""
+
+    missing: tuple[Participant, ...] = ()
+    torn: bool = False
 
 
 class Finisher:
@@ -44,18 +58,68 @@ class Finisher:
         self._control = control
         self._coordinator = coordinator
 
-    def finish(self, decision: Decision) -> tuple[Participant, ...]:
-        """Commit every participant; return those that did not commit and never will.
+    def finish(self, decision: Decision) -> Outcome:
+        """Commit every participant: its transaction, and then what it staged for a map.
 
-        Raises OutcomeUnknown when the cluster gives no answer in time, EnvironmentRefused when it
-        refuses; both leave the decision as it is, for the next start.
+        Raises OutcomeUnknown when a cluster gives no answer in time, EnvironmentRefused when it
+        refuses, LedgerError where staged rows are lost and nothing can be repeated; all leave the
+        decision as it is, for the next start.
         """
-        if not decision.participants:
-            return ()
-        self._end_all(decision)
-        crash_point("S7.after_last_end_txn")
-        missing = {*self._not_committed(decision), *self._gone(decision)}
-        return tuple(part for part in decision.participants if part in missing)
+        staged = self._staged(decision)
+        given_up: set[int] = set()  # partitions whose entries are lost, and may be
+        if staged is not None:
+            staged.take()
+            lost = {key.partition for key in staged.lost()}
+            if lost and not any(part.has_token for part in decision.participants):
+                return _without_lost(decision, staged)
+            if lost:
+                given_up = self._accepted(decision, lost)
+        missing: set[Participant] = set()
+        if any(part.has_token for part in decision.participants):
+            self._end_all(decision)
+            crash_point("S7.after_last_end_txn")
+            missing = {*self._not_committed(decision), *self._gone(decision)}
+        if staged is not None:
+            staged.apply(but=given_up | {part.partition for part in missing})
+            crash_point("S7.applied")
+        found = tuple(part for part in decision.participants if part in missing)
+        return Outcome(found, torn=0 < len(found) < len(decision.participants))
+
+    def forget(self, decision: Decision) -> None:
+        """S8, once the decision is DONE: remove what was staged."""
+        staged = self._staged(decision)
+        if staged is None:
+            return
+        try:
+            staged.remove()
+        except EoKafkaError as error:  # the batch is written; this must not stop the query
+            log.warning(
+                "Batch %d: the next S1 removes what was staged (%s).", decision.batch, error
+            )
+
+    def _staged(self, decision: Decision) -> StagedRows | None:
+        if all(part.staged is None for part in decision.participants):
+            return None
+        job, _ = self._options.job_and_ledger
+        # The ledger has been read under our fence: its newest generation is ours
+        holder = self._coordinator.ledger.generation
+        return StagedRows(self._options.staging, job, decision, holder)
+
+    def _accepted(self, decision: Decision, lost: set[int]) -> set[int]:
+        """The partitions whose staged rows are lost, if that is accepted. Their Kafka transactions
+        may have committed, so that a replay could repeat rows. Raises LedgerError."""
+        target = self._options.staging
+        sentence = (
+            f"Batch {decision.batch} was decided for a topic and a map, and what partitions "
+            f"{sorted(lost)} had staged for the map is gone with the members that held it."
+        )
+        if target is None or target.fail_on_loss:
+            raise LedgerError(
+                f"{sentence} The batch stays decided. To go on, with its rows in the topic and "
+                "without these entries in the map, set option 'failOnDataLoss' to false."
+            )
+        log.warning("%s Going on without these entries, as 'failOnDataLoss' is false.", sentence)
+        return lost
 
     def _gone(self, decision: Decision) -> list[Participant]:
         """The participants all of whose rows went with their topics. Neither EndTxn nor the token
@@ -84,7 +148,7 @@ class Finisher:
         pending = {
             part.identity.transactional_id: part.identity
             for part in decision.participants
-            if part.round == decision.round
+            if part.round == decision.round and part.has_transaction
         }
         deadline = time.monotonic() + END_TIMEOUT_S
         pause = 0.002
@@ -146,3 +210,10 @@ class Finisher:
             {part.identity for part in (*keep, *decided)},
             version,
         )
+
+
+def _without_lost(decision: Decision, staged: StagedRows) -> Outcome:
+    """Of a decision for a map alone, when staged rows are lost: no more of it is applied. If none
+    is, it is as if never decided."""
+    torn = staged.begun or decision.round > 0
+    return Outcome(staged.not_applied() if torn else decision.participants, torn)

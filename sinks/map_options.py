@@ -9,8 +9,16 @@ from typing import Any
 from eo_kafka import hazelcast_client
 from eo_kafka.hazelcast_client import HazelcastSettings
 from eo_kafka.maps import BACKEND, JSON, MAP, NEEDED, TEXT
-from eo_kafka.options import KAFKA_PREFIX, Option, OptionReader, one_of, text, whole_number
-from eo_kafka.sinks.options import BATCH_ID
+from eo_kafka.options import (
+    KAFKA_PREFIX,
+    Option,
+    OptionReader,
+    boolean,
+    one_of,
+    text,
+    whole_number,
+)
+from eo_kafka.sinks.options import BATCH_ID, IDEMPOTENT, TWO_PHASE
 
 REPLACE, KEEP, NEWEST = "replace", "keep", "newest"
 
@@ -43,6 +51,21 @@ VERSION_FIELD: Option[str | None] = Option(
 )
 PUT_SIZE = Option(
     "putSize", whole_number(1, 1_000_000), 5000, "Hazelcast only: how many rows are put at a time."
+)
+COMMIT = Option(
+    "commit",
+    one_of(IDEMPOTENT, TWO_PHASE),
+    IDEMPOTENT,
+    "Of an IMap: `idempotent`, entries are put as rows come; or `two-phase`, a batch is in the map "
+    "as a whole after the decision in a ledger in Kafka: it takes `kafka.*` and the Kafka sink's "
+    "options, and with `topic` each row goes to that topic too, by the same decision.",
+)
+FAIL_ON_DATA_LOSS = Option(
+    "failOnDataLoss",
+    boolean,
+    True,
+    "With `two-phase`: whether the query stops when entries are lost for good with the members "
+    "that held them; false warns and goes on with what is left.",
 )
 OF_BOTH: tuple[Option[Any], ...] = (
     MAP,
@@ -105,8 +128,14 @@ class MapSinkOptions:
             reader.get(PUT_SIZE),
         )
         for name in sorted(reader.prefixed(KAFKA_PREFIX)):
-            reader.problem(f"Option '{KAFKA_PREFIX}{name}' is for maps with 'backend' 'kafka'.")
-        known = (*OF_BOTH, PUT_SIZE, *hazelcast_client.OPTIONS)
+            reader.problem(
+                f"Option '{KAFKA_PREFIX}{name}' is for maps with 'backend' 'kafka', or with "
+                f"'commit' '{TWO_PHASE}'."
+            )
+        reader.get(COMMIT)
+        if FAIL_ON_DATA_LOSS.name in reader:
+            reader.problem(f"Option 'failOnDataLoss' is for 'commit' '{TWO_PHASE}'.")
+        known = (*OF_BOTH, PUT_SIZE, COMMIT, *hazelcast_client.OPTIONS)
         reader.check_names((one.name for one in known), besides=hazelcast_client.PREFIX)
         reader.finish()
         return found, shape

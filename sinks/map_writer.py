@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka import hazelcast_internals as internals
 from eo_kafka.crash_points import crash_point
 from eo_kafka.digest import Digest
 from eo_kafka.errors import EoKafkaError, SinkError, WriteFailed, cut
 from eo_kafka.hazelcast_client import client, explained
 from eo_kafka.sinks.fast import row_digest
 from eo_kafka.sinks.map_marker import Marker, Markers
+from eo_kafka.sinks.map_objects import Entries, entries_of
 from eo_kafka.sinks.map_options import KEEP, NEWEST, MapSinkOptions
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _IN_FLIGHT = 256
 _ATTEMPTS = 20
-Entries = dict[Any, Any]  # the last one of each key; None removes
 
 
 @dataclass(frozen=True)
@@ -104,13 +103,7 @@ class _Writer:
         self._pipelined = self._client.get_map(options.map)
 
     def put(self, rows: pa.RecordBatch) -> None:
-        entries: Entries = dict(
-            zip(
-                self._objects(rows.column("key"), False),
-                self._objects(rows.column("value"), self._options.json),
-                strict=True,
-            )
-        )
+        entries = entries_of(self._client, rows, self._options.json)
         self._wait(self._pipelined.delete(key) for key, one in entries.items() if one is None)
         there = {key: value for key, value in entries.items() if value is not None}
         if self._options.on_conflict == KEEP:
@@ -119,21 +112,6 @@ class _Writer:
             self._put_newest(there)
         elif there:
             self._map.put_all(there)
-
-    def _objects(self, column: pa.Array, as_json: bool) -> list[Any]:
-        """What the client serializes as text, JSON, or a byte array."""
-        import pyarrow as pa
-        from hazelcast.core import HazelcastJsonValue
-
-        found = column.to_pylist()
-        if as_json:
-            return [None if one is None else HazelcastJsonValue(_text(one)) for one in found]
-        if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-            return [
-                None if one is None else internals.to_data(self._client, bytearray(one))
-                for one in found
-            ]
-        return list(found)
 
     def _wait(self, asked: Iterator[Any]) -> None:
         """Some requests under way at a time."""
@@ -185,10 +163,6 @@ class _Writer:
                 f"object, so nobody can say which is newer: key {cut(key)}."
             ) from None
         return found
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _keys_of(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.settled_tokens import read_tokens
 from eo_kafka.state import records
 from eo_kafka.state.ledger import Ledger
-from eo_kafka.transaction import UNKNOWN, Decision, DecisionState, Participant, Token
+from eo_kafka.transaction import NO_TRANSACTION, Decision, DecisionState, Participant, Token
 
 
 def starts(options: SinkOptions, control: ControlPlane, ledger: Ledger) -> list[Record]:
@@ -87,7 +87,7 @@ def _as_decision(
                 partition=token.partition,
                 round=token.round,
                 generation=token.generation,
-                identity=UNKNOWN,
+                identity=NO_TRANSACTION,  # it has ended: nobody will name it to the broker
                 rows=token.rows,
                 digest=token.digest,
             )

@@ -19,6 +19,7 @@ from eo_kafka.options import (
     time_span_ms,
     whole_number,
 )
+from eo_kafka.sinks.map_staging import MapTarget
 from eo_kafka.sinks.transactional_id import TransactionalIds
 from eo_kafka.state.job_topics import (
     LEDGER_TOPIC,
@@ -142,6 +143,7 @@ class SinkOptions:
     checkpoint: str | None
     query_name: str | None
     sink: str = MAIN_SINK
+    staging: MapTarget | None = None  # a map that the rows go into
 
     @classmethod
     def parse(cls, given: Mapping[str, str], streaming: bool) -> SinkOptions:

@@ -10,7 +10,7 @@ import logging
 
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import OutcomeUnknown
-from eo_kafka.sinks import control_plane, ledger_topic, one_phase_recovery
+from eo_kafka.sinks import control_plane, ledger_topic, map_recovery, one_phase_recovery
 from eo_kafka.sinks.committable import Torn, WritePlan
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.coordinator import ATTEMPTS, Coordinator, Write
@@ -40,10 +40,12 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         generation = _take_generation(coordinator, control, options)
         finisher = Finisher(options, control, coordinator, accept_gone=by_hand)
         torn = None
+        map_recovery.check_same_map(options, coordinator.ledger)
         for decision in coordinator.ledger.unfinished():
             torn = _roll_forward(coordinator, finisher, generation, decision) or torn
         version = control.end_txn_version()
         finisher.abort_stragglers(version)
+        map_recovery.remove_left(options, coordinator.ledger, generation)
         if torn is None and coordinator.ledger.one_phase_from is not None:
             torn = one_phase_recovery.find_torn(
                 options, control, coordinator.ledger, finisher, version
@@ -107,20 +109,21 @@ def _roll_forward(
     coordinator: Coordinator, finisher: Finisher, generation: int, decision: Decision
 ) -> Torn | None:
     """S7 and S8 for a decision that an earlier driver left. Returns what cannot be mended here."""
-    missing = finisher.finish(decision)
-    if missing and len(missing) < len(decision.participants):
+    found = finisher.finish(decision)
+    if found.torn:
         log.warning(
-            "Batch %d: %d of %d decided transactions were aborted by the broker (partitions %s). "
-            "The replay writes these again, if its rows are the same.",
+            "Batch %d: of %d decided tasks, those of partitions %s were lost (transactions aborted "
+            "by the broker, or staged rows gone). The replay writes these again, if its rows are "
+            "the same.",
             decision.batch,
-            len(missing),
             len(decision.participants),
-            [part.partition for part in missing],
+            [part.partition for part in found.missing],
         )
-        return Torn(decision, missing)
-    state = DecisionState.VOID if missing else DecisionState.DONE
+        return Torn(decision, found.missing)
+    state = DecisionState.VOID if found.missing else DecisionState.DONE
     log.warning("Batch %d, decided by an earlier driver, is now %s.", decision.batch, state.value)
     settle(coordinator, generation, with_state(decision, state))
+    finisher.forget(decision)
     return None
 
 

@@ -73,7 +73,7 @@ class TransactionSearch(ControlPlane):
             part.identity.transactional_id
             for decision in ledger.decisions.values()
             for part in decision.participants
-            if part.identity.is_known and not is_of(part.identity.transactional_id, job)
+            if part.has_transaction and not is_of(part.identity.transactional_id, job)
         ]
         if strange:
             raise LedgerError(
@@ -124,7 +124,7 @@ class TransactionSearch(ControlPlane):
             (decision, part)
             for decision in job.ledger.unfinished()
             for part in decision.participants
-            if part.identity.is_known and part.identity not in seen
+            if part.has_transaction and part.identity not in seen
         ]
         described = self.describe(part.identity.transactional_id for _, part in missing)
         found = []

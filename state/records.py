@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from eo_kafka.errors import CorruptLedger, cut
 from eo_kafka.options import json_object
 from eo_kafka.state.manifest import Blob, SnapshotHead
-from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Token
+from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Staged, Token
 
 VERSION = 1
 GENERATION_KEY = b"generation"
@@ -221,6 +221,7 @@ def _participant_fields(part: Participant) -> dict[str, Any]:
         "rows": part.rows,
         "digest": part.digest,
         **({"topics": dict(part.topics)} if part.topics else {}),
+        **({"staged": _staged_fields(part.staged)} if part.staged else {}),
     }
 
 
@@ -233,6 +234,27 @@ def _participant(fields: dict[str, Any]) -> Participant:
         rows=_int(fields["rows"]),
         digest=_str(fields["digest"]),
         topics=_topics(fields.get("topics", {})),
+        staged=_staged(fields["staged"]) if "staged" in fields else None,
+    )
+
+
+def _staged_fields(staged: Staged) -> dict[str, Any]:
+    return {
+        "map": staged.map,
+        "cluster": staged.cluster,
+        "attempt": staged.attempt,
+        "chunks": staged.chunks,
+    }
+
+
+def _staged(fields: Any) -> Staged:
+    if not isinstance(fields, dict):
+        raise TypeError(f"{fields!r} is not an object")
+    return Staged(
+        map=_str(fields["map"]),
+        cluster=_str(fields["cluster"]),
+        attempt=_int(fields["attempt"]),
+        chunks=_int(fields["chunks"]),
     )
 
 

@@ -155,7 +155,7 @@ def test_a_plan_never_shows_what_a_newer_generation_wrote(
     monkeypatch.setattr(recovery, "Finisher", Nothing)
     monkeypatch.setattr(ledger_topic, "ensure", lambda _: None)
     monkeypatch.setattr(control_plane, "shared", lambda _: Nothing())
-    known = {"kafka": {}, "sink": "main", "query_id": None, "one_phase": False}
+    known = {"kafka": {}, "sink": "main", "query_id": None, "one_phase": False, "staging": None}
     options: Any = type("Options", (), known)()
 
     with pytest.raises(Fenced):

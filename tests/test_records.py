@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,24 @@ from hypothesis import strategies as st
 
 from eo_kafka.errors import CorruptLedger
 from eo_kafka.state import records
-from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Token
+from eo_kafka.transaction import (
+    NO_TRANSACTION,
+    Decision,
+    DecisionState,
+    Identity,
+    Participant,
+    Staged,
+    Token,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 WHOLE = st.integers(min_value=-(2**63), max_value=2**63)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 IDENTITIES = st.builds(Identity, TEXT, WHOLE, WHOLE)
-PARTICIPANTS = st.builds(Participant, WHOLE, WHOLE, WHOLE, IDENTITIES, WHOLE, TEXT)
+STAGED = st.none() | st.builds(Staged, TEXT, TEXT, WHOLE, WHOLE)
+PARTICIPANTS = st.builds(
+    Participant, WHOLE, WHOLE, WHOLE, IDENTITIES, WHOLE, TEXT, st.just(()), STAGED
+)
 DECISIONS = st.builds(
     Decision,
     TEXT,
@@ -48,6 +60,14 @@ DECISION = Decision(
         Participant(1, 1, 34, Identity("eo-kafka.j.s.p1.g2.a4", 4001, 0), 8, "4567 é"),
     ),
 )
+OF_MAP = replace(
+    DECISION,
+    participants=(
+        Participant(
+            0, 1, 34, NO_TRANSACTION, 7, "m1:0123abcd", staged=Staged("orders", "c-1", 3, 2)
+        ),
+    ),
+)
 TOKEN = Token("main", 1, 12, 1, 34, 8, "4567 é")
 DECISION_KEY = records.decision_key("main", 12, 1)
 TOKEN_KEY = records.token_key("main", 1)
@@ -60,6 +80,11 @@ FILES: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
         records.encode_decision(DECISION),
         lambda value: records.decode_decision(b"decision/main/12/1", value),
         DECISION,
+    ),
+    "v1_decision_of_map.json": (
+        records.encode_decision(OF_MAP),
+        lambda value: records.decode_decision(b"decision/main/12/1", value),
+        OF_MAP,
     ),
     "v1_token.json": (
         records.encode_token(TOKEN),

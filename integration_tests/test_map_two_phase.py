@@ -1,0 +1,116 @@
+"""`commit=two-phase` into an IMap: invisible before the decision, whole after it, each chunk
+applied once whoever is killed or paused. The map's journal shows that nothing was put twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from eo_kafka.errors import Undecided
+from eo_kafka.sinks import committer
+from map_two_phase_job import assert_exact, driver, kill_at
+from processes import wait_until
+
+FULL = pytest.mark.full
+
+
+def test_a_batch_is_invisible_until_its_decision_and_then_whole(
+    map_job, written_map, staged, hazelcast_client
+) -> None:
+    map_job.prepare(0)
+    assert written_map.size() == 0
+    assert staged.size() == 6
+    map_job.commit(0)
+    assert_exact(map_job, hazelcast_client, written_map, 0)
+    assert staged.size() == 0
+    map_job.run(1, 2)
+    assert_exact(map_job, hazelcast_client, written_map, 0, 1, 2)
+    assert staged.size() == 0
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("map.while_staging", marks=FULL),
+        pytest.param("S5.prepared", marks=FULL),
+        pytest.param("S6.before_decision", marks=FULL),
+        "S6.after_decision",
+        pytest.param("S7.in_chunk", marks=FULL),
+        "S7.after_chunk",
+        pytest.param("S7.applied", marks=FULL),
+        pytest.param("S8.after_done", marks=FULL),
+    ],
+)
+def test_a_driver_that_is_killed_leaves_each_batch_to_be_applied_once(
+    map_job, written_map, staged, hazelcast_client, crash_points, point
+) -> None:
+    map_job.run(0)
+    kill_at(map_job, crash_points, point, 1)
+    decided = point not in ("map.while_staging", "S5.prepared", "S6.before_decision")
+    if not decided:
+        assert_exact(map_job, hazelcast_client, written_map, 0)
+    map_job.run(1, 2)
+    assert_exact(map_job, hazelcast_client, written_map, 0, 1, 2)
+    assert staged.size() == 0
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("S6.before_decision", marks=FULL),
+        pytest.param("S6.after_decision", marks=FULL),
+        pytest.param("S7.in_chunk", marks=FULL),  # its locks live on for 15 seconds
+        "S7.after_chunk",
+        pytest.param("S7.applied", marks=FULL),
+    ],
+)
+def test_a_driver_that_was_paused_changes_nothing_when_it_goes_on(
+    map_job, written_map, staged, hazelcast_client, crash_points, point
+) -> None:
+    map_job.run(0)
+    crash_points.arm(point, "stop")
+    with driver(map_job, 1) as process:
+        assert crash_points.wait_reached(point) == process.pid
+        map_job.run(1, 2)
+        assert_exact(map_job, hazelcast_client, written_map, 0, 1, 2)
+        os.kill(process.pid, signal.SIGCONT)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "Fenced" in said
+    assert_exact(map_job, hazelcast_client, written_map, 0, 1, 2)
+    assert staged.size() == 0
+
+
+def test_what_nothing_decided_is_removed(map_job, written_map, staged, hazelcast_client) -> None:
+    map_job.prepare(0)
+    committer.abort(map_job.options, map_job.reports)
+    assert staged.size() == 0
+    map_job.prepare(0)  # and its driver dies
+    left = set(staged.key_set())
+    map_job.prepare(0, attempt=7)
+    assert left.isdisjoint(staged.key_set())
+    assert staged.size() == len(left) == 6
+    staged.remove(next(iter(staged.key_set())))
+    with pytest.raises(Undecided, match=r"rows of partitions \[[01]\] that were staged"):
+        map_job.commit(0)
+    assert written_map.size() == 0
+    map_job.run(0)
+    assert_exact(map_job, hazelcast_client, written_map, 0)
+
+
+def test_who_reads_a_key_while_its_chunk_is_applied_waits_for_the_new_entry(
+    map_job, written_map, hazelcast_client, crash_points
+) -> None:
+    map_job.run(0)
+    crash_points.arm("S7.in_chunk", "wait")
+    with driver(map_job, 1) as process:
+        crash_points.wait_reached("S7.in_chunk")
+        asked = [hazelcast_client.get_map(written_map.name).get(f"{part}-10") for part in (0, 1)]
+        wait_until(lambda: any(one.done() for one in asked), "the other lane's chunk is applied")
+        assert not all(one.done() for one in asked)
+        crash_points.release("S7.in_chunk")
+        assert process.wait(120) == 0
+    assert [one.result() for one in asked].count("1") >= 1
+    assert_exact(map_job, hazelcast_client, written_map, 0, 1)

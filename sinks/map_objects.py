@@ -1,0 +1,39 @@
+"""Rows as the objects that the Hazelcast client puts: text, JSON values, byte arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka import hazelcast_internals as internals
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from hazelcast import HazelcastClient
+
+Entries = dict[Any, Any]  # the last one of each key; None removes
+
+
+def entries_of(
+    client: HazelcastClient, rows: pa.RecordBatch | pa.Table, values_are_json: bool
+) -> Entries:
+    """The entries that rows with a key and a value make."""
+    keys = _objects(client, rows.column("key"), False)
+    values = _objects(client, rows.column("value"), values_are_json)
+    return dict(zip(keys, values, strict=True))
+
+
+def _objects(client: HazelcastClient, column: Any, as_json: bool) -> list[Any]:
+    import pyarrow as pa
+    from hazelcast.core import HazelcastJsonValue
+
+    found = column.to_pylist()
+    if as_json:
+        return [None if one is None else HazelcastJsonValue(_text(one)) for one in found]
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        # a bytearray can be no key of a dictionary; what it is serialized to can
+        return [None if one is None else internals.to_data(client, bytearray(one)) for one in found]
+    return list(found)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,86 @@
+"""What a writer of an IMap with `commit` `two-phase` may be told: the map's options, and those of
+the ledger in Kafka. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from eo_kafka import hazelcast_client
+from eo_kafka.errors import OptionsError
+from eo_kafka.hazelcast_client import HazelcastSettings
+from eo_kafka.maps import MAP, is_topic
+from eo_kafka.options import OptionReader
+from eo_kafka.sinks import map_options, options
+from eo_kafka.sinks.map_options import RowShape, read_shape
+from eo_kafka.sinks.map_staging import MapTarget
+from eo_kafka.sinks.options import SinkOptions
+
+_OF_MAP = (
+    *(*map_options.OF_BOTH, map_options.FAIL_ON_DATA_LOSS, map_options.PUT_SIZE),
+    *hazelcast_client.OPTIONS,
+)
+
+
+def is_two_phase(given: Mapping[str, str]) -> bool:
+    """Whether these options are of an IMap that is written by the driver's decision."""
+    commit = {name.lower(): value for name, value in given.items()}.get("commit", "")
+    return not is_topic(given) and commit.strip().lower() == options.TWO_PHASE
+
+
+def read_two_phase(
+    given: Mapping[str, str], columns: Sequence[tuple[str, str]]
+) -> tuple[SinkOptions, MapTarget, RowShape]:
+    """Read and check `given`, for rows of `columns` (name, Spark's type string); raises
+    OptionsError with every problem. Contacts nobody."""
+    reader = OptionReader(given)
+    shape = read_shape(reader, columns)
+    if reader.get(map_options.ON_CONFLICT) != map_options.REPLACE:
+        reader.problem(
+            f"Option 'onConflict' is '{reader.get(map_options.ON_CONFLICT)}': what is decided is "
+            f"put as it is ('{map_options.REPLACE}'). Take it away, or set 'commit' to "
+            f"'{options.IDEMPOTENT}'."
+        )
+    for option in (map_options.VERSION_FIELD, map_options.PUT_SIZE):
+        if option.name in reader:
+            reader.problem(f"Option '{option.name}' is for 'commit' '{options.IDEMPOTENT}'.")
+    if reader.get(options.GUARANTEE) != options.EXACTLY_ONCE:
+        reader.problem(
+            f"Option 'guarantee' is '{reader.get(options.GUARANTEE)}': 'commit' "
+            f"'{options.TWO_PHASE}' is '{options.EXACTLY_ONCE}'. Take one of them away."
+        )
+    if options.BATCH_ID.name in reader:
+        reader.problem("Option 'batchId' is not supported for maps: use eo_kafka.foreach_batch.")
+    target = MapTarget(
+        reader.get(MAP),
+        HazelcastSettings.read(reader),
+        shape.json,
+        reader.get(map_options.FAIL_ON_DATA_LOSS),
+    )
+    reader.check_names(
+        [option.name for option in (*_OF_MAP, *options.OPTIONS)], besides=hazelcast_client.PREFIX
+    )
+    found = _sink_options(given, reader)
+    if reader.problems or found is None:
+        raise OptionsError(reader.problems)
+    return replace(found, staging=target), target, shape
+
+
+def _sink_options(given: Mapping[str, str], reader: OptionReader) -> SinkOptions | None:
+    """The ledger's side of the options; what is wrong with it is noted in `reader`."""
+    own = {option.key for option in _OF_MAP} | {options.BATCH_ID.key, options.GUARANTEE.key}
+    rest = {name: value for name, value in given.items() if name.lower() not in own}
+    try:
+        return SinkOptions.parse(
+            {
+                name: value
+                for name, value in rest.items()
+                if not name.lower().startswith(hazelcast_client.PREFIX)
+            },
+            streaming=True,
+        )
+    except OptionsError as error:
+        for sentence in error.problems:
+            reader.problem(sentence)
+        return None
