@@ -42,14 +42,14 @@ def test_a_watch_counts_records_when_they_are_committed(broker, make_topic):
     assert reached(watch) == 1000, "nothing of an open transaction is counted"
     producer.abort_transaction(30)
     first, last = watch.changes[0][0], watch.changes[0][8]
-    assert watch.seen().rate == pytest.approx(800 / (last.seconds - first.seconds))
+    assert watch.seen("a producer").rate == pytest.approx(800 / (last.seconds - first.seconds))
 
 
 def test_a_watch_of_a_topic_that_is_not_written_gives_no_rate(broker, make_topic):
     with Watch(broker.bootstrap_servers, make_topic("idle"), 1) as watch:
         pass
-    with pytest.raises(WrongResult, match="too few"):
-        watch.seen()
+    with pytest.raises(WrongResult, match="nobody: 0 commits"):
+        watch.seen("nobody")
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.peers import page
 from benchmarks.peers.contenders import EO_KAFKA, FLINK, OURS, QUIX
+from benchmarks.peers.environments import PeerMissing, installed
 from benchmarks.peers.page import BARE, Goal, Results, goals
 from benchmarks.peers.visible import Sample, Seen, seen
 
@@ -75,3 +76,11 @@ def test_the_page_and_its_plots(results: Results, tmp_path) -> None:
 def test_few_rounds_are_called_a_first_look(results: Results) -> None:
     assert "first look" in page.render({"rounds": 2}, results)
     assert "first look" not in page.render({"rounds": 3}, results)
+
+
+def test_a_python_that_flink_has_no_wheels_for_is_refused_at_once(tmp_path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 3 14\n")
+    python.chmod(0o755)
+    with pytest.raises(PeerMissing, match=r"needs Python 3.9 to 3.12, and of .*/python none is"):
+        installed(str(python))

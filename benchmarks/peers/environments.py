@@ -57,30 +57,42 @@ class Environments:
     quix: Path
 
 
-def installed(python: str = sys.executable) -> Environments:
-    """All peers, installed with `python` where they are not yet: a few minutes, once.
+def installed(python: str | None = None) -> Environments:
+    """All peers, installed where they are not yet: a few minutes, once.
 
-    Raises PeerMissing, and BrokerError for jars that cannot be had.
+    `python` is what they run with; None takes this one, or another one of this machine that Flink
+    has wheels for. Raises PeerMissing, and BrokerError for jars that cannot be had.
     """
-    _check_python(python)
+    chosen = _suitable(python)
     return Environments(
-        flink=_environment(f"flink-{FLINK_VERSION}", f"apache-flink=={FLINK_VERSION}", python),
+        flink=_environment(f"flink-{FLINK_VERSION}", f"apache-flink=={FLINK_VERSION}", chosen),
         flink_jars=tuple(sorted(fetched(_FLINK_JARS).glob("*.jar"))),
-        quix=_environment(f"quix-{QUIX_VERSION}", f"quixstreams=={QUIX_VERSION}", python),
+        quix=_environment(f"quix-{QUIX_VERSION}", f"quixstreams=={QUIX_VERSION}", chosen),
     )
 
 
-def _check_python(python: str) -> None:
+def _suitable(python: str | None) -> str:
+    """`python` if Flink has wheels for it, or without one the first such Python there is."""
+    (major, oldest), (_, newest) = _FLINK_PYTHONS
+    others = (f"python{major}.{minor}" for minor in range(newest, oldest - 1, -1))
+    candidates = [python] if python else [sys.executable, *others]
+    for candidate in candidates:
+        if _FLINK_PYTHONS[0] <= _version(candidate) <= _FLINK_PYTHONS[1]:
+            return candidate
+    raise PeerMissing(
+        f"apache-flink {FLINK_VERSION} needs Python {major}.{oldest} to {major}.{newest}, and of "
+        f"{', '.join(candidates)} none is: name another one with --python."
+    )
+
+
+def _version(python: str) -> tuple[int, ...]:
+    """Of an interpreter; () when there is none of that name that runs."""
     program = "import sys; print(*sys.version_info[:2])"
-    answer = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True)
-    major, minor = map(int, answer.stdout.split())
-    oldest, newest = _FLINK_PYTHONS
-    if not oldest <= (major, minor) <= newest:
-        raise PeerMissing(
-            f"apache-flink {FLINK_VERSION} needs Python {oldest[0]}.{oldest[1]} to "
-            f"{newest[0]}.{newest[1]}, and {python} is {major}.{minor}: name another one with "
-            "--python."
-        )
+    try:
+        answer = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ()
+    return tuple(map(int, answer.stdout.split()))
 
 
 def _environment(name: str, requirement: str, python: str) -> Path:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from benchmarks.peers.environments import Environments, own
 from benchmarks.peers.settings import COMMIT_INTERVAL_S, TRANSACTION_TIMEOUT_MS
@@ -18,6 +20,7 @@ from benchmarks.workload import Workload
 from eo_kafka.broker.java import find_java
 
 _JOB = Path(__file__).with_name("flink_job.py")
+_TIMEOUT_S = 600
 _ANSWER = "answer: "  # how the lines begin that are meant for us
 _HEAP = "-Xmx2g"  # as much as the Spark session has
 
@@ -28,6 +31,7 @@ class Flink:
 
     servers: str
     process: subprocess.Popen[str]
+    errors: IO[str]
 
     def run(self, topic: str, output: str, guarantee: str, settings: Mapping[str, str]) -> None:
         """One job, to its end. Raises WrongResult when it fails."""
@@ -40,12 +44,26 @@ class Flink:
         }
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(job) + "\n")
-        self.process.stdin.flush()
-        answers = (line for line in self.process.stdout if line.startswith(_ANSWER))
-        answer = next(answers, "its process ended").removeprefix(_ANSWER).strip()
+        watchdog = threading.Timer(_TIMEOUT_S, self.process.kill)
+        watchdog.start()
+        try:
+            self.process.stdin.write(json.dumps(job) + "\n")
+            self.process.stdin.flush()
+            answers = (line for line in self.process.stdout if line.startswith(_ANSWER))
+            answer = next(answers, "").removeprefix(_ANSWER).strip()
+        except BrokenPipeError:
+            answer = ""
+        finally:
+            watchdog.cancel()
         if answer != "done":
-            raise WrongResult(f"Flink's job failed: {answer}")
+            reason = (
+                answer or f"its process ended, or had to be after {_TIMEOUT_S} s: {self._said()}"
+            )
+            raise WrongResult(f"Flink's job failed: {reason}")
+
+    def _said(self) -> str:
+        self.errors.seek(0)
+        return self.errors.read()[-1500:]
 
 
 @contextmanager
@@ -60,12 +78,15 @@ def flink(environments: Environments, servers: str) -> Iterator[Flink]:
         "classloader.check-leaked-classloader": "false",
         "pipeline.object-reuse": "true",  # no copies between operators: quicker, and safe here
     }
-    with tempfile.TemporaryDirectory(prefix="eo-kafka-bench-flink-") as logs:
+    with (
+        tempfile.TemporaryDirectory(prefix="eo-kafka-bench-flink-") as logs,
+        tempfile.TemporaryFile("w+") as errors,
+    ):
         process = subprocess.Popen(
             [str(environments.flink), str(_JOB), json.dumps(configuration)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=errors,
             text=True,
             env={
                 **own(),
@@ -75,7 +96,7 @@ def flink(environments: Environments, servers: str) -> Iterator[Flink]:
             },
         )
         try:
-            yield Flink(servers, process)
+            yield Flink(servers, process, errors)
         finally:
             assert process.stdin is not None
             process.stdin.close()  # its loop over the lines ends

@@ -87,15 +87,15 @@ class Watch:
         self._stop.set()
         self._thread.join()
 
-    def seen(self) -> Seen:
-        """After the end. Raises WrongResult when the broker did not answer, or hardly anything
-        was written."""
+    def seen(self, writer: str) -> Seen:
+        """What `writer` made visible, asked after the end. Raises WrongResult when the broker did
+        not answer, or hardly anything was written."""
         if self._failed:
             raise WrongResult(f"{self.topic} could not be watched: {self._failed[0]}")
         try:
             return seen(list(self.changes.values()))
         except ValueError as error:
-            raise WrongResult(f"{self.topic}: {error}.") from None
+            raise WrongResult(f"{writer}: {error}.") from None
 
     def _run(self) -> None:
         from confluent_kafka import KafkaException
