@@ -65,6 +65,7 @@ class Bench:
 
     def copy(self, copier: Copier, size: int) -> Turn:
         """Topic to topic, watched from outside, and compared afterwards."""
+        results = self.results.copies[size].setdefault(copier.name, [])
 
         def play(counts: bool) -> None:
             workload = (self._long if counts and not copier.is_slow else self._short)[size]
@@ -74,20 +75,19 @@ class Bench:
                     copier.copy(workload, output)
                 self._runner.check_copy(copier.name, workload, output)
             if counts:
-                self.results.copies[size].setdefault(copier.name, []).append(
-                    watch.seen(copier.name)
-                )
+                results.append(watch.seen(copier.name))
 
         return f"copy {size} B  {copier.name}", play
 
     def read(self, name: str, size: int, reader: Callable[[str, Workload], float]) -> Turn:
         """A topic into columns, without Spark."""
+        results = self.results.reads[size].setdefault(name, [])
 
         def play(counts: bool) -> None:
             servers, workload = self._topics.bootstrap_servers, self._long[size]
             rates = [reader(servers, workload) for _ in range(READS)]
             if counts:
-                self.results.reads[size].setdefault(name, []).append(harmonic_mean(rates))
+                results.append(harmonic_mean(rates))
 
         return f"read {size} B  {name}", play
 

@@ -84,8 +84,8 @@ def render(facts: Mapping[str, Any], results: Results) -> str:
 
 def _rounds(number: int) -> str:
     if number >= 3:
-        return f"{number} rounds."
-    return f"{number} of the three or more rounds a judgement needs: read these as a first look."
+        return f"Rounds: {number}."
+    return f"Rounds: {number}, where a judgement needs three or more: a first look."
 
 
 def goals(copies: Mapping[int, Rates], reads: Mapping[int, Rates]) -> str:

@@ -101,7 +101,7 @@ class Watch:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({"bootstrap.servers": self.servers})
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 3})
         answered = time.monotonic()
         while True:
             is_last = self._stop.wait(_POLL_S)
