@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -106,6 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Install, run, print the page, and write it with its plots."""
     options = _options(arguments)
     began = time.monotonic()
+    load = round(os.getloadavg()[0], 1)  # of what else this machine does
     with ExitStack() as running:
         # first what may be missing on this machine
         program = running.enter_context(read_path.bare_loop())
@@ -133,6 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         facts: dict[str, Any] = {
             "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
             **environment(spark, broker.version),
+            "load before": load,
             **FACTS,
             "rounds": options.rounds,
             "records": bench.filled,
