@@ -43,8 +43,9 @@ format: setup ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## Throughput beside kafka (JVM), in ratios; what snapshots cost, and how fast they come back
+bench: setup ## Throughput beside kafka (JVM), Flink and Quix Streams, in ratios; what snapshots cost
 	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.peers
 	$(BIN)/python -m benchmarks.decoding
 	$(BIN)/python -m benchmarks.snapshot_cost
 	$(BIN)/python -m benchmarks.snapshots

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -66,18 +67,29 @@ class Runner:
 
         Raises WrongResult unless the output holds the same records, once each.
         """
-        output = f"output-{next(self._numbers)}"
-        job = f"bench-{output}"
-        with self._topics.temporary(output, workload.partitions, own_topics(job)):
-            rows = self._source(contender, workload, batches).select("key", "value")
-            writer = rows.writeStream.format(contender.format).options(
-                **{"topic": output, **self._servers, **contender.sink_options}
-            )
-            if contender.format == READER.format:
-                writer = writer.option("jobName", job)
-            measured = _run(writer)
-            self._check_copy(contender, workload, output)
+        with self.output(workload) as output:
+            measured = self.copy_into(contender, workload, batches, output)
+            self.check_copy(contender.name, workload, output)
         return measured
+
+    @contextmanager
+    def output(self, workload: Workload) -> Iterator[str]:
+        """The name of a new topic for a copy of `workload`, deleted at the end with its ledger."""
+        output = f"output-{next(self._numbers)}"
+        with self._topics.temporary(output, workload.partitions, own_topics(_job(output))):
+            yield output
+
+    def copy_into(
+        self, contender: Contender, workload: Workload, batches: int, output: str
+    ) -> list[Batch]:
+        """Copy into a topic that is there, and check nothing."""
+        rows = self._source(contender, workload, batches).select("key", "value")
+        writer = rows.writeStream.format(contender.format).options(
+            **{"topic": output, **self._servers, **contender.sink_options}
+        )
+        if contender.format == READER.format:
+            writer = writer.option("jobName", _job(output))
+        return _run(writer)
 
     def do_nothing(self, rows: int) -> list[Batch]:
         """Batches of one row through a Python source and sink that do nothing."""
@@ -102,13 +114,15 @@ class Runner:
             .load()
         )
 
-    def _check_copy(self, contender: Contender, workload: Workload, output: str) -> None:
+    def check_copy(self, name: str, workload: Workload, output: str) -> None:
+        """Raises WrongResult unless a consumer that is `read_committed` finds in `output` the
+        records of `workload`, once each, whoever of that `name` wrote them."""
         if workload.topic not in self._checksums:
             self._checksums[workload.topic] = self._checksum(workload.topic)
         wanted, found = self._checksums[workload.topic], self._checksum(output)
         if wanted[0] != workload.records or found != wanted:
             raise WrongResult(
-                f"{contender.name} wrote {found[0]} records with checksum {found[1]:x}; the input "
+                f"{name} wrote {found[0]} records with checksum {found[1]:x}; the input "
                 f"has {wanted[0]} with checksum {wanted[1]:x}."
             )
 
@@ -120,6 +134,10 @@ class Runner:
         if row is None or row[1] is None:
             return 0, 0
         return int(row[0]), int(row[1])
+
+
+def _job(output: str) -> str:
+    return f"bench-{output}"
 
 
 def own_topics(job: str) -> tuple[str, ...]:

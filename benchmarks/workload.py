@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 # Broker settings: what a run wrote is gone from the disk before the next one needs it.
 BROKER_PROPERTIES = {"log.segment.delete.delay.ms": 1000}
-_KEY_BYTES = 8
+KEY_BYTES = 8
 _FLUSH_TIMEOUT_S = 120
 
 
@@ -50,11 +50,11 @@ class Topics:
                 "enable.idempotence": True,
             }
         )
-        size = workload.size - _KEY_BYTES
+        size = workload.size - KEY_BYTES
         noise = random.Random(workload.topic).randbytes(1 << 20)
         for number in range(workload.records):
             start = number * 61 % (len(noise) - size)
-            key = number.to_bytes(_KEY_BYTES, "big")
+            key = number.to_bytes(KEY_BYTES, "big")
             while True:
                 try:
                     producer.produce(workload.topic, noise[start : start + size], key)

@@ -1,0 +1,45 @@
+"""Who copies a topic: all contenders, and what the benchmark asks of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.peers.flink import Flink, FlinkCopy
+from benchmarks.peers.quix import QuixCopy
+from benchmarks.peers.settings import PRODUCER
+from benchmarks.peers.spark import SparkCopy
+from benchmarks.queries import EXACTLY_ONCE, JVM, Runner
+from benchmarks.workload import Workload
+
+EO_KAFKA = "eo-kafka"
+OURS = "eo-kafka, exactly once"
+FLINK = "Flink SQL, exactly once"
+QUIX = "Quix Streams, exactly once"
+
+
+class Copier(Protocol):
+    """A system and its guarantee. One that `is_slow` gets a shorter topic."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_slow(self) -> bool: ...
+
+    def copy(self, workload: Workload, output: str) -> None:
+        """Key and value of all records into `output`, which exists; returns when all is committed.
+
+        Raises WrongResult when the system fails.
+        """
+
+
+def copiers(runner: Runner, flinks: Flink, quix_python: Path, servers: str) -> list[Copier]:
+    """All of them."""
+    return [
+        SparkCopy(OURS, runner, EXACTLY_ONCE),
+        SparkCopy("Spark's connector (JVM), at least once", runner, JVM),
+        FlinkCopy(FLINK, flinks, "exactly-once", PRODUCER),
+        FlinkCopy("Flink SQL, at least once", flinks, "at-least-once", PRODUCER),
+        FlinkCopy("Flink SQL, exactly once, its own defaults", flinks, "exactly-once", {}),
+        QuixCopy(QUIX, quix_python, servers),
+    ]
