@@ -7,6 +7,7 @@ Spark: what Spark would add is who calls it.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -17,15 +18,17 @@ from confluent_kafka import Producer
 from eo_kafka import crash_points as crash_points_module
 from eo_kafka.cli import main
 from eo_kafka.crash_points import CrashPointReached
-from eo_kafka.errors import Fenced
+from eo_kafka.errors import EnvironmentRefused, Fenced
 from eo_kafka.sinks import committer, one_phase, two_phase
 from eo_kafka.sinks.committable import TaskReport, WritePlan
 from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sinks.coordinator import Coordinator
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.recovery import make_plan
 from eo_kafka.sinks.transactional_id import TransactionalIds
 from eo_kafka.state import records
 from eo_kafka.state.ledger import DECISION_PARTITION
+from eo_kafka.state.log_reader import read_records
 from harness import committed, delete_topic, wait_until
 
 QUERY = "7d3ae3b8-0000-4000-8000-000000000001"
@@ -277,8 +280,6 @@ def test_what_an_older_generation_left_is_aborted_without_further_ado(job, tool)
     job.prepare()
     control = ControlPlane({"bootstrap.servers": job.servers})
     try:
-        from eo_kafka.sinks.coordinator import Coordinator
-
         coordinator = Coordinator(job.options, control)
         coordinator.fence()
         newer = records.encode_generation(coordinator.read().generation + 1)
@@ -407,6 +408,25 @@ def test_a_ledger_that_cannot_be_read_is_named_and_hides_no_other(decided, tool,
     code, said = tool("list", "--job", broken.name)
     assert (code, "restore the topic" in said) == (1, True)
     delete_topic(broken.servers, broken.ledger)
+
+
+def test_a_decision_may_be_larger_than_kafkas_default_for_a_record(job):
+    """A decision names all tasks: from 4,000 on it is more than a megabyte."""
+    make_plan(job.options)
+    control = ControlPlane({"bootstrap.servers": job.servers})
+    try:
+        coordinator = Coordinator(job.options, control)
+        coordinator.fence()
+        large = os.urandom(4 << 20)  # 16,000 tasks, and nothing to compress
+        coordinator.append([(b"decision/other/0/0", large)])
+        with pytest.raises(EnvironmentRefused, match=r"max\.message\.bytes"):
+            coordinator.append([(b"decision/other/0/0", 3 * large)])
+        end = control.end_offset(job.ledger, DECISION_PARTITION, committed=True)
+        settings = {"bootstrap.servers": job.servers}
+        found = list(read_records(settings, job.ledger, DECISION_PARTITION, 0, end))
+        assert [value for _, _, value in found if len(value) > 10_000] == [large]
+    finally:
+        control.close()
 
 
 def test_a_query_without_a_ledger_and_a_wrong_combination_are_sentences(tool):

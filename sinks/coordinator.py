@@ -35,8 +35,13 @@ TRANSACTION_TIMEOUT_MS = 60_000
 ATTEMPTS = 5
 STATE_PARTITION = 0
 Record = tuple[bytes, bytes | None]
-# Most of a snapshot is packed already; what is not gets smaller on the wire and on the disk.
-_SETTINGS = {"compression.type": "lz4", "log_level": "2"}
+_SETTINGS = {
+    # Most of a snapshot is packed already; what is not gets smaller on the wire and on the disk.
+    "compression.type": "lz4",
+    # A decision names every task, in some 250 bytes each: what is too large the topic says.
+    "message.max.bytes": str(64 << 20),
+    "log_level": "2",
+}
 
 
 @dataclass(frozen=True)
@@ -142,21 +147,42 @@ class Coordinator:
         from confluent_kafka import KafkaError, KafkaException
 
         self._end_at_fence = None
+        refused: set[int] = set()
+
+        def note(error: KafkaError | None, _: object) -> None:
+            if error is not None:
+                refused.add(error.code())
+
         try:
             self._producer.begin_transaction()
             for key, value in state:
-                self._producer.produce(self._options.state_topic, value, key, STATE_PARTITION)
+                self._producer.produce(
+                    self._options.state_topic, value, key, STATE_PARTITION, on_delivery=note
+                )
             for key, value in records:
-                self._producer.produce(self.topic, value, key, DECISION_PARTITION)
+                self._producer.produce(self.topic, value, key, DECISION_PARTITION, on_delivery=note)
             # It flushes first, and fails if a record was not delivered.
             self._producer.commit_transaction(TIMEOUT_S)
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            refused.add(error.args[0].code())
+            if KafkaError.TOPIC_AUTHORIZATION_FAILED in refused:
                 raise EnvironmentRefused(
                     f"Not authorized to write to {self._own_topics}: the principal needs Write on "
                     "it. Nothing was written. Grant it and start the query again."
                 ) from None
+            if KafkaError.MSG_SIZE_TOO_LARGE in refused:
+                raise EnvironmentRefused(self._too_large([*state, *records])) from None
             raise AppendFailed(error.args[0].str()) from error
+
+    def _too_large(self, written: Sequence[Record]) -> str:
+        largest = max(len(value or b"") for _, value in written)
+        return (
+            f"A record of {largest:,} bytes is too large for {self._own_topics}: a decision names "
+            "every task of its batch, and a snapshot every file. Nothing was written. Raise "
+            "'max.message.bytes' of the topic (kafka-configs --alter --entity-type topics "
+            f"--entity-name {self.topic} --add-config max.message.bytes=...), or write with fewer "
+            "tasks; then start the query again."
+        )
 
     @property
     def _own_topics(self) -> str:

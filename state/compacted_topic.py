@@ -46,6 +46,7 @@ def create(admin: Any, name: str, partitions: int, brokers: int) -> None:
         config={
             "cleanup.policy": "compact",
             "retention.ms": "-1",
+            "max.message.bytes": str(8 << 20),  # a decision names every task of its batch
             "min.insync.replicas": str(replicas // 2 + 1),
             "unclean.leader.election.enable": "false",
             # Tombstones and markers may be asked for by a recovery after a long holiday.
