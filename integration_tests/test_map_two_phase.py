@@ -8,8 +8,10 @@ import signal
 
 import pytest
 
-from eo_kafka.errors import Undecided
+from eo_kafka.errors import Fenced, OutcomeUnknown, Undecided
 from eo_kafka.sinks import committer
+from eo_kafka.sinks.map_lanes import Lanes
+from eo_kafka.sinks.map_staging import ChunkKey, Staging
 from map_two_phase_job import assert_exact, driver, kill_at
 from processes import wait_until
 
@@ -98,6 +100,18 @@ def test_what_nothing_decided_is_removed(map_job, written_map, staged, hazelcast
     assert written_map.size() == 0
     map_job.run(0)
     assert_exact(map_job, hazelcast_client, written_map, 0)
+
+
+def test_a_driver_that_finds_a_chunk_gone_looks_who_has_taken_over(map_job) -> None:
+    options, job = map_job.options, map_job.given["jobName"]
+    old, new = (Lanes(Staging(options.staging, job), job, options.sink, at) for at in (5, 9))
+    old.take(0, 5)
+    new.take(0, 5)
+    removed = ChunkKey(options.sink, 5, 0, 0, 0, 0, 0)
+    with pytest.raises(Fenced):
+        old.apply(0, 5, 0, removed)
+    with pytest.raises(OutcomeUnknown, match="members were lost"):
+        new.apply(0, 5, 0, removed)
 
 
 def test_who_reads_a_key_while_its_chunk_is_applied_waits_for_the_new_entry(

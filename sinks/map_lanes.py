@@ -92,15 +92,19 @@ class Lanes:
         """Put and remove a chunk's entries; it is the lane's `number`th of `decision`. Applied
         already: nothing. Raises Fenced, OutcomeUnknown, LedgerError."""
         rows = self._retried(lambda: self._staging.read(key))
-        if rows is None:
-            raise self._vanished(key)
-        entries = entries_of(client(self._target.hazelcast), rows, is_json(rows))
+        entries = (
+            None
+            if rows is None
+            else entries_of(client(self._target.hazelcast), rows, is_json(rows))
+        )
 
         def move(transaction: Any, marker: Marker | None) -> Marker | None:
             if marker is None or marker.decision != decision:
                 raise self._vanished(key)  # all members were started anew: the lane had been taken
             if marker.done > number:
                 return None  # an attempt of this landed, and its answer was lost
+            if entries is None:  # and nobody who has taken over has removed it
+                raise self._vanished(key)
             _put(transaction.get_map(self._target.map), entries)
             crash_point("S7.in_chunk")
             return replace(marker, done=number + 1)
