@@ -35,8 +35,8 @@ from eo_kafka.sinks.coordinator import Coordinator
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.recovery import make_plan
 from eo_kafka.sinks.transactional_id import ATTEMPT_SLOTS, GENERATION_SLOTS
+from eo_kafka.state.compacted_topic import MAX_MESSAGE_BYTES
 
-MAX_MESSAGE_BYTES = 8 << 20  # of the ledger, as it is created
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "commit_round.md"
 
 

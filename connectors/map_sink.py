@@ -16,8 +16,8 @@ from eo_kafka.connectors.spark_versions import (
     StreamArrowWriter,
     refuse_without_admission_control,
 )
-from eo_kafka.connectors.two_phase import LedgerWriter, Report, task_context
-from eo_kafka.errors import OptionsError, SinkError
+from eo_kafka.connectors.two_phase import LedgerWriter, Report, task_context, told_batch
+from eo_kafka.errors import OptionsError
 from eo_kafka.maps import is_topic
 from eo_kafka.sinks.map_options import MapSinkOptions, read_topic
 from eo_kafka.sinks.map_two_phase_options import is_two_phase, read_two_phase
@@ -140,23 +140,11 @@ class ImapStreamWriter(_Imap, StreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs on executors, once an attempt of a partition."""
-        from pyspark import TaskContext
-
         from eo_kafka.sinks import map_writer
 
-        context = TaskContext.get()
-        query = batch = None
-        if context is not None:
-            query = context.getLocalProperty("sql.streaming.queryId")
-            batch = context.getLocalProperty("streaming.sql.batchId")
-        if query is None or batch is None:
-            raise SinkError(
-                "This Spark does not tell its tasks which query and batch they belong to (Spark "
-                "Connect does not inside foreachBatch), by which older tasks are kept out. Nothing "
-                "was written."
-            )
+        query, batch = told_batch(task_context(), ", by which older tasks are kept out.")
         rows = self._entries.of(iterator)
-        return MapMessage(map_writer.write(self._options, rows, query, int(batch)))
+        return MapMessage(map_writer.write(self._options, rows, query, batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """The members remember the batch. On the driver, once a batch, or again after a failure."""

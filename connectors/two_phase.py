@@ -73,7 +73,7 @@ class LedgerWriter(StreamArrowWriter):
         """Which attempt of which task this is. Executor."""
         from eo_kafka.sinks.two_phase import TaskIdentity
 
-        query_id, batch = self._batch or _told_batch(context)
+        query_id, batch = self._batch or told_batch(context, "; exactly-once needs that.")
         return TaskIdentity(
             query_id=query_id,
             batch=batch,
@@ -93,14 +93,15 @@ def task_context() -> Any:
     return context
 
 
-def _told_batch(context: Any) -> tuple[str, int]:
-    """The query's id and the batch's number, as Spark tells a stream's tasks."""
+def told_batch(context: Any, needed_for: str) -> tuple[str, int]:
+    """The query's id and the batch's number, as Spark tells a stream's tasks. Raises SinkError,
+    with the end of a sentence that says what they are needed for."""
     query_id = context.getLocalProperty("sql.streaming.queryId")
     batch = context.getLocalProperty("streaming.sql.batchId")
     if query_id is None or batch is None:
         raise SinkError(
             "This Spark does not tell its tasks which query and batch they belong to (Spark "
-            "Connect does not inside foreachBatch); exactly-once needs that. Nothing was written."
+            f"Connect does not inside foreachBatch){needed_for} Nothing was written."
         )
     return query_id, int(batch)
 

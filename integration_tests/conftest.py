@@ -63,6 +63,13 @@ def broker() -> Iterator[Bootstrap]:
         yield kafka
 
 
+@pytest.fixture
+def own() -> Iterator[KafkaBroker]:
+    """A broker that a test may stop."""
+    with KafkaBroker() as started:
+        yield started
+
+
 @pytest.fixture(scope="session")
 def make_topic(broker: Bootstrap) -> MakeTopic:
     """Creates a topic nobody else uses and returns its name."""

@@ -16,7 +16,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from conftest import topic_maker
-from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.offsets import OffsetRange, TopicPartition
 from eo_kafka.sinks import transactional_producer
 from eo_kafka.sinks.control_plane import ControlPlane
@@ -26,13 +25,6 @@ from eo_kafka.state import log_reader
 from eo_kafka.state.log_reader import read_records
 from eo_kafka.transaction import TransactionState
 from harness import committed, wait_until
-
-
-@pytest.fixture
-def own() -> Iterator[KafkaBroker]:
-    """A broker that a test may stop."""
-    with KafkaBroker() as started:
-        yield started
 
 
 @pytest.fixture(autouse=True)

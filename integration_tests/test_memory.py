@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +15,6 @@ import pytest
 from confluent_kafka import Producer
 
 from conftest import topic_maker
-from eo_kafka.broker.embedded import KafkaBroker
 from harness import Copy, committed_messages, control_plane, wait_until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
@@ -61,13 +60,6 @@ def wait_until_steady(value: Callable[[], int], seconds: float = 5) -> None:
         return time.monotonic() - since > seconds
 
     wait_until(is_steady, "no more is kept")
-
-
-@pytest.fixture
-def own() -> Iterator[KafkaBroker]:
-    """A broker that a test may stop."""
-    with KafkaBroker() as started:
-        yield started
 
 
 def fill(servers: str, topic: str, size: int, total: int, partitions: int) -> int:

@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S = 30.0
 CREATE_ATTEMPTS = 3
+MAX_MESSAGE_BYTES = 8 << 20  # a decision names every task of its batch
 
 
 def exists(admin: Any, topic: str) -> bool:
@@ -46,7 +47,7 @@ def create(admin: Any, name: str, partitions: int, brokers: int) -> None:
         config={
             "cleanup.policy": "compact",
             "retention.ms": "-1",
-            "max.message.bytes": str(8 << 20),  # a decision names every task of its batch
+            "max.message.bytes": str(MAX_MESSAGE_BYTES),
             "min.insync.replicas": str(replicas // 2 + 1),
             "unclean.leader.election.enable": "false",
             # Tombstones and markers may be asked for by a recovery after a long holiday.
