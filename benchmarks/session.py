@@ -21,7 +21,7 @@ def benchmark_session() -> Iterator[SparkSession]:
     """Spark with the JVM connector beside ours; both come as their users get them."""
     from pyspark.sql import SparkSession
 
-    from benchmarks.nothing import NothingSource
+    from benchmarks.nothing import NothingSource, PreparedSource
     from eo_kafka.broker.jars import jvm_connector_jars
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -38,6 +38,7 @@ def benchmark_session() -> Iterator[SparkSession]:
     try:
         spark.sparkContext.setLogLevel("ERROR")
         spark.dataSource.register(NothingSource)
+        spark.dataSource.register(PreparedSource)
         yield spark
     finally:
         spark.stop()
