@@ -17,7 +17,7 @@ CORES = 2
 
 
 @contextmanager
-def benchmark_session() -> Iterator[SparkSession]:
+def benchmark_session(master: str = f"local[{CORES}]") -> Iterator[SparkSession]:
     """Spark with the JVM connector beside ours; both come as their users get them."""
     from pyspark.sql import SparkSession
 
@@ -26,7 +26,7 @@ def benchmark_session() -> Iterator[SparkSession]:
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
-        SparkSession.builder.master(f"local[{CORES}]")
+        SparkSession.builder.master(master)
         .appName("eo-kafka benchmark")
         .config("spark.jars", jvm_connector_jars())
         .config("spark.driver.memory", "2g")
