@@ -76,6 +76,13 @@ class StagedRows:
         rest = {key.partition for lane in self._by_lane.values() for key in lane.rest}
         return tuple(part for part in self._parts if part.partition in rest)
 
+    def in_part(self) -> set[int]:
+        """The partitions of which some chunks are in the map and some are not."""
+        done = {
+            key.partition for lane in self._by_lane.values() for key in lane.chunks[: lane.done]
+        }
+        return done & {part.partition for part in self.not_applied()}
+
     def apply(self, but: Collection[int]) -> None:
         """Everything that is not applied, of all partitions `but` these."""
 
