@@ -88,6 +88,7 @@ def test_rows_are_merged_in_their_order_and_a_function_that_fails_can_be_mended(
     assert dict(written_map.entry_set()) == {"there": "14", "new": "2", "back": "6"}
 
 
+@FULL
 def test_rows_that_are_lost_beside_merged_ones_are_not_merged_anew(
     adding, written_map, staged, crash_points
 ) -> None:

@@ -41,7 +41,7 @@ class StagedRows:
             raise LedgerError(
                 f"Batch {decision.batch} is decided, and its rows wait in Hazelcast for map "
                 f"'{', '.join(names)}', which is not known here. Start the query that writes the "
-                "map: it finishes the batch."
+                "map: it finishes the batch. A command finishes it with --map-config."
             )
         self._staging = Staging(target, job)
         self._decision = decision

@@ -64,6 +64,25 @@ def read_two_phase(
     return replace(found, staging=target), target, shape
 
 
+def read_target(given: Mapping[str, str]) -> MapTarget:
+    """For an operator's command: which map a job writes, from the options `map`, `hazelcast.*` and
+    `failOnDataLoss`. How rows become entries, staged rows say themselves. Raises OptionsError."""
+    reader = OptionReader(given)
+    if MAP.name not in reader:
+        reader.problem(f"Option '{MAP.name}' must be specified: the map that the job writes.")
+    target = MapTarget(
+        reader.get(MAP),
+        HazelcastSettings.read(reader),
+        False,
+        reader.get(map_options.FAIL_ON_DATA_LOSS),
+    )
+    known = [MAP.name, map_options.FAIL_ON_DATA_LOSS.name]
+    known += [option.name for option in hazelcast_client.OPTIONS]
+    reader.check_names(known, besides=hazelcast_client.PREFIX)
+    reader.finish()
+    return target
+
+
 def _merge(reader: OptionReader) -> str | None:
     """The function that merges, if rows are merged; it can be imported here, or that is noted in
     `reader`."""
