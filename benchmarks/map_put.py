@@ -1,6 +1,6 @@
 """What writing an IMap from Arrow costs beside the client's own `put_all` of the same entries.
 
-    python -m benchmarks.map_put [--entries 100000] [--rounds 5]
+    python -m benchmarks.map_put [--entries 100000] [--rounds 5] [--members 1]
 
 Run it from the root of the repository. Keys are text, values JSON of 100 bytes, 5000 rows a put. In
 each round, in turns: `put_all` of dictionaries, the sink's writer from record batches,
@@ -32,7 +32,7 @@ def main() -> None:
     arguments = _arguments()
     count = arguments.entries
     keys = [f"key-{number}" for number in range(count)]
-    with HazelcastCluster(1, {}) as grid:
+    with HazelcastCluster(arguments.members, {}) as grid:
         given = {
             "backend": "hazelcast",
             "map": MAP,
@@ -84,6 +84,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--entries", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--members", type=int, default=1)
     return parser.parse_args()
 
 

@@ -39,7 +39,8 @@ def connection(arguments: argparse.Namespace) -> dict[str, str]:
 
     Raises OptionsError; no value of the file is in it, since it may be a secret.
     """
-    settings = _read_settings(arguments.config) if arguments.config else {}
+    settings = read_settings(arguments.config, "--config") if arguments.config else {}
+    settings = {name.removeprefix(KAFKA_PREFIX): value for name, value in settings.items()}
     if arguments.bootstrap_servers:
         settings[_SERVERS] = arguments.bootstrap_servers
     if not settings.get(_SERVERS, "").strip():
@@ -49,12 +50,13 @@ def connection(arguments: argparse.Namespace) -> dict[str, str]:
     return {f"{KAFKA_PREFIX}{name}": value for name, value in settings.items()}
 
 
-def _read_settings(path: Path) -> dict[str, str]:
+def read_settings(path: Path, argument: str) -> dict[str, str]:
+    """A file with a name=value each line, which `argument` names. Raises OptionsError."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise OptionsError([f"--config {path} cannot be read: {reason}."]) from None
+        raise OptionsError([f"{argument} {path} cannot be read: {reason}."]) from None
     settings = {}
     for number, line in enumerate(lines, 1):
         name, separator, value = line.partition("=")
@@ -62,7 +64,7 @@ def _read_settings(path: Path) -> dict[str, str]:
             continue
         if not separator:
             raise OptionsError([f"Line {number} of {path} has no '=': a name=value is expected."])
-        settings[name.strip().removeprefix(KAFKA_PREFIX)] = value.strip()
+        settings[name.strip()] = value.strip()
     return settings
 
 

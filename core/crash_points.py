@@ -44,6 +44,7 @@ POINTS = frozenset(
         "S7.after_last_end_txn",
         "S7.in_chunk",  # a transaction of a map's members has its rows, and is not committed
         "S7.after_chunk",
+        "S7.lanes_taken",  # older drivers are shut out; nothing more is applied yet
         "S7.applied",  # all staged rows are in their map
         "S8.after_done",  # commit() is about to return; Spark's commit log is not written
         "abort.before_end_txn",

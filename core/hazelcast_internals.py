@@ -180,6 +180,25 @@ def matching_entries(
     return _invoked(client, codec.encode_request(name, data), decoded)
 
 
+def put_all_frames(name: str) -> tuple[bytes, bytes]:
+    """What a request to put entries of one partition begins and ends with. Between the two come
+    keys and values in turn: see sinks/map_requests.py."""
+    from hazelcast.protocol.client_message import END_FINAL_FRAME_BUF
+    from hazelcast.protocol.codec import map_put_all_codec as codec
+
+    without_entries = bytes(codec.encode_request(name, [], False).buf)
+    size = len(END_FINAL_FRAME_BUF)
+    return without_entries[:-size], without_entries[-size:]
+
+
+def put_all(client: HazelcastClient, partition: int, request: memoryview) -> Future[None]:
+    """Send such a request. As with the client's own, one whose connection ends is not repeated:
+    whoever repeats it looks first whether it still may."""
+    from hazelcast.protocol.client_message import OutboundMessage
+
+    return _invoked(client, OutboundMessage(request, False, True), lambda message: None, partition)
+
+
 def to_object(client: HazelcastClient, data: bytes) -> Any:
     """The object that a member serialized so. A Compact schema that this client has not met is
     asked for. Raises what the client raises where it has no serializer for the type."""

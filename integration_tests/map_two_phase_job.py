@@ -84,6 +84,18 @@ class MapJob:
                 found |= self.entries(batch, partition)
         return {key: value for key, value in found.items() if value is not None}
 
+    def sums(self, *batches: int) -> dict[str, str]:
+        """The map after these batches if its values are added up by `added`."""
+        found: dict[str, int] = {}
+        for batch in batches:
+            for partition in range(TASKS):
+                for key, value in self.entries(batch, partition).items():
+                    if value is None:
+                        found.pop(key, None)
+                    else:
+                        found[key] = found.get(key, 0) + int(value)
+        return {key: str(value) for key, value in found.items()}
+
     def events(self, *batches: int) -> Counter:
         """What a journal has after these batches, if nothing is put or removed twice."""
         changes: Counter = Counter()
@@ -97,6 +109,11 @@ class MapJob:
                     elif stored.pop(key, None) is not None:
                         changes[key, None] += 1
         return changes
+
+
+def added(key: str, old: str | None, new: str) -> str:
+    """A merge that gives something else when it is made twice."""
+    return str(int(old or 0) + int(new))
 
 
 def _rows(entries: dict[str, str | None], other: str) -> pa.RecordBatch:

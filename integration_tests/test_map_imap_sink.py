@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hazelcast.core import HazelcastJsonValue
 
+from eo_kafka import librdkafka
 from eo_kafka.errors import Fenced, SinkError, WriteFailed
 from eo_kafka.hazelcast_client import connect
 from eo_kafka.sinks.map_marker import MAP as MARKERS
@@ -191,3 +192,35 @@ def test_split_brain_protection_refuses_writes_and_the_task_may_try_again(mortal
     write(options, rows_of({"a": "1"}))
     assert plain(stored) == {"a": "1"}
     client.shutdown()
+
+
+@pytest.mark.parametrize("json_values", [True, False])
+def test_compiled_loops_and_the_client_make_the_same_map(
+    grid, hazelcast_client, monkeypatch, json_values
+) -> None:
+    kinds = (pa.string(), pa.string()) if json_values else (pa.binary(), pa.binary())
+    more = {"value.format": "json" if json_values else "text", "putSize": "70"}
+    rows = [(f"k{number % 150}é", f'{{"n": {number}}}') for number in range(200)]
+    rows += [("k7é", None), ("k8é", None), ("k8é", '"again"'), ("new", None)]
+
+    def written_by(without: str | None):
+        monkeypatch.setattr(librdkafka, "available", lambda: without)
+        stored = new_map(hazelcast_client, "plain")
+        stored.put(*(("k7é", "x") if json_values else (bytearray(b"k7\xc3\xa9"), "x")))
+        columns = [
+            pa.array(
+                [one if kind == pa.string() or one is None else one.encode() for one in column],
+                kind,
+            )
+            for kind, column in zip(kinds, zip(*rows, strict=True), strict=True)
+        ]
+        options = parsed(grid, stored, **more)
+        write(options, iter([pa.record_batch(columns, names=["key", "value"])]))
+        return {
+            bytes(key) if isinstance(key, bytearray) else key: stored.get(key)
+            for key in stored.key_set()
+        }
+
+    slow, fast = written_by("no loops"), written_by(None)
+    assert slow == fast
+    assert len(fast) == 149

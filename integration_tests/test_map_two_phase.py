@@ -63,6 +63,7 @@ def test_a_driver_that_is_killed_leaves_each_batch_to_be_applied_once(
     [
         pytest.param("S6.before_decision", marks=FULL),
         pytest.param("S6.after_decision", marks=FULL),
+        pytest.param("S7.lanes_taken", marks=FULL),
         pytest.param("S7.in_chunk", marks=FULL),  # its locks live on for 15 seconds
         "S7.after_chunk",
         pytest.param("S7.applied", marks=FULL),

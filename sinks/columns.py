@@ -80,8 +80,8 @@ def _rows(batch: pa.RecordBatch) -> Rows:
         first, number, name, content = _headers(batch.column("headers"))
     return Rows(
         partitions,
-        _pointers(batch.column("key")) if "key" in names else nothing,
-        _pointers(batch.column("value")),
+        pointers(batch.column("key")) if "key" in names else nothing,
+        pointers(batch.column("value")),
         first,
         number,
         name,
@@ -100,7 +100,7 @@ def _headers(column: pa.Array) -> tuple[Any, Any, Any, Any]:
     if (number < 0).any() or offsets[0] < 0 or offsets[-1] > len(column.values):
         raise SinkError("The 'headers' column is damaged: its offsets leave its values.")
     keys, values = column.values.flatten()
-    name, content = _pointers(keys), _pointers(values)
+    name, content = pointers(keys), pointers(values)
     used = np.zeros(len(keys) + 1, np.int64)
     np.add.at(used, offsets[:-1][number > 0], 1)
     np.add.at(used, (offsets[:-1] + number)[number > 0], -1)
@@ -112,7 +112,7 @@ def _headers(column: pa.Array) -> tuple[Any, Any, Any, Any]:
 _EMPTY = b"\0" * 8
 
 
-def _pointers(column: pa.Array) -> tuple[Any, Any]:
+def pointers(column: pa.Array) -> tuple[Any, Any]:
     """Addresses and sizes of a string or binary column; null is address 0 and size -1."""
     import numpy as np
     import pyarrow as pa

@@ -69,11 +69,15 @@ class Finisher:
         given_up: set[int] = set()  # partitions whose entries are lost, and may be
         if staged is not None:
             staged.take()
+            crash_point("S7.lanes_taken")
             lost = {key.partition for key in staged.lost()}
-            if lost and not any(part.has_token for part in decision.participants):
+            if lost:  # or done with: a driver that took over removes what it has applied
+                staged.take()
+            repeated = self._repeated(decision, staged)
+            if lost and not repeated:
                 return _without_lost(decision, staged)
             if lost:
-                given_up = self._accepted(decision, lost)
+                given_up = self._accepted(decision, lost, repeated)
         missing: set[Participant] = set()
         if any(part.has_token for part in decision.participants):
             self._end_all(decision)
@@ -105,18 +109,28 @@ class Finisher:
         holder = self._coordinator.ledger.generation
         return StagedRows(self._options.staging, job, decision, holder)
 
-    def _accepted(self, decision: Decision, lost: set[int]) -> set[int]:
-        """The partitions whose staged rows are lost, if that is accepted. Their Kafka transactions
-        may have committed, so that a replay could repeat rows. Raises LedgerError."""
+    def _repeated(self, decision: Decision, staged: StagedRows) -> str:
+        """What a replay of the lost participants could repeat, in words; "" if nothing: a row that
+        replaces its entry may do so twice."""
+        target = self._options.staging
+        if any(part.has_token for part in decision.participants):
+            return "its rows in the topic"  # Kafka transactions may have committed
+        if target is not None and target.merge is not None and staged.in_part():
+            return "the rows that are merged already"
+        return ""
+
+    def _accepted(self, decision: Decision, lost: set[int], repeated: str) -> set[int]:
+        """The partitions whose staged rows are lost, if that is accepted. Raises LedgerError."""
         target = self._options.staging
         sentence = (
-            f"Batch {decision.batch} was decided for a topic and a map, and what partitions "
-            f"{sorted(lost)} had staged for the map is gone with the members that held it."
+            f"Batch {decision.batch} was decided, and what partitions {sorted(lost)} had staged "
+            "for the map is gone with the members that held it. To write the batch again would "
+            f"repeat {repeated}."
         )
         if target is None or target.fail_on_loss:
             raise LedgerError(
-                f"{sentence} The batch stays decided. To go on, with its rows in the topic and "
-                "without these entries in the map, set option 'failOnDataLoss' to false."
+                f"{sentence} The batch stays decided. To go on without these entries in the map, "
+                "set option 'failOnDataLoss' to false."
             )
         log.warning("%s Going on without these entries, as 'failOnDataLoss' is false.", sentence)
         return lost

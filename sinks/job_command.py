@@ -6,12 +6,15 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from eo_kafka.command_line import add_connection, add_json, connection, table
+from eo_kafka.command_line import add_connection, add_json, connection, read_settings, table
 from eo_kafka.errors import EoKafkaError, LedgerError
 from eo_kafka.sinks import control_plane, ledger_topic
 from eo_kafka.sinks.committable import Torn, WritePlan
 from eo_kafka.sinks.coordinator import Coordinator, Record, Write
+from eo_kafka.sinks.map_lanes import MARKERS
+from eo_kafka.sinks.map_two_phase_options import read_target
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.recovery import make_plan, settle
 from eo_kafka.state import records
@@ -34,6 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     repair.add_argument(
         "--accept-loss", action="store_true", required=True, help="the missing rows stay missing"
     )
+    for action in (actions.choices["reset"], repair):
+        action.add_argument(
+            "--map-config",
+            type=Path,
+            metavar="FILE",
+            help="of a job that writes an IMap with commit=two-phase: its options 'map' and "
+            "'hazelcast.*', a name=value each line",
+        )
     for action in actions.choices.values():
         action.add_argument("job", help="the job's name (option jobName)")
         add_connection(action)
@@ -62,7 +73,11 @@ def _options(arguments: argparse.Namespace) -> SinkOptions:
     }
     if arguments.ledger_topic:
         given["ledgerTopic"] = arguments.ledger_topic
-    return SinkOptions.parse(given, streaming=True)
+    options = SinkOptions.parse(given, streaming=True)
+    of_map = getattr(arguments, "map_config", None)
+    if of_map is None:
+        return options
+    return replace(options, staging=read_target(read_settings(of_map, "--map-config")))
 
 
 def _show(options: SinkOptions, arguments: argparse.Namespace) -> None:
@@ -96,6 +111,7 @@ def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
             "--accept-loss' first. The ledger was not reset."
         )
     coordinator = Coordinator(options, control_plane.shared(options.kafka))
+    maps = _maps(coordinator.read(fenced=False), options)
     coordinator.write(
         plan.generation,
         lambda ledger: Write(
@@ -108,6 +124,20 @@ def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
         ),
     )
     print(f"Ledger '{coordinator.topic}' is free: the next query that writes to it will own it.")
+    if maps and options.staging is None:
+        print(
+            f"The job wrote map {', '.join(maps)} of Hazelcast. What it staged there and never "
+            f"decided is still in map '__eo_kafka.{options.job}.staged': the next batch of the "
+            "same job removes it, or this command with --map-config, or destroy that map. "
+            f"The keys '{options.job}/...' of map '{MARKERS}' are to stay, unless the ledger is "
+            "deleted."
+        )
+
+
+def _maps(ledger: Ledger, options: SinkOptions) -> list[str]:
+    """The IMaps that the batches in the ledger went to."""
+    parts = (part for found in ledger.of_sink(options.sink).values() for part in found.participants)
+    return sorted({f"'{part.staged.map}'" for part in parts if part.staged})
 
 
 def _without_snapshot(ledger: Ledger) -> list[Record]:

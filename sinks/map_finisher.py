@@ -41,7 +41,7 @@ class StagedRows:
             raise LedgerError(
                 f"Batch {decision.batch} is decided, and its rows wait in Hazelcast for map "
                 f"'{', '.join(names)}', which is not known here. Start the query that writes the "
-                "map: it finishes the batch."
+                "map: it finishes the batch. A command finishes it with --map-config."
             )
         self._staging = Staging(target, job)
         self._decision = decision
@@ -75,6 +75,13 @@ class StagedRows:
         """The participants that have chunks which are not in the map."""
         rest = {key.partition for lane in self._by_lane.values() for key in lane.rest}
         return tuple(part for part in self._parts if part.partition in rest)
+
+    def in_part(self) -> set[int]:
+        """The partitions of which some chunks are in the map and some are not."""
+        done = {
+            key.partition for lane in self._by_lane.values() for key in lane.chunks[: lane.done]
+        }
+        return done & {part.partition for part in self.not_applied()}
 
     def apply(self, but: Collection[int]) -> None:
         """Everything that is not applied, of all partitions `but` these."""

@@ -16,13 +16,17 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import EoKafkaError, Fenced, LedgerError, OutcomeUnknown, cut
 from eo_kafka.hazelcast_client import client, explained
+from eo_kafka.sinks.map_merge import merged
 from eo_kafka.sinks.map_objects import Entries, entries_of
-from eo_kafka.sinks.map_staging import ChunkKey, Staging, is_json
+from eo_kafka.sinks.map_staging import ChunkKey, Staging, is_json, merge_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +47,13 @@ class Marker:
     holder: int = 0
     decision: int = 0
     done: int = 0
+
+    def taken(self, holder: int, decision: int) -> Marker | None:
+        """As `holder` takes it, to apply `decision`; None where a newer decision is being
+        applied."""
+        if self.decision > decision:
+            return None
+        return Marker(holder, decision, self.done if self.decision == decision else 0)
 
     def encode(self) -> str:
         """JSON."""
@@ -81,10 +92,10 @@ class Lanes:
 
         def move(transaction: Any, marker: Marker | None) -> Marker:
             known = marker or Marker()
-            if known.decision > decision:
+            taken = known.taken(self._holder, decision)
+            if taken is None:
                 raise self._newer(known)
-            done = known.done if known.decision == decision else 0
-            return Marker(self._holder, decision, done)
+            return taken
 
         return self._moved(lane, move).done
 
@@ -92,25 +103,28 @@ class Lanes:
         """Put and remove a chunk's entries; it is the lane's `number`th of `decision`. Applied
         already: nothing. Raises Fenced, OutcomeUnknown, LedgerError."""
         rows = self._retried(lambda: self._staging.read(key))
-        entries = (
-            None
-            if rows is None
-            else entries_of(client(self._target.hazelcast), rows, is_json(rows))
-        )
 
         def move(transaction: Any, marker: Marker | None) -> Marker | None:
             if marker is None or marker.decision != decision:
                 raise self._vanished(key)  # all members were started anew: the lane had been taken
             if marker.done > number:
                 return None  # an attempt of this landed, and its answer was lost
-            if entries is None:  # and nobody who has taken over has removed it
+            if rows is None:  # and nobody who has taken over has removed it
                 raise self._vanished(key)
-            _put(transaction.get_map(self._target.map), entries)
+            stored = transaction.get_map(self._target.map)
+            _put(stored, self._entries(stored, rows))
             crash_point("S7.in_chunk")
             return replace(marker, done=number + 1)
 
         self._moved(lane, move)
         crash_point("S7.after_chunk")
+
+    def _entries(self, stored: Any, rows: pa.Table) -> Entries:
+        connected, json = client(self._target.hazelcast), is_json(rows)
+        function = merge_of(rows)
+        if function is None:
+            return entries_of(connected, rows, json)
+        return merged(connected, stored, rows, json, function)
 
     def _moved(self, lane: int, move: Callable[[Any, Marker | None], Marker | None]) -> Marker:
         """The marker, after `move` was made in one transaction with it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eo_kafka import hazelcast_internals as internals
+from eo_kafka.errors import SinkError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,18 +23,34 @@ def entries_of(
     return dict(zip(keys, values, strict=True))
 
 
+def keys_of(client: HazelcastClient, keys: Any) -> list[Any]:
+    """A column of keys."""
+    return _objects(client, keys, False)
+
+
 def _objects(client: HazelcastClient, column: Any, as_json: bool) -> list[Any]:
     import pyarrow as pa
     from hazelcast.core import HazelcastJsonValue
 
-    found = column.to_pylist()
+    found = (checked_text(column) if as_json else column).to_pylist()
     if as_json:
-        return [None if one is None else HazelcastJsonValue(_text(one)) for one in found]
+        return [None if one is None else HazelcastJsonValue(one) for one in found]
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         # a bytearray can be no key of a dictionary; what it is serialized to can
         return [None if one is None else internals.to_data(client, bytearray(one)) for one in found]
     return list(found)
 
 
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+def checked_text(column: Any) -> Any:
+    """JSON as text. Raises SinkError for bytes that are no UTF-8."""
+    import pyarrow as pa
+
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return column
+    try:
+        return column.cast(pa.string() if pa.types.is_binary(column.type) else pa.large_string())
+    except pa.ArrowInvalid:
+        raise SinkError(
+            "A row's value is to be JSON, and its bytes are no UTF-8: with 'value.format' 'text' "
+            "bytes are stored as they are."
+        ) from None

@@ -20,7 +20,7 @@ from eo_kafka.options import (
 )
 from eo_kafka.sinks.options import BATCH_ID, IDEMPOTENT, TWO_PHASE
 
-REPLACE, KEEP, NEWEST = "replace", "keep", "newest"
+REPLACE, KEEP, NEWEST, MERGE = "replace", "keep", "newest", "merge"
 
 VALUE_FORMAT = Option(
     "value.format",
@@ -38,10 +38,19 @@ REMOVE_COLUMN: Option[str | None] = Option(
 )
 ON_CONFLICT = Option(
     "onConflict",
-    one_of(REPLACE, KEEP, NEWEST),
+    one_of(REPLACE, KEEP, NEWEST, MERGE),
     REPLACE,
     "What becomes of an entry that is there: `replace`; Hazelcast only: `keep` it, or `newest`: "
-    "the one with the greater `versionField` stays.",
+    "the one with the greater `versionField` stays; with `commit` `two-phase`: `merge`, what "
+    "`mergeFunction` makes of it and the row.",
+)
+MERGE_FUNCTION: Option[str | None] = Option(
+    "mergeFunction",
+    text,
+    None,
+    "With `onConflict` `merge`: a Python function that the driver can import, `module:function`. "
+    "It gets the key, the entry's value (None: there is none) and the row's, as strings or bytes, "
+    "and returns the value that is to be there, or None to remove the key.",
 )
 VERSION_FIELD: Option[str | None] = Option(
     "versionField",
@@ -74,6 +83,7 @@ OF_BOTH: tuple[Option[Any], ...] = (
     REMOVE_COLUMN,
     ON_CONFLICT,
     VERSION_FIELD,
+    MERGE_FUNCTION,
 )
 _TEXT_OR_BYTES = ("string", "binary")
 
@@ -111,6 +121,12 @@ class MapSinkOptions:
             reader.problem(
                 "Option 'onConflict' 'newest' and option 'versionField' go together: one says that "
                 "the newer entry stays, the other by which field."
+            )
+        if conflict == MERGE or MERGE_FUNCTION.name in reader:
+            reader.problem(
+                "Option 'onConflict' 'merge' (option 'mergeFunction') needs 'commit' to be "
+                f"'{TWO_PHASE}': entries that are put as rows come are put again after a crash, "
+                "and what is merged twice can be something else."
             )
         if conflict == NEWEST and not shape.json:
             reader.problem("Option 'onConflict' 'newest' needs 'value.format' to be 'json'.")
@@ -184,7 +200,7 @@ def read_topic(
             f"Option 'onConflict' is '{reader.get(ON_CONFLICT)}', and a topic's newest record "
             f"always is the entry: '{REPLACE}'."
         )
-    for name in (VERSION_FIELD.name, PUT_SIZE.name):
+    for name in (VERSION_FIELD.name, MERGE_FUNCTION.name, PUT_SIZE.name):
         if name in reader:
             reader.problem(f"Option '{name}' is for maps with 'backend' 'hazelcast'.")
     for name in sorted(reader.prefixed(hazelcast_client.PREFIX)):

@@ -24,18 +24,21 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 200  # applied in one transaction; who reads their keys meanwhile waits for it
 _CHUNK_BYTES = 1 << 20
 _IN_FLIGHT, _CHUNKS_IN_FLIGHT = 64, 8
-_JSON = b"eo-kafka.json"  # in the chunk's schema: its values are to become JSON values
+# In the chunk's schema: its values are to become JSON values; which function merges them
+_JSON, _MERGE = b"eo-kafka.json", b"eo-kafka.merge"
 
 
 @dataclass(frozen=True)
 class MapTarget:
     """Which map rows go into once they are decided, and how. Pickled to the tasks; its repr shows
-    no secrets. `fail_on_loss`: whether the query stops where entries are lost for good."""
+    no secrets. `fail_on_loss`: whether the query stops where entries are lost for good; `merge`:
+    the function that makes an entry and a row one (sinks/map_merge.py)."""
 
     map: str
     hazelcast: HazelcastSettings
     json: bool
     fail_on_loss: bool
+    merge: str | None = None
 
     @property
     def place(self) -> str:
@@ -181,7 +184,10 @@ def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _encoded(rows: pa.RecordBatch, target: MapTarget) -> bytes:
     import pyarrow as pa
 
-    schema = rows.schema.with_metadata({_JSON: b"1"} if target.json else {})
+    how = {_JSON: b"1"} if target.json else {}
+    if target.merge is not None:
+        how[_MERGE] = target.merge.encode()
+    schema = rows.schema.with_metadata(how)
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
@@ -209,3 +215,9 @@ def _decoded(found: Any, key: ChunkKey, name: str) -> pa.Table:
 def is_json(rows: pa.Table) -> bool:
     """Whether a chunk's values are to become JSON values."""
     return _JSON in (rows.schema.metadata or {})
+
+
+def merge_of(rows: pa.Table) -> str | None:
+    """The function that merges a chunk's rows with what is there: the one of when it was staged."""
+    found = (rows.schema.metadata or {}).get(_MERGE)
+    return None if found is None else found.decode()

@@ -13,6 +13,7 @@ from eo_kafka.hazelcast_client import HazelcastSettings
 from eo_kafka.maps import MAP, is_topic
 from eo_kafka.options import OptionReader
 from eo_kafka.sinks import map_options, options
+from eo_kafka.sinks.map_merge import merge_function
 from eo_kafka.sinks.map_options import RowShape, read_shape
 from eo_kafka.sinks.map_staging import MapTarget
 from eo_kafka.sinks.options import SinkOptions
@@ -36,12 +37,7 @@ def read_two_phase(
     OptionsError with every problem. Contacts nobody."""
     reader = OptionReader(given)
     shape = read_shape(reader, columns)
-    if reader.get(map_options.ON_CONFLICT) != map_options.REPLACE:
-        reader.problem(
-            f"Option 'onConflict' is '{reader.get(map_options.ON_CONFLICT)}': what is decided is "
-            f"put as it is ('{map_options.REPLACE}'). Take it away, or set 'commit' to "
-            f"'{options.IDEMPOTENT}'."
-        )
+    merge = _merge(reader)
     for option in (map_options.VERSION_FIELD, map_options.PUT_SIZE):
         if option.name in reader:
             reader.problem(f"Option '{option.name}' is for 'commit' '{options.IDEMPOTENT}'.")
@@ -57,6 +53,7 @@ def read_two_phase(
         HazelcastSettings.read(reader),
         shape.json,
         reader.get(map_options.FAIL_ON_DATA_LOSS),
+        merge,
     )
     reader.check_names(
         [option.name for option in (*_OF_MAP, *options.OPTIONS)], besides=hazelcast_client.PREFIX
@@ -65,6 +62,48 @@ def read_two_phase(
     if reader.problems or found is None:
         raise OptionsError(reader.problems)
     return replace(found, staging=target), target, shape
+
+
+def read_target(given: Mapping[str, str]) -> MapTarget:
+    """For an operator's command: which map a job writes, from the options `map`, `hazelcast.*` and
+    `failOnDataLoss`. How rows become entries, staged rows say themselves. Raises OptionsError."""
+    reader = OptionReader(given)
+    if MAP.name not in reader:
+        reader.problem(f"Option '{MAP.name}' must be specified: the map that the job writes.")
+    target = MapTarget(
+        reader.get(MAP),
+        HazelcastSettings.read(reader),
+        False,
+        reader.get(map_options.FAIL_ON_DATA_LOSS),
+    )
+    known = [MAP.name, map_options.FAIL_ON_DATA_LOSS.name]
+    known += [option.name for option in hazelcast_client.OPTIONS]
+    reader.check_names(known, besides=hazelcast_client.PREFIX)
+    reader.finish()
+    return target
+
+
+def _merge(reader: OptionReader) -> str | None:
+    """The function that merges, if rows are merged; it can be imported here, or that is noted in
+    `reader`."""
+    conflict, name = reader.get(map_options.ON_CONFLICT), reader.get(map_options.MERGE_FUNCTION)
+    if conflict not in (map_options.REPLACE, map_options.MERGE):
+        reader.problem(
+            f"Option 'onConflict' is '{conflict}': what is decided is put as it is "
+            f"('{map_options.REPLACE}') or merged ('{map_options.MERGE}'). Take it away, or set "
+            f"'commit' to '{options.IDEMPOTENT}'."
+        )
+    elif (conflict == map_options.MERGE) != (name is not None):
+        reader.problem(
+            "Option 'onConflict' 'merge' and option 'mergeFunction' go together: one says that "
+            "entry and row are merged, the other by which function."
+        )
+    if name is not None:
+        try:
+            merge_function(name)
+        except ValueError as error:
+            reader.problem(f"Option 'mergeFunction' is '{name}': it {error}.")
+    return name
 
 
 def _sink_options(given: Mapping[str, str], reader: OptionReader) -> SinkOptions | None:

@@ -6,24 +6,30 @@ again, and the map is the same then if its keys and values are.
 
 from __future__ import annotations
 
+import functools
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from eo_kafka import hazelcast_internals as internals
+from eo_kafka import librdkafka
 from eo_kafka.crash_points import crash_point
 from eo_kafka.digest import Digest
 from eo_kafka.errors import EoKafkaError, SinkError, WriteFailed, cut
 from eo_kafka.hazelcast_client import client, explained
 from eo_kafka.sinks.fast import row_digest
 from eo_kafka.sinks.map_marker import Marker, Markers
-from eo_kafka.sinks.map_objects import Entries, entries_of
-from eo_kafka.sinks.map_options import KEEP, NEWEST, MapSinkOptions
+from eo_kafka.sinks.map_objects import Entries, entries_of, keys_of
+from eo_kafka.sinks.map_options import KEEP, NEWEST, REPLACE, MapSinkOptions
+from eo_kafka.sinks.map_requests import requests_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+log = logging.getLogger(__name__)
 _IN_FLIGHT = 256
 _ATTEMPTS = 20
 
@@ -103,6 +109,25 @@ class _Writer:
         self._pipelined = self._client.get_map(options.map)
 
     def put(self, rows: pa.RecordBatch) -> None:
+        missing = librdkafka.available()  # compiled loops need what it needs
+        if self._options.on_conflict == REPLACE and missing is None:
+            self._put_requests(rows)
+            return
+        if missing is not None:
+            _warn(missing)
+        self._put_objects(rows)
+
+    def _put_requests(self, rows: pa.RecordBatch) -> None:
+        count = self._client.partition_service.get_partition_count()
+        asked = requests_of(self._options.map, rows, self._options.json, count)
+        removed = keys_of(self._client, asked.removed)
+        self._wait(self._pipelined.delete(key) for key in removed)
+        # One a partition and all at once, as the client's put_all; the next rows come after them
+        puts = [internals.put_all(self._client, *put) for put in asked.puts]
+        for put in puts:
+            put.result()
+
+    def _put_objects(self, rows: pa.RecordBatch) -> None:
         entries = entries_of(self._client, rows, self._options.json)
         self._wait(self._pipelined.delete(key) for key, one in entries.items() if one is None)
         there = {key: value for key, value in entries.items() if value is not None}
@@ -163,6 +188,11 @@ class _Writer:
                 f"object, so nobody can say which is newer: key {cut(key)}."
             ) from None
         return found
+
+
+@functools.cache
+def _warn(reason: str) -> None:
+    log.warning("Entries are put as objects, several times slower than possible: %s.", reason)
 
 
 def _keys_of(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,21 +7,38 @@ them at any moment, and what must never be seen.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
-import commit_model as model
+import commit_model
 from commit_model import Driver, Moves, Setting, Txn, World
 
 from eo_kafka.transaction import DecisionState, without_token
 
 COMMIT_STEPS = (
-    model.s6_fence,
-    model.s6_check,
-    model.s6_decide,
-    model.s7_end,
-    model.s7_tokens,
-    model.s8_done,
+    commit_model.s6_fence,
+    commit_model.s6_check,
+    commit_model.s6_decide,
+    commit_model.s7_end,
+    commit_model.s7_tokens,
+    commit_model.s8_done,
 )
+
+
+W = TypeVar("W", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Model(Generic[W]):
+    """What is explored: where it starts, what may happen next, and how a world is judged.
+    `may_wait`: somebody may still start who brings it to its end."""
+
+    first: W
+    moves: Callable[[W], Iterable[tuple[str, W]]]
+    fault: Callable[[W], str]
+    finished: Callable[[W], bool]
+    may_wait: Callable[[W], bool]
 
 
 @dataclass
@@ -37,7 +54,7 @@ class Outcome:
 
 def start(setting: Setting) -> World:
     """One driver, an empty ledger."""
-    return World(drivers=(Driver(step=model.start_batch),))
+    return World(drivers=(Driver(step=commit_model.start_batch),))
 
 
 def moves(world: World, setting: Setting) -> Moves:
@@ -54,35 +71,35 @@ def moves(world: World, setting: Setting) -> Moves:
 
 def _chaos(world: World, setting: Setting) -> Moves:
     if len(world.drivers) < setting.drivers:
-        drivers = (*world.drivers, Driver(step=model.start_batch))
+        drivers = (*world.drivers, Driver(step=commit_model.start_batch))
         yield "a new driver starts", world._replace(drivers=drivers)
     if world.timeouts < setting.timeouts:
         for name, txn in world.txns:
             if txn.token is not None:
                 yield f"{name} times out", _time_out(world, name, txn)
     if world.on_its_way is not None and world.on_its_way[0] == world.holder:
-        landed = model.append(world, world.on_its_way[1])
+        landed = commit_model.append(world, world.on_its_way[1])
         yield "the append on its way lands", landed._replace(on_its_way=None)
     for index, driver in enumerate(world.drivers):
-        if driver.step is model.gone or not setting.deaths:
+        if driver.step is commit_model.gone or not setting.deaths:
             continue
         left = _left_behind(world, driver)
-        yield f"driver {index} dies", model.die(left, index)
+        yield f"driver {index} dies", commit_model.die(left, index)
         if driver.step in COMMIT_STEPS and driver.plan is not None:
-            yield f"driver {index}: commit is killed", model.fail(left, index, setting)
+            yield f"driver {index}: commit is killed", commit_model.fail(left, index, setting)
 
 
 def _time_out(world: World, name: str, txn: Txn) -> World:
-    ended = model.set_txn(world, name, Txn(txn.epoch + 1))
+    ended = commit_model.set_txn(world, name, Txn(txn.epoch + 1))
     return ended._replace(timeouts=world.timeouts + 1, excuse=True)
 
 
 def _left_behind(world: World, driver: Driver) -> World:
     """Whoever dies while it appends a decision may leave it on its way."""
-    if driver.step is not model.s6_decide or driver.fence != world.holder:
+    if driver.step is not commit_model.s6_decide or driver.fence != world.holder:
         return world
     return world._replace(
-        on_its_way=(model.required(driver.fence), model.required(driver.decision))
+        on_its_way=(commit_model.required(driver.fence), commit_model.required(driver.decision))
     )
 
 
@@ -105,7 +122,7 @@ def _committed_batch_not_visible(world: World) -> str:
     """What Spark's commit log holds is visible, all of it, once."""
     for batch in range(world.commit_log + 1):
         rows = sorted(row for of, row in world.visible if of == batch)
-        if rows != list(model.ROWS):
+        if rows != list(commit_model.ROWS):
             return f"batch {batch} is in the commit log and of its rows visible: {rows}"
     return ""
 
@@ -123,7 +140,19 @@ def explore(setting: Setting, *, liveness: bool = False) -> Outcome:
     `liveness`: also, from every world in which one more driver may start, some way must lead to
     the end. (That it is taken is for whoever starts drivers.)
     """
-    first = start(setting)
+    of_commit = Model(
+        start(setting),
+        lambda world: moves(world, setting),
+        fault,
+        lambda world: world.commit_log == setting.batches - 1,
+        lambda world: len(world.drivers) < setting.drivers,
+    )
+    return walk(of_commit, liveness=liveness)
+
+
+def walk(model: Model[W], *, liveness: bool = False) -> Outcome:
+    """The same of any model."""
+    first = model.first
     numbers = {first: 0}
     came_from: list[tuple[int, str]] = [(0, "")]
     before: list[list[int]] = [[]]
@@ -132,15 +161,15 @@ def explore(setting: Setting, *, liveness: bool = False) -> Outcome:
     while queue:
         world = queue.popleft()
         number = numbers[world]
-        outcome.finished += world.commit_log == setting.batches - 1
-        for label, after in moves(world, setting):
+        outcome.finished += model.finished(world)
+        for label, after in model.moves(world):
             known = numbers.get(after)
             if known is None:
                 known = numbers[after] = len(came_from)
                 came_from.append((number, label))
                 before.append([])
                 outcome.labels[label.split(": ")[-1]] += 1
-                outcome.fault = fault(after)
+                outcome.fault = model.fault(after)
                 if outcome.fault:
                     outcome.trace = _trace(came_from, known)
                     outcome.worlds = len(numbers)
@@ -150,18 +179,18 @@ def explore(setting: Setting, *, liveness: bool = False) -> Outcome:
                 before[known].append(number)
     outcome.worlds = len(numbers)
     if liveness:
-        _check_liveness(numbers, before, came_from, setting, outcome)
+        _check_liveness(model, numbers, before, came_from, outcome)
     return outcome
 
 
 def _check_liveness(
-    numbers: dict[World, int],
+    model: Model[W],
+    numbers: dict[W, int],
     before: list[list[int]],
     came_from: list[tuple[int, str]],
-    setting: Setting,
     outcome: Outcome,
 ) -> None:
-    done = [n for world, n in numbers.items() if world.commit_log == setting.batches - 1]
+    done = [n for world, n in numbers.items() if model.finished(world)]
     can_finish = set(done)
     while done:
         for earlier in before[done.pop()]:
@@ -169,7 +198,7 @@ def _check_liveness(
                 can_finish.add(earlier)
                 done.append(earlier)
     for world, number in numbers.items():
-        if number not in can_finish and len(world.drivers) < setting.drivers:
+        if number not in can_finish and model.may_wait(world):
             outcome.fault = "a driver may start, and no way leads to the end"
             outcome.trace = _trace(came_from, number)
             return

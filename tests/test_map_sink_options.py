@@ -48,9 +48,15 @@ def test_versions_need_json_and_no_removals() -> None:
     assert "cannot be with 'removeColumn'" in found[1]
 
 
+def test_what_is_merged_needs_a_decision_and_a_map_of_members() -> None:
+    merge = {"onConflict": "merge", "mergeFunction": "operator:concat"}
+    assert "needs 'commit' to be 'two-phase'" in problems(**merge)[0]
+    assert "a topic's newest record always is the entry" in problems_of_topic(**merge)[0]
+
+
 def test_everything_that_is_wrong_is_told_at_once() -> None:
     found = problems(
-        onConflict="merge", putSize="0", removeColumn="partition", **{"kafka.acks": "all"}
+        onConflict="mix", putSize="0", removeColumn="partition", **{"kafka.acks": "all"}
     )
     assert [one.split("'")[1] for one in found] == [
         "removeColumn",

@@ -73,6 +73,21 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     assert "did you mean 'failOnDataLoss'" in problems(failOnDataLos="true")[0]
 
 
+def test_rows_are_merged_by_a_function_that_the_driver_has() -> None:
+    merge = {"onConflict": "merge", "mergeFunction": "operator:concat"}
+    assert read_two_phase({**GIVEN, **merge}, COLUMNS)[1].merge == "operator:concat"
+    for given, said in (
+        ({"onConflict": "merge"}, "go together"),
+        ({"mergeFunction": "operator:concat"}, "go together"),
+        ({**merge, "mergeFunction": "no_such_module:f"}, "cannot be imported by the driver"),
+        ({**merge, "mergeFunction": "operator:no_such"}, "cannot be imported by the driver"),
+        ({**merge, "mergeFunction": "operator"}, "must be 'module:function'"),
+        ({**merge, "mergeFunction": "operator:__doc__"}, "is no function"),
+    ):
+        (one,) = problems(**given)
+        assert said in one
+
+
 def test_it_is_a_way_of_streams_into_imaps_only() -> None:
     assert not is_two_phase({**GIVEN, "backend": "kafka"})
     with pytest.raises(OptionsError, match="a way of streaming writes"):

@@ -1,0 +1,77 @@
+"""Every interleaving of drivers that apply decided chunks keeps its promises, and each rule is
+needed."""
+
+from __future__ import annotations
+
+import map_model
+import pytest
+from commit_explorer import Model, Outcome, walk
+from map_model import Driver, Rules, Setting, World, s1_plan
+
+LOSS = Setting(losses=1)
+# rule -> (the setting in which it is missed, what is then seen)
+NEEDED = {
+    "takes_first": (LOSS, "a chunk is applied of a decision that is VOID"),
+    "looks_who_holds": (Setting(), "staged rows are gone and no member was lost"),
+    "compares_holder": (LOSS, "a chunk is applied of a decision that is VOID"),
+    "compares_done": (Setting(), "a chunk is applied twice"),
+    "names_decision": (Setting(), "is in the commit log and not whole in the map"),
+    "one_transaction": (Setting(), "a chunk is applied twice"),
+    "locks_marker": (Setting(), "a chunk is applied twice"),
+    "lost_lock_refuses": (Setting(), "a chunk is applied twice"),
+    "removes_older_only": (Setting(), "staged rows are gone and no member was lost"),
+}
+
+
+def explore(setting: Setting, *, liveness: bool = False) -> Outcome:
+    of_map = Model(
+        World((Driver(s1_plan),)),
+        lambda world: map_model.moves(world, setting),
+        map_model.fault,
+        lambda world: map_model.finished(world, setting),
+        lambda world: len(world.drivers) < setting.drivers,
+    )
+    return walk(of_map, liveness=liveness)
+
+
+def test_two_drivers_apply_each_chunk_once() -> None:
+    outcome = explore(Setting(), liveness=True)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.finished
+    for label in ("S7 misses some", "S7 applies a chunk, answer lost"):
+        assert outcome.labels[label], label
+
+
+@pytest.mark.parametrize("merges", [False, True])
+def test_what_members_lose_is_written_again_or_stops_the_query(merges: bool) -> None:
+    outcome = explore(LOSS._replace(merges=merges), liveness=not merges)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.labels["S7 VOID"]
+    assert bool(outcome.labels["S7 finds it torn"]) is not merges
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "setting", [Setting(drivers=3), LOSS._replace(drivers=3, batches=1)], ids=str
+)
+def test_three_drivers_do_too(setting: Setting) -> None:
+    outcome = explore(setting)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.finished
+
+
+def test_every_rule_is_tried() -> None:
+    assert set(NEEDED) == set(Rules._fields)
+
+
+@pytest.mark.parametrize("rule", NEEDED)
+def test_without_this_rule_a_promise_is_broken(rule: str) -> None:
+    setting, seen = NEEDED[rule]
+
+    outcome = explore(setting._replace(rules=Rules()._replace(**{rule: False})))
+
+    assert seen in outcome.fault
+    assert outcome.trace
