@@ -83,6 +83,10 @@ def test_rows_are_merged_in_their_order_and_a_function_that_fails_can_be_mended(
     with pytest.raises(SinkError, match=r"'map_two_phase_job:added'.*failed for key there: Value"):
         job.commit(0)
     assert dict(written_map.entry_set()) == {"there": "no number"}
+    another = job.given | {"mergeFunction": "operator:concat"}
+    with pytest.raises(LedgerError, match="merged by 'map_two_phase_job:added', and option"):
+        make_plan(read_two_phase(another, COLUMNS)[0])
+    assert dict(written_map.entry_set()) == {"there": "no number"}
     written_map.put("there", "10")
     make_plan(options)  # the query is started again, and rolls the batch forward
     assert dict(written_map.entry_set()) == {"there": "14", "new": "2", "back": "6"}

@@ -121,9 +121,15 @@ class Lanes:
 
     def _entries(self, stored: Any, rows: pa.Table) -> Entries:
         connected, json = client(self._target.hazelcast), is_json(rows)
-        function = merge_of(rows)
+        function, known = merge_of(rows), self._target.merge
         if function is None:
             return entries_of(connected, rows, json)
+        if function != known:  # what the members hold does not say what code is run here
+            raise LedgerError(
+                f"Rows wait to be merged by '{cut(function)}', and option 'mergeFunction' is "
+                f"{known!r} now. The batch stays decided: start the query with the function of "
+                "then, and change it once that is done."
+            )
         return merged(connected, stored, rows, json, function)
 
     def _moved(self, lane: int, move: Callable[[Any, Marker | None], Marker | None]) -> Marker:

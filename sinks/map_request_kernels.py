@@ -62,6 +62,13 @@ def _hash(address, size):
 
 
 @njit
+def partition_of(found, partitions):
+    """Of a hash, as the members have it: the lowest number has no absolute value."""
+    signed = I64(I32(found))
+    return I64(0) if signed == -0x80000000 else abs(signed) % partitions
+
+
+@njit
 def _same(one, other, size):
     whole = size >> 3
     for i in range(whole):
@@ -91,7 +98,7 @@ def place(key, value, table, chosen, partitions, sizes):
         chosen[i] = partitions[i] = -1
         if table[at] < 0:
             table[at] = i
-            partitions[i] = abs(I64(I32(found))) % sizes.size
+            partitions[i] = partition_of(found, sizes.size)
         chosen[table[at]] = i
     for i in range(key[1].size):
         if chosen[i] >= 0 and value[1][chosen[i]] >= 0:

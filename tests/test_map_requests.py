@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hazelcast.config import Config
@@ -11,11 +12,12 @@ from hazelcast.future import ImmediateFuture
 from hazelcast.hash import hash_to_index
 from hazelcast.proxy.map import Map
 from hazelcast.serialization import SerializationServiceV1
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eo_kafka import librdkafka
 from eo_kafka.errors import SinkError
+from eo_kafka.sinks import map_request_kernels as kernels
 from eo_kafka.sinks import map_requests
 from eo_kafka.sinks.map_objects import entries_of, keys_of
 from eo_kafka.sinks.map_requests import requests_of
@@ -94,6 +96,13 @@ def test_bytes_that_are_no_text_are_what_the_client_sends(rows) -> None:
     found = requests_of("m", some, False, 7)
     assert {at: bytes(request) for at, request in found.puts} == expected
     assert keys_of(CLIENT, found.removed) == removed
+
+
+@given(st.integers(-(2**31), 2**31 - 1), st.integers(1, 1000))
+@example(-(2**31), 271)
+def test_a_hash_has_the_partition_that_the_members_find_it_in(found: int, partitions: int) -> None:
+    expected = 0 if found == -(2**31) else abs(found) % partitions
+    assert kernels.partition_of(np.uint32(found & 0xFFFFFFFF), partitions) == expected
 
 
 def test_a_request_can_be_numbered_and_is_too_large_at_two_gibibytes(monkeypatch) -> None:
