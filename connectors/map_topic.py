@@ -24,7 +24,7 @@ from eo_kafka.sources.map_topic_reader import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eo_kafka.formats.json_column import JsonColumn
+    from eo_kafka.sources.map_rows import Typed
 
 _RENEWALS = 4  # so many times in `delete.retention.ms` an idle stream says that it is there
 
@@ -33,7 +33,7 @@ class TopicMapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The changes of a map that is a topic: the Kafka source's stream, batch for batch. Its offsets
     are in `TopicPosition`s; see there for what else they hold."""
 
-    def __init__(self, options: TopicMapOptions, typed: dict[str, JsonColumn]) -> None:
+    def __init__(self, options: TopicMapOptions, typed: Typed) -> None:
         from eo_kafka.connectors.kafka_source import KafkaStreamReader
 
         self._options = options
@@ -114,7 +114,7 @@ class TopicMapBatchReader(DataSourceReader):
     """All entries of a map that is a topic, as they are when they are read: every action on the
     DataFrame reads anew."""
 
-    def __init__(self, options: TopicMapOptions, typed: dict[str, JsonColumn]) -> None:
+    def __init__(self, options: TopicMapOptions, typed: Typed) -> None:
         self._options = options
         self._typed = typed
 

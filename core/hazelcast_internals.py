@@ -54,6 +54,13 @@ class JournalItems(NamedTuple):
         return int(struct.unpack_from("<q", self.sequences, len(self.sequences) - 8)[0])
 
 
+class CompactSchema(NamedTuple):
+    """What a Compact value is laid out by: names of fields, and numbers of their kinds."""
+
+    type_name: str
+    fields: tuple[tuple[str, int], ...]
+
+
 class FetchedEntries(NamedTuple):
     """Keys and values in turn, as the member serialized them, and where to go on."""
 
@@ -178,6 +185,21 @@ def matching_entries(
 
     data = client._serialization_service.to_data(PartitionPredicate())
     return _invoked(client, codec.encode_request(name, data), decoded)
+
+
+def compact_schema(client: HazelcastClient, schema_id: int) -> Future[CompactSchema | None]:
+    """Ask for the schema of this id; None if the cluster does not know it."""
+    from hazelcast.protocol.codec import client_fetch_schema_codec as codec
+
+    def decoded(message: Any) -> CompactSchema | None:
+        found = codec.decode_response(message)
+        if found is None:
+            return None
+        return CompactSchema(
+            found.type_name, tuple((one.name, int(one.kind)) for one in found.fields)
+        )
+
+    return _invoked(client, codec.encode_request(schema_id), decoded)
 
 
 def to_object(client: HazelcastClient, data: bytes) -> Any:

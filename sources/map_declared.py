@@ -10,24 +10,28 @@ from eo_kafka.options import Option, OptionReader, boolean, one_of, text, whole_
 
 OLDEST, CURRENT = "oldest", "current"
 BYTES, DATA = "bytes", "data"
+COMPACT, PORTABLE = "compact", "portable"
+TYPED = (JSON, COMPACT, PORTABLE)  # columns, of a schema that is given
+OF_MEMBERS = (DATA, COMPACT, PORTABLE)  # as Hazelcast serializes values; a topic has none
 
 KEY_FORMAT = Option(
     "key.format",
-    one_of(TEXT, BYTES, DATA, JSON),
+    one_of(TEXT, BYTES, DATA, *TYPED),
     TEXT,
     "What column `key` holds: `text` (text and JSON as they are, other types in their plain form), "
     "`bytes` (the content of byte arrays, and text as UTF-8), `json` (JSON, or text of it, as "
-    "columns of `key.schema`), or, with Hazelcast, `data` (any value as it was serialized).",
+    "columns of `key.schema`), or, with Hazelcast, `compact` and `portable` (columns of "
+    "`key.schema`, too) or `data` (any value as it was serialized).",
 )
 VALUE_FORMAT = Option(
-    "value.format", one_of(TEXT, BYTES, DATA, JSON), TEXT, "The same for `value` and `old_value`."
+    "value.format", one_of(TEXT, BYTES, DATA, *TYPED), TEXT, "The same for `value` and `old_value`."
 )
 KEY_SCHEMA: Option[str | None] = Option(
     "key.schema",
     text,
     None,
-    "With `key.format` `json`: columns as in SQL (`id BIGINT, name STRING`), or what "
-    "`schema.json()` gives.",
+    "With `key.format` `json`, `compact` or `portable`: columns as in SQL (`id BIGINT, "
+    "name STRING`), or what `schema.json()` gives.",
 )
 VALUE_SCHEMA: Option[str | None] = Option("value.schema", text, None, "The same for values.")
 STARTING_SEQUENCE = Option(
@@ -114,9 +118,10 @@ def read_shape(reader: OptionReader) -> MapShape:
         ("key", found.key_format, found.key_schema),
         ("value", found.value_format, found.value_schema),
     ):
-        if (kind == JSON) != (schema is not None):
+        if (kind in TYPED) != (schema is not None):
             reader.problem(
-                f"Option '{name}.format' 'json' and option '{name}.schema' go together: "
-                "columns as in SQL ('id BIGINT, name STRING') or what `schema.json()` gives."
+                f"Option '{name}.format' 'json', 'compact' or 'portable' and option "
+                f"'{name}.schema' go together: columns as in SQL ('id BIGINT, name STRING') or "
+                "what `schema.json()` gives."
             )
     return found

@@ -19,6 +19,7 @@ from eo_kafka import hazelcast_internals as internals
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import ReadTimeout
 from eo_kafka.hazelcast_client import answer, client
+from eo_kafka.sources.map_members import MembersOf
 from eo_kafka.sources.map_options import MapOptions
 from eo_kafka.sources.map_rows import Rows, Typed
 
@@ -53,7 +54,7 @@ def read_entries(
     """Every entry of the task's partitions, once. Raises ReadTimeout when members don't answer or
     the cluster is not the planned one any more, SourceError."""
     hz = client(options.hazelcast)
-    rows = Rows(options, lambda data: internals.to_object(hz, data), typed)
+    rows = Rows(options, MembersOf(options, hz), typed)
     items: list[bytes] = []
     where: list[tuple[int, int]] = []
     size = 0

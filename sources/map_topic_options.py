@@ -11,9 +11,9 @@ from eo_kafka.errors import OptionsError
 from eo_kafka.options import OptionReader
 from eo_kafka.sources import declared
 from eo_kafka.sources.map_declared import (
-    DATA,
     FETCH_SIZE,
     OF_BOTH,
+    OF_MEMBERS,
     OLDEST,
     PREDICATE,
     STREAM_ONLY,
@@ -63,9 +63,9 @@ class TopicMapOptions(MapShape):
         reader = OptionReader(given)
         shape = read_shape(reader)
         for name, kind in (("key", shape.key_format), ("value", shape.value_format)):
-            if kind == DATA:
+            if kind in OF_MEMBERS:
                 reader.problem(
-                    f"Option '{name}.format' is '{DATA}', which is for Hazelcast's maps: a topic "
+                    f"Option '{name}.format' is '{kind}', which is for Hazelcast's maps: a topic "
                     "holds 'bytes'."
                 )
         for name in sorted(reader.prefixed(hazelcast_client.PREFIX)):
