@@ -12,12 +12,14 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from eo_kafka.connectors.map_filters import Pushing
 from eo_kafka.connectors.spark_versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
     refuse_streams_of_maps,
+    refuse_without_pushed_filters,
 )
 
 if TYPE_CHECKING:
@@ -65,11 +67,15 @@ class MapDataSource(DataSource):
 
         options = read_options(self.options, False)
         columns_read = typed(options, schema)
+        if options.push_filters:
+            refuse_without_pushed_filters()
         if not isinstance(options, TopicMapOptions):
-            return MapBatchReader(options, columns_read)
-        from eo_kafka.connectors.map_topic import TopicMapBatchReader
+            of_members = PushingMapBatchReader if options.push_filters else MapBatchReader
+            return of_members(options, columns_read, schema)
+        from eo_kafka.connectors.map_topic import PushingTopicMapBatchReader, TopicMapBatchReader
 
-        return TopicMapBatchReader(options, columns_read)
+        of_topics = PushingTopicMapBatchReader if options.push_filters else TopicMapBatchReader
+        return of_topics(options, columns_read, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamArrowWriter:
         """Called before each micro-batch, and again before each `commit` and `abort`; contacts
@@ -239,18 +245,26 @@ class MapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class MapBatchReader(DataSourceReader):
     """All entries of a map, as they are when they are read; it is no snapshot."""
 
-    def __init__(self, options: MapOptions, typed: Typed) -> None:
+    def __init__(self, options: MapOptions, typed: Typed, schema: StructType) -> None:
+        from eo_kafka.sources.map_pushed import NOTHING_PUSHED
+
         self._options = options
         self._typed = typed
+        self._schema = schema
+        self._pushed = NOTHING_PUSHED
 
     def partitions(self) -> list[InputPartition]:
         """Groups of the map's partitions. Driver, once a load."""
         from eo_kafka.sources.map_entries import plan
 
-        return [InputPartition(one) for one in plan(self._options)]
+        return [InputPartition(one) for one in plan(self._options, self._pushed)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The entries of some partitions. Executor, once for each task attempt."""
         from eo_kafka.sources.map_entries import read_entries
 
         return read_entries(self._options, partition.value, self._typed)
+
+
+class PushingMapBatchReader(Pushing, MapBatchReader):
+    """The same, restricted by Spark's filters."""

@@ -187,6 +187,32 @@ def matching_entries(
     return _invoked(client, codec.encode_request(name, data), decoded)
 
 
+def entry_of(client: HazelcastClient, name: str, key: bytes) -> Future[list[bytes]]:
+    """Ask for the key and the value of one entry; nothing if there is none. It counts as no access
+    to the entry, and loads none from a map store."""
+    from hazelcast.protocol.codec import map_get_entry_view_codec as codec
+    from hazelcast.serialization.data import Data
+
+    def decoded(message: Any) -> list[bytes]:
+        found = codec.decode_response(message)["response"]
+        return [] if found is None else [bytes(found.key.buffer), bytes(found.value.buffer)]
+
+    data = Data(key)
+    partition = client.partition_service.get_partition_id(data)
+    return _invoked(client, codec.encode_request(name, data, 0), decoded, partition)
+
+
+def keys_of_text(client: HazelcastClient, text: str) -> list[tuple[int, bytes]]:
+    """What keys that are this text are serialized as, each with its partition: text, JSON, and the
+    name of a Java class."""
+    from hazelcast.serialization.data import Data
+
+    service = client.partition_service
+    whole = bytes(to_data(client, text).buffer)
+    found = [whole[:4] + struct.pack(">i", kind) + whole[8:] for kind in (-11, -130, -24)]
+    return [(service.get_partition_id(Data(one)), one) for one in found]
+
+
 def compact_schema(client: HazelcastClient, schema_id: int) -> Future[CompactSchema | None]:
     """Ask for the schema of this id; None if the cluster does not know it."""
     from hazelcast.protocol.codec import client_fetch_schema_codec as codec

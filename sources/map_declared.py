@@ -75,10 +75,17 @@ PREDICATE: Option[str | None] = Option(
     "`age > 30 AND name LIKE 'a%'`, `__key = 'k1'`. The members evaluate it; attributes are those "
     "of JSON, Compact and Portable values, `this` is a plain value.",
 )
+PUSH_FILTERS = Option(
+    "pushFilters",
+    boolean,
+    False,
+    "Batch only: whether Spark's filters restrict what is read, those of them that can; Spark 4.1, "
+    "and `spark.sql.python.filterPushdown.enabled` must be true, or Spark refuses.",
+)
 
 OF_BOTH: tuple[Option[Any], ...] = (
     *(MAP, BACKEND, KEY_FORMAT, VALUE_FORMAT, KEY_SCHEMA, VALUE_SCHEMA),
-    *(STARTING_SEQUENCE, MAX_EVENTS, FAIL_ON_DATA_LOSS),
+    *(STARTING_SEQUENCE, MAX_EVENTS, FAIL_ON_DATA_LOSS, PUSH_FILTERS),
 )
 OF_HAZELCAST: tuple[Option[Any], ...] = (TASKS, FETCH_SIZE, PREDICATE)
 STREAM_ONLY = (STARTING_SEQUENCE.name, MAX_EVENTS.name)
@@ -96,10 +103,13 @@ class MapShape:
     starting: str
     max_events: int | None
     fail_on_data_loss: bool
+    push_filters: bool
 
 
-def read_shape(reader: OptionReader) -> MapShape:
+def read_shape(reader: OptionReader, streaming: bool | None) -> MapShape:
     """Out of options; problems are noted in `reader`."""
+    if streaming and PUSH_FILTERS.name in reader:
+        reader.problem("Option 'pushFilters' is for batches: Spark pushes no filters into streams.")
     for name, what in NEEDED:
         if name not in reader:
             reader.problem(f"Option '{name}' must be specified: {what}.")
@@ -113,6 +123,7 @@ def read_shape(reader: OptionReader) -> MapShape:
         reader.get(STARTING_SEQUENCE),
         reader.get(MAX_EVENTS),
         reader.get(FAIL_ON_DATA_LOSS),
+        reader.get(PUSH_FILTERS),
     )
     for name, kind, schema in (
         ("key", found.key_format, found.key_schema),

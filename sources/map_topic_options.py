@@ -61,7 +61,7 @@ class TopicMapOptions(MapShape):
         """Read and check `given`; raises OptionsError with every problem. Contacts nobody.
         `streaming` is None where Spark has not said yet what the reader is for."""
         reader = OptionReader(given)
-        shape = read_shape(reader)
+        shape = read_shape(reader, streaming)
         for name, kind in (("key", shape.key_format), ("value", shape.value_format)):
             if kind in OF_MEMBERS:
                 reader.problem(
