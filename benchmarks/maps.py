@@ -7,7 +7,10 @@ in turns: the journal fetched and dropped, the journal read as one task of `form
 it; and the same for the entries. All in one process, on its own Hazelcast, so the ratios are of one
 run; the rates are this machine's. "Fetched" ends at what the client hands over: an object for each
 event, or for each key and value, as `hazelcast-python-client`'s own decoders make them; "frames" is
-the least that is possible with its connection, the answer's frames and no object.
+the least that is possible with its connection, the answer's frames and no object. "Jet" is
+Hazelcast's own reader, a job in a JVM of its own that counts the journal's events from its first
+one on, without the job's start (benchmarks/jet.py); it may take all cores, the others are one
+process. Without javac it is left out.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from hazelcast.protocol.builtin import (
     LongArrayCodec,
 )
 
+from benchmarks import jet
 from eo_kafka import hazelcast_internals as internals
 from eo_kafka.broker.hazelcast import HazelcastCluster
 from eo_kafka.broker.hazelcast_settings import PARTITIONS, journal
@@ -67,22 +71,39 @@ def main() -> None:
             "entries, fetched": lambda: _entries(hz, _decoded_entries),
             "entries, to Arrow": lambda: sum(b.num_rows for b in read_entries(stream, all_entries)),
         }
-        _report(ways, arguments.entries, arguments.rounds)
+        timed = {name: _timed(way, arguments.entries) for name, way in ways.items()}
+        if jet.javac() is None:
+            print("Jet is left out: there is no javac beside Java.")
+            _report(timed, arguments.entries, arguments.rounds)
+            return
+        with jet.Jet(grid, MAP, arguments.entries) as peer:
+            timed["journal, Jet"] = peer.read
+            _report(timed, arguments.entries, arguments.rounds)
 
 
-def _report(ways: dict[str, Callable[[], int]], entries: int, rounds: int) -> None:
+def _timed(way: Callable[[], int], entries: int) -> Callable[[], float]:
+    def seconds() -> float:
+        begin = time.perf_counter()
+        assert way() == entries, way
+        return time.perf_counter() - begin
+
+    return seconds
+
+
+def _report(ways: dict[str, Callable[[], float]], entries: int, rounds: int) -> None:
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(rounds + 1):
         for name, way in ways.items():
-            begin = time.perf_counter()
-            assert way() == entries, name
+            seconds = way()
             if turn:  # the first one warms up
-                rates[name].append(entries / (time.perf_counter() - begin))
+                rates[name].append(entries / seconds)
     for name, found in rates.items():
         print(f"{name:18} {median(found):10,.0f} a second")
     for kind in ("journal", "entries"):
         ours = rates[f"{kind}, to Arrow"]
-        for other in ("fetched", "frames"):
+        for other in ("fetched", "frames", "Jet"):
+            if f"{kind}, {other}" not in rates:
+                continue
             pairs = zip(ours, rates[f"{kind}, {other}"], strict=True)
             ratios = sorted(one / theirs for one, theirs in pairs)
             print(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -12,23 +12,25 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from eo_kafka.connectors.map_filters import Pushing
 from eo_kafka.connectors.spark_versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
     refuse_streams_of_maps,
+    refuse_without_pushed_filters,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import DataSourceArrowWriter
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from eo_kafka.connectors.spark_versions import StreamArrowWriter
-    from eo_kafka.formats.json_column import JsonColumn
     from eo_kafka.sources.map_declared import MapShape
     from eo_kafka.sources.map_options import MapOptions
+    from eo_kafka.sources.map_rows import Typed
     from eo_kafka.sources.map_topic_options import TopicMapOptions
 
 
@@ -65,11 +67,15 @@ class MapDataSource(DataSource):
 
         options = read_options(self.options, False)
         columns_read = typed(options, schema)
+        if options.push_filters:
+            refuse_without_pushed_filters()
         if not isinstance(options, TopicMapOptions):
-            return MapBatchReader(options, columns_read)
-        from eo_kafka.connectors.map_topic import TopicMapBatchReader
+            of_members = PushingMapBatchReader if options.push_filters else MapBatchReader
+            return of_members(options, columns_read, schema)
+        from eo_kafka.connectors.map_topic import PushingTopicMapBatchReader, TopicMapBatchReader
 
-        return TopicMapBatchReader(options, columns_read)
+        of_topics = PushingTopicMapBatchReader if options.push_filters else TopicMapBatchReader
+        return of_topics(options, columns_read, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamArrowWriter:
         """Called before each micro-batch, and again before each `commit` and `abort`; contacts
@@ -101,10 +107,11 @@ def columns(options: MapShape) -> str:
     """The columns, in Spark's words. Raises OptionsError."""
     from eo_kafka.formats.json_column import spark_schema
     from eo_kafka.formats.reading import words
-    from eo_kafka.maps import JSON, TEXT
+    from eo_kafka.maps import TEXT
+    from eo_kafka.sources.map_declared import TYPED
 
     def kind(name: str, format: str, schema: str | None) -> str:
-        if format == JSON:
+        if format in TYPED:
             return words(spark_schema(f"{name}.schema", schema or ""))
         return "STRING" if format == TEXT else "BINARY"
 
@@ -115,13 +122,21 @@ def columns(options: MapShape) -> str:
     )
 
 
-def typed(options: MapShape, schema: StructType) -> dict[str, JsonColumn]:
-    """What reads the columns that are JSON. `schema` is what Spark made of `schema()`, or what the
-    user gave in its place; raises OptionsError if that is another one."""
+def typed(options: MapShape, schema: StructType) -> Typed:
+    """What reads the columns that are JSON, Compact or Portable. `schema` is what Spark made of
+    `schema()`, or what the user gave in its place; raises OptionsError if that is another one."""
     from eo_kafka.errors import OptionsError
     from eo_kafka.formats.json_column import JsonColumn
+    from eo_kafka.formats.serialized_columns import CompactColumn, PortableColumn
     from eo_kafka.maps import JSON, TEXT
+    from eo_kafka.sources.map_declared import COMPACT, PORTABLE
     from eo_kafka.sources.map_rows import NAMES
+
+    readers: dict[str, Callable[[DataType], Any]] = {
+        JSON: JsonColumn,
+        COMPACT: CompactColumn,
+        PORTABLE: PortableColumn,
+    }
 
     formats = {"key": options.key_format, "value": options.value_format}
     found = {field.name: field.dataType for field in schema.fields}
@@ -129,15 +144,16 @@ def typed(options: MapShape, schema: StructType) -> dict[str, JsonColumn]:
     expected = {**words, "event": "string", "partition": "int", "sequence": "bigint"}
     right = tuple(schema.names) == NAMES and found["old_value"] == found["value"]
     for name, kind in expected.items() if right else ():
-        right = right and (formats.get(name) == JSON or found[name].simpleString() == kind)
+        right = right and (formats.get(name) in readers or found[name].simpleString() == kind)
     if not right:
         raise OptionsError(
             [
                 "The columns of a map are fixed and cannot be set with schema(): set 'key.format' "
-                "and 'value.format', and for JSON 'key.schema' and 'value.schema'."
+                "and 'value.format', and for JSON, Compact and Portable 'key.schema' and "
+                "'value.schema'."
             ]
         )
-    return {name: JsonColumn(found[name]) for name, kind in formats.items() if kind == JSON}
+    return {name: readers[kind](found[name]) for name, kind in formats.items() if kind in readers}
 
 
 class MapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -148,7 +164,7 @@ class MapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     starts, which Spark does store before any row is read.
     """
 
-    def __init__(self, options: MapOptions, typed: dict[str, JsonColumn]) -> None:
+    def __init__(self, options: MapOptions, typed: Typed) -> None:
         from eo_kafka.sources.map_planner import MapPlanner
 
         self._options = options
@@ -229,18 +245,26 @@ class MapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class MapBatchReader(DataSourceReader):
     """All entries of a map, as they are when they are read; it is no snapshot."""
 
-    def __init__(self, options: MapOptions, typed: dict[str, JsonColumn]) -> None:
+    def __init__(self, options: MapOptions, typed: Typed, schema: StructType) -> None:
+        from eo_kafka.sources.map_pushed import NOTHING_PUSHED
+
         self._options = options
         self._typed = typed
+        self._schema = schema
+        self._pushed = NOTHING_PUSHED
 
     def partitions(self) -> list[InputPartition]:
         """Groups of the map's partitions. Driver, once a load."""
         from eo_kafka.sources.map_entries import plan
 
-        return [InputPartition(one) for one in plan(self._options)]
+        return [InputPartition(one) for one in plan(self._options, self._pushed)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The entries of some partitions. Executor, once for each task attempt."""
         from eo_kafka.sources.map_entries import read_entries
 
         return read_entries(self._options, partition.value, self._typed)
+
+
+class PushingMapBatchReader(Pushing, MapBatchReader):
+    """The same, restricted by Spark's filters."""

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from eo_kafka.connectors.map_filters import Pushing
 from eo_kafka.connectors.spark_versions import ReadLimit, SupportsTriggerAvailableNow
 from eo_kafka.errors import OptionsError
 from eo_kafka.offsets import decode, encode
 from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.map_pushed import NOTHING_PUSHED
 from eo_kafka.sources.map_topic_options import TopicMapOptions
 from eo_kafka.sources.map_topic_position import TopicPosition, after, now_ms
 from eo_kafka.sources.map_topic_reader import (
@@ -23,8 +25,9 @@ from eo_kafka.sources.map_topic_reader import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
-    from eo_kafka.formats.json_column import JsonColumn
+    from eo_kafka.sources.map_rows import Typed
 
 _RENEWALS = 4  # so many times in `delete.retention.ms` an idle stream says that it is there
 
@@ -33,7 +36,7 @@ class TopicMapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The changes of a map that is a topic: the Kafka source's stream, batch for batch. Its offsets
     are in `TopicPosition`s; see there for what else they hold."""
 
-    def __init__(self, options: TopicMapOptions, typed: dict[str, JsonColumn]) -> None:
+    def __init__(self, options: TopicMapOptions, typed: Typed) -> None:
         from eo_kafka.connectors.kafka_source import KafkaStreamReader
 
         self._options = options
@@ -114,14 +117,22 @@ class TopicMapBatchReader(DataSourceReader):
     """All entries of a map that is a topic, as they are when they are read: every action on the
     DataFrame reads anew."""
 
-    def __init__(self, options: TopicMapOptions, typed: dict[str, JsonColumn]) -> None:
+    def __init__(self, options: TopicMapOptions, typed: Typed, schema: StructType) -> None:
         self._options = options
         self._typed = typed
+        self._schema = schema
+        self._pushed = NOTHING_PUSHED
 
     def partitions(self) -> list[InputPartition]:
         """One task for each partition of the topic. Driver, once a load."""
-        return [InputPartition(task) for task in plan_entries(self._options)]
+        return [InputPartition(task) for task in plan_entries(self._options, self._pushed)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The entries of one partition. Executor, once for each task attempt."""
+        if partition.value is None:  # Spark's own, where no task was planned
+            return iter(())
         return read_entries(self._options, partition.value, self._typed)
+
+
+class PushingTopicMapBatchReader(Pushing, TopicMapBatchReader):
+    """The same, restricted by Spark's filters."""

@@ -80,6 +80,7 @@ __all__ = [
     "refuse_streams_of_maps",
     "refuse_without_admission_control",
     "refuse_without_arrow_udf",
+    "refuse_without_pushed_filters",
 ]
 
 # Each would be a promise that this Spark gives no way to keep.
@@ -113,6 +114,15 @@ def refuse_streams_of_maps() -> None:
         raise EnvironmentRefused(
             f"A stream of a map needs PySpark 4.2 or newer, and this is {pyspark.__version__}. "
             "Upgrade, or read the map as a batch."
+        )
+
+
+def refuse_without_pushed_filters() -> None:
+    """Raise EnvironmentRefused before 4.1: Spark tells a reader of no filters."""
+    if not hasattr(datasource, "Filter"):
+        raise EnvironmentRefused(
+            f"Option 'pushFilters' needs PySpark 4.1 or newer, and this is {pyspark.__version__}. "
+            "Leave the option out, or upgrade."
         )
 
 

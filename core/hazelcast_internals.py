@@ -54,6 +54,13 @@ class JournalItems(NamedTuple):
         return int(struct.unpack_from("<q", self.sequences, len(self.sequences) - 8)[0])
 
 
+class CompactSchema(NamedTuple):
+    """What a Compact value is laid out by: names of fields, and numbers of their kinds."""
+
+    type_name: str
+    fields: tuple[tuple[str, int], ...]
+
+
 class FetchedEntries(NamedTuple):
     """Keys and values in turn, as the member serialized them, and where to go on."""
 
@@ -197,6 +204,47 @@ def put_all(client: HazelcastClient, partition: int, request: memoryview) -> Fut
     from hazelcast.protocol.client_message import OutboundMessage
 
     return _invoked(client, OutboundMessage(request, False, True), lambda message: None, partition)
+
+
+def entry_of(client: HazelcastClient, name: str, key: bytes) -> Future[list[bytes]]:
+    """Ask for the key and the value of one entry; nothing if there is none. It counts as no access
+    to the entry, and loads none from a map store."""
+    from hazelcast.protocol.codec import map_get_entry_view_codec as codec
+    from hazelcast.serialization.data import Data
+
+    def decoded(message: Any) -> list[bytes]:
+        found = codec.decode_response(message)["response"]
+        return [] if found is None else [bytes(found.key.buffer), bytes(found.value.buffer)]
+
+    data = Data(key)
+    partition = client.partition_service.get_partition_id(data)
+    return _invoked(client, codec.encode_request(name, data, 0), decoded, partition)
+
+
+def keys_of_text(client: HazelcastClient, text: str) -> list[tuple[int, bytes]]:
+    """What keys that are this text are serialized as, each with its partition: text, JSON, and the
+    name of a Java class."""
+    from hazelcast.serialization.data import Data
+
+    service = client.partition_service
+    whole = bytes(to_data(client, text).buffer)
+    found = [whole[:4] + struct.pack(">i", kind) + whole[8:] for kind in (-11, -130, -24)]
+    return [(service.get_partition_id(Data(one)), one) for one in found]
+
+
+def compact_schema(client: HazelcastClient, schema_id: int) -> Future[CompactSchema | None]:
+    """Ask for the schema of this id; None if the cluster does not know it."""
+    from hazelcast.protocol.codec import client_fetch_schema_codec as codec
+
+    def decoded(message: Any) -> CompactSchema | None:
+        found = codec.decode_response(message)
+        if found is None:
+            return None
+        return CompactSchema(
+            found.type_name, tuple((one.name, int(one.kind)) for one in found.fields)
+        )
+
+    return _invoked(client, codec.encode_request(schema_id), decoded)
 
 
 def to_object(client: HazelcastClient, data: bytes) -> Any:

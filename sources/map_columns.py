@@ -227,7 +227,8 @@ def _plain(piece: bytes, to_object: ToObject) -> str | None:
     except Exception as error:  # whatever the client raises that has no serializer for it
         raise SourceError(
             f"A value of Hazelcast's type {kind} cannot be read as text "
-            f"({type(error).__name__}: {error}). Read it as 'data', its serialized form."
+            f"({type(error).__name__}: {error}). {_WAYS_OUT.get(kind, '')}Read it as 'data', its "
+            "serialized form."
         ) from None
     return plain_text(value, kind)
 
@@ -256,6 +257,12 @@ def _is_json(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float)
 
 
+# By Hazelcast's type: that of Portable, and of Compact
+_WAYS_OUT = {
+    kind: f"Read it as columns, with 'value.format' '{name}' and 'value.schema' (for a key "
+    "'key.format' and 'key.schema'). Or: "
+    for kind, name in ((-1, "portable"), (-55, "compact"))
+}
 _UNKNOWN_VALUE = "A value is not laid out as Hazelcast's serialization does it. It was not used."
 _UNKNOWN_LAYOUT = (
     "An event of the journal is not laid out as members from 5.5 to 5.7 do it. Nothing of it was "

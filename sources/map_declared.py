@@ -10,24 +10,28 @@ from eo_kafka.options import Option, OptionReader, boolean, one_of, text, whole_
 
 OLDEST, CURRENT = "oldest", "current"
 BYTES, DATA = "bytes", "data"
+COMPACT, PORTABLE = "compact", "portable"
+TYPED = (JSON, COMPACT, PORTABLE)  # columns, of a schema that is given
+OF_MEMBERS = (DATA, COMPACT, PORTABLE)  # as Hazelcast serializes values; a topic has none
 
 KEY_FORMAT = Option(
     "key.format",
-    one_of(TEXT, BYTES, DATA, JSON),
+    one_of(TEXT, BYTES, DATA, *TYPED),
     TEXT,
     "What column `key` holds: `text` (text and JSON as they are, other types in their plain form), "
     "`bytes` (the content of byte arrays, and text as UTF-8), `json` (JSON, or text of it, as "
-    "columns of `key.schema`), or, with Hazelcast, `data` (any value as it was serialized).",
+    "columns of `key.schema`), or, with Hazelcast, `compact` and `portable` (columns of "
+    "`key.schema`, too) or `data` (any value as it was serialized).",
 )
 VALUE_FORMAT = Option(
-    "value.format", one_of(TEXT, BYTES, DATA, JSON), TEXT, "The same for `value` and `old_value`."
+    "value.format", one_of(TEXT, BYTES, DATA, *TYPED), TEXT, "The same for `value` and `old_value`."
 )
 KEY_SCHEMA: Option[str | None] = Option(
     "key.schema",
     text,
     None,
-    "With `key.format` `json`: columns as in SQL (`id BIGINT, name STRING`), or what "
-    "`schema.json()` gives.",
+    "With `key.format` `json`, `compact` or `portable`: columns as in SQL (`id BIGINT, "
+    "name STRING`), or what `schema.json()` gives.",
 )
 VALUE_SCHEMA: Option[str | None] = Option("value.schema", text, None, "The same for values.")
 STARTING_SEQUENCE = Option(
@@ -71,10 +75,17 @@ PREDICATE: Option[str | None] = Option(
     "`age > 30 AND name LIKE 'a%'`, `__key = 'k1'`. The members evaluate it; attributes are those "
     "of JSON, Compact and Portable values, `this` is a plain value.",
 )
+PUSH_FILTERS = Option(
+    "pushFilters",
+    boolean,
+    False,
+    "Batch only: whether Spark's filters restrict what is read, those of them that can; Spark 4.1, "
+    "and `spark.sql.python.filterPushdown.enabled` must be true, or Spark refuses.",
+)
 
 OF_BOTH: tuple[Option[Any], ...] = (
     *(MAP, BACKEND, KEY_FORMAT, VALUE_FORMAT, KEY_SCHEMA, VALUE_SCHEMA),
-    *(STARTING_SEQUENCE, MAX_EVENTS, FAIL_ON_DATA_LOSS),
+    *(STARTING_SEQUENCE, MAX_EVENTS, FAIL_ON_DATA_LOSS, PUSH_FILTERS),
 )
 OF_HAZELCAST: tuple[Option[Any], ...] = (TASKS, FETCH_SIZE, PREDICATE)
 STREAM_ONLY = (STARTING_SEQUENCE.name, MAX_EVENTS.name)
@@ -92,10 +103,13 @@ class MapShape:
     starting: str
     max_events: int | None
     fail_on_data_loss: bool
+    push_filters: bool
 
 
-def read_shape(reader: OptionReader) -> MapShape:
+def read_shape(reader: OptionReader, streaming: bool | None) -> MapShape:
     """Out of options; problems are noted in `reader`."""
+    if streaming and PUSH_FILTERS.name in reader:
+        reader.problem("Option 'pushFilters' is for batches: Spark pushes no filters into streams.")
     for name, what in NEEDED:
         if name not in reader:
             reader.problem(f"Option '{name}' must be specified: {what}.")
@@ -109,14 +123,16 @@ def read_shape(reader: OptionReader) -> MapShape:
         reader.get(STARTING_SEQUENCE),
         reader.get(MAX_EVENTS),
         reader.get(FAIL_ON_DATA_LOSS),
+        reader.get(PUSH_FILTERS),
     )
     for name, kind, schema in (
         ("key", found.key_format, found.key_schema),
         ("value", found.value_format, found.value_schema),
     ):
-        if (kind == JSON) != (schema is not None):
+        if (kind in TYPED) != (schema is not None):
             reader.problem(
-                f"Option '{name}.format' 'json' and option '{name}.schema' go together: "
-                "columns as in SQL ('id BIGINT, name STRING') or what `schema.json()` gives."
+                f"Option '{name}.format' 'json', 'compact' or 'portable' and option "
+                f"'{name}.schema' go together: columns as in SQL ('id BIGINT, name STRING') or "
+                "what `schema.json()` gives."
             )
     return found

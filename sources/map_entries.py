@@ -19,7 +19,10 @@ from eo_kafka import hazelcast_internals as internals
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import ReadTimeout
 from eo_kafka.hazelcast_client import answer, client
+from eo_kafka.sources import map_pushed
+from eo_kafka.sources.map_members import MembersOf
 from eo_kafka.sources.map_options import MapOptions
+from eo_kafka.sources.map_pushed import NOTHING_PUSHED, Pushed
 from eo_kafka.sources.map_rows import Rows, Typed
 
 if TYPE_CHECKING:
@@ -36,15 +39,21 @@ class EntriesTask(NamedTuple):
 
     cluster: str
     partitions: tuple[int, ...]
+    pushed: Pushed = NOTHING_PUSHED
 
 
-def plan(options: MapOptions) -> list[EntriesTask]:
-    """The tasks that read a map. Driver. Raises ReadTimeout, EnvironmentRefused."""
+def plan(options: MapOptions, pushed: Pushed = NOTHING_PUSHED) -> list[EntriesTask]:
+    """The tasks that read a map, or what it is restricted to; at least one. Driver. Raises
+    ReadTimeout, EnvironmentRefused."""
     hz = client(options.hazelcast)
     cluster = internals.cluster_id(hz)
-    partitions = range(hz.partition_service.get_partition_count())
-    count = min(options.tasks, len(partitions))
-    return [EntriesTask(cluster, tuple(partitions[first::count])) for first in range(count)]
+    every = range(hz.partition_service.get_partition_count())
+    partitions = [one for one in every if pushed.reads(one)]
+    if pushed.keys is not None:
+        found = {at for key in pushed.keys for at, _ in internals.keys_of_text(hz, key)}
+        partitions = [one for one in partitions if one in found]
+    count = max(min(options.tasks, len(partitions)), 1)
+    return [EntriesTask(cluster, tuple(partitions[first::count]), pushed) for first in range(count)]
 
 
 def read_entries(
@@ -53,7 +62,7 @@ def read_entries(
     """Every entry of the task's partitions, once. Raises ReadTimeout when members don't answer or
     the cluster is not the planned one any more, SourceError."""
     hz = client(options.hazelcast)
-    rows = Rows(options, lambda data: internals.to_object(hz, data), typed)
+    rows = Rows(options, MembersOf(options, hz), typed)
     items: list[bytes] = []
     where: list[tuple[int, int]] = []
     size = 0
@@ -80,7 +89,11 @@ def _partitions(where: Sequence[tuple[int, int]]) -> Any:
 
 def _pieces(options: MapOptions, task: EntriesTask, hz: Any) -> Iterator[tuple[int, list[bytes]]]:
     """Partitions and their entries, some requests under way at a time."""
-    ask = _by_predicate(options, hz) if options.predicate else _first_piece(options, hz)
+    if task.pushed.keys is not None and options.predicate is None:
+        yield from _by_keys(options, task, hz)
+        return
+    predicate = map_pushed.predicate(options.predicate, task.pushed.comparisons)
+    ask = _by_predicate(options, hz, predicate) if predicate else _first_piece(options, hz)
     todo = deque(task.partitions)
     asked: deque[tuple[int, Any, Any]] = deque()
     while todo or asked:
@@ -126,10 +139,22 @@ def _first_piece(options: MapOptions, hz: Any) -> Any:
     )
 
 
-def _by_predicate(options: MapOptions, hz: Any) -> Any:
-    from hazelcast.predicate import sql
+def _by_keys(options: MapOptions, task: EntriesTask, hz: Any) -> Iterator[tuple[int, list[bytes]]]:
+    """The entries of the keys that were asked for, where they lie in the task's partitions."""
+    every = [one for key in task.pushed.keys or () for one in internals.keys_of_text(hz, key)]
+    todo = deque(one for one in sorted(every) if one[0] in task.partitions)
+    asked: deque[tuple[int, Any]] = deque()
+    while todo or asked:
+        while todo and len(asked) < _IN_FLIGHT:
+            partition, key = todo.popleft()
+            asked.append((partition, internals.entry_of(hz, options.map, key)))
+        partition, one = asked.popleft()
+        items = answer(one, options.map, options.hazelcast)
+        if items:
+            yield partition, items
 
-    predicate = sql(options.predicate)
+
+def _by_predicate(options: MapOptions, hz: Any, predicate: Any) -> Any:
     keys = _a_key_of_each(hz)
     return lambda partition: internals.matching_entries(hz, options.map, keys[partition], predicate)
 

@@ -39,7 +39,7 @@ class MapOptions(MapShape):
         `streaming` is None where Spark has not said yet what the reader is for."""
         reader = OptionReader(given)
         found = cls(
-            **vars(read_shape(reader)),
+            **vars(read_shape(reader, streaming)),
             hazelcast=HazelcastSettings.read(reader),
             tasks=reader.get(TASKS),
             fetch_size=reader.get(FETCH_SIZE),

@@ -19,6 +19,7 @@ from eo_kafka.crash_points import crash_point
 from eo_kafka.hazelcast_client import answer, client
 from eo_kafka.hazelcast_internals import JournalItems
 from eo_kafka.sources.map_columns import event_digest
+from eo_kafka.sources.map_members import MembersOf
 from eo_kafka.sources.map_options import MapOptions
 from eo_kafka.sources.map_position import (
     JournalRange,
@@ -64,7 +65,7 @@ def read_journal(
     and goes on with what is left), ReadTimeout, SourceError.
     """
     hz = client(options.hazelcast)
-    rows = Rows(options, lambda data: internals.to_object(hz, data), typed)
+    rows = Rows(options, MembersOf(options, hz), typed)
     reading = _Reading(options, task, hz)
     items: list[bytes] = []
     where: list[tuple[int, int, int]] = []  # partition, first sequence, how many

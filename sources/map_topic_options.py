@@ -11,9 +11,9 @@ from eo_kafka.errors import OptionsError
 from eo_kafka.options import OptionReader
 from eo_kafka.sources import declared
 from eo_kafka.sources.map_declared import (
-    DATA,
     FETCH_SIZE,
     OF_BOTH,
+    OF_MEMBERS,
     OLDEST,
     PREDICATE,
     STREAM_ONLY,
@@ -61,11 +61,11 @@ class TopicMapOptions(MapShape):
         """Read and check `given`; raises OptionsError with every problem. Contacts nobody.
         `streaming` is None where Spark has not said yet what the reader is for."""
         reader = OptionReader(given)
-        shape = read_shape(reader)
+        shape = read_shape(reader, streaming)
         for name, kind in (("key", shape.key_format), ("value", shape.value_format)):
-            if kind == DATA:
+            if kind in OF_MEMBERS:
                 reader.problem(
-                    f"Option '{name}.format' is '{DATA}', which is for Hazelcast's maps: a topic "
+                    f"Option '{name}.format' is '{kind}', which is for Hazelcast's maps: a topic "
                     "holds 'bytes'."
                 )
         for name in sorted(reader.prefixed(hazelcast_client.PREFIX)):

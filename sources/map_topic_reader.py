@@ -14,6 +14,7 @@ from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import DataLossError, EnvironmentRefused
 from eo_kafka.offsets import OffsetRange, TopicPartition
 from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.map_pushed import NOTHING_PUSHED, Pushed
 from eo_kafka.sources.map_rows import Typed
 from eo_kafka.sources.map_topic_options import TopicMapOptions
 from eo_kafka.sources.map_topic_position import now_ms, too_late
@@ -66,13 +67,15 @@ def removals_kept_ms(options: TopicMapOptions, lookup: OffsetLookup) -> int:
     return int(settings.get("delete.retention.ms", _DAY_MS))
 
 
-def plan_entries(options: TopicMapOptions) -> list[EntriesTask]:
-    """The tasks that read all entries. Driver; Spark asks once for all uses of a DataFrame, so that
-    each task finds out itself where its partition ends. Raises as `removals_kept_ms`."""
+def plan_entries(options: TopicMapOptions, pushed: Pushed = NOTHING_PUSHED) -> list[EntriesTask]:
+    """The tasks that read all entries, or those of some partitions. Driver; Spark asks once for all
+    uses of a DataFrame, so that each task finds out itself where its partition ends. Raises as
+    `removals_kept_ms`."""
     lookup = OffsetLookup(options.source)
     try:
         kept_ms = removals_kept_ms(options, lookup)
-        return [EntriesTask(at, kept_ms) for at in sorted(lookup.partitions())]
+        found = sorted(lookup.partitions())
+        return [EntriesTask(at, kept_ms) for at in found if pushed.reads(at.partition)]
     finally:
         lookup.close()
 

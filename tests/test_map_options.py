@@ -67,10 +67,10 @@ def test_wrong_values_and_misspelt_names_are_told() -> None:
     assert "go together" in refused(**{"hazelcast.username": "me"})
 
 
-def test_json_needs_a_schema_and_a_schema_json() -> None:
-    assert "'value.format' 'json' and option 'value.schema' go" in refused(
-        **{"value.format": "json"}
-    )
+def test_typed_formats_need_a_schema_and_a_schema_one_of_them() -> None:
+    for kind in ("json", "compact", "portable"):
+        told = refused(**{"value.format": kind})
+        assert "'compact' or 'portable' and option 'value.schema' go together" in told
     assert "'key.schema' go together" in refused(**{"key.schema": "id INT"})
 
 
