@@ -4,8 +4,9 @@
 numba compiles a loop on first use and caches it in the user's cache folder; loops hold no GIL.
 Importing this file takes numba, so callers ask `eo_kafka.librdkafka.available()` first. Addresses
 and sizes travel as int64. The rule for all loops (core/digest_kernel.py, sources/read_kernels.py,
-sinks/write_kernels.py, formats/*_kernels.py): what one reads is inside a message of librdkafka or inside a range the
-caller has checked; what it writes was sized by a counting loop before, or has a limit it looks at.
+sinks/write_kernels.py, formats/*_kernels.py): what one reads is inside a message of librdkafka or
+inside a range the caller has checked; what it writes was sized by a counting loop before, or has a
+limit that it looks at.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def compiled(function: Any) -> Any:
 
 
 def part(function: Any) -> Any:
-    """A part of compiled loops, which Python itself cannot call: without what that needs, compiling
-    takes a third less. A division by zero in it gives zero."""
+    """A part of compiled loops, which Python itself cannot call: what that would need takes a
+    quarter of the time to compile. None divides by what may be zero."""
     return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy")(function)
 
 

@@ -14,6 +14,7 @@ from eo_kafka import librdkafka
 from eo_kafka.formats.decoding import Ranges
 from eo_kafka.formats.json_program import FIELD_WORDS, ROW_WORDS, compiled_type
 from eo_kafka.formats.slots import BAD, GOOD, NULL, Columns, TooLarge, Unsupported
+from eo_kafka.warm_up import is_ready
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +36,7 @@ def decoded(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None
     import pyarrow as pa
 
     found = _decoder(kind)
-    if found is None or not pa.types.is_binary(column.type):
+    if found is None or not pa.types.is_binary(column.type) or not is_ready(_warm_up):
         return None
     state = np.full(len(column), GOOD, np.uint8)
     if column.null_count:
@@ -55,6 +56,15 @@ def _decoder(kind: pa.DataType) -> _Decoder | None:
         return _Decoder(kind)
     except Unsupported:
         return None
+
+
+def _warm_up() -> None:
+    """All that is compiled: the loops are the same for all types."""
+    import numpy as np
+    import pyarrow as pa
+
+    decoder, nothing = _Decoder(pa.string()), np.zeros(1, np.uint8)
+    decoder.run(Ranges(pa.array([b'""'])), nothing).of(decoder.node, pa.string())
 
 
 class _Decoder:
