@@ -70,16 +70,15 @@ class _Compiler:
         at = len(program.rows)
         program.rows.append((0, 0, 0, 0))
         program.repeated.append(repeated)
-        what, a, b, parts = STRUCT, 0, 0, ()
+        what, a, b = STRUCT, 0, 0
         if of.is_struct(kind):
             a, b = len(program.fields), kind.num_fields
             node = Node("struct", at, self._fields(kind, depth, repeated))
         elif of.is_list(kind):
             what, node = LIST, Node("list", at, (self.type(kind.value_type, depth + 1, True),))
         elif of.is_map(kind):
-            parts = (self.type(kind.key_type, depth + 1, True),)
-            parts += (self.type(kind.item_type, depth + 1, True),)
-            what, node = MAP, Node("map", at, parts)
+            keys = self.type(kind.key_type, depth + 1, True)
+            what, node = MAP, Node("map", at, (keys, self.type(kind.item_type, depth + 1, True)))
         else:
             what, a, b, name = _scalar(kind)
             node = Node(name, at)
