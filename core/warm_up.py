@@ -7,10 +7,13 @@ for later tasks: any other process may end with its first task, and would never 
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
 from collections.abc import Callable
+
+from eo_kafka import librdkafka
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +25,11 @@ _lock = threading.Lock()
 def is_ready(warm_up: Callable[[], None]) -> bool:
     """Whether `warm_up` has been run in this process, which compiles what is used afterwards. It is
     begun by the first call; that one waits for it, for up to `WAIT_S` where it may go on in the
-    background."""
+    background. Never, with a warning once, where loops cannot be used at all."""
+    reason = librdkafka.available()
+    if reason is not None:
+        _warn(reason)
+        return False
     key = (os.getpid(), warm_up)  # a forked child has no threads
     with _lock:
         found = _started.get(key)
@@ -33,8 +40,13 @@ def is_ready(warm_up: Callable[[], None]) -> bool:
         found.start()
         found.join(WAIT_S if os.environ.get("SPARK_REUSE_WORKER") else None)
         if not found.is_done:
-            log.info("decoding value by value until %s are compiled", warm_up.__module__)
+            log.info("Values are decoded one by one until the loops for it are compiled.")
     return found.is_done
+
+
+@functools.cache
+def _warn(reason: str) -> None:
+    log.warning("Values are decoded one by one, several times slower than possible: %s.", reason)
 
 
 class _WarmUp(threading.Thread):
@@ -50,4 +62,4 @@ class _WarmUp(threading.Thread):
             self._work()
             self.is_done = True
         except Exception as error:
-            log.warning("decoding value by value: loops cannot be compiled: %s", error)
+            _warn(f"loops cannot be compiled ({error})")

@@ -11,7 +11,6 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka import librdkafka
 from eo_kafka.formats.avro_codec import parsed
 from eo_kafka.formats.avro_program import compiled_schema
 from eo_kafka.formats.decoding import Ranges
@@ -55,8 +54,6 @@ def decoded(
 
 @functools.lru_cache(maxsize=256)
 def _decoder(written: str, wanted: str) -> _Decoder | None:
-    if librdkafka.available() is not None:
-        return None
     try:
         return _Decoder(written, None if written == wanted else wanted)
     except Unsupported:

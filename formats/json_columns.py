@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka import librdkafka
 from eo_kafka.formats.decoding import Ranges
 from eo_kafka.formats.json_program import FIELD_WORDS, ROW_WORDS, compiled_type
 from eo_kafka.formats.slots import BAD, GOOD, NULL, Columns, TooLarge, Unsupported
@@ -50,8 +49,6 @@ def decoded(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None
 
 @functools.lru_cache(maxsize=256)
 def _decoder(kind: pa.DataType) -> _Decoder | None:
-    if librdkafka.available() is not None:
-        return None
     try:
         return _Decoder(kind)
     except Unsupported:

@@ -286,15 +286,6 @@ def test_types_that_the_loop_does_not_read_are_left(kind: t.DataType) -> None:
     assert json_columns.decoded(pa.array([b"{}"]), arrow_type(kind)) is None
 
 
-def test_where_loops_cannot_be_used_all_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_columns.librdkafka, "available", lambda: "a reason")
-    json_columns._decoder.cache_clear()
-    try:
-        assert json_columns.decoded(pa.array([b"{}"]), KIND) is None
-    finally:
-        json_columns._decoder.cache_clear()
-
-
 def test_a_list_may_be_longer_than_room_was_made_for() -> None:
     inner = t.StructType([t.StructField("s", t.StringType()), t.StructField("n", t.LongType())])
     kind = t.ArrayType(t.ArrayType(inner))

@@ -9,9 +9,15 @@ import sys
 import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import types as t
 
 from eo_kafka import warm_up
+from eo_kafka.formats import avro_columns, json_columns
+from eo_kafka.formats.arrow_types import arrow_type
+from eo_kafka.formats.decoding import typed
+from eo_kafka.formats.json_codec import JsonDecoder
 
 FIRST_USE = """
 import time
@@ -50,6 +56,20 @@ def first_use(cache: Path, **env: str) -> str:
 def test_a_worker_that_stays_decodes_one_by_one_until_loops_are_compiled(tmp_path: Path) -> None:
     assert first_use(tmp_path, SPARK_REUSE_WORKER="1") == "True True"
     assert list(tmp_path.rglob("json_kernels.decode*.nbi"))
+
+
+def test_where_loops_cannot_be_used_values_are_decoded_one_by_one_and_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(warm_up.librdkafka, "available", lambda: "it is a Tuesday")
+    schema = t.StructType().add("n", "long")
+    kind, texts = arrow_type(schema), pa.array([b'{"n":1}', None])
+    assert json_columns.decoded(texts, kind) is None
+    record = '{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]}'
+    assert avro_columns.decoded(pa.array([b"\2"]), record, record, kind) is None
+    found = typed(texts, JsonDecoder(schema), kind, lambda *_: None)
+    assert found.to_pylist() == [{"n": 1}, None]
+    assert caplog.text.count("slower than possible: it is a Tuesday") == 1
 
 
 def waiting(monkeypatch: pytest.MonkeyPatch, stays: bool) -> None:
@@ -103,4 +123,4 @@ def test_loops_that_cannot_be_compiled_are_said_and_never_used(
 
     assert not warm_up.is_ready(work)
     assert not warm_up.is_ready(work)
-    assert "cannot be compiled: no LLVM" in caplog.text
+    assert "one by one, several times slower than possible: loops cannot be compiled" in caplog.text
