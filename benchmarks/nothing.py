@@ -1,7 +1,9 @@
-"""A Python source and sink that do nothing: what a micro-batch costs before any connector works.
+"""Python sources and a sink that do nothing: what a micro-batch costs before any connector works.
 
-The source numbers rows from 0 to its option `rows` and honours the same admission control as a
-connector; the sink reads its rows to the end and drops them. Workers import this module by name.
+The first source numbers rows from 0 to its option `rows` and honours the same admission control as
+a connector. The second hands out the same record batch of a connector's seven columns again and
+again: no Python source can be quicker. The sink reads its rows to the end and drops them. Workers
+import this module by name.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FORMAT = "do-nothing"
+PREPARED_FORMAT = "do-nothing-prepared"
+_ROWS = 20_000  # of a prepared record batch, as in eo-kafka's
+_KEY_BYTES = 8
 
 
 class NothingSource(DataSource):
@@ -49,6 +54,32 @@ class NothingSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         """Called before each batch and before its commit."""
         return NothingWriter()
+
+
+class PreparedSource(NothingSource):
+    """`format("do-nothing-prepared")`. Options besides: `recordBytes` (key and value together),
+    `tasks` of a batch."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word after `format`."""
+        return PREPARED_FORMAT
+
+    def schema(self) -> str:
+        """A connector's seven columns."""
+        return (
+            "key binary, value binary, topic string, partition int, offset long, "
+            "timestamp timestamp, timestampType int"
+        )
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Called once a query."""
+        return PreparedReader(
+            int(self.options["rows"]),
+            int(self.options["maxOffsetsPerTrigger"]),
+            int(self.options["recordBytes"]),
+            int(self.options["tasks"]),
+        )
 
 
 class NothingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -88,6 +119,49 @@ class NothingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Any) -> None:
         """Nothing to do."""
+
+
+class PreparedReader(NothingReader):
+    """Hands out one record batch as often as it takes."""
+
+    def __init__(self, rows: int, per_trigger: int, record_bytes: int, tasks: int) -> None:
+        super().__init__(rows, per_trigger)
+        self._record_bytes = record_bytes
+        self._tasks = tasks
+
+    def partitions(self, start: Any, end: Any) -> list[InputPartition]:
+        """Equal shares of the rows."""
+        rows = end["row"] - start["row"]
+        shares = [
+            rows // self._tasks + (number < rows % self._tasks) for number in range(self._tasks)
+        ]
+        return [InputPartition(share) for share in shares]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """As many rows as the partition says."""
+        prepared = _prepared(self._record_bytes)
+        for begin in range(0, partition.value, _ROWS):
+            yield prepared.slice(0, min(_ROWS, partition.value - begin))
+
+
+def _prepared(record_bytes: int) -> pa.RecordBatch:
+    import datetime
+
+    import pyarrow as pa
+
+    now = datetime.datetime.now(datetime.timezone.utc)
+    numbers = range(_ROWS)
+    return pa.record_batch(
+        {
+            "key": pa.array([number.to_bytes(_KEY_BYTES, "big") for number in numbers]),
+            "value": pa.array([bytes(record_bytes - _KEY_BYTES)] * _ROWS),
+            "topic": pa.array(["input-100"] * _ROWS),
+            "partition": pa.array([0] * _ROWS, pa.int32()),
+            "offset": pa.array(numbers, pa.int64()),
+            "timestamp": pa.array([now] * _ROWS, pa.timestamp("us", tz="UTC")),
+            "timestampType": pa.array([0] * _ROWS, pa.int32()),
+        }
+    )
 
 
 class NothingWriter(DataSourceStreamArrowWriter):

@@ -39,6 +39,7 @@ AT_LEAST_ONCE = Contender("eo-kafka at-least-once", "eo-kafka", {"guarantee": "a
 EXACTLY_ONCE = Contender("eo-kafka exactly-once", "eo-kafka", {"guarantee": "exactly-once"})
 SNAPSHOTS = Contender("eo-kafka with snapshots", "eo-kafka", {"snapshots": "true"})
 NOTHING = Contender("do-nothing", nothing.FORMAT)
+PREPARED = Contender("do-nothing, prepared rows", nothing.PREPARED_FORMAT)
 
 
 class Runner:
@@ -96,6 +97,24 @@ class Runner:
         stream = self._spark.readStream.format(NOTHING.format)
         frame = stream.option("rows", rows).option("maxOffsetsPerTrigger", 1).load()
         return _run(frame.writeStream.format(NOTHING.format))
+
+    def read_prepared(self, workload: Workload, batches: int) -> list[Batch]:
+        """As many rows of the same columns into Spark's sink that drops them, without Kafka."""
+        return _run(self._prepared(workload, batches).writeStream.format("noop"))
+
+    def copy_prepared(self, workload: Workload, batches: int) -> list[Batch]:
+        """As many keys and values from Python to Python through Spark, without Kafka."""
+        rows = self._prepared(workload, batches).select("key", "value")
+        return _run(rows.writeStream.format(NOTHING.format))
+
+    def _prepared(self, workload: Workload, batches: int) -> DataFrame:
+        given = {
+            "rows": workload.records,
+            "maxOffsetsPerTrigger": -(-workload.records // batches),
+            "recordBytes": workload.size,
+            "tasks": workload.partitions,
+        }
+        return self._spark.readStream.format(PREPARED.format).options(**given).load()
 
     @property
     def _servers(self) -> dict[str, str]:

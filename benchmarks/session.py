@@ -17,16 +17,16 @@ CORES = 2
 
 
 @contextmanager
-def benchmark_session() -> Iterator[SparkSession]:
+def benchmark_session(master: str = f"local[{CORES}]") -> Iterator[SparkSession]:
     """Spark with the JVM connector beside ours; both come as their users get them."""
     from pyspark.sql import SparkSession
 
-    from benchmarks.nothing import NothingSource
+    from benchmarks.nothing import NothingSource, PreparedSource
     from eo_kafka.broker.jars import jvm_connector_jars
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
-        SparkSession.builder.master(f"local[{CORES}]")
+        SparkSession.builder.master(master)
         .appName("eo-kafka benchmark")
         .config("spark.jars", jvm_connector_jars())
         .config("spark.driver.memory", "2g")
@@ -38,6 +38,7 @@ def benchmark_session() -> Iterator[SparkSession]:
     try:
         spark.sparkContext.setLogLevel("ERROR")
         spark.dataSource.register(NothingSource)
+        spark.dataSource.register(PreparedSource)
         yield spark
     finally:
         spark.stop()

@@ -23,6 +23,7 @@ from benchmarks.queries import (
     EXACTLY_ONCE,
     JVM,
     NOTHING,
+    PREPARED,
     READER,
     SNAPSHOTS,
     Contender,
@@ -86,18 +87,29 @@ class Measurement:
 
 def throughput(runner: Runner, workload: Workload) -> list[Measurement]:
     """Read-only and end to end, over one topic."""
+
+    def read(contender: Contender) -> list[report.Batch]:
+        if contender is PREPARED:
+            return runner.read_prepared(workload, BATCHES)
+        return runner.read(contender, workload, BATCHES)
+
+    def copy(contender: Contender) -> list[report.Batch]:
+        if contender is PREPARED:
+            return runner.copy_prepared(workload, BATCHES)
+        return runner.copy(contender, workload, BATCHES)
+
     return [
         Measurement(
             f"read {workload.size} B",
             f"Read-only, {workload.size}-byte records",
-            (JVM, READER),
-            lambda contender: runner.read(contender, workload, BATCHES),
+            (JVM, READER, PREPARED),
+            read,
         ),
         Measurement(
             f"copy {workload.size} B",
             f"End to end (topic to topic), {workload.size}-byte records",
-            (JVM, AT_LEAST_ONCE, EXACTLY_ONCE, SNAPSHOTS),
-            lambda contender: runner.copy(contender, workload, BATCHES),
+            (JVM, AT_LEAST_ONCE, EXACTLY_ONCE, SNAPSHOTS, PREPARED),
+            copy,
         ),
     ]
 

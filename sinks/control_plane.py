@@ -1,27 +1,18 @@
-"""Transaction requests to the cluster: the one file that uses kafka-python's private parts.
-
-librdkafka neither ends another process's transaction nor describes or lists transactions, and knows
-EndTxn up to version 1. kafka-python has the wire schemas of all of them, connections, TLS and SASL;
-its public admin client covers ListTransactions and offsets. What it lacks (EndTxn, and
-DescribeTransactions with an answer per id) goes through its connection manager; a test fails when
-an upgrade changes that.
+"""What is asked of the cluster about transactions, with look-ups retried and errors in our words.
 
 A `ControlPlane` keeps its connections; `shared` gives each process one per set of settings.
 """
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, cut
 from eo_kafka.kafka_config import control_settings
+from eo_kafka.sinks.control_requests import Look, TransactionRequests, end_question, ids_of
 from eo_kafka.transaction import Described, Identity, TransactionState
-
-log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 15_000
 BOOTSTRAP_TIMEOUT_MS = 30_000
@@ -42,15 +33,6 @@ def forget(settings: Mapping[str, str]) -> None:
     plane = _shared.pop(tuple(sorted(settings.items())), None)
     if plane is not None:
         plane.close()
-
-
-@dataclass(frozen=True)
-class Look:
-    """Answers to questions asked at once, each in the order of the questions."""
-
-    described: dict[str, Described]
-    ends: list[int]
-    topic_ids: dict[str, str]
 
 
 class ControlPlane:
@@ -77,6 +59,7 @@ class ControlPlane:
                 f"No Kafka broker at {self._servers} could be reached for the commit "
                 f"({type(error).__name__}). Check kafka.bootstrap.servers and security settings."
             ) from None
+        self._requests = TransactionRequests(self._admin, self._servers)
 
     def close(self) -> None:
         """Close all connections."""
@@ -97,7 +80,7 @@ class ControlPlane:
         wanted = list(ids)
         if not wanted:
             return {}
-        found: dict[str, Described] = self._run(self._describe, wanted)
+        found: dict[str, Described] = self._ask(self._requests.describe, wanted)
         return found
 
     def describe_one(self, transactional_id: str) -> Described:
@@ -109,7 +92,7 @@ class ControlPlane:
         wanted = list(identities)
         if not wanted:
             return {}
-        answers: dict[str, str] = self._run(self._end, wanted, commit, version)
+        answers: dict[str, str] = self._ask(self._requests.end, wanted, commit, version)
         return answers
 
     def open_transactions(self, pattern: str, matches: Callable[[str], bool]) -> list[Described]:
@@ -133,13 +116,13 @@ class ControlPlane:
         """The ids of those topics that exist. One that was deleted and made again has another."""
         wanted = sorted(set(names))
         found = self._call(self._admin.describe_topics, wanted) if wanted else []
-        return _topic_ids(found)
+        return ids_of(found)
 
     def end_offset(self, topic: str, partition: int, committed: bool) -> int:
         """The partition's last stable offset (`committed`) or its high watermark."""
-        at, level = _end(topic, partition, committed)
+        at, level = end_question(topic, partition, committed)
         found = self._call(self._admin.list_partition_offsets, at, isolation_level=level)
-        return self._offset(found, topic, partition)
+        return self._requests.offset(found, topic, partition)
 
     def look(
         self,
@@ -149,14 +132,8 @@ class ControlPlane:
     ) -> Look:
         """What `describe`, `end_offset` and `topic_ids` answer, all asked at once: nothing may
         hang on which was answered first. Raises what each would raise."""
-        found: Look = self._run(self._look, list(ids), list(ends), sorted(set(topics)))
+        found: Look = self._ask(self._requests.look, list(ids), list(ends), sorted(set(topics)))
         return found
-
-    def _offset(self, found: Mapping[Any, Any], topic: str, partition: int) -> int:
-        offset = int(found[(topic, partition)].offset) if (topic, partition) in found else -1
-        if offset < 0:  # an end that is not known must not look like an empty ledger
-            raise OutcomeUnknown(f"{self._servers} does not know the end of {topic}-{partition}.")
-        return offset
 
     def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         import tenacity
@@ -184,7 +161,7 @@ class ControlPlane:
             ) from error
         except (KafkaError, OSError) as error:
             # It may not have heard yet that a broker is back.
-            self._admin._manager.cluster.request_update()
+            self._requests.refresh()
             raise OutcomeUnknown(
                 f"{self._servers} did not answer {method.__name__} ({type(error).__name__})."
             ) from error
@@ -194,142 +171,5 @@ class ControlPlane:
                 f"({type(error).__name__}: {cut(error)})."
             ) from error
 
-    # What follows is private to kafka-python: _manager.run, .call_soon, .send and .cluster,
-    # _find_coordinator_ids, _async_list_partition_offsets, _get_cluster_metadata, and the
-    # coordinators cached in cluster._coordinators.
-
-    def _run(self, coroutine: Callable[..., Any], *args: Any) -> Any:
-        return self._call(self._admin._manager.run, coroutine, *args)
-
-    async def _look(
-        self, ids: list[str], ends: list[tuple[str, int, bool]], topics: list[str]
-    ) -> Look:
-        soon, admin = self._admin._manager.call_soon, self._admin
-        described = soon(self._describe, ids) if ids else None
-        asked = [soon(admin._async_list_partition_offsets, *_end(*end)) for end in ends]
-        metadata = soon(admin._get_cluster_metadata, topics) if topics else None
-        return Look(
-            described=(await described) if described else {},
-            ends=[
-                self._offset(await future, topic, partition)
-                for future, (topic, partition, _) in zip(asked, ends, strict=True)
-            ],
-            topic_ids=_topic_ids((await metadata)["topics"]) if metadata else {},
-        )
-
-    async def _coordinators(self, ids: list[str]) -> dict[str, list[str]]:
-        from kafka.protocol.metadata import CoordinatorType
-
-        by_id = await self._admin._find_coordinator_ids(ids, key_type=CoordinatorType.TRANSACTION)
-        by_node: dict[str, list[str]] = {}
-        for transactional_id in ids:
-            by_node.setdefault(by_id[transactional_id], []).append(transactional_id)
-        return by_node
-
-    def _forget_coordinators(self, ids: Iterable[str]) -> None:
-        from kafka.protocol.metadata import CoordinatorType
-
-        cached = self._admin._manager.cluster._coordinators
-        for transactional_id in ids:
-            cached.pop((CoordinatorType.TRANSACTION, transactional_id), None)
-
-    async def _describe(self, ids: list[str]) -> dict[str, Described]:
-        from kafka import errors
-        from kafka.protocol.admin.transactions import DescribeTransactionsRequest
-
-        try:
-            sent = [
-                self._admin._manager.send(
-                    DescribeTransactionsRequest(transactional_ids=of_node), node_id=node
-                )
-                for node, of_node in (await self._coordinators(ids)).items()
-            ]
-            found = {}
-            for future in sent:
-                for row in (await future).transaction_states:
-                    error = errors.for_code(row.error_code)
-                    if error is errors.NoError:
-                        found[row.transactional_id] = _described(row)
-                    elif row.error_code == 105:  # TRANSACTIONAL_ID_NOT_FOUND
-                        found[row.transactional_id] = Described(
-                            row.transactional_id, TransactionState.MISSING
-                        )
-                    else:
-                        raise error(f"DescribeTransactions of {row.transactional_id}")
-        except errors.KafkaError:
-            self._forget_coordinators(ids)
-            raise
-        if found.keys() != set(ids):
-            raise OutcomeUnknown(
-                f"{self._servers} described {len(found)} of the {len(set(ids))} transactional ids "
-                "asked for, or others."
-            )
-        return found
-
-    async def _end(self, wanted: list[Identity], commit: bool, version: int) -> dict[str, str]:
-        from kafka import errors
-        from kafka.protocol.producer.transaction import EndTxnRequest
-
-        answers = {identity.transactional_id: "NETWORK" for identity in wanted}
-        try:
-            by_node = await self._coordinators(list(answers))
-        except errors.KafkaError:
-            self._forget_coordinators(answers)
-            return answers
-        nodes = {name: node for node, of_node in by_node.items() for name in of_node}
-        sent = {
-            identity.transactional_id: self._admin._manager.send(
-                EndTxnRequest(
-                    transactional_id=identity.transactional_id,
-                    producer_id=identity.producer_id,
-                    producer_epoch=identity.epoch,
-                    committed=commit,
-                    min_version=version,
-                    max_version=version,
-                ),
-                node_id=nodes[identity.transactional_id],
-            )
-            for identity in wanted
-        }
-        for name, future in sent.items():
-            try:
-                answers[name] = _error_name((await future).error_code)
-            except (errors.KafkaError, OSError) as error:
-                log.debug("EndTxn of %s got no answer: %s", name, error)
-        self._forget_coordinators(
-            name for name, answer in answers.items() if answer in ("NETWORK", "NOT_COORDINATOR")
-        )
-        return answers
-
-
-def _error_name(code: int) -> str:
-    from kafka import errors
-
-    return "NONE" if code == 0 else str(errors.for_code(code).message)
-
-
-def _end(topic: str, partition: int, committed: bool) -> tuple[dict[Any, Any], str]:
-    """A question for an end, as kafka-python is asked."""
-    from kafka.admin import OffsetSpec
-    from kafka.structs import TopicPartition
-
-    isolation = "read_committed" if committed else "read_uncommitted"
-    return {TopicPartition(topic, partition): OffsetSpec.LATEST}, isolation
-
-
-def _topic_ids(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    return {row["name"]: str(row["topic_id"]) for row in rows if row["error_code"] == 0}
-
-
-def _described(row: Any) -> Described:
-    return Described(
-        transactional_id=row.transactional_id,
-        state=TransactionState(row.transaction_state),
-        producer_id=row.producer_id,
-        epoch=row.producer_epoch,
-        timeout_ms=row.transaction_timeout_ms,
-        start_ms=row.transaction_start_time_ms,
-        partitions=frozenset(
-            (topic.topic, partition) for topic in row.topics for partition in topic.partitions
-        ),
-    )
+    def _ask(self, coroutine: Callable[..., Any], *args: Any) -> Any:
+        return self._call(self._requests.run, coroutine, *args)

@@ -30,6 +30,7 @@ from kafka.protocol.producer.transaction import EndTxnResponse
 from eo_kafka.errors import EnvironmentRefused, EoKafkaError, OutcomeUnknown
 from eo_kafka.sinks import control_plane
 from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sinks.control_requests import TransactionRequests
 from eo_kafka.transaction import Described, EndTxnAnswer, Identity, TransactionState, end_txn_answer
 
 IDS = ("eo.job.sink.p0.g0.a0", "eo.job.sink.p1.g0.a1")
@@ -101,6 +102,7 @@ class Wire:
 def plane(reply: Callable[[Any], Any], mutate: Mutate = lambda payload: payload) -> ControlPlane:
     made = ControlPlane.__new__(ControlPlane)
     made._servers, made._admin = "wire:1", Wire(reply, mutate)
+    made._requests = TransactionRequests(made._admin, made._servers)
     return made
 
 

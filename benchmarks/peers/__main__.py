@@ -21,6 +21,7 @@ from statistics import harmonic_mean
 from typing import Any
 
 from benchmarks.peers import page, read_path
+from benchmarks.peers.bare_programs import built
 from benchmarks.peers.contenders import EO_KAFKA, Copier, copiers
 from benchmarks.peers.environments import FACTS, installed
 from benchmarks.peers.flink import flink
@@ -110,7 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     load = round(os.getloadavg()[0], 1)  # of what else this machine does
     with ExitStack() as running:
         # first what may be missing on this machine
-        program = running.enter_context(read_path.bare_loop())
+        program = running.enter_context(built("bare_loop"))
+        bare_copy = running.enter_context(built("bare_copy"))
         peers = installed(options.python)
         broker = running.enter_context(KafkaBroker(properties=BROKER_PROPERTIES))
         servers = broker.bootstrap_servers
@@ -120,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         topics = Topics(servers)
         runner = Runner(spark, topics)
         bench = Bench(runner, topics, options.records)
-        contenders = copiers(runner, flinks, peers.quix, servers)
+        contenders = copiers(runner, flinks, peers.quix, bare_copy, servers)
         groups = [[bench.copy(one, size) for one in contenders] for size in SIZES]
         groups += [
             [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from benchmarks.peers.bare_copy import BareCopy
 from benchmarks.peers.flink import Flink, FlinkCopy
 from benchmarks.peers.quix import QuixCopy
 from benchmarks.peers.settings import PRODUCER
@@ -16,6 +17,7 @@ EO_KAFKA = "eo-kafka"
 OURS = "eo-kafka, exactly once"
 FLINK = "Flink SQL, exactly once"
 QUIX = "Quix Streams, exactly once"
+BARE_COPY = "bare librdkafka copy in C, in transactions"
 
 
 class Copier(Protocol):
@@ -33,7 +35,9 @@ class Copier(Protocol):
         """
 
 
-def copiers(runner: Runner, flinks: Flink, quix_python: Path, servers: str) -> list[Copier]:
+def copiers(
+    runner: Runner, flinks: Flink, quix_python: Path, bare_copy: Path, servers: str
+) -> list[Copier]:
     """All of them."""
     return [
         SparkCopy(OURS, runner, EXACTLY_ONCE),
@@ -42,4 +46,5 @@ def copiers(runner: Runner, flinks: Flink, quix_python: Path, servers: str) -> l
         FlinkCopy("Flink SQL, at least once", flinks, "at-least-once", PRODUCER),
         FlinkCopy("Flink SQL, exactly once, its own defaults", flinks, "exactly-once", {}),
         QuixCopy(QUIX, quix_python, servers),
+        BareCopy(BARE_COPY, bare_copy, servers),
     ]

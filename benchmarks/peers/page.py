@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from benchmarks.peers.contenders import EO_KAFKA, FLINK, OURS, QUIX
+from benchmarks.peers.contenders import BARE_COPY, EO_KAFKA, FLINK, OURS, QUIX
 from benchmarks.peers.visible import Seen
 from benchmarks.report import Rates, Spread, ratios, throughput_table
 
@@ -47,7 +47,13 @@ class Goal:
         return f"| {self.mine} / {self.theirs} | {self.times:g} | {' | '.join(cells)} |"
 
 
-COPY_GOALS = (Goal(OURS, FLINK, 2.5), Goal(OURS, QUIX, 10))
+# The bare copy shows which goals this client leaves possible
+COPY_GOALS = (
+    Goal(OURS, FLINK, 2.5),
+    Goal(BARE_COPY, FLINK, 2.5),
+    Goal(OURS, QUIX, 10),
+    Goal(BARE_COPY, QUIX, 10),
+)
 READ_GOALS = (Goal(EO_KAFKA, BARE, 0.6),)
 
 

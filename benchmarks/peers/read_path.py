@@ -8,8 +8,6 @@ start when the first records are there and count those behind them, so neither p
 from __future__ import annotations
 
 import multiprocessing
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +16,7 @@ from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.peers.environments import PeerMissing
+from benchmarks.peers.bare_programs import ran
 from benchmarks.queries import WrongResult
 from benchmarks.workload import KEY_BYTES, Workload
 
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 
     from eo_kafka.sources.options import SourceOptions
 
-_SOURCE = Path(__file__).with_name("bare_loop.c")
 _TIMEOUT_S = 300
 
 
@@ -42,40 +39,11 @@ class Part:
     value_bytes: int
 
 
-@contextmanager
-def bare_loop() -> Iterator[Path]:
-    """The loop's program, built with this machine's C compiler for the librdkafka that
-    confluent-kafka brings. Raises PeerMissing."""
-    from eo_kafka import librdkafka
-
-    library = librdkafka.library()._name
-    with tempfile.TemporaryDirectory(prefix="eo-kafka-bench-loop-") as folder:
-        program = Path(folder, "bare_loop")
-        # what the library itself needs lies beside it, and is found when it is loaded
-        link = [library, f"-Wl,-rpath,{Path(library).parent}", "-Wl,--allow-shlib-undefined"]
-        command = ["cc", "-O2", "-pthread", "-o", str(program), str(_SOURCE), *link]
-        try:
-            built = subprocess.run(command, capture_output=True, text=True, check=False)
-        except FileNotFoundError:
-            raise PeerMissing("The bare loop is a C program: install a compiler, cc.") from None
-        if built.returncode:
-            raise PeerMissing(f"The bare loop could not be built: {built.stderr.strip()[-800:]}")
-        yield program
-
-
 def read_bare(program: Path, servers: str, workload: Workload) -> float:
     """Records/s of the loop in C, a thread a partition. Raises WrongResult."""
-    given = [f"{name}={value}" for name, value in _settings(servers, workload).items()]
-    command = [str(program), workload.topic, str(workload.partitions), *given]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise WrongResult(f"The bare loop was not done within {_TIMEOUT_S} s.") from None
-    if done.returncode:
-        raise WrongResult(f"The bare loop failed: {done.stderr.strip()[-800:]}")
-    lines = [line.split() for line in done.stdout.splitlines()]
+    given = [f"{name}={value}" for name, value in settings(servers, workload).items()]
+    said = ran([str(program), workload.topic, str(workload.partitions), *given], _TIMEOUT_S)
+    lines = [line.split() for line in said.splitlines()]
     parts = [Part(int(line[0]), float(line[1]), *map(int, line[2:])) for line in lines]
     return _rate("the bare loop", workload, parts)
 
@@ -140,8 +108,8 @@ def _options(servers: str, workload: Workload) -> SourceOptions:
     return SourceOptions.parse(given, streaming=True)
 
 
-def _settings(servers: str, workload: Workload) -> Mapping[str, str]:
-    """Our consumers' settings, for the loop: none is tuned for either."""
+def settings(servers: str, workload: Workload) -> Mapping[str, str]:
+    """Our consumers' settings, for the bare programs: none is tuned for either."""
     from eo_kafka.sources.reader import consumer_settings
 
     return consumer_settings(_options(servers, workload))

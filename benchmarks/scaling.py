@@ -1,0 +1,206 @@
+"""Throughput by cores, partitions and record size, in one process and with executors of their own.
+
+    python -m benchmarks.scaling [--rounds 2] [--out FOLDER]
+
+Each row is eo-kafka and Spark's own connector in turns, on the same topic and in the same Spark:
+reading all seven columns, and topic to topic (ours exactly once, Spark's at least once). Rates are
+those of the batches between the first and the last. Broker, driver and executors share this
+machine's cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.queries import EXACTLY_ONCE, JVM, READER, Contender, Runner
+from benchmarks.report import Spread, ratios, steady_rate
+from benchmarks.session import benchmark_session, environment
+from benchmarks.workload import BROKER_PROPERTIES, Topics, Workload
+from eo_kafka.broker.embedded import KafkaBroker
+
+DOCS = Path(__file__).parents[1] / "docs" / "benchmarks"
+BATCHES = 5
+BYTES, FEWEST, MOST = 250_000_000, 250, 2_000_000  # of a topic, and records
+USUAL = "local[2]"
+_TIMEOUT_S = 3600
+
+
+@dataclass(frozen=True)
+class Point:
+    """One row: what is varied, where Spark runs, and the topic."""
+
+    sweep: str
+    label: str
+    master: str = USUAL
+    partitions: int = 2
+    size: int = 100
+
+    @property
+    def workload(self) -> Workload:
+        """The topic that is read."""
+        records = min(MOST, max(FEWEST, BYTES // self.size))
+        return Workload(f"in-{self.partitions}-{self.size}", records, self.size, self.partitions)
+
+
+POINTS = (
+    Point("cores", "1, local", "local[1]"),
+    Point("cores", "2, local"),
+    Point("cores", "2, in two executors", "local-cluster[2,1,1024]"),
+    *(Point("partitions", f"{number}", partitions=number) for number in (1, 2, 8, 32, 128)),
+    *(
+        Point("record size", f"{size:,} B", size=size)
+        for size in (30, 100, 1_000, 10_000, 100_000, 900_000)
+    ),
+)
+TURNS: dict[str, Contender] = {
+    "read": READER, "read, kafka": JVM, "copy": EXACTLY_ONCE, "copy, kafka": JVM,
+}  # fmt: skip
+Found = dict[str, list[float]]  # turn -> records/s, one a round
+
+
+def measure(master: str, servers: str, rounds: int) -> None:
+    """All points of one master in one Spark session, in a process of its own. Prints a line of
+    JSON a point."""
+    with benchmark_session(master) as spark:
+        runner = Runner(spark, Topics(servers))
+        for number, point in enumerate(POINTS):
+            if point.master == master:
+                found: Found = {turn: [] for turn in TURNS}
+                for counts in (False, *[True] * rounds):
+                    _round(runner, point.workload, found if counts else None)
+                print(json.dumps([number, found]), flush=True)
+        print(json.dumps([-1, environment(spark, "")]), flush=True)
+
+
+def _round(runner: Runner, workload: Workload, found: Found | None) -> None:
+    """Each turn once, checked; its rate into `found` if the round counts."""
+    for turn, contender in TURNS.items():
+        run = runner.read if turn.startswith("read") else runner.copy
+        rate = steady_rate(run(contender, workload, BATCHES))
+        if found is not None:
+            found[turn].append(rate)
+
+
+def measured(rounds: int) -> tuple[dict[str, Any], dict[Point, Found]]:
+    """The environment, and what came out. Raises CalledProcessError."""
+    results: dict[Point, Found] = {}
+    facts: dict[str, Any] = {}
+    with KafkaBroker(properties=BROKER_PROPERTIES) as broker:
+        topics = Topics(broker.bootstrap_servers)
+        for workload in dict.fromkeys(point.workload for point in POINTS):
+            topics.fill(workload)
+        for master in dict.fromkeys(point.master for point in POINTS):
+            print(master, file=sys.stderr, flush=True)
+            command = [sys.executable, "-m", "benchmarks.scaling", "--master", master]
+            command += ["--servers", broker.bootstrap_servers, "--rounds", str(rounds)]
+            said = subprocess.run(
+                command, stdout=subprocess.PIPE, text=True, check=True, timeout=_TIMEOUT_S
+            )
+            for line in said.stdout.splitlines():
+                number, found = json.loads(line)
+                if number < 0:
+                    facts = {**found, "broker": broker.version}
+                else:
+                    results[POINTS[number]] = found
+                    print(asdict(POINTS[number]), found, file=sys.stderr, flush=True)
+    return facts, results
+
+
+def render(facts: Mapping[str, Any], results: Mapping[Point, Found]) -> str:
+    """The page."""
+    intro, _, how = (__doc__ or "").split("\n\n")
+    lines = [
+        "# Scaling",
+        "",
+        intro,
+        "",
+        f"Written by `python -m benchmarks.scaling`. {how.strip()}",
+        "",
+        ", ".join(f"{name} {value}" for name, value in facts.items()),
+        "",
+        "![throughput by cores, partitions and record size](scaling.svg)",
+    ]
+    for sweep in dict.fromkeys(point.sweep for point in results):
+        lines += [
+            "",
+            f"## By {sweep}",
+            "",
+            f"| {sweep} | read, records/s | MB/s | x kafka | copy exactly once, records/s | MB/s "
+            "| x kafka, at least once |",
+            "|:--|--:|--:|--:|--:|--:|--:|",
+        ]
+        lines += [_line(point, found) for point, found in results.items() if point.sweep == sweep]
+    return "\n".join(lines) + "\n"
+
+
+def _line(point: Point, found: Found) -> str:
+    cells = []
+    for turn in ("read", "copy"):
+        rate = median(found[turn])
+        times = ratios(found[turn], found[f"{turn}, kafka"])
+        cells += [f"{rate:,.0f}", f"{rate * point.size / 1e6:.0f}", _spread(times)]
+    return f"| {point.label} | {' | '.join(cells)} |"
+
+
+def _spread(found: Spread) -> str:
+    return f"{found.median:.2f} ({found.low:.2f}-{found.high:.2f})"
+
+
+def plot(results: Mapping[Point, Found], path: Path) -> None:
+    """A panel a sweep: MB/s of each turn."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt
+
+    sweeps = list(dict.fromkeys(point.sweep for point in results))
+    figure, panels = plt.subplots(1, len(sweeps), figsize=(5 * len(sweeps), 4), squeeze=False)
+    for axes, sweep in zip(panels[0], sweeps, strict=True):
+        points = [point for point in results if point.sweep == sweep]
+        labels = [point.label for point in points]
+        for turn in TURNS:
+            rates = [median(results[point][turn]) * point.size / 1e6 for point in points]
+            style = "--" if turn.endswith("kafka") else "-"
+            color = "tab:orange" if turn.startswith("read") else "tab:blue"
+            axes.plot(labels, rates, style, color=color, marker="o", label=turn)
+        axes.set(title=f"by {sweep}", ylabel="MB/s")
+        axes.set_ylim(bottom=0)
+        axes.tick_params(axis="x", labelsize=8)
+    panels[0][0].legend()
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure all points, print the page, write page and plot."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling")
+    parser.add_argument("--rounds", type=int, default=2, help="measured rounds, after a warm-up")
+    parser.add_argument("--out", type=Path, default=DOCS, help="folder of page and plot")
+    parser.add_argument("--master", help=argparse.SUPPRESS)  # of the process of one Spark session
+    parser.add_argument("--servers", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.master:
+        measure(options.master, options.servers, options.rounds)
+        return
+    load = round(os.getloadavg()[0], 1)
+    facts, results = measured(options.rounds)
+    date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    text = render({"date": date, **facts, "load before": load, "rounds": options.rounds}, results)
+    (options.out / "scaling.md").write_text(text)
+    plot(results, options.out / "scaling.svg")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

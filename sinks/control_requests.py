@@ -1,0 +1,217 @@
+"""The requests about transactions: the one file that uses kafka-python's private parts.
+
+librdkafka neither ends another process's transaction nor describes or lists transactions, and knows
+EndTxn up to version 1. kafka-python has the wire schemas of all of them, connections, TLS and SASL;
+its public admin client covers ListTransactions and offsets. What it lacks (EndTxn, and
+DescribeTransactions with an answer per id) goes through its connection manager; a test fails when
+an upgrade changes that.
+
+Private are: _manager.run, .call_soon, .send and .cluster, _find_coordinator_ids,
+_async_list_partition_offsets, _get_cluster_metadata, and in the cluster the cached _coordinators
+and _coordinator_brokers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eo_kafka.errors import OutcomeUnknown
+from eo_kafka.transaction import Described, Identity, TransactionState
+
+log = logging.getLogger(__name__)
+
+# Kafka works on one request of a connection at a time, and an EndTxn waits for the replicas of the
+# transaction log: over one connection, one after the other (docs/benchmarks/commit_round.md).
+CONNECTIONS = 8
+PER_CONNECTION = 4  # so many are not worth another handshake
+
+
+@dataclass(frozen=True)
+class Look:
+    """Answers to questions asked at once, each in the order of the questions."""
+
+    described: dict[str, Described]
+    ends: list[int]
+    topic_ids: dict[str, str]
+
+
+class TransactionRequests:
+    """Requests over the connections of a KafkaAdminClient, whose loop runs the coroutines: `run`
+    them. They raise kafka-python's errors, and OutcomeUnknown for an answer that is none."""
+
+    def __init__(self, admin: Any, servers: str) -> None:
+        self._admin, self._servers = admin, servers
+
+    def run(self, coroutine: Callable[..., Any], *args: Any) -> Any:
+        """What the coroutine returns, or raises."""
+        return self._admin._manager.run(coroutine, *args)
+
+    def refresh(self) -> None:
+        """Look again where the brokers are, soon."""
+        self._admin._manager.cluster.request_update()
+
+    def offset(self, found: Mapping[Any, Any], topic: str, partition: int) -> int:
+        """Of an answer to an `end_question`. Raises OutcomeUnknown."""
+        offset = int(found[(topic, partition)].offset) if (topic, partition) in found else -1
+        if offset < 0:  # an end that is not known must not look like an empty ledger
+            raise OutcomeUnknown(f"{self._servers} does not know the end of {topic}-{partition}.")
+        return offset
+
+    async def look(
+        self, ids: list[str], ends: list[tuple[str, int, bool]], topics: list[str]
+    ) -> Look:
+        """`describe`, the ends of partitions (`end_question`) and the ids of topics, at once."""
+        soon, admin = self._admin._manager.call_soon, self._admin
+        described = soon(self.describe, ids) if ids else None
+        asked = [soon(admin._async_list_partition_offsets, *end_question(*end)) for end in ends]
+        metadata = soon(admin._get_cluster_metadata, topics) if topics else None
+        return Look(
+            described=(await described) if described else {},
+            ends=[
+                self.offset(await future, topic, partition)
+                for future, (topic, partition, _) in zip(asked, ends, strict=True)
+            ],
+            topic_ids=ids_of((await metadata)["topics"]) if metadata else {},
+        )
+
+    async def coordinators(self, ids: list[str]) -> dict[str, list[str]]:
+        """kafka-python's name of each coordinator -> the ids that are its."""
+        from kafka.protocol.metadata import CoordinatorType
+
+        by_id = await self._admin._find_coordinator_ids(ids, key_type=CoordinatorType.TRANSACTION)
+        by_node: dict[str, list[str]] = {}
+        for transactional_id in ids:
+            by_node.setdefault(by_id[transactional_id], []).append(transactional_id)
+        return by_node
+
+    def _forget_coordinators(self, ids: Iterable[str]) -> None:
+        from kafka.protocol.metadata import CoordinatorType
+
+        cached = self._admin._manager.cluster._coordinators
+        for transactional_id in ids:
+            cached.pop((CoordinatorType.TRANSACTION, transactional_id), None)
+
+    async def describe(self, ids: list[str]) -> dict[str, Described]:
+        """The coordinators' view of each id."""
+        from kafka import errors
+        from kafka.protocol.admin.transactions import DescribeTransactionsRequest
+
+        try:
+            sent = [
+                self._admin._manager.send(
+                    DescribeTransactionsRequest(transactional_ids=of_node), node_id=node
+                )
+                for node, of_node in (await self.coordinators(ids)).items()
+            ]
+            found = {}
+            for future in sent:
+                for row in (await future).transaction_states:
+                    error = errors.for_code(row.error_code)
+                    if error is errors.NoError:
+                        found[row.transactional_id] = _described(row)
+                    elif row.error_code == 105:  # TRANSACTIONAL_ID_NOT_FOUND
+                        found[row.transactional_id] = Described(
+                            row.transactional_id, TransactionState.MISSING
+                        )
+                    else:
+                        raise error(f"DescribeTransactions of {row.transactional_id}")
+        except errors.KafkaError:
+            self._forget_coordinators(ids)
+            raise
+        if found.keys() != set(ids):
+            raise OutcomeUnknown(
+                f"{self._servers} described {len(found)} of the {len(set(ids))} transactional ids "
+                "asked for, or others."
+            )
+        return found
+
+    async def end(self, wanted: list[Identity], commit: bool, version: int) -> dict[str, str]:
+        """An EndTxn for each, sent at once. Kafka's error names by id; "NETWORK": no answer."""
+        from kafka import errors
+        from kafka.protocol.producer.transaction import EndTxnRequest
+
+        answers = {identity.transactional_id: "NETWORK" for identity in wanted}
+        try:
+            nodes = self._spread(await self.coordinators(list(answers)))
+        except errors.KafkaError:
+            self._forget_coordinators(answers)
+            return answers
+        sent = {
+            identity.transactional_id: self._admin._manager.send(
+                EndTxnRequest(
+                    transactional_id=identity.transactional_id,
+                    producer_id=identity.producer_id,
+                    producer_epoch=identity.epoch,
+                    committed=commit,
+                    min_version=version,
+                    max_version=version,
+                ),
+                node_id=nodes[identity.transactional_id],
+            )
+            for identity in wanted
+        }
+        for name, future in sent.items():
+            try:
+                answers[name] = _error_name((await future).error_code)
+            except (errors.KafkaError, OSError) as error:
+                log.debug("EndTxn of %s got no answer: %s", name, error)
+        self._forget_coordinators(
+            name for name, answer in answers.items() if answer in ("NETWORK", "NOT_COORDINATOR")
+        )
+        return answers
+
+    def _spread(self, by_node: Mapping[str, list[str]]) -> dict[str, str]:
+        """Over which connection each id is ended: several to a coordinator that has many."""
+        found = {}
+        for node, ids in by_node.items():
+            lanes = min(CONNECTIONS, -(-len(ids) // PER_CONNECTION))
+            names = [self._connection(node, number) for number in range(lanes)]
+            found.update({name: names[at % lanes] for at, name in enumerate(ids)})
+        return found
+
+    def _connection(self, node: str, number: int) -> str:
+        """kafka-python keeps a connection to each name of a broker: another name, another one."""
+        if number == 0:
+            return node
+        cluster = self._admin._manager.cluster
+        known = cluster.broker_metadata(node)
+        name = f"{node}-{number}"
+        cluster._coordinator_brokers[name] = type(known)(name, known.host, known.port, known.rack)
+        return name
+
+
+def _error_name(code: int) -> str:
+    from kafka import errors
+
+    return "NONE" if code == 0 else str(errors.for_code(code).message)
+
+
+def end_question(topic: str, partition: int, committed: bool) -> tuple[dict[Any, Any], str]:
+    """The question for a partition's last stable offset (`committed`) or high watermark."""
+    from kafka.admin import OffsetSpec
+    from kafka.structs import TopicPartition
+
+    isolation = "read_committed" if committed else "read_uncommitted"
+    return {TopicPartition(topic, partition): OffsetSpec.LATEST}, isolation
+
+
+def ids_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Topic -> its id, of those that exist, from an answer about topics."""
+    return {row["name"]: str(row["topic_id"]) for row in rows if row["error_code"] == 0}
+
+
+def _described(row: Any) -> Described:
+    return Described(
+        transactional_id=row.transactional_id,
+        state=TransactionState(row.transaction_state),
+        producer_id=row.producer_id,
+        epoch=row.producer_epoch,
+        timeout_ms=row.transaction_timeout_ms,
+        start_ms=row.transaction_start_time_ms,
+        partitions=frozenset(
+            (topic.topic, partition) for topic in row.topics for partition in topic.partitions
+        ),
+    )
