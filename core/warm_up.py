@@ -40,7 +40,7 @@ def is_ready(warm_up: Callable[[], None]) -> bool:
         found.start()
         found.join(WAIT_S if os.environ.get("SPARK_REUSE_WORKER") else None)
         if not found.is_done:
-            log.info("Values are decoded one by one until the loops for it are compiled.")
+            log.info("Values are decoded one by one until the loops for them are compiled.")
     return found.is_done
 
 
