@@ -4,8 +4,9 @@
 numba compiles a loop on first use and caches it in the user's cache folder; loops hold no GIL.
 Importing this file takes numba, so callers ask `eo_kafka.librdkafka.available()` first. Addresses
 and sizes travel as int64. The rule for all loops (core/digest_kernel.py, sources/read_kernels.py,
-sinks/write_kernels.py): what one reads is inside a message of librdkafka or inside a range the
-caller has checked; what it writes was sized by a counting loop before.
+sinks/write_kernels.py, formats/*_kernels.py): what one reads is inside a message of librdkafka or
+inside a range the caller has checked; what it writes was sized by a counting loop before, or has a
+limit that it looks at.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from eo_kafka import librdkafka
 # A function that is missing when a loop is loaded makes LLVM abort the process.
 librdkafka.bind()
 
-I64, I32, U64, NOTHING = types.int64, types.int32, types.uint64, types.void
+I64, I32, U64, U8 = types.int64, types.int32, types.uint64, types.uint8
+NOTHING = types.void
 _SHARED_CACHE = config.CACHE_DIR
 
 
@@ -46,6 +48,12 @@ def compiled(function: Any) -> Any:
         return njit(nogil=True)(function)
     finally:
         config.CACHE_DIR = _SHARED_CACHE
+
+
+def part(function: Any) -> Any:
+    """A part of compiled loops, which Python itself cannot call: what that would need takes a
+    quarter of the time to compile. None divides by what may be zero."""
+    return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy")(function)
 
 
 def _unzip_source(function: Any) -> None:
@@ -81,7 +89,8 @@ def _load(bits, numba_type):
 i64 = _load(64, I64)
 u64 = _load(64, U64)
 i32 = _load(32, I32)
-u8 = _load(8, types.uint8)
+u8 = _load(8, U8)
+u32 = _load(32, types.uint32)
 
 
 def _store(bits, numba_type):
@@ -99,6 +108,7 @@ def _store(bits, numba_type):
 
 put64 = _store(64, I64)
 put32 = _store(32, I32)
+put8 = _store(8, U8)
 
 
 @intrinsic
@@ -110,3 +120,35 @@ def copy(_typing, target, source, size):
         return context.get_dummy_value()
 
     return NOTHING(I64, I64, I64), generate
+
+
+@intrinsic
+def high(_typing, a, b):
+    """The upper 64 bits of a product."""
+
+    def generate(_context, builder, _signature, arguments):
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return U64(U64, U64), generate
+
+
+@intrinsic
+def leading_zeros(_typing, number):
+    """Of 64 bits; 64 for zero."""
+
+    def generate(_context, builder, _signature, arguments):
+        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return U64(U64), generate
+
+
+@intrinsic
+def trailing_zeros(_typing, number):
+    """Of 64 bits; 64 for zero."""
+
+    def generate(_context, builder, _signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return U64(U64), generate

@@ -3,41 +3,25 @@
 
 from __future__ import annotations
 
-from llvmlite import ir
-from numba import njit
-from numba.extending import intrinsic
-
-from eo_kafka.compiled import I64, U64, compiled, u8, u64
+from eo_kafka.compiled import I64, U64, compiled, high, part, u8, u64
 from eo_kafka.digest import INVERSES, PRIMES
 
 _PRIME_A, _PRIME_B = PRIMES
 _INVERSE_A, _INVERSE_B = INVERSES
 
 
-@intrinsic
-def _high(_typing, a, b):
-    """The upper 64 bits of a product."""
-
-    def generate(_context, builder, _signature, arguments):
-        wide = ir.IntType(128)
-        product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
-        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-
-    return U64(U64, U64), generate
-
-
-@njit
+@part
 def _fold(residue, word, prime, inverse):
     """(residue + word) / 2**64 modulo prime."""
     low = residue + word
     carry = U64(1) if low < word else U64(0)
-    high = _high(low * inverse, prime)
-    if high > carry:
-        return carry - high + prime
-    return carry - high
+    upper = high(low * inverse, prime)
+    if upper > carry:
+        return carry - upper + prime
+    return carry - upper
 
 
-@njit
+@part
 def _fold_word(a, b, word):
     return (
         _fold(a, word, U64(_PRIME_A), U64(_INVERSE_A)),
@@ -45,7 +29,7 @@ def _fold_word(a, b, word):
     )
 
 
-@njit
+@part
 def _fold_bytes(a, b, address, size):
     whole = size >> 3
     for i in range(whole):
@@ -58,7 +42,7 @@ def _fold_bytes(a, b, address, size):
     return a, b
 
 
-@njit
+@part
 def _mix(word):
     word = (word ^ (word >> U64(30))) * U64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> U64(27))) * U64(0x94D049BB133111EB)

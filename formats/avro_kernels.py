@@ -9,9 +9,8 @@ hold it, makes a row bad; the plain decoder is asked about that one.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from eo_kafka.compiled import I64, U64, compiled
+from eo_kafka.compiled import I64, U64, compiled, part
 from eo_kafka.formats.avro_program import (
     AGAIN,
     BOOLEAN,
@@ -25,12 +24,12 @@ from eo_kafka.formats.avro_program import (
     REPEATED,
     UNION,
 )
+from eo_kafka.formats.slots import BAD, GOOD
 
-GOOD, NULL, BAD = 0, 1, 2
 _KEYS_MAX = 64  # of a map that is looked through for a key that comes twice
 
 
-@njit
+@part
 def _long(data, at, end):
     """A zigzag number and the position behind it; -1 if it is none."""
     found, shift = U64(0), U64(0)
@@ -46,7 +45,7 @@ def _long(data, at, end):
     return I64(0), I64(-1)
 
 
-@njit
+@part
 def _put(slots, base, counts, store, slot, number, size, there):
     values, sizes, valid = slots
     if store:
@@ -55,7 +54,7 @@ def _put(slots, base, counts, store, slot, number, size, there):
     counts[slot] += 1
 
 
-@njit
+@part
 def _nulls(code, start, stop, slots, base, counts, store):
     """Nothing, for all instructions between the two, but for those of repeated parts."""
     pc = start
@@ -65,7 +64,7 @@ def _nulls(code, start, stop, slots, base, counts, store):
         pc = code[pc, 1] if code[pc, 0] == REPEATED else pc + 1
 
 
-@njit
+@part
 def _is_repeated_key(data, slots, first, last):
     """Whether the last of a map's keys is one of those before it, or there are too many to say."""
     values, sizes, _ = slots
@@ -83,7 +82,7 @@ def _is_repeated_key(data, slots, first, last):
     return False
 
 
-@njit
+@part
 def _sized(code, pc, data, at, end):
     """Where a value's bytes begin, and how many they are; -1 if they are not all there."""
     size = code[pc, 2] if code[pc, 0] == DECIMAL else code[pc, 1]
@@ -94,7 +93,7 @@ def _sized(code, pc, data, at, end):
     return at, size
 
 
-@njit
+@part
 def _big_endian(data, at, size):
     """A signed number of up to eight bytes."""
     number = I64(-1) if size and data[at] > 127 else I64(0)
@@ -103,7 +102,7 @@ def _big_endian(data, at, size):
     return number
 
 
-@njit
+@part
 def _scalar(code, pc, data, at, end):
     """The number, the size, and the position behind it; -1 if there is none."""
     what, a, number = code[pc, 0], code[pc, 1], I64(0)
@@ -130,7 +129,7 @@ def _scalar(code, pc, data, at, end):
     return number, size, at
 
 
-@njit
+@part
 def _optional(code, pc, data, at, end, slots, base, counts, store):
     """The next instruction and the position; -1 if there is no such branch."""
     branch, at = _long(data, at, end)
@@ -142,7 +141,7 @@ def _optional(code, pc, data, at, end, slots, base, counts, store):
     return code[pc, 3], at
 
 
-@njit
+@part
 def _union(code, jumps, pc, data, at, end, slots, base, counts, store):
     """As `_optional`."""
     branch, at = _long(data, at, end)
@@ -163,7 +162,7 @@ def _union(code, jumps, pc, data, at, end, slots, base, counts, store):
     return goal, at
 
 
-@njit
+@part
 def _again(code, pc, data, at, end, slots, base, counts, store, inside):
     """As `_optional`; `inside` is what is known of the array or map: items that are left of the
     block, its entry, and that of its first key."""
@@ -189,7 +188,7 @@ def _again(code, pc, data, at, end, slots, base, counts, store, inside):
     return start + 1, at
 
 
-@njit
+@part
 def _row(code, jumps, data, at, end, slots, base, counts, store, stack):
     """Whether the row's bytes are exactly one value."""
     pc, depth, last = I64(0), I64(-1), I64(len(code))
@@ -238,11 +237,3 @@ def decode(code, jumps, depth, data, starts, ends, state, slots, base, counts, s
                 counts[:] = before
         if state[row] != GOOD:
             _nulls(code, 0, len(code), slots, base, counts, store)
-
-
-@compiled
-def gather(data, starts, sizes, offsets, target):
-    """Pieces of `data` one behind the other."""
-    for row in range(len(starts)):
-        for i in range(sizes[row]):
-            target[offsets[row] + i] = data[starts[row] + i]

@@ -32,6 +32,7 @@ from datetime import date
 from typing import Any
 
 from eo_kafka.formats.avro_types import Schema, full_name
+from eo_kafka.formats.slots import Node, Unsupported
 
 LONG, RAW, BOOLEAN, BYTES, FIXED, DECIMAL, RECORD = range(7)
 OPTIONAL, UNION, GOTO, REPEATED, AGAIN = range(7, 12)
@@ -52,22 +53,6 @@ _LOGICAL = {
 }
 _MILLISECONDS = ("timestamp-millis", "local-timestamp-millis")
 _DIGITS_OF_INT64 = 18
-
-
-class Unsupported(Exception):
-    """The schema has what the compiled decoder does not read; the text says what."""
-
-
-@dataclass(frozen=True)
-class Node:
-    """Where the values of one type are: `kind` says how a column is made of its slot. A constant
-    has the slot of the record it is in."""
-
-    kind: str
-    slot: int = -1
-    parts: tuple[Node, ...] = ()
-    symbols: tuple[str, ...] = ()
-    constant: Any = None
 
 
 @dataclass

@@ -1,176 +1,145 @@
-"""A column of JSON texts as a typed column, by Arrow's own JSON reader: no Python object a value.
+"""A column of JSON texts as a typed column, by compiled loops: no Python object a value.
 
-It is taken where it gives what `JsonDecoder` would. It reads a file of objects one behind the
-other, so each text must be one object by itself; it says no more than that something is wrong, so
-the texts are halved until what is wrong is found or there is too much of it; and what it takes that
-is no JSON (NaN, broken UTF-8 in fields nobody asked for) is looked for before.
+What the loops do not read (a value that is not of its type, numbers of many digits, names with
+escapes, keys that come twice) is left to `JsonDecoder`, row by row, and what they read is what that
+gives (tests/test_json_columns.py). Runs on executors.
 """
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
+import functools
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka.formats.decoding import Ranges
+from eo_kafka.formats.json_program import FIELD_WORDS, ROW_WORDS, compiled_type
+from eo_kafka.formats.slots import BAD, GOOD, NULL, Columns, TooLarge, Unsupported
+from eo_kafka.warm_up import is_ready
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
-    Rows = npt.NDArray[np.int64]
+    from eo_kafka.formats.decoding import Rows
 
-# What Arrow takes for a number and JSON does not, and a zero that keeps its sign in Arrow only.
-_NO_NUMBER = re.compile(rb"[:,\[]\s*(?:-?(?:NaN|Inf)|-0\s*[,\]}])")
-_FAILURES_MAX = 8
-_BRACKETS_MAX = 500  # in one text: Python gives up at some depth, Arrow does not
-# Of the texts of times, those that all Pythons and Arrow read alike.
-_DATE = r"[12]\d{3}-\d\d-\d\d"
-_TIME = _DATE + r"[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?"
-_ZONE = r"(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
+    Numbers = npt.NDArray[np.int64]
+
+_FRAME_WORDS = 5
+_ENTRIES_A_ROW = 4  # of what is repeated, to begin with
 
 
 def decoded(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
     """The (binary) column as `kind`, with nulls where it has them, and the rows that are left to
-    `JsonDecoder`, null as well. None if `kind` has what cannot be done here."""
+    `JsonDecoder`, null as well. None if it cannot be done here."""
     import numpy as np
     import pyarrow as pa
 
-    from eo_kafka.formats.decoding import merged
-
-    if not pa.types.is_binary(column.type) or not pa.types.is_struct(kind):
+    found = _decoder(kind)
+    if found is None or not pa.types.is_binary(column.type) or not is_ready(_warm_up):
         return None
-    raw = _raw(kind)
-    if raw is None:
-        return None
-    halves = _Halves(kind, raw)
-    rows = np.flatnonzero(np.asarray(column.is_valid()))
-    halves.read(rows, column.take(pa.array(rows)))
-    nothing = (np.arange(len(column)), pa.nulls(len(column), kind))
-    return merged(len(column), [nothing, *halves.found]), np.array(halves.left, np.int64)
-
-
-def _raw(kind: pa.DataType) -> pa.DataType | None:
-    """What Arrow is asked to read, so that a cast gives `kind`; None if there is nothing."""
-    import pyarrow as pa
-
-    of = pa.types
-    if of.is_struct(kind):
-        names = [field.name for field in kind]
-        parts = [_raw(field.type) for field in kind]
-        if not parts or None in parts or len(set(names)) < len(names):
-            return None
-        return pa.struct(list(zip(names, parts, strict=True)))
-    if of.is_list(kind):
-        inner = _raw(kind.value_type)
-        return inner and pa.list_(inner)
-    if of.is_timestamp(kind) or of.is_date32(kind):
-        return pa.string()
-    if of.is_float32(kind):
-        return pa.float64()  # rounded twice, as struct.pack does
-    is_plain = of.is_integer(kind) or of.is_float64(kind)
-    return kind if is_plain or of.is_boolean(kind) or of.is_string(kind) else None
-
-
-class _Halves:
-    """Texts that are read together, or in halves."""
-
-    def __init__(self, kind: pa.DataType, raw: pa.DataType) -> None:
-        self._kind, self._raw = kind, raw
-        self.found: list[tuple[Rows, pa.Array]] = []
-        self.left: list[int] = []
-        self._failures = 0
-
-    def read(self, rows: Rows, texts: pa.Array) -> None:
-        """Find a value for each, or leave it."""
-        if not len(rows):
-            return
-        array = _read(texts, self._kind, self._raw)
-        if array is not None:
-            self.found.append((rows, array))
-            return
-        self._failures += 1
-        if len(rows) == 1 or self._failures > _FAILURES_MAX:
-            self.left += rows.tolist()
-            return
-        half = len(rows) // 2
-        self.read(rows[:half], texts[:half])
-        self.read(rows[half:], texts[half:])
-
-
-def _read(texts: pa.Array, kind: pa.DataType, raw: pa.DataType) -> pa.Array | None:
-    """All of them, or None."""
-    import pyarrow as pa
-    from pyarrow import json
-
+    state = np.full(len(column), GOOD, np.uint8)
+    if column.null_count:
+        state[np.asarray(column.is_null())] = NULL
     try:
-        texts.cast(pa.string())  # raises if it is not UTF-8
-        data = b"\n".join(texts.to_pylist())
-        if not _are_objects(texts) or _has_other_numbers(data):
-            return None
-        table = json.read_json(
-            pa.BufferReader(data),
-            json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            json.ParseOptions(
-                explicit_schema=pa.schema(list(raw)),
-                newlines_in_values=data.count(b"\n") >= len(texts),  # which takes twice as long
-                unexpected_field_behavior="ignore",
-            ),
-        )
-        # A text ends with } and the next begins with {, so that no object is of two texts, and
-        # as many objects as texts are one of each.
-        found = pa.concat_arrays(table.to_struct_array().chunks)
-        if len(found) != len(texts) or not _are_texts_of(found, kind):
-            return None
-        typed = found.cast(kind)
-        typed.validate(full=True)
-        return typed if _is_finite(typed) else None
-    except (pa.ArrowException, ValueError):
+        array = found.run(Ranges(column), state).of(found.node, kind)
+    except TooLarge:
+        return None
+    return array, np.flatnonzero(state == BAD)
+
+
+@functools.lru_cache(maxsize=256)
+def _decoder(kind: pa.DataType) -> _Decoder | None:
+    try:
+        return _Decoder(kind)
+    except Unsupported:
         return None
 
 
-def _has_other_numbers(data: bytes) -> bool:
-    """Whether there may be what Arrow takes for a number and JSON does not."""
-    is_suspect = any(word in data for word in (b"NaN", b"Inf", b"-0"))
-    return is_suspect and _NO_NUMBER.search(data) is not None
-
-
-def _are_objects(texts: pa.Array) -> bool:
-    """Whether each begins and ends as an object does, and has not too many others in it."""
-    import pyarrow.compute as pc
-
-    if not pc.all(pc.and_(pc.starts_with(texts, b"{"), pc.ends_with(texts, b"}"))).as_py():
-        return False
-    long = texts.filter(pc.greater(pc.binary_length(texts), _BRACKETS_MAX))
-    brackets = pc.add(pc.count_substring(long, b"["), pc.count_substring(long, b"{"))
-    return bool((pc.max(brackets).as_py() or 0) <= _BRACKETS_MAX)
-
-
-def _are_texts_of(array: pa.Array, kind: pa.DataType) -> bool:
-    """Whether all texts of times in it are what `_DATE`, `_TIME` and `_ZONE` say."""
+def _warm_up() -> None:
+    """All that is compiled: the loops are the same for all types."""
+    import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    of = pa.types
-    if of.is_struct(kind):
-        return all(_are_texts_of(array.field(at), kind[at].type) for at in range(kind.num_fields))
-    if of.is_list(kind):
-        return _are_texts_of(array.values, kind.value_type)
-    if of.is_date32(kind):
-        pattern = _DATE
-    elif of.is_timestamp(kind):
-        pattern = _TIME if kind.tz is None else _TIME + _ZONE
-    else:
-        return True
-    return pc.all(pc.match_substring_regex(array, f"^{pattern}$")).as_py() is not False
+    decoder, nothing = _Decoder(pa.string()), np.zeros(1, np.uint8)
+    decoder.run(Ranges(pa.array([b'""'])), nothing).of(decoder.node, pa.string())
 
 
-def _is_finite(array: pa.Array) -> bool:
-    """Whether no number became infinite when it was made a single one."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+class _Decoder:
+    """The program of a type, as the loops take it."""
 
-    of, kind = pa.types, array.type
-    if of.is_struct(kind):
-        return all(_is_finite(array.field(at)) for at in range(kind.num_fields))
-    if of.is_list(kind):
-        return _is_finite(array.values)
-    return not of.is_float32(kind) or pc.all(pc.is_finite(array)).as_py() is not False
+    def __init__(self, kind: pa.DataType) -> None:
+        import numpy as np
+
+        program, self.node = compiled_type(kind)
+        self._code = np.array(program.rows, np.int64).reshape(-1, ROW_WORDS)
+        self._fields = np.array(program.fields, np.int64).reshape(-1, FIELD_WORDS)
+        self._names = np.frombuffer(program.names, np.uint8)
+        self._repeated = np.array(program.repeated)
+        self._depth = program.depth
+
+    def run(self, rows: Ranges, state: npt.NDArray[np.uint8]) -> Columns:
+        """The slots of all rows."""
+        import numpy as np
+
+        from eo_kafka.formats.json_kernels import decode
+
+        count, types = len(rows.starts), len(self._code)
+        stack = np.empty((self._depth, _FRAME_WORDS), np.int64)
+        fields = self._fields.copy()  # which the loop writes to
+        program = _addresses(self._code, fields, self._names, stack)
+        starts, ends = np.ascontiguousarray(rows.starts), np.ascontiguousarray(rows.ends)
+        ranges = (*_addresses(starts, ends, state), count)
+        size = int(ends[-1] - starts[0]) if count else 0
+        text = np.empty(size, np.uint8)
+        spare, cells = np.array([0, size, text.ctypes.data]), np.zeros(1 + types, np.int64)
+        slots = _Slots(np.where(self._repeated, _ENTRIES_A_ROW * count, count))
+        row = 0
+        while True:
+            rest = (rows.data.ctypes.data, ranges, slots.addresses(), *_addresses(spare, cells))
+            row = decode(row, program, types, *rest)
+            if row == count:
+                break
+            slots = slots.grown(self._repeated)
+        return Columns(rows.data, text, slots.arrays, slots.base, slots.counts)
+
+
+class _Slots:
+    """The slots of types, each with a limit."""
+
+    def __init__(self, limits: Numbers) -> None:
+        import numpy as np
+
+        self._table = np.zeros((len(limits), 3), np.int64)
+        self._table[1:, 0], self._table[:, 2] = np.cumsum(limits)[:-1], limits
+        total = int(limits.sum())
+        self.arrays = tuple(np.empty(total, kind) for kind in (np.int64, np.int64, np.uint8))
+
+    @property
+    def base(self) -> Numbers:
+        """Where each begins in the arrays."""
+        return self._table[:, 0]
+
+    @property
+    def counts(self) -> Numbers:
+        """The entries of each."""
+        return self._table[:, 1]
+
+    def addresses(self) -> tuple[int, ...]:
+        """As the loop takes them."""
+        return _addresses(self._table, *self.arrays)
+
+    def grown(self, repeated: npt.NDArray[np.bool_]) -> _Slots:
+        """The same with twice the room for what is repeated."""
+        import numpy as np
+
+        limits = self._table[:, 2]
+        found = _Slots(np.where(repeated, 2 * limits, limits))
+        found._table[:, 1] = self.counts
+        for old, new, count in zip(self.base, found.base, self.counts, strict=True):
+            for source, target in zip(self.arrays, found.arrays, strict=True):
+                target[new : new + count] = source[old : old + count]
+        return found
+
+
+def _addresses(*arrays: npt.NDArray[Any]) -> tuple[int, ...]:
+    return tuple(one.ctypes.data for one in arrays)

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from numba import njit, types
+from numba import types
 
-from eo_kafka.compiled import I32, I64, NOTHING, compiled, copy, i32, i64, put64
+from eo_kafka.compiled import I32, I64, NOTHING, compiled, copy, i32, i64, part, put64
 
 _consume = types.ExternalFunction("rd_kafka_consume_batch_queue", I64(I64, I32, I64, I64))
 _timestamp = types.ExternalFunction("rd_kafka_message_timestamp", I64(I64, I64))
@@ -61,7 +61,7 @@ def take(queue, timeout_ms, messages, at, limit, end, totals, with_headers, cell
     return got
 
 
-@njit
+@part
 def _open_headers(message, cell):
     """The number of headers; their list goes to `cell`."""
     if _headers_of(message, cell) != 0:
@@ -69,7 +69,7 @@ def _open_headers(message, cell):
     return _header_count(i64(cell))
 
 
-@njit
+@part
 def _append(source, size, row, data, offsets, present):
     """Put one binary value, null if it has no address, at the end of a column."""
     start = offsets[row]

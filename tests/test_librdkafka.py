@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import subprocess
-import sys
 
 import confluent_kafka
 import pytest
 
+from benchmarks import first_use
 from eo_kafka import librdkafka
 
+EXPECTED = {
+    "source": "None 0",
+    "sink": "4 m1:99f0c4149d21524af28b742f1cc13ebd",
+    "avro": "[{'a': 1}, None] [1]",
+    "json": "[{'a': 1}, None] [1]",
+}
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
 
 
@@ -79,24 +84,25 @@ def test_problems_with_settings_are_named_without_secrets():
     assert librdkafka.setting_problems({"linger.ms": "5", "client.id": "x"}) == []
 
 
-@pytest.mark.parametrize("cache", ["writable", "unwritable"])
-def test_many_workers_compile_at_once(cache, tmp_path):
+@pytest.mark.parametrize(
+    ("loops", "cache"),
+    [
+        ("sink", "writable"),
+        ("sink", "unwritable"),
+        pytest.param("source", "writable", marks=pytest.mark.full),
+        pytest.param("avro", "writable", marks=pytest.mark.full),
+        pytest.param("json", "writable", marks=pytest.mark.full),
+    ],
+)
+def test_many_workers_compile_at_once(loops, cache, tmp_path):
     """Each with nothing in the cache, as the workers of a first job; and with no place for one."""
-    code = (
-        "import pyarrow as pa; from eo_kafka.sinks import fast;"
-        "from eo_kafka import librdkafka; assert librdkafka.available() is None;"
-        "b = pa.record_batch({'value': [b'x', None, b'']});"
-        "print(*fast.row_digest([b], 't'))"
-    )
-    base = tmp_path if cache == "writable" else "/proc/nowhere"
-    env = {**os.environ, "XDG_CACHE_HOME": str(base), "HOME": "/proc/nowhere"}
-    env.pop("NUMBA_CACHE_DIR", None)
+    env = first_use.environment(str(tmp_path if cache == "writable" else "/proc/nowhere"))
+    env["HOME"] = "/proc/nowhere"
     workers = [
-        subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(first_use.command(loops), env=env, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    answers = {worker.communicate(timeout=120)[0] for worker in workers}
-    assert len(answers) == 1
-    assert answers.pop().startswith("3 m1:")
-    cached = list(tmp_path.rglob("digest_kernel.digest_rows*.nbi"))
-    assert bool(cached) == (cache == "writable")
+    answers = {worker.communicate(timeout=120)[0].splitlines()[0] for worker in workers}
+    assert [worker.returncode for worker in workers] == [0, 0, 0]
+    assert answers == {EXPECTED[loops]}
+    assert any(tmp_path.rglob("*.nbi")) == (cache == "writable")
