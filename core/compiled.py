@@ -11,6 +11,7 @@ limit that it looks at.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import sys
@@ -40,9 +41,11 @@ def cache_folder() -> str:
 
 def compiled(function: Any) -> Any:
     """Cached where a cache can be written (numba replaces its files atomically), else not."""
-    config.CACHE_DIR = _SHARED_CACHE or cache_folder()
     try:
-        _unzip_source(function)
+        folder = Path(_SHARED_CACHE or cache_folder())
+        if not _unzip_source(function):
+            folder = folder / _digest(Path(function.__code__.co_filename).parent)
+        config.CACHE_DIR = str(folder)
         return njit(cache=True, nogil=True)(function)
     except (OSError, RuntimeError):
         return njit(nogil=True)(function)
@@ -56,14 +59,25 @@ def part(function: Any) -> Any:
     return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy")(function)
 
 
-def _unzip_source(function: Any) -> None:
+@functools.cache
+def _digest(folder: Path) -> str:
+    """Of all files that a loop in `folder` may have parts from. numba itself only looks whether the
+    loop's own file is another one. Raises OSError."""
+    found = hashlib.sha256()
+    for path in sorted({*folder.glob("*.py"), *Path(__file__).parent.glob("*.py")}):
+        found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def _unzip_source(function: Any) -> bool:
     """numba keeps a cache for each path of a source file. In a zip (`--py-files`) that is another
     path for each application, in a folder that numba fails to do without where it is not writable.
-    So the source goes beside our cache, under the digest of the zip. Raises OSError."""
+    So the source goes beside our cache, under the digest of the zip. Answers whether it did. Raises
+    OSError."""
     loader = sys.modules[function.__module__].__loader__
     archive = getattr(loader, "archive", None)
     if archive is None:
-        return
+        return False
     digest = hashlib.sha256(Path(archive).read_bytes()).hexdigest()[:16]
     path = Path(cache_folder(), digest, *function.__module__.split(".")).with_suffix(".py")
     if not path.exists():
@@ -72,6 +86,7 @@ def _unzip_source(function: Any) -> None:
         staged.write_text(loader.get_source(function.__module__))
         staged.replace(path)
     function.__code__ = function.__code__.replace(co_filename=str(path))
+    return True
 
 
 def _load(bits, numba_type):

@@ -36,7 +36,7 @@ def _decimal(scale, highest, text, at, end):
         return bad
     found = I64(digits)
     for _ in range(shift):
-        if found * 10 > highest:
+        if found > highest // 10:  # and not found * 10, which may be more than 64 bits
             return bad
         found *= 10
     return -found if negative else found, I64(0), at

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
@@ -251,6 +251,21 @@ def test_what_is_not_quite_as_it_should_be_is_read_alike_or_left(wrong: bytes) -
     assert_same([wrong])
     left = assert_same([text(), wrong, None, text()])
     assert left in ([], [1])
+
+
+@QUICK
+@example(18, 2, "99999999999999999.9")
+@example(38, 10, "922337203685477581")
+@given(
+    st.integers(1, 38),
+    st.integers(0, 38),
+    st.from_regex(r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?", fullmatch=True),
+)
+def test_a_decimal_is_what_is_written_at_any_precision(
+    precision: int, scale: int, number: str
+) -> None:
+    kind = t.DecimalType(precision, min(scale, precision))
+    assert_same([number.encode(), f'"{number}"'.encode()], kind)
 
 
 def test_two_halves_of_an_object_are_none() -> None:
