@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -48,7 +49,7 @@ class Runner:
     def __init__(self, spark: SparkSession, topics: Topics) -> None:
         self._spark = spark
         self._topics = topics
-        self._numbers = itertools.count(1)
+        self._names = (f"output-{uuid.uuid4().hex[:8]}-{number}" for number in itertools.count(1))
         self._checksums: dict[str, tuple[int, int]] = {}
 
     def read(self, contender: Contender, workload: Workload, batches: int) -> list[Batch]:
@@ -76,7 +77,7 @@ class Runner:
     @contextmanager
     def output(self, workload: Workload) -> Iterator[str]:
         """The name of a new topic for a copy of `workload`, deleted at the end with its ledger."""
-        output = f"output-{next(self._numbers)}"
+        output = next(self._names)
         with self._topics.temporary(output, workload.partitions, own_topics(_job(output))):
             yield output
 
