@@ -80,7 +80,9 @@ class Layout(NamedTuple):
 
 def layout(schema: CompactSchema) -> Layout:
     """Raises Damaged for a kind of field that Compact does not have."""
-    fields = {name: _field(name, number) for name, number in sorted(schema.fields)}
+    # As Java and so the members order names, by UTF-16; Python's client does by code points
+    ordered = sorted(schema.fields, key=lambda field: field[0].encode("utf-16-be"))
+    fields = {name: _field(name, number) for name, number in ordered}
     numbers = [name for name, one in fields.items() if one.in_place and not one.is_array]
     sizes = {name: _size(fields[name].kind) for name in numbers}
     at = 0
