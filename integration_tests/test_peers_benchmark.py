@@ -9,11 +9,15 @@ import pytest
 from confluent_kafka import Producer
 
 from benchmarks.peers import read_path
+from benchmarks.peers.bare_copy import BareCopy
+from benchmarks.peers.bare_programs import built, ran
 from benchmarks.peers.visible import Watch
 from benchmarks.queries import WrongResult
 from benchmarks.workload import Topics, Workload
+from harness import committed
 from processes import wait_until
 
+NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="a C program")
 RECORDS = 99  # a transaction; with its marker it takes a hundred offsets
 
 
@@ -67,10 +71,26 @@ def test_our_read_path_is_measured_only_if_it_reads_everything(broker, workload)
             read_path.read_ours(pool, broker.bootstrap_servers, more)
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="the bare loop is a C program")
+@NEEDS_COMPILER
 def test_the_bare_loop_is_measured_only_if_it_reads_everything(broker, workload):
-    with read_path.bare_loop() as program:
+    with built("bare_loop") as program:
         assert read_path.read_bare(program, broker.bootstrap_servers, workload) > 0
         longer = replace(workload, size=workload.size + 1)
         with pytest.raises(WrongResult, match="the bare loop read"):
             read_path.read_bare(program, broker.bootstrap_servers, longer)
+
+
+@NEEDS_COMPILER
+def test_the_bare_copy_writes_each_record_once(broker, make_topic, workload):
+    output = make_topic("bare-copy", 2)
+    with built("bare_copy") as program:
+        BareCopy("bare", program, broker.bootstrap_servers).copy(workload, output)
+    source, copied = (
+        committed(broker.bootstrap_servers, name) for name in (workload.topic, output)
+    )
+    assert copied == source
+
+
+def test_a_bare_program_that_fails_says_so():
+    with pytest.raises(WrongResult, match="false failed"):
+        ran(["false"], 10)
