@@ -1,7 +1,8 @@
 """What is in an IMap and a row that comes, made one by a function of the user's.
 
 It is called within the members' transaction that also says that the chunk is applied: so its result
-counts once, also where the same row twice would give something else (a sum, a list that grows).
+counts once, also where the same row twice would give something else (a sum, a list that grows). But
+a member that dies while it commits can leave a part of a chunk to be merged twice (docs/maps.md).
 Driver only.
 """
 
