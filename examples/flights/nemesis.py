@@ -78,8 +78,11 @@ class Nemesis:
         victims = TARGETS[target](tree)
         if not victims:
             return  # no worker just now, or the job died by itself: the next call tries again
-        for victim in self._random.sample(victims, 1) if target == "Python worker" else victims:
-            victim.kill()
+        if target == "Python worker":
+            victims = self._random.sample(victims, 1)
+        killed = [_killed(victim) for victim in victims]
+        if not any(killed):
+            return  # they have ended meanwhile
         if target != "Python worker":
             self._job.clear(tree)
         if target == DISK:
@@ -137,3 +140,12 @@ TARGETS: dict[str, Callable[[list[psutil.Process]], list[psutil.Process]]] = {
     "all processes": lambda tree: tree,
     DISK: lambda tree: tree,
 }
+
+
+def _killed(victim: psutil.Process) -> bool:
+    """Kill it; False if it was not there any more."""
+    try:
+        victim.kill()
+    except psutil.NoSuchProcess:
+        return False
+    return True
