@@ -167,3 +167,18 @@ def trailing_zeros(_typing, number):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return U64(U64), generate
+
+
+@part
+def same(one, other, size):
+    """Whether two places hold the same bytes."""
+    i = 0
+    while size - i >= 8:
+        if u64(one + i) != u64(other + i):
+            return False
+        i += 8
+    while i < size:
+        if u8(one + i) != u8(other + i):
+            return False
+        i += 1
+    return True

@@ -54,6 +54,10 @@ class JournalItems(NamedTuple):
         return int(struct.unpack_from("<q", self.sequences, len(self.sequences) - 8)[0])
 
 
+# Hazelcast's types, as a serialized value names its own
+TEXT, BYTES, CLASS, JSON = -11, -12, -24, -130
+
+
 class CompactSchema(NamedTuple):
     """What a Compact value is laid out by: names of fields, and numbers of their kinds."""
 
@@ -228,7 +232,7 @@ def keys_of_text(client: HazelcastClient, text: str) -> list[tuple[int, bytes]]:
 
     service = client.partition_service
     whole = bytes(to_data(client, text).buffer)
-    found = [whole[:4] + struct.pack(">i", kind) + whole[8:] for kind in (-11, -130, -24)]
+    found = [whole[:4] + struct.pack(">i", kind) + whole[8:] for kind in (TEXT, JSON, CLASS)]
     return [(service.get_partition_id(Data(one)), one) for one in found]
 
 

@@ -12,11 +12,11 @@ A struct, list or map that was begun has a frame on the stack: its row, the plac
 
 from __future__ import annotations
 
-from eo_kafka.compiled import I64, U8, compiled, i64, part, put8, put64, u8
+from eo_kafka.compiled import I64, U8, compiled, i64, part, put8, put64, same, u8
 from eo_kafka.formats.json_program import FIELD_WORDS, LIST, MAP, ROW_WORDS, STRUCT
 from eo_kafka.formats.json_slots import SLOT, back, entries, is_full, is_repeated_key, nulls, put
 from eo_kafka.formats.json_strings import closing
-from eo_kafka.formats.json_syntax import NULL_WORD, blank, is_word, same, skip
+from eo_kafka.formats.json_syntax import NULL_WORD, blank, is_word, skip
 from eo_kafka.formats.json_values import scalar
 from eo_kafka.formats.slots import BAD, GOOD
 

@@ -7,7 +7,7 @@ from `end` on.
 
 from __future__ import annotations
 
-from eo_kafka.compiled import I64, part, u8, u32, u64
+from eo_kafka.compiled import I64, part, u8, u32
 from eo_kafka.formats.json_numbers import number
 from eo_kafka.formats.json_strings import closing
 
@@ -30,21 +30,6 @@ def blank(text, at, end):
 @part
 def is_word(text, at, end, word):
     return end - at >= 4 and u32(text + at) == word
-
-
-@part
-def same(one, other, size):
-    """Whether two places hold the same bytes."""
-    i = 0
-    while size - i >= 8:
-        if u64(one + i) != u64(other + i):
-            return False
-        i += 8
-    while i < size:
-        if u8(one + i) != u8(other + i):
-            return False
-        i += 1
-    return True
 
 
 @part

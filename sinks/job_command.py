@@ -42,8 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--map-config",
             type=Path,
             metavar="FILE",
-            help="of a job that writes an IMap with commit=two-phase: its options 'map' and "
-            "'hazelcast.*', a name=value each line",
+            help="of a job that writes an IMap with commit=two-phase: its options 'map', "
+            "'hazelcast.*' and, if it merges, 'onConflict' and 'mergeFunction', a name=value each "
+            "line",
         )
     for action in actions.choices.values():
         action.add_argument("job", help="the job's name (option jobName)")

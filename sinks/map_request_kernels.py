@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba import njit, types
 
-from eo_kafka.compiled import I32, I64, compiled, copy, i32, i64, put32, u8
+from eo_kafka.compiled import I32, I64, compiled, copy, i32, part, put32, same, u8
 
 U32 = types.uint32
 FRAME = 6  # of each key and value: length i32, which counts this head too, and flags u16
@@ -17,7 +17,7 @@ HEAD = 12  # of text, JSON and byte arrays: hash i32, type i32, size i32
 OF_ENTRY = 2 * (FRAME + HEAD)
 
 
-@njit
+@part
 def _swapped(number):
     """The other byte order."""
     word = U32(number)
@@ -29,21 +29,21 @@ def _swapped(number):
     )
 
 
-@njit
+@part
 def _mixed(word):
     word = U32(word * U32(0xCC9E2D51))
     word = U32((word << U32(15)) | (word >> U32(17)))
     return U32(word * U32(0x1B873593))
 
 
-@njit
+@part
 def _folded(found, word):
     found = U32(found ^ _mixed(word))
     found = U32((found << U32(13)) | (found >> U32(19)))
     return U32(found * U32(5) + U32(0xE6546B64))
 
 
-@njit
+@part
 def _hash(address, size):
     """MurmurHash3 of a serialized key from its size on, as the members have it."""
     found = _folded(U32(0x01000193), _swapped(size))
@@ -61,23 +61,11 @@ def _hash(address, size):
     return U32(found ^ (found >> U32(16)))
 
 
-@njit
+@njit  # which a test calls
 def partition_of(found, partitions):
     """Of a hash, as the members have it: the lowest number has no absolute value."""
     signed = I64(I32(found))
     return I64(0) if signed == -0x80000000 else abs(signed) % partitions
-
-
-@njit
-def _same(one, other, size):
-    whole = size >> 3
-    for i in range(whole):
-        if i64(one + 8 * i) != i64(other + 8 * i):
-            return False
-    rest = 8 * whole
-    while rest < size and u8(one + rest) == u8(other + rest):
-        rest += 1
-    return rest >= size
 
 
 @compiled
@@ -92,7 +80,7 @@ def place(key, value, table, chosen, partitions, sizes):
         at = I64(found) & mask
         while table[at] >= 0:
             first = table[at]
-            if key[1][first] == key[1][i] and _same(key[0][first], key[0][i], key[1][i]):
+            if key[1][first] == key[1][i] and same(key[0][first], key[0][i], key[1][i]):
                 break
             at = (at + 1) & mask
         chosen[i] = partitions[i] = -1
@@ -105,7 +93,7 @@ def place(key, value, table, chosen, partitions, sizes):
             sizes[partitions[i]] += OF_ENTRY + key[1][i] + value[1][chosen[i]]
 
 
-@njit
+@part
 def _put(at, kind, address, size):
     put32(at, I32(FRAME + HEAD + size))
     put32(at + 4, I32(0))  # flags, and half of the hash, which is 0: nobody has set another one

@@ -18,7 +18,6 @@ from eo_kafka.sinks.map_objects import checked_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TEXT, _BYTES, _JSON = -11, -12, -130  # Hazelcast's types
 _LARGEST = 2**31 - 256  # of a key and its value; a request counts its bytes in 31 bits
 
 
@@ -37,7 +36,7 @@ def requests_of(name: str, rows: pa.RecordBatch, json: bool, partitions: int) ->
     from eo_kafka.sinks import map_request_kernels as kernels
 
     keys, values = rows.column("key"), rows.column("value")
-    kinds = (_kind(keys), _JSON if json else _kind(values))
+    kinds = (_kind(keys), internals.JSON if json else _kind(values))
     key, value = pointers(keys), pointers(checked_text(values) if json else values)
     count = rows.num_rows
     chosen, placed = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -70,4 +69,4 @@ def _kind(column: Any) -> int:
     import pyarrow as pa
 
     text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    return _TEXT if text else _BYTES
+    return internals.TEXT if text else internals.BYTES

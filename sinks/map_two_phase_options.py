@@ -66,7 +66,8 @@ def read_two_phase(
 
 def read_target(given: Mapping[str, str]) -> MapTarget:
     """For an operator's command: which map a job writes, from the options `map`, `hazelcast.*` and
-    `failOnDataLoss`. How rows become entries, staged rows say themselves. Raises OptionsError."""
+    `failOnDataLoss`, and how it merges, from `onConflict` and `mergeFunction`: what code is run is
+    not taken from staged rows; the rest they say themselves. Raises OptionsError."""
     reader = OptionReader(given)
     if MAP.name not in reader:
         reader.problem(f"Option '{MAP.name}' must be specified: the map that the job writes.")
@@ -75,8 +76,10 @@ def read_target(given: Mapping[str, str]) -> MapTarget:
         HazelcastSettings.read(reader),
         False,
         reader.get(map_options.FAIL_ON_DATA_LOSS),
+        _merge(reader),
     )
     known = [MAP.name, map_options.FAIL_ON_DATA_LOSS.name]
+    known += [map_options.ON_CONFLICT.name, map_options.MERGE_FUNCTION.name]
     known += [option.name for option in hazelcast_client.OPTIONS]
     reader.check_names(known, besides=hazelcast_client.PREFIX)
     reader.finish()

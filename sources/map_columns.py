@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from eo_kafka.errors import SourceError
+from eo_kafka.hazelcast_internals import BYTES, JSON, TEXT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +30,7 @@ KINDS = {1: "ADDED", 2: "REMOVED", 4: "UPDATED", 8: "EVICTED", 512: "LOADED"}
 _HEAD = struct.Struct(">iiBii")  # hash, -2, identified, factory, class
 _EVENT = (-2, 1, -4, 132)
 _HEAD_BYTES = _HEAD.size
-_INT, _LONG, _TEXT, _BYTES, _JSON = -7, -8, -11, -12, -130
+_INT, _LONG = -7, -8
 _NULL = 0
 _CONTENT = 12  # where text and byte arrays begin: after hash, type and length
 
@@ -128,7 +129,7 @@ def as_text(values: Values, to_object: ToObject) -> pa.Array:
 
     types = values.types()
     kinds = _kinds(types)
-    if kinds <= {_TEXT, _JSON}:
+    if kinds <= {TEXT, JSON}:
         try:
             return _pieces(values, _CONTENT).cast(pa.string())  # looks that it is UTF-8
         except pa.ArrowInvalid as error:
@@ -143,7 +144,7 @@ def as_text(values: Values, to_object: ToObject) -> pa.Array:
 
 def as_bytes(values: Values) -> pa.Array:
     """The content of byte arrays, and of text. Raises SourceError for any other type."""
-    strange = sorted(_kinds(values.types()) - {_BYTES, _TEXT, _JSON})
+    strange = sorted(_kinds(values.types()) - {BYTES, TEXT, JSON})
     if strange:
         raise SourceError(
             f"A value is neither a byte array nor text but of Hazelcast's type {strange[0]}: read "
@@ -159,8 +160,8 @@ def as_data(values: Values) -> pa.Array:
 
 def _kinds(types: NDArray[np.int32]) -> set[int]:
     """The different types, without null's."""
-    usual = {kind for kind in (_TEXT, _JSON) if (types == kind).any()}
-    rest = types[(types != _TEXT) & (types != _JSON) & (types != _NULL)]
+    usual = {kind for kind in (TEXT, JSON) if (types == kind).any()}
+    rest = types[(types != TEXT) & (types != JSON) & (types != _NULL)]
     return usual | {int(kind) for kind in np.unique(rest)}
 
 

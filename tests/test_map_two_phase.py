@@ -13,7 +13,7 @@ from eo_kafka.connectors.map_sink import batch_writer, stream_writer
 from eo_kafka.errors import LedgerError, OptionsError
 from eo_kafka.sinks.map_lanes import LANES, Marker, lane_of
 from eo_kafka.sinks.map_staging import CHUNK_ROWS, ChunkKey, _pieces, chunk_keys
-from eo_kafka.sinks.map_two_phase_options import is_two_phase, read_two_phase
+from eo_kafka.sinks.map_two_phase_options import is_two_phase, read_target, read_two_phase
 from eo_kafka.transaction import NO_TRANSACTION, Participant, Staged
 
 ROWS = StructType().add("key", "string").add("value", "string")
@@ -86,6 +86,15 @@ def test_rows_are_merged_by_a_function_that_the_driver_has() -> None:
     ):
         (one,) = problems(**given)
         assert said in one
+
+
+def test_a_command_merges_by_the_function_that_it_is_told() -> None:
+    of_map = {"map": "m", "hazelcast.members": "127.0.0.1:5701"}
+    assert read_target(of_map).merge is None
+    merge = {"onConflict": "merge", "mergeFunction": "operator:concat"}
+    assert read_target({**of_map, **merge}).merge == "operator:concat"
+    with pytest.raises(OptionsError, match="cannot be imported by the driver"):
+        read_target({**of_map, **merge, "mergeFunction": "no_such_module:f"})
 
 
 def test_it_is_a_way_of_streams_into_imaps_only() -> None:
