@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import struct
+import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -93,19 +94,14 @@ def route(client: HazelcastClient, partition: int) -> tuple[object, object]:
 def journal_bounds(client: HazelcastClient, name: str, partition: int) -> Future[Bounds]:
     """Ask for the sequences that the journal holds."""
     from hazelcast.protocol.builtin import StringCodec
-    from hazelcast.protocol.client_message import (
-        REQUEST_HEADER_SIZE,
-        RESPONSE_HEADER_SIZE,
-        OutboundMessage,
-        create_initial_buffer,
-    )
+    from hazelcast.protocol.client_message import RESPONSE_HEADER_SIZE, OutboundMessage
 
     def decoded(message: Any) -> Bounds:
         return Bounds(*struct.unpack_from("<qq", message.next_frame().buf, RESPONSE_HEADER_SIZE))
 
-    request = create_initial_buffer(REQUEST_HEADER_SIZE, _SUBSCRIBE)
+    request = _request(_SUBSCRIBE)
     StringCodec.encode(request, name, True)
-    return _invoked(client, OutboundMessage(request, True), decoded, partition)
+    return invoked(client, OutboundMessage(request, True), decoded, partition)
 
 
 def read_journal(
@@ -117,21 +113,16 @@ def read_journal(
     with the oldest event instead, and beyond the newest it gives nothing. Callers must compare.
     """
     from hazelcast.protocol.builtin import CodecUtil, DataCodec, StringCodec
-    from hazelcast.protocol.client_message import (
-        REQUEST_HEADER_SIZE,
-        OutboundMessage,
-        create_initial_buffer,
-    )
+    from hazelcast.protocol.client_message import OutboundMessage
 
     # The member would run into an exception with neither an answer nor an end
     if most < 1 or not 0 <= partition < client.partition_service.get_partition_count():
         raise ValueError(f"no such read: {most} events of partition {partition}")
-    request = create_initial_buffer(REQUEST_HEADER_SIZE + 16, _READ)
-    struct.pack_into("<qii", request, REQUEST_HEADER_SIZE, start, 0, most)
+    request = _request(_READ, struct.pack("<qii", start, 0, most))
     StringCodec.encode(request, name)
     CodecUtil.encode_nullable(request, None, DataCodec.encode)  # predicate: Java classes only
     CodecUtil.encode_nullable(request, None, DataCodec.encode, True)  # projection: the same
-    return _invoked(client, OutboundMessage(request, True, True), _journal_items, partition)
+    return invoked(client, OutboundMessage(request, True, True), _journal_items, partition)
 
 
 def fetch_entries(
@@ -139,24 +130,19 @@ def fetch_entries(
 ) -> Future[FetchedEntries]:
     """Ask for about so many entries of a partition, from where `pointers` say."""
     from hazelcast.protocol.builtin import StringCodec
-    from hazelcast.protocol.client_message import (
-        REQUEST_HEADER_SIZE,
-        OutboundMessage,
-        create_initial_buffer,
-    )
+    from hazelcast.protocol.client_message import OutboundMessage
 
     def decoded(message: Any) -> FetchedEntries:
         message.next_frame()
         pairs = tuple(struct.iter_unpack("<ii", message.next_frame().buf))
         return FetchedEntries(_list(message.next_frame())[0], pairs)
 
-    request = create_initial_buffer(REQUEST_HEADER_SIZE + 4, _FETCH_ENTRIES)
-    struct.pack_into("<i", request, REQUEST_HEADER_SIZE, about)
+    request = _request(_FETCH_ENTRIES, struct.pack("<i", about))
     StringCodec.encode(request, name)
     request += struct.pack("<iH", 6 + 8 * len(pointers), _FINAL)
     for index, size in pointers:
         request += struct.pack("<ii", index, size)
-    return _invoked(client, OutboundMessage(request, True), decoded, partition)
+    return invoked(client, OutboundMessage(request, True), decoded, partition)
 
 
 def matching_entries(
@@ -188,26 +174,7 @@ def matching_entries(
         return _list(message.next_frame())[0]
 
     data = client._serialization_service.to_data(PartitionPredicate())
-    return _invoked(client, codec.encode_request(name, data), decoded)
-
-
-def put_all_frames(name: str) -> tuple[bytes, bytes]:
-    """What a request to put entries of one partition begins and ends with. Between the two come
-    keys and values in turn: see sinks/map_requests.py."""
-    from hazelcast.protocol.client_message import END_FINAL_FRAME_BUF
-    from hazelcast.protocol.codec import map_put_all_codec as codec
-
-    without_entries = bytes(codec.encode_request(name, [], False).buf)
-    size = len(END_FINAL_FRAME_BUF)
-    return without_entries[:-size], without_entries[-size:]
-
-
-def put_all(client: HazelcastClient, partition: int, request: memoryview) -> Future[None]:
-    """Send such a request. As with the client's own, one whose connection ends is not repeated:
-    whoever repeats it looks first whether it still may."""
-    from hazelcast.protocol.client_message import OutboundMessage
-
-    return _invoked(client, OutboundMessage(request, False, True), lambda message: None, partition)
+    return invoked(client, codec.encode_request(name, data), decoded)
 
 
 def entry_of(client: HazelcastClient, name: str, key: bytes) -> Future[list[bytes]]:
@@ -222,7 +189,7 @@ def entry_of(client: HazelcastClient, name: str, key: bytes) -> Future[list[byte
 
     data = Data(key)
     partition = client.partition_service.get_partition_id(data)
-    return _invoked(client, codec.encode_request(name, data, 0), decoded, partition)
+    return invoked(client, codec.encode_request(name, data, 0), decoded, partition)
 
 
 def keys_of_text(client: HazelcastClient, text: str) -> list[tuple[int, bytes]]:
@@ -231,7 +198,7 @@ def keys_of_text(client: HazelcastClient, text: str) -> list[tuple[int, bytes]]:
     from hazelcast.serialization.data import Data
 
     service = client.partition_service
-    whole = bytes(to_data(client, text).buffer)
+    whole = to_bytes(client, text)
     found = [whole[:4] + struct.pack(">i", kind) + whole[8:] for kind in (TEXT, JSON, CLASS)]
     return [(service.get_partition_id(Data(one)), one) for one in found]
 
@@ -248,7 +215,7 @@ def compact_schema(client: HazelcastClient, schema_id: int) -> Future[CompactSch
             found.type_name, tuple((one.name, int(one.kind)) for one in found.fields)
         )
 
-    return _invoked(client, codec.encode_request(schema_id), decoded)
+    return invoked(client, codec.encode_request(schema_id), decoded)
 
 
 def to_object(client: HazelcastClient, data: bytes) -> Any:
@@ -271,6 +238,11 @@ def to_data(client: HazelcastClient, value: Any) -> Any:
     """The value as the client serializes it: what can be a key of a dictionary, other than a
     bytearray."""
     return client._serialization_service.to_data(value)
+
+
+def to_bytes(client: HazelcastClient, value: Any) -> bytes:
+    """The value as the members store it."""
+    return bytes(to_data(client, value).buffer)
 
 
 def fix_waker(client: HazelcastClient) -> bool:
@@ -298,14 +270,53 @@ def fix_waker(client: HazelcastClient) -> bool:
     return True
 
 
-def _invoked(
-    client: HazelcastClient, request: Any, decode: Callable[[Any], Any], partition: int = -1
+def connected_member(client: HazelcastClient) -> tuple[str, object]:
+    """The id of one of the members, and the client's connection to it. Raises the client's error
+    for a connection that is lost."""
+    from hazelcast.errors import TargetDisconnectedError
+
+    connection = client._connection_manager.get_random_connection()
+    if connection is None:
+        raise TargetDisconnectedError("no member is connected")
+    return str(connection.remote_uuid), connection
+
+
+def answers(client: HazelcastClient, member: str) -> bool:
+    """Whether the member of this id is connected, and says so."""
+    from hazelcast.errors import HazelcastError
+    from hazelcast.protocol.codec import client_ping_codec as codec
+
+    connection = client._connection_manager.get_connection(uuid.UUID(member))
+    try:
+        if connection is not None:
+            invoked(client, codec.encode_request(), lambda _: None, connection=connection).result()
+    except (HazelcastError, OSError):
+        return False
+    return connection is not None
+
+
+def invoked(
+    client: HazelcastClient,
+    request: Any,
+    decode: Callable[[Any], Any],
+    partition: int = -1,
+    connection: object = None,
 ) -> Any:
+    """The future of a request's answer. Without partition or connection any member is asked."""
     from hazelcast.invocation import Invocation
 
-    invocation = Invocation(request, partition_id=partition, response_handler=decode)
+    invocation = Invocation(request, partition, connection=connection, response_handler=decode)
     client._invocation_service.invoke(invocation)
     return invocation.future
+
+
+def _request(kind: int, fields: bytes = b"") -> bytearray:
+    """The head of a request, and its fields of a fixed size."""
+    from hazelcast.protocol.client_message import REQUEST_HEADER_SIZE, create_initial_buffer
+
+    request: bytearray = create_initial_buffer(REQUEST_HEADER_SIZE + len(fields), kind)
+    request[REQUEST_HEADER_SIZE:] = fields
+    return request
 
 
 def _journal_items(message: Any) -> JournalItems:

@@ -28,6 +28,7 @@ from processes import CrashPoints, killed_at_last
 QUERY = "7d3ae3b8-0000-4000-8000-000000000002"
 COLUMNS = [("key", "string"), ("value", "string")]
 TASKS = 2
+ADDING = {"onConflict": "merge", "mergeFunction": "map_two_phase_job:added"}
 ROWS = 2 * CHUNK_ROWS + 10  # of a task: three chunks
 
 

@@ -8,11 +8,13 @@ import uuid
 
 import pytest
 from hazelcast.core import HazelcastJsonValue
+from hazelcast.errors import TransactionError
 from hazelcast.predicate import sql
 from hazelcast.reactor import _PipedWaker
 
 from eo_kafka import hazelcast_internals as internals
 from eo_kafka.hazelcast_client import connect
+from eo_kafka.hazelcast_transactions import Transaction
 from grid_fixtures import new_map, settings
 
 
@@ -143,3 +145,35 @@ def test_the_client_still_loses_wake_ups_and_our_repair_does_not(monkeypatch) ->
 def test_every_client_we_make_is_repaired(hazelcast_client) -> None:
     waker = hazelcast_client._reactor._loop.waker
     assert waker.handle_read.__module__ == internals.__name__
+
+
+def test_a_transaction_is_committed_as_a_whole_by_a_member_that_is_named(
+    hazelcast_client,
+) -> None:
+    stored = new_map(hazelcast_client)
+    stored.set("gone", "1")
+    key, gone, value = (internals.to_bytes(hazelcast_client, text) for text in ("k", "gone", "v"))
+    with pytest.raises(RuntimeError), Transaction(hazelcast_client, 15) as one:
+        one.put(stored.name, key, value)
+        raise RuntimeError
+    with Transaction(hazelcast_client, 15) as one:
+        assert internals.answers(hazelcast_client, one.member)
+        assert one.lock(stored.name, key) is None
+        assert one.put(stored.name, key, value) is None
+        before = one.put(stored.name, gone, None)
+        assert internals.to_object(hazelcast_client, before) == "1"
+        assert stored.size() == 1
+    assert dict(stored.entry_set()) == {"k": "v"}
+    assert not internals.answers(hazelcast_client, str(uuid.uuid4()))
+
+
+def test_what_a_transaction_has_locked_another_one_of_the_same_thread_waits_for(
+    hazelcast_client,
+) -> None:
+    """The client's own are one owner to the members if they are of one thread."""
+    stored = new_map(hazelcast_client)
+    key = internals.to_bytes(hazelcast_client, "k")
+    with Transaction(hazelcast_client, 15) as one:
+        one.lock(stored.name, key)
+        with pytest.raises(TransactionError), Transaction(hazelcast_client, 1) as other:
+            other.lock(stored.name, key)

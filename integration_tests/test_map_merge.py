@@ -14,15 +14,23 @@ from eo_kafka.sinks import map_two_phase
 from eo_kafka.sinks.map_two_phase_options import read_two_phase
 from eo_kafka.sinks.recovery import make_plan
 from eo_kafka.sinks.two_phase import TaskIdentity
-from map_two_phase_job import COLUMNS, QUERY, MapJob, driver, job_of, journal_of, kill_at
+from map_two_phase_job import (
+    ADDING,
+    COLUMNS,
+    QUERY,
+    MapJob,
+    driver,
+    job_of,
+    journal_of,
+    kill_at,
+)
 
 FULL = pytest.mark.full
-ADDED = {"onConflict": "merge", "mergeFunction": "map_two_phase_job:added"}
 
 
 @pytest.fixture
 def adding(grid, written_map, broker) -> MapJob:
-    return job_of(grid, written_map, broker.bootstrap_servers, **ADDED)
+    return job_of(grid, written_map, broker.bootstrap_servers, **ADDING)
 
 
 def assert_added_once(job: MapJob, client, stored) -> None:
@@ -72,7 +80,7 @@ def test_rows_are_merged_in_their_order_and_a_function_that_fails_can_be_mended(
     grid, written_map, broker, hazelcast_client
 ) -> None:
     written_map.put("there", "10")
-    job = job_of(grid, written_map, broker.bootstrap_servers, **ADDED)
+    job = job_of(grid, written_map, broker.bootstrap_servers, **ADDING)
     options, target, _ = read_two_phase(job.given, COLUMNS)
     keys = ["there", "new", "there", "gone", "gone", "back", "back", "back"]
     values = ["1", "2", "3", "4", None, "5", None, "6"]

@@ -105,14 +105,14 @@ def test_what_nothing_decided_is_removed(map_job, written_map, staged, hazelcast
 
 def test_a_driver_that_finds_a_chunk_gone_looks_who_has_taken_over(map_job) -> None:
     options, job = map_job.options, map_job.given["jobName"]
-    old, new = (Lanes(Staging(options.staging, job), job, options.sink, at) for at in (5, 9))
-    old.take(0, 5)
-    new.take(0, 5)
+    old, new = (Lanes(Staging(options.staging, job), job, options.sink, at, 5) for at in (5, 9))
+    old.take(0)
+    new.take(0)
     removed = ChunkKey(options.sink, 5, 0, 0, 0, 0, 0)
     with pytest.raises(Fenced):
-        old.apply(0, 5, 0, removed)
+        old.apply(0, 0, removed)
     with pytest.raises(OutcomeUnknown, match="members were lost"):
-        new.apply(0, 5, 0, removed)
+        new.apply(0, 0, removed)
 
 
 def test_who_reads_a_key_while_its_chunk_is_applied_waits_for_the_new_entry(

@@ -3,12 +3,28 @@ copies of what was staged."""
 
 from __future__ import annotations
 
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from eo_kafka.errors import LedgerError, RepairNeeded
 from eo_kafka.hazelcast_client import connect
 from grid_fixtures import new_map, settings
-from map_two_phase_job import MapJob, assert_exact, driver, job_of, kill_at, staging_of
+from map_two_phase_job import (
+    ADDING,
+    MapJob,
+    assert_exact,
+    driver,
+    job_of,
+    journal_of,
+    kill_at,
+    staging_of,
+)
 from processes import wait_until
 
 FULL = pytest.mark.full
@@ -105,4 +121,50 @@ def test_a_member_that_is_killed_loses_and_repeats_nothing(
     assert process.returncode == 0, said
     assert_exact(job, client, stored, 0, 1)
     assert client.get_map(staging_of(job)).blocking().size() == 0
+    client.shutdown()
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """Others need the cores, too."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+@FULL
+@pytest.mark.parametrize("merging", [False, True])
+def test_a_member_that_is_killed_in_the_middle_of_commits_tears_no_chunk(
+    mortal_grid, broker, crash_points, merging
+) -> None:
+    """No crash point can name the moment: a part of a chunk's rows is in the map, and perhaps its
+    marker. There are thirty commits, each by one of two members, when one of these dies, on a
+    machine that is busy, as commits are longer there."""
+    client = connect(settings(mortal_grid))
+    for _ in range(4):
+        mortal_grid.start()
+        stored = new_map(client)
+        more = ADDING if merging else {}
+        job = job_of(mortal_grid, stored, broker.bootstrap_servers, **more)
+        job.rows_of_task = 3000
+        job.run(0)
+        crash_points.arm("S7.after_chunk", "wait")
+        with driver(job, 1) as process:
+            crash_points.wait_reached("S7.after_chunk")
+            with busy():
+                crash_points.release("S7.after_chunk")
+                time.sleep(random.uniform(0.0, 2.0))
+                mortal_grid.members[0].kill()
+            _, said = process.communicate(timeout=150)
+        assert process.returncode == 0, said
+        crash_points.clear()
+        if merging:
+            assert dict(stored.entry_set()) == job.sums(0, 1)
+            assert set(journal_of(client, stored).values()) == {1}
+        else:
+            assert_exact(job, client, stored, 0, 1)
     client.shutdown()

@@ -44,8 +44,7 @@ class StagedRows:
                 "map: it finishes the batch. A command finishes it with --map-config."
             )
         self._staging = Staging(target, job)
-        self._decision = decision
-        self._lanes = Lanes(self._staging, job, decision.sink, holder)
+        self._lanes = Lanes(self._staging, job, decision.sink, holder, decision.generation)
         self._chunks = {
             part.partition: chunk_keys(decision.sink, decision.batch, part) for part in self._parts
         }
@@ -58,7 +57,7 @@ class StagedRows:
         """Shut out every earlier driver, and learn what is applied."""
 
         def take(number: int) -> None:
-            self._by_lane[number].done = self._lanes.take(number, self._decision.generation)
+            self._by_lane[number].done = self._lanes.take(number)
 
         self._in_every_lane(take)
 
@@ -90,13 +89,14 @@ class StagedRows:
             lane = self._by_lane[number]
             for at, key in enumerate(lane.rest, lane.done):
                 if key.partition not in but:  # these the marker passes over
-                    self._lanes.apply(number, self._decision.generation, at, key)
+                    self._lanes.apply(number, at, key)
 
         self._in_every_lane(apply)
 
     def remove(self) -> None:
         """S8: nobody needs it any more."""
         self._staging.remove(key for keys in self._chunks.values() for key in keys)
+        self._lanes.forget(self._by_lane)
 
     def _in_every_lane(self, do: Callable[[int], None]) -> None:
         with ThreadPoolExecutor(LANES) as threads:

@@ -1,8 +1,7 @@
 """What is in an IMap and a row that comes, made one by a function of the user's.
 
 It is called within the members' transaction that also says that the chunk is applied: so its result
-counts once, also where the same row twice would give something else (a sum, a list that grows). But
-a member that dies while it commits can leave a part of a chunk to be merged twice (docs/maps.md).
+counts once, also where the same row twice would give something else (a sum, a list that grows).
 Driver only.
 """
 
@@ -12,6 +11,7 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from eo_kafka import hazelcast_internals as internals
 from eo_kafka.errors import SinkError, cut
 from eo_kafka.sinks.map_objects import Entries, checked_text, keys_of
 
@@ -39,9 +39,15 @@ def merge_function(name: str) -> Merge:
     return found  # type: ignore[no-any-return]
 
 
-def merged(client: HazelcastClient, stored: Any, rows: pa.Table, json: bool, name: str) -> Entries:
-    """The entries that rows make, in their order, of what the transaction's map `stored` holds;
-    each key is locked by that until the transaction ends. Raises SinkError if the function does, or
+def merged(
+    client: HazelcastClient,
+    lock: Callable[[bytes], bytes | None],
+    rows: pa.Table,
+    json: bool,
+    name: str,
+) -> Entries:
+    """The entries that rows make, in their order, of what the map holds; `lock` locks a serialized
+    key until the transaction ends, and gives its value. Raises SinkError if the function does, or
     is not here."""
     try:
         function = merge_function(name)
@@ -56,7 +62,8 @@ def merged(client: HazelcastClient, stored: Any, rows: pa.Table, json: bool, nam
     now: Entries = {}
     for (plain, key), value in zip(keys, values, strict=True):
         if key not in now:
-            now[key] = _plain(plain, stored.get_for_update(key))
+            found = lock(internals.to_bytes(client, key))
+            now[key] = _plain(plain, None if found is None else internals.to_object(client, found))
         if value is None:
             now[key] = None
             continue

@@ -17,6 +17,8 @@ from eo_kafka.sinks.map_objects import checked_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from hazelcast import HazelcastClient
+    from hazelcast.future import Future
 
 _LARGEST = 2**31 - 256  # of a key and its value; a request counts its bytes in 31 bits
 
@@ -48,7 +50,7 @@ def requests_of(name: str, rows: pa.RecordBatch, json: bool, partitions: int) ->
             f"Rows of one partition of map '{name}' are {sizes.max() >> 20} MiB, and one put takes "
             "less than 2 GiB: set 'putSize' lower."
         )
-    head, end = internals.put_all_frames(name)
+    head, end = _frames(name)
     used = np.flatnonzero(sizes)
     lengths = sizes[used] + (len(head) + len(end))
     ends = np.cumsum(lengths)
@@ -63,6 +65,25 @@ def requests_of(name: str, rows: pa.RecordBatch, json: bool, partitions: int) ->
         puts.append((partition, request))
     first = np.flatnonzero(chosen >= 0)
     return Requests(puts, keys.take(first[value[1][chosen[first]] < 0]))
+
+
+def put_all(client: HazelcastClient, partition: int, request: memoryview) -> Future[None]:
+    """Send a request. As with the client's own, one whose connection ends is not repeated: whoever
+    repeats it looks first whether it still may. Executor."""
+    from hazelcast.protocol.client_message import OutboundMessage
+
+    message = OutboundMessage(request, False, True)
+    return internals.invoked(client, message, lambda answer: None, partition)
+
+
+def _frames(name: str) -> tuple[bytes, bytes]:
+    """What a request begins and ends with."""
+    from hazelcast.protocol.client_message import END_FINAL_FRAME_BUF
+    from hazelcast.protocol.codec import map_put_all_codec as codec
+
+    without_entries = bytes(codec.encode_request(name, [], False).buf)
+    size = len(END_FINAL_FRAME_BUF)
+    return without_entries[:-size], without_entries[-size:]
 
 
 def _kind(column: Any) -> int:

@@ -72,6 +72,28 @@ class ChunkKey:
         return cls(sink, *map(int, numbers))
 
 
+@dataclass(frozen=True)
+class RecordKey:
+    """Whose record an entry beside the chunks is (sinks/map_write_ahead.py): a driver's generation
+    and a lane."""
+
+    sink: str
+    holder: int
+    lane: int
+
+    def encode(self) -> str:
+        """`sink/holder/lane`."""
+        return f"{self.sink}/{self.holder}/{self.lane}"
+
+    @classmethod
+    def decode(cls, text: object) -> RecordKey | None:
+        """None for what is not a record's key."""
+        sink, *numbers = str(text).split("/")
+        if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+            return None
+        return cls(sink, *map(int, numbers))
+
+
 def chunk_keys(sink: str, batch: int, part: Participant) -> list[ChunkKey]:
     """The keys of what `part` of a batch staged, in the order of its rows."""
     staged = part.staged
@@ -99,7 +121,7 @@ class Staging:
     def missing(self, keys: Iterable[ChunkKey]) -> list[ChunkKey]:
         """Those that are not there. Driver, before a decision and before it is carried out."""
         wanted = list(keys)
-        there = self._each(wanted, self._map.contains_key)
+        there = self._each([key.encode() for key in wanted], self._map.contains_key)
         return [key for key, found in zip(wanted, there, strict=True) if not found]
 
     def read(self, key: ChunkKey) -> pa.Table | None:
@@ -109,12 +131,18 @@ class Staging:
 
     def remove(self, keys: Iterable[ChunkKey]) -> None:
         """Those that are applied, or that nothing will decide."""
-        self._each(list(keys), self._map.delete)
+        self._each([key.encode() for key in keys], self._map.delete)
 
     def remove_left(self, sink: str, generation: int, kept: Collection[ChunkKey]) -> int:
-        """Remove what generations before `generation` left and no decision in `kept` names; how
-        many chunks these were. Driver, once a batch: generations that are over decide no more."""
+        """Remove what generations before `generation` left and no decision in `kept` names, and
+        their records; how many chunks these were. Driver, once a batch: generations that are over
+        decide no more."""
         found = answer(self._map.key_set(), self.name, self.target.hazelcast)
+        self.remove_records(
+            key.encode()
+            for key in map(RecordKey.decode, found)
+            if key and key.sink == sink and key.holder < generation
+        )
         left = [
             key
             for key in map(ChunkKey.decode, found)
@@ -127,11 +155,24 @@ class Staging:
         """A chunk, under way when this returns."""
         return self._map.set(key.encode(), bytearray(chunk))
 
-    def _each(self, keys: list[ChunkKey], ask: Any) -> list[Any]:
+    def record(self, key: str) -> bytes | None:
+        """An entry that is no chunk."""
+        found = answer(self._map.get(key), self.name, self.target.hazelcast)
+        return None if found is None else bytes(found)
+
+    def put_record(self, key: str, record: bytes) -> None:
+        """Such an entry; the members have it when this returns."""
+        answer(self._map.set(key, bytearray(record)), self.name, self.target.hazelcast)
+
+    def remove_records(self, keys: Iterable[str]) -> None:
+        """Such entries."""
+        self._each(list(keys), self._map.delete)
+
+    def _each(self, keys: list[str], ask: Any) -> list[Any]:
         """The answers about all keys, some requests under way at a time."""
         answers: list[Any] = []
         for first in range(0, len(keys), _IN_FLIGHT):
-            asked = [ask(key.encode()) for key in keys[first : first + _IN_FLIGHT]]
+            asked = [ask(key) for key in keys[first : first + _IN_FLIGHT]]
             answers += [answer(one, self.name, self.target.hazelcast) for one in asked]
         return answers
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka import hazelcast_internals as internals
 from eo_kafka import librdkafka
 from eo_kafka.crash_points import crash_point
 from eo_kafka.digest import Digest
@@ -24,7 +23,7 @@ from eo_kafka.sinks.fast import row_digest
 from eo_kafka.sinks.map_marker import Marker, Markers
 from eo_kafka.sinks.map_objects import Entries, entries_of, keys_of
 from eo_kafka.sinks.map_options import KEEP, NEWEST, REPLACE, MapSinkOptions
-from eo_kafka.sinks.map_requests import requests_of
+from eo_kafka.sinks.map_requests import put_all, requests_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,7 +122,7 @@ class _Writer:
         removed = keys_of(self._client, asked.removed)
         self._wait(self._pipelined.delete(key) for key in removed)
         # One a partition and all at once, as the client's put_all; the next rows come after them
-        puts = [internals.put_all(self._client, *put) for put in asked.puts]
+        puts = [put_all(self._client, *put) for put in asked.puts]
         for put in puts:
             put.result()
 

@@ -6,81 +6,42 @@ each step takes one look at the world or changes it once, and answers all worlds
 driver that is paused is one whose turn does not come.
 
 What may happen at any moment: a driver dies, a new one starts beside it, the locks of one that is
-in the middle of a transaction expire, a commit lands and its answer is lost, the members lose all
-that is staged. That only the newest generation appends to the ledger is taken from
-tests/commit_model.py, which shows it. What a marker says is the code's own (`Marker`).
+in the middle of a transaction expire, a commit lands and its answer is lost, the member dies that
+commits and leaves a part, the members lose all that is staged. That only the newest generation
+appends to the ledger is taken from tests/commit_model.py, which shows it. What a marker says is the
+code's own (`Marker`).
 
 Each rule can be switched off (`Rules`); the tests show what then goes wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from map_world import (
+    CHUNKS,
+    DEAD,
+    DECIDED,
+    DONE,
+    VOID,
+    Ahead,
+    Decision,
+    Driver,
+    Moves,
+    Setting,
+    Step,
+    World,
+    changed,
+    die,
+    gone,
+    locked,
+    missing,
+    newest,
+    put_row,
+    required,
+    shut_out,
+    written_ahead,
+)
 
 from eo_kafka.sinks.map_lanes import Marker
-
-CHUNKS = 2
-DECIDED, DONE, VOID = "DECIDED", "DONE", "VOID"
-
-
-class Rules(NamedTuple):
-    """What keeps a chunk from being applied twice, late, or never."""
-
-    takes_first: bool = True  # what is applied and lost is asked once nobody older can apply
-    looks_who_holds: bool = True  # before what is gone is taken for lost
-    compares_holder: bool = True
-    compares_done: bool = True
-    names_decision: bool = True  # a marker's count is of one decision
-    one_transaction: bool = True  # rows and marker change together
-    locks_marker: bool = True
-    lost_lock_refuses: bool = True  # the members' part: no commit without the locks
-    removes_older_only: bool = True  # S1 leaves what newer generations staged
-
-
-class Setting(NamedTuple):
-    """How much happens in one exploration."""
-
-    drivers: int = 2
-    batches: int = 2
-    losses: int = 0
-    merges: bool = False  # chunks must not be repeated after a loss either
-    rules: Rules = Rules()
-
-
-class Decision(NamedTuple):
-    batch: int
-    generation: int
-    state: str
-
-
-class Driver(NamedTuple):
-    step: Step
-    generation: int = 0
-    batch: int = -1
-    decision: Decision | None = None  # which it carries out
-    own: bool = False  # in commit(), and not in S1
-    at: int = 0  # the chunk that is next
-    rows: bool = False  # whether they were there when it read them
-    torn: bool = False  # some of its batch is in the map, and the rest was lost
-
-
-class World(NamedTuple):
-    drivers: tuple[Driver, ...]
-    generation: int = 0
-    decision: Decision | None = None  # the newest; those before it are DONE
-    marker: Marker | None = None
-    lock: int | None = None  # the driver whose transaction holds the marker
-    staged: frozenset[tuple[int, int, int]] = frozenset()  # (generation, batch, chunk)
-    applied: tuple[tuple[int, int], ...] = ()  # (batch, chunk), as the map's journal has them
-    commit_log: int = -1
-    losses: int = 0
-    again: bool = False  # a batch that was lost in part was written again: it may repeat rows
-    fault: str = ""
-
-
-Moves = Iterator[tuple[str, World]]
-Step = Callable[[World, int, Setting], Moves]
 
 
 def moves(world: World, setting: Setting) -> Moves:
@@ -118,27 +79,6 @@ def finished(world: World, setting: Setting) -> bool:
     return world.commit_log == setting.batches - 1
 
 
-# --- what a driver does
-
-
-def _set(world: World, index: int, **changes: object) -> World:
-    drivers = list(world.drivers)
-    drivers[index] = drivers[index]._replace(**changes)  # type: ignore[arg-type]
-    return world._replace(drivers=tuple(drivers))
-
-
-def die(world: World, index: int) -> World:
-    """Dead, or its query has failed: the members let go of its locks with its connection."""
-    drivers = list(world.drivers)
-    drivers[index] = Driver(gone)
-    lock = None if world.lock == index else world.lock
-    return world._replace(drivers=tuple(drivers), lock=lock)
-
-
-def gone(world: World, index: int, setting: Setting) -> Moves:
-    yield from ()
-
-
 def s1_plan(world: World, index: int, setting: Setting) -> Moves:
     """Write the next generation, read the ledger."""
     batch = world.commit_log + 1
@@ -152,7 +92,7 @@ def s1_plan(world: World, index: int, setting: Setting) -> Moves:
         batch,
         decision if unfinished else None,
     )
-    planned = _set(world._replace(generation=generation), index, **driver._asdict())
+    planned = changed(world._replace(generation=generation), index, **driver._asdict())
     yield f"S1 generation {generation}", planned
 
 
@@ -162,7 +102,9 @@ def s1_remove(world: World, index: int, setting: Setting) -> Moves:
     left = frozenset(
         key for key in world.staged if key[0] >= mine and setting.rules.removes_older_only
     )
-    yield "S1 removes what is left", _set(world._replace(staged=left), index, step=s1_look)
+    aheads = frozenset(one for one in world.aheads if one[0] >= mine)
+    removed = world._replace(staged=left, aheads=aheads)
+    yield "S1 removes what is left", changed(removed, index, step=s1_look)
 
 
 def s1_look(world: World, index: int, setting: Setting) -> Moves:
@@ -171,28 +113,29 @@ def s1_look(world: World, index: int, setting: Setting) -> Moves:
     if world.generation > driver.generation:
         yield "S1 sees a newer generation", die(world, index)
     elif known is not None and (known.batch, known.state) == (driver.batch, DONE):
-        yield "the batch is DONE", _set(world, index, step=write_commit_log)
+        yield "the batch is DONE", changed(world, index, step=write_commit_log)
     else:
-        yield "S1 plan", _set(world, index, step=s5_stage)
+        yield "S1 plan", changed(world, index, step=s5_stage)
 
 
 def s5_stage(world: World, index: int, setting: Setting) -> Moves:
     driver = world.drivers[index]
     keys = frozenset((driver.generation, driver.batch, chunk) for chunk in range(CHUNKS))
     staged = world._replace(staged=world.staged | keys)
-    yield "S5 staged", _set(staged, index, step=s6_decide)
+    yield "S5 staged", changed(staged, index, step=s6_decide)
 
 
 def s6_decide(world: World, index: int, setting: Setting) -> Moves:
     """Every chunk is there, the generation is ours: the batch is decided."""
     driver = world.drivers[index]
     decision = Decision(driver.batch, driver.generation, DECIDED)
-    if world.generation > driver.generation or _missing(world, decision, 0):
+    if world.generation > driver.generation or missing(world, decision, 0):
         yield "S6 does not decide", die(world, index)
         return
     again = world.again or driver.torn
     decided = world._replace(decision=decision, again=again)
-    yield "S6 DECIDED", _set(decided, index, decision=decision, own=True, step=_s7(setting))
+    begun = {"decision": decision, "own": True, "whole": 0, "step": _s7(setting)}
+    yield "S6 DECIDED", changed(decided, index, **begun)
 
 
 def _s7(setting: Setting) -> Step:
@@ -200,35 +143,55 @@ def _s7(setting: Setting) -> Step:
 
 
 def s7_take(world: World, index: int, setting: Setting) -> Moves:
-    """The marker, in a transaction of its own: shut out every earlier driver from the lane."""
+    """A transaction of its own: shut out every earlier driver from the lane, and finish what its
+    last transaction left."""
     driver, marker = world.drivers[index], world.marker or Marker()
     if world.lock is not None and setting.rules.locks_marker:
         return  # it waits
-    if _shut_out(marker, driver, setting):
+    if shut_out(marker, driver, setting):
         yield "S7 is fenced", die(world, index)
         return
-    decision = _required(driver.decision).generation
-    taken = marker.taken(driver.generation, decision)
+    decision = required(driver.decision)
+    taken = marker.taken(driver.generation, decision.generation)
     if taken is None:
         yield "S7 finds a newer decision", die(world, index)
         return
     if not setting.rules.names_decision:
         taken = Marker(taken.holder, taken.decision, marker.done)
+    puts = None
+    ahead = dict(world.aheads).get(marker.holder)
+    first = max(taken.done - 1, driver.whole) if setting.rules.finishes_landed else taken.done
+    if ahead is not None and ahead.decision == decision and ahead.chunk >= first:
+        now = newest(world, ahead.chunk)
+        if now not in (ahead.before, decision.batch):
+            world = world._replace(fault="an entry is neither what it was nor what it was to be")
+        puts = None if now == decision.batch else ahead.chunk
+        taken = Marker(taken.holder, taken.decision, ahead.chunk + 1)
+        if setting.rules.carries:
+            world = written_ahead(world, driver, ahead)
+    world = locked(world, index, setting)
+    yield "S7 takes the lane", changed(world, index, taken=taken, puts=puts, step=s7_take_commit)
+
+
+def s7_take_commit(world: World, index: int, setting: Setting) -> Moves:
+    taken = world.drivers[index].taken or Marker()
     step = s7_lost if setting.rules.takes_first else s7_read
-    yield "S7 takes the lane", _set(world._replace(marker=taken), index, at=taken.done, step=step)
+    whole = taken.done if setting.rules.writes_ahead else 0
+    done = {"step": step, "at": taken.done, "whole": whole}
+    yield from _commit(world, index, setting, "S7 has the lane", done, s7_take)
 
 
 def s7_lost(world: World, index: int, setting: Setting) -> Moves:
     """Is all there that is not applied?"""
-    driver, decision = world.drivers[index], _required(world.drivers[index].decision)
+    driver, decision = world.drivers[index], required(world.drivers[index].decision)
     marker = world.marker or Marker()
     done = marker.done if marker.decision == decision.generation else 0
     done = driver.at if setting.rules.takes_first else done
     step = s7_read if setting.rules.takes_first else s7_take
-    if not _missing(world, decision, done):
-        yield "S7 finds all", _set(world, index, step=step)
+    if not missing(world, decision, done):
+        yield "S7 finds all", changed(world, index, step=step)
     elif setting.rules.looks_who_holds:
-        yield "S7 misses some", _set(world, index, step=s7_who, at=done)
+        yield "S7 misses some", changed(world, index, step=s7_who, at=done)
     else:
         yield from _judge_loss(world, index, setting, done)
 
@@ -236,7 +199,7 @@ def s7_lost(world: World, index: int, setting: Setting) -> Moves:
 def s7_who(world: World, index: int, setting: Setting) -> Moves:
     """A newer driver that has finished the batch has removed its chunks, too."""
     driver = world.drivers[index]
-    if _shut_out(world.marker or Marker(), driver, setting):
+    if shut_out(world.marker or Marker(), driver, setting):
         yield "S7 is fenced", die(world, index)
     else:
         yield from _judge_loss(world, index, setting, driver.at)
@@ -244,64 +207,91 @@ def s7_who(world: World, index: int, setting: Setting) -> Moves:
 
 def _judge_loss(world: World, index: int, setting: Setting, done: int) -> Moves:
     driver = world.drivers[index]
-    decision = _required(driver.decision)
+    decision = required(driver.decision)
     if not world.losses:
         yield "S7 misses", world._replace(fault="staged rows are gone and no member was lost")
     elif driver.own or (setting.merges and done):
         yield "S7 stops, rows are lost", die(world, index)
     elif done:
-        yield "S7 finds it torn", _set(world, index, torn=True, decision=None, step=s1_remove)
+        yield "S7 finds it torn", changed(world, index, torn=True, decision=None, step=s1_remove)
     elif world.generation > driver.generation:
         yield "S7 may not write VOID", die(world, index)
     else:
         void = world._replace(decision=decision._replace(state=VOID))
-        yield "S7 VOID", _set(void, index, decision=None, step=s1_remove)
+        yield "S7 VOID", changed(void, index, decision=None, step=s1_remove)
 
 
 def s7_read(world: World, index: int, setting: Setting) -> Moves:
     """The next chunk's rows, before the transaction."""
     driver = world.drivers[index]
     if driver.at >= CHUNKS:
-        yield "S7 all applied", _set(world, index, step=s8_done)
+        yield "S7 all applied", changed(world, index, step=s8_done)
         return
-    rows = not _missing(world, _required(driver.decision), driver.at, driver.at + 1)
-    yield "S7 reads a chunk", _set(world, index, rows=rows, step=s7_begin)
+    rows = not missing(world, required(driver.decision), driver.at, driver.at + 1)
+    yield "S7 reads a chunk", changed(world, index, rows=rows, step=s7_begin)
 
 
 def s7_begin(world: World, index: int, setting: Setting) -> Moves:
     """A transaction: lock the marker, compare it."""
     driver, marker = world.drivers[index], world.marker or Marker()
-    decision = _required(driver.decision)
+    decision = required(driver.decision)
     if world.lock is not None and setting.rules.locks_marker:
         return
-    if _shut_out(marker, driver, setting):
+    if shut_out(marker, driver, setting):
         yield "S7 is fenced", die(world, index)
     elif marker.decision != decision.generation and setting.rules.names_decision:
         yield "S7 finds another decision", die(world, index)
-    elif marker.done > driver.at and setting.rules.compares_done:
-        yield "S7 has landed", _set(world, index, at=driver.at + 1, step=s7_read)
+    elif marker.done > driver.at:
+        yield "S7 finds it further", die(world, index)
     elif not driver.rows:
         yield "S7 finds a chunk gone", die(world, index)
-    elif setting.rules.one_transaction:
-        lock = index if setting.rules.locks_marker else None
-        yield "S7 locks", _set(world._replace(lock=lock), index, step=s7_commit)
     else:
-        put = _put(world, driver)._replace(lock=index)
-        yield "S7 puts without the marker", _set(put, index, step=s7_commit)
+        moved = Marker(driver.generation, decision.generation, driver.at + 1)
+        begun = changed(world, index, taken=moved, puts=driver.at, step=s7_ahead)
+        if not setting.rules.one_transaction:
+            begun = changed(put_row(begun, driver, driver.at), index, puts=None)
+        yield "S7 locks", locked(begun, index, setting)
+
+
+def s7_ahead(world: World, index: int, setting: Setting) -> Moves:
+    """What it will change; not a part of the transaction."""
+    driver = world.drivers[index]
+    ahead = Ahead(required(driver.decision), driver.at, newest(world, driver.at))
+    if setting.rules.writes_ahead:
+        world = written_ahead(world, driver, ahead)
+    yield "S7 writes ahead", changed(world, index, step=s7_commit)
 
 
 def s7_commit(world: World, index: int, setting: Setting) -> Moves:
-    """The members commit, unless the locks are gone; the answer may be lost."""
+    at = world.drivers[index].at + 1
+    whole = at if setting.rules.writes_ahead else 0
+    done = {"step": s7_read, "at": at, "whole": whole}
+    unsure = s7_take if setting.rules.takes_again else s7_begin
+    yield from _commit(world, index, setting, "S7 applies a chunk", done, unsure)
+
+
+def _commit(
+    world: World, index: int, setting: Setting, label: str, done: dict[str, object], unsure: Step
+) -> Moves:
+    """The members commit, unless the locks are gone; the answer may be lost, and the member that
+    commits may die and leave any part. Its locks are held by nobody then, until they expire."""
     driver = world.drivers[index]
+    again = changed(world, index, taken=None, puts=None, step=unsure)
     if world.lock != index and setting.rules.locks_marker and setting.rules.lost_lock_refuses:
-        yield "S7 is refused", _set(world, index, step=s7_begin)
+        yield "S7 is refused", again
         return
-    landed = _put(world, driver) if setting.rules.one_transaction else world
-    marker = Marker(driver.generation, _required(driver.decision).generation, driver.at + 1)
-    lock = None if world.lock == index else world.lock
-    landed = landed._replace(marker=marker, lock=lock)
-    yield "S7 applies a chunk", _set(landed, index, at=driver.at + 1, step=s7_read)
-    yield "S7 applies a chunk, answer lost", _set(landed, index, step=s7_begin)
+    put = world if driver.puts is None else put_row(world, driver, driver.puts)
+    both = put._replace(marker=driver.taken, lock=None if world.lock == index else world.lock)
+    yield label, changed(both, index, taken=None, puts=None, **done)
+    yield f"{label}, answer lost", changed(both, index, taken=None, puts=None, step=unsure)
+    if world.deaths < setting.deaths:
+        parts = {"nothing": world, "the marker": world._replace(marker=driver.taken), "all": both}
+        if driver.puts is not None:
+            parts["the row"] = put
+        for part, left in parts.items():
+            held = left._replace(lock=DEAD, deaths=world.deaths + 1)
+            torn = changed(held, index, taken=None, puts=None, step=unsure)
+            yield f"S7 a member dies and leaves {part}", torn
 
 
 def s8_done(world: World, index: int, setting: Setting) -> Moves:
@@ -309,47 +299,21 @@ def s8_done(world: World, index: int, setting: Setting) -> Moves:
     if world.generation > driver.generation:
         yield "S8 sees a newer generation", die(world, index)
         return
-    decision = _required(driver.decision)
+    decision = required(driver.decision)
     done = world._replace(decision=decision._replace(state=DONE))
-    yield "S8 DONE", _set(done, index, step=s8_forget)
+    yield "S8 DONE", changed(done, index, step=s8_forget)
 
 
 def s8_forget(world: World, index: int, setting: Setting) -> Moves:
     driver = world.drivers[index]
-    whose = _required(driver.decision)
+    whose = required(driver.decision)
     left = frozenset(key for key in world.staged if key[:2] != (whose.generation, whose.batch))
     step = write_commit_log if driver.own else s1_remove
-    yield "S8 removes", _set(world._replace(staged=left), index, decision=None, step=step)
+    aheads = frozenset(one for one in world.aheads if one[0] != driver.generation)
+    removed = world._replace(staged=left, aheads=aheads)
+    yield "S8 removes", changed(removed, index, decision=None, step=step)
 
 
 def write_commit_log(world: World, index: int, setting: Setting) -> Moves:
     log = max(world.commit_log, world.drivers[index].batch)
-    yield f"commit log {log}", _set(world._replace(commit_log=log), index, step=s1_plan)
-
-
-# --- small parts
-
-
-def _shut_out(marker: Marker, driver: Driver, setting: Setting) -> bool:
-    return setting.rules.compares_holder and marker.holder > driver.generation
-
-
-def _put(world: World, driver: Driver) -> World:
-    decision = _required(driver.decision)
-    put = world._replace(applied=(*world.applied, (decision.batch, driver.at)))
-    if world.decision is None or world.decision[:2] != decision[:2]:
-        return put  # a newer batch is decided: `fault` judges the order
-    if world.decision.state == VOID:
-        return put._replace(fault="a chunk is applied of a decision that is VOID")
-    return put
-
-
-def _missing(world: World, decision: Decision, first: int, last: int = CHUNKS) -> bool:
-    whose = (decision.generation, decision.batch)
-    return any((*whose, chunk) not in world.staged for chunk in range(first, last))
-
-
-def _required(decision: Decision | None) -> Decision:
-    if decision is None:
-        raise ValueError("the model is wrong: a step without its decision")
-    return decision
+    yield f"commit log {log}", changed(world._replace(commit_log=log), index, step=s1_plan)

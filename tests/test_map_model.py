@@ -6,20 +6,25 @@ from __future__ import annotations
 import map_model
 import pytest
 from commit_explorer import Model, Outcome, walk
-from map_model import Driver, Rules, Setting, World, s1_plan
+from map_model import s1_plan
+from map_world import Driver, Rules, Setting, World
 
 LOSS = Setting(losses=1)
+DEATH = Setting(deaths=1)
 # rule -> (the setting in which it is missed, what is then seen)
 NEEDED = {
     "takes_first": (LOSS, "a chunk is applied of a decision that is VOID"),
     "looks_who_holds": (Setting(), "staged rows are gone and no member was lost"),
     "compares_holder": (LOSS, "a chunk is applied of a decision that is VOID"),
-    "compares_done": (Setting(), "a chunk is applied twice"),
     "names_decision": (Setting(), "is in the commit log and not whole in the map"),
     "one_transaction": (Setting(), "a chunk is applied twice"),
     "locks_marker": (Setting(), "a chunk is applied twice"),
     "lost_lock_refuses": (Setting(), "a chunk is applied twice"),
     "removes_older_only": (Setting(), "staged rows are gone and no member was lost"),
+    "writes_ahead": (DEATH, "a chunk is applied twice"),
+    "takes_again": (DEATH, "a chunk is applied twice"),
+    "finishes_landed": (DEATH, "is in the commit log and not whole in the map"),
+    "carries": (DEATH._replace(deaths=2), "is in the commit log and not whole in the map"),
 }
 
 
@@ -52,11 +57,27 @@ def test_what_members_lose_is_written_again_or_stops_the_query(merges: bool) -> 
     assert bool(outcome.labels["S7 finds it torn"]) is not merges
 
 
+def test_a_member_that_dies_while_it_commits_tears_no_chunk() -> None:
+    outcome = explore(DEATH, liveness=True)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    for part in ("nothing", "the marker", "the row", "all"):
+        assert outcome.labels[f"S7 a member dies and leaves {part}"], part
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "setting", [Setting(drivers=3), LOSS._replace(drivers=3, batches=1)], ids=str
+    "setting",
+    [
+        Setting(drivers=3),
+        LOSS._replace(drivers=3, batches=1),
+        Setting(deaths=2),
+        Setting(deaths=2, drivers=3, batches=1),
+        Setting(deaths=1, losses=1),
+    ],
+    ids=str,
 )
-def test_three_drivers_do_too(setting: Setting) -> None:
+def test_more_of_everything_changes_nothing(setting: Setting) -> None:
     outcome = explore(setting)
 
     assert outcome.fault == "", "\n".join(outcome.trace)
