@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 from hazelcast.core import HazelcastJsonValue
-from hazelcast.errors import TransactionError
+from hazelcast.errors import TransactionTimedOutError
 from hazelcast.predicate import sql
 from hazelcast.reactor import _PipedWaker
 
@@ -175,5 +175,5 @@ def test_what_a_transaction_has_locked_another_one_of_the_same_thread_waits_for(
     key = internals.to_bytes(hazelcast_client, "k")
     with Transaction(hazelcast_client, 15) as one:
         one.lock(stored.name, key)
-        with pytest.raises(TransactionError), Transaction(hazelcast_client, 1) as other:
+        with pytest.raises(TransactionTimedOutError), Transaction(hazelcast_client, 1) as other:
             other.lock(stored.name, key)
