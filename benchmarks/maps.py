@@ -163,13 +163,13 @@ def _journal(hz: Any, ends: tuple[int, ...], decode: Any) -> int:
 
 
 def _entries(hz: Any, decode: Any) -> int:
-    ours = internals._invoked
+    ours = internals.invoked
 
     def invoked(one: Any, request: Any, _: Any, partition: int) -> Any:
         return ours(one, request, decode, partition)
 
     if decode is not None:
-        internals._invoked = invoked
+        internals.invoked = invoked
     try:
         found = _pipelined(
             lambda at: internals.fetch_entries(hz, MAP, at, internals.FIRST_POINTERS, 5000),
@@ -177,7 +177,7 @@ def _entries(hz: Any, decode: Any) -> int:
         )
         return sum(len(one.items) // 2 if decode is None else len(one) for one in found)
     finally:
-        internals._invoked = ours
+        internals.invoked = ours
 
 
 def _arguments() -> argparse.Namespace:

@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
+import pyarrow as pa
 import pytest
 
 from eo_kafka.errors import Fenced, OutcomeUnknown, Undecided
-from eo_kafka.sinks import committer
-from eo_kafka.sinks.map_lanes import Lanes
-from eo_kafka.sinks.map_staging import ChunkKey, Staging
-from map_two_phase_job import assert_exact, driver, kill_at
+from eo_kafka.sinks import committer, map_two_phase
+from eo_kafka.sinks.map_lanes import TRANSACTION_S, Lanes
+from eo_kafka.sinks.map_staging import CHUNK_ROWS, ChunkKey, Staging
+from eo_kafka.sinks.map_two_phase_options import read_two_phase
+from eo_kafka.sinks.recovery import make_plan
+from eo_kafka.sinks.two_phase import TaskIdentity
+from map_two_phase_job import ADDING, COLUMNS, QUERY, assert_exact, driver, job_of, kill_at
 from processes import wait_until
 
 FULL = pytest.mark.full
@@ -129,3 +134,28 @@ def test_who_reads_a_key_while_its_chunk_is_applied_waits_for_the_new_entry(
         assert process.wait(120) == 0
     assert [one.result() for one in asked].count("1") >= 1
     assert_exact(map_job, hazelcast_client, written_map, 0, 1)
+
+
+@pytest.mark.parametrize("more", [{}, ADDING], ids=["replace", "merge"])
+def test_tasks_with_the_same_keys_in_another_order_do_not_wait_for_each_other(
+    grid, written_map, broker, more
+) -> None:
+    """Two lanes that lock the same entries in opposite orders would, until their locks expire."""
+    job = job_of(grid, written_map, broker.bootstrap_servers, **more)
+    options, target, _ = read_two_phase(job.given, COLUMNS)
+    keys = [f"{number}" for number in range(CHUNK_ROWS)]
+    waits = []
+    for batch in range(3):
+        plan = make_plan(options)
+        job.reports = []
+        for partition, order in enumerate((keys, keys[::-1])):
+            columns = [pa.array(order), pa.array(["1"] * len(order))]
+            rows = iter([pa.record_batch(columns, names=["key", "value"])])
+            task = TaskIdentity(QUERY, batch, partition, partition)
+            job.reports.append(map_two_phase.write(options, target, plan, task, rows))
+        begun = time.monotonic()
+        job.commit(batch)
+        waits.append(time.monotonic() - begun)
+    value = str(2 * 3) if more else "1"
+    assert dict(written_map.entry_set()) == dict.fromkeys(keys, value)
+    assert max(waits) < TRANSACTION_S

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eo_kafka import hazelcast_internals as internals
@@ -163,10 +164,13 @@ class Lanes:
         self._ahead.remove(list(lanes), self._holder)
 
     def _put(self, transaction: Transaction, rows: pa.Table) -> Iterator[Change]:
-        connected = client(self._target.hazelcast)
-        for one, value in self._entries(transaction, rows).items():
-            key = internals.to_bytes(connected, one)
-            after = None if value is None else internals.to_bytes(connected, value)
+        to_bytes = partial(internals.to_bytes, client(self._target.hazelcast))
+        entries = [
+            (to_bytes(key), value) for key, value in self._entries(transaction, rows).items()
+        ]
+        # Lanes that lock the same entries do so in the same order, or they wait for each other
+        for key, value in sorted(entries, key=itemgetter(0)):
+            after = None if value is None else to_bytes(value)
             yield Change.of(key, transaction.put(self._target.map, key, after), after)
 
     def _entries(self, transaction: Transaction, rows: pa.Table) -> Entries:

@@ -47,8 +47,8 @@ def merged(
     name: str,
 ) -> Entries:
     """The entries that rows make, in their order, of what the map holds; `lock` locks a serialized
-    key until the transaction ends, and gives its value. Raises SinkError if the function does, or
-    is not here."""
+    key until the transaction ends, and gives its value; it gets them in the keys' own order. Raises
+    SinkError if the function does, or is not here."""
     try:
         function = merge_function(name)
     except ValueError as error:
@@ -58,12 +58,13 @@ def merged(
         ) from None
     key_column, values = rows.column("key"), rows.column("value")
     values = (checked_text(values) if json else values).to_pylist()
-    keys = zip(key_column.to_pylist(), keys_of(client, key_column), strict=True)
+    keys = list(zip(key_column.to_pylist(), keys_of(client, key_column), strict=True))
+    stored = {internals.to_bytes(client, key): (plain, key) for plain, key in keys}
     now: Entries = {}
+    for data, (plain, key) in sorted(stored.items()):
+        found = lock(data)
+        now[key] = _plain(plain, None if found is None else internals.to_object(client, found))
     for (plain, key), value in zip(keys, values, strict=True):
-        if key not in now:
-            found = lock(internals.to_bytes(client, key))
-            now[key] = _plain(plain, None if found is None else internals.to_object(client, found))
         if value is None:
             now[key] = None
             continue
