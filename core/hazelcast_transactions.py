@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from eo_kafka.hazelcast_internals import connected_member, invoked
@@ -64,12 +63,7 @@ class Transaction:
     def __enter__(self) -> Transaction:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         from hazelcast.errors import HazelcastError
         from hazelcast.protocol.codec import transaction_commit_codec, transaction_rollback_codec
 

@@ -16,7 +16,7 @@ from eo_kafka.errors import LedgerError
 from eo_kafka.hazelcast_internals import to_object
 from eo_kafka.hazelcast_transactions import Transaction
 from eo_kafka.sinks import map_lanes
-from map_two_phase_job import ADDING, MapJob, assert_exact, job_of, journal_of
+from map_two_phase_job import ADDING, MapJob, assert_once, job_of
 
 FULL = pytest.mark.full
 Put = tuple[str, bytes, bytes | None]
@@ -100,14 +100,6 @@ def commits(monkeypatch):
 @pytest.fixture(params=[False, True], ids=["replace", "merge"])
 def job(request, grid, written_map, broker) -> MapJob:
     return job_of(grid, written_map, broker.bootstrap_servers, **(ADDING if request.param else {}))
-
-
-def assert_once(job: MapJob, client, stored, *batches: int) -> None:
-    if "mergeFunction" not in job.given:
-        assert_exact(job, client, stored, *batches)
-        return
-    assert dict(stored.entry_set()) == job.sums(*batches)
-    assert set(journal_of(client, stored).values()) == {1}
 
 
 @pytest.mark.parametrize("marker", [False, True], ids=["", "marker"])

@@ -148,20 +148,22 @@ class Lanes:
             crash_point("S7.in_chunk")
             return replace(marker, done=number + 1)
 
+        begun = False
+
         def attempt() -> None:
+            nonlocal begun
             if begun and self.take(lane) > number:
                 return  # the one before has landed, or is finished now
-            begun.append(number)
+            begun = True
             self._moved(lane, TRANSACTION_S, move)
 
-        begun: list[int] = []
         self._retried(attempt)
         self._whole[lane] = number + 1
         crash_point("S7.after_chunk")
 
     def forget(self, lanes: Iterable[int]) -> None:
         """S8: what was written ahead is needed no more."""
-        self._ahead.remove(list(lanes), self._holder)
+        self._ahead.remove(lanes, self._holder)
 
     def _put(self, transaction: Transaction, rows: pa.Table) -> Iterator[Change]:
         to_bytes = partial(internals.to_bytes, client(self._target.hazelcast))

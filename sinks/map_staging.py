@@ -8,9 +8,9 @@ before the decision, and before anything is applied.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eo_kafka import hazelcast_internals as internals
 from eo_kafka.crash_points import crash_point
@@ -26,6 +26,7 @@ _CHUNK_BYTES = 1 << 20
 _IN_FLIGHT, _CHUNKS_IN_FLIGHT = 64, 8
 # In the chunk's schema: its values are to become JSON values; which function merges them
 _JSON, _MERGE = b"eo-kafka.json", b"eo-kafka.merge"
+K = TypeVar("K", bound="_Key")
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,28 @@ class MapTarget:
 
 
 @dataclass(frozen=True)
-class ChunkKey:
-    """Whose rows a chunk holds, and which of them."""
+class _Key:
+    """Of an entry beside the map: a sink's name, and numbers."""
 
     sink: str
+
+    def encode(self) -> str:
+        """All fields in their order, with slashes between them."""
+        return "/".join(map(str, vars(self).values()))
+
+    @classmethod
+    def decode(cls: type[K], text: object) -> K | None:
+        """None for what is not such a key."""
+        sink, *numbers = str(text).split("/")
+        if len(numbers) != len(fields(cls)) - 1 or not all(map(str.isdecimal, numbers)):
+            return None
+        return cls(sink, *map(int, numbers))
+
+
+@dataclass(frozen=True)
+class ChunkKey(_Key):
+    """Whose rows a chunk holds, and which of them."""
+
     generation: int
     batch: int
     round: int
@@ -58,40 +77,14 @@ class ChunkKey:
     attempt: int
     chunk: int
 
-    def encode(self) -> str:
-        """`sink/generation/batch/round/partition/attempt/chunk`."""
-        parts = (self.generation, self.batch, self.round, self.partition, self.attempt, self.chunk)
-        return "/".join((self.sink, *map(str, parts)))
-
-    @classmethod
-    def decode(cls, text: object) -> ChunkKey | None:
-        """None for what is not a chunk's key."""
-        sink, *numbers = str(text).split("/")
-        if len(numbers) != 6 or not all(number.isdecimal() for number in numbers):
-            return None
-        return cls(sink, *map(int, numbers))
-
 
 @dataclass(frozen=True)
-class RecordKey:
+class RecordKey(_Key):
     """Whose record an entry beside the chunks is (sinks/map_write_ahead.py): a driver's generation
     and a lane."""
 
-    sink: str
     holder: int
     lane: int
-
-    def encode(self) -> str:
-        """`sink/holder/lane`."""
-        return f"{self.sink}/{self.holder}/{self.lane}"
-
-    @classmethod
-    def decode(cls, text: object) -> RecordKey | None:
-        """None for what is not a record's key."""
-        sink, *numbers = str(text).split("/")
-        if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
-            return None
-        return cls(sink, *map(int, numbers))
 
 
 def chunk_keys(sink: str, batch: int, part: Participant) -> list[ChunkKey]:
@@ -121,7 +114,7 @@ class Staging:
     def missing(self, keys: Iterable[ChunkKey]) -> list[ChunkKey]:
         """Those that are not there. Driver, before a decision and before it is carried out."""
         wanted = list(keys)
-        there = self._each([key.encode() for key in wanted], self._map.contains_key)
+        there = self._each(wanted, self._map.contains_key)
         return [key for key, found in zip(wanted, there, strict=True) if not found]
 
     def read(self, key: ChunkKey) -> pa.Table | None:
@@ -129,17 +122,17 @@ class Staging:
         found = answer(self._map.get(key.encode()), self.name, self.target.hazelcast)
         return None if found is None else _decoded(found, key, self.name)
 
-    def remove(self, keys: Iterable[ChunkKey]) -> None:
-        """Those that are applied, or that nothing will decide."""
-        self._each([key.encode() for key in keys], self._map.delete)
+    def remove(self, keys: Iterable[_Key]) -> None:
+        """Those that are applied, or that nothing will decide; and records."""
+        self._each(list(keys), self._map.delete)
 
     def remove_left(self, sink: str, generation: int, kept: Collection[ChunkKey]) -> int:
         """Remove what generations before `generation` left and no decision in `kept` names, and
         their records; how many chunks these were. Driver, once a batch: generations that are over
         decide no more."""
         found = answer(self._map.key_set(), self.name, self.target.hazelcast)
-        self.remove_records(
-            key.encode()
+        self.remove(
+            key
             for key in map(RecordKey.decode, found)
             if key and key.sink == sink and key.holder < generation
         )
@@ -155,24 +148,20 @@ class Staging:
         """A chunk, under way when this returns."""
         return self._map.set(key.encode(), bytearray(chunk))
 
-    def record(self, key: str) -> bytes | None:
+    def record(self, key: RecordKey) -> bytes | None:
         """An entry that is no chunk."""
-        found = answer(self._map.get(key), self.name, self.target.hazelcast)
+        found = answer(self._map.get(key.encode()), self.name, self.target.hazelcast)
         return None if found is None else bytes(found)
 
-    def put_record(self, key: str, record: bytes) -> None:
+    def put_record(self, key: RecordKey, record: bytes) -> None:
         """Such an entry; the members have it when this returns."""
-        answer(self._map.set(key, bytearray(record)), self.name, self.target.hazelcast)
+        answer(self._map.set(key.encode(), bytearray(record)), self.name, self.target.hazelcast)
 
-    def remove_records(self, keys: Iterable[str]) -> None:
-        """Such entries."""
-        self._each(list(keys), self._map.delete)
-
-    def _each(self, keys: list[str], ask: Any) -> list[Any]:
+    def _each(self, keys: Sequence[_Key], ask: Any) -> list[Any]:
         """The answers about all keys, some requests under way at a time."""
         answers: list[Any] = []
         for first in range(0, len(keys), _IN_FLIGHT):
-            asked = [ask(key) for key in keys[first : first + _IN_FLIGHT]]
+            asked = [ask(key.encode()) for key in keys[first : first + _IN_FLIGHT]]
             answers += [answer(one, self.name, self.target.hazelcast) for one in asked]
         return answers
 
@@ -222,26 +211,37 @@ def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         at += piece.num_rows
 
 
-def _encoded(rows: pa.RecordBatch, target: MapTarget) -> bytes:
+def packed(rows: pa.RecordBatch) -> bytes:
+    """As Arrow's stream of one batch, by LZ4."""
     import pyarrow as pa
 
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        writer.write_batch(rows)
+    return bytes(sink.getvalue())
+
+
+def unpacked(stream: bytes) -> pa.Table:
+    """What `packed` made. Raises ArrowException."""
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(pa.py_buffer(stream)) as reader:
+        return reader.read_all()
+
+
+def _encoded(rows: pa.RecordBatch, target: MapTarget) -> bytes:
     how = {_JSON: b"1"} if target.json else {}
     if target.merge is not None:
         how[_MERGE] = target.merge.encode()
-    schema = rows.schema.with_metadata(how)
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, schema, options=options) as writer:
-        writer.write_batch(rows.replace_schema_metadata(schema.metadata))
-    return bytes(sink.getvalue())
+    return packed(rows.replace_schema_metadata(how))
 
 
 def _decoded(found: Any, key: ChunkKey, name: str) -> pa.Table:
     import pyarrow as pa
 
     try:
-        with pa.ipc.open_stream(pa.py_buffer(bytes(found))) as reader:
-            rows = reader.read_all()
+        rows = unpacked(bytes(found))
         if rows.column_names != ["key", "value"]:
             raise ValueError(f"its columns are {rows.column_names}")
     except (TypeError, ValueError, pa.ArrowException) as error:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from eo_kafka.errors import LedgerError, cut
-from eo_kafka.sinks.map_staging import RecordKey, Staging
+from eo_kafka.sinks.map_staging import RecordKey, Staging, packed, unpacked
 
 _HASH = 4  # a serialized value begins with its key's hash, which says nothing of a value
 _FIELDS = b"eo-kafka.write-ahead"
@@ -74,11 +75,7 @@ class WriteAhead:
             pa.array([getattr(change, field.name) for change in self.changes], field.type)
             for field in schema
         ]
-        sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with pa.ipc.new_stream(sink, schema, options=options) as writer:
-            writer.write_batch(pa.record_batch(columns, schema=schema))
-        return bytes(sink.getvalue())
+        return packed(pa.record_batch(columns, schema=schema))
 
     @classmethod
     def decode(cls, written: bytes) -> WriteAhead:
@@ -86,8 +83,7 @@ class WriteAhead:
         import pyarrow as pa
 
         try:
-            with pa.ipc.open_stream(pa.py_buffer(written)) as reader:
-                rows = reader.read_all()
+            rows = unpacked(written)
             decision, number, members, merged = json.loads(rows.schema.metadata[_FIELDS])
             columns = (rows.column(name).to_pylist() for name in ("key", "before", "after"))
         except (LookupError, TypeError, pa.ArrowException) as error:
@@ -112,21 +108,21 @@ class WriteAheads:
             return None if found is None else WriteAhead.decode(found)
         except ValueError as error:
             raise LedgerError(
-                f"Entry '{key}' of map '{self._staging.name}' is not what eo-kafka wrote there "
-                f"({cut(error)}): somebody else writes into that map. A decided batch waits for it "
-                "and stays decided."
+                f"Entry '{key.encode()}' of map '{self._staging.name}' is not what eo-kafka wrote "
+                f"there ({cut(error)}): somebody else writes into that map. A decided batch waits "
+                "for it and stays decided."
             ) from None
 
     def write(self, lane: int, holder: int, ahead: WriteAhead) -> None:
         """Once this returns the members have it, with its copies."""
         self._staging.put_record(self._key(lane, holder), ahead.encode())
 
-    def remove(self, lanes: list[int], holder: int) -> None:
+    def remove(self, lanes: Iterable[int], holder: int) -> None:
         """Nobody needs them any more."""
-        self._staging.remove_records([self._key(lane, holder) for lane in lanes])
+        self._staging.remove(self._key(lane, holder) for lane in lanes)
 
-    def _key(self, lane: int, holder: int) -> str:
-        return RecordKey(self._sink, holder, lane).encode()
+    def _key(self, lane: int, holder: int) -> RecordKey:
+        return RecordKey(self._sink, holder, lane)
 
 
 def _digest(value: bytes | None) -> bytes | None:
