@@ -15,6 +15,7 @@ from eo_kafka.sinks import committer, map_two_phase
 from eo_kafka.sinks.map_lanes import TRANSACTION_S, Lanes
 from eo_kafka.sinks.map_staging import CHUNK_ROWS, ChunkKey, Staging
 from eo_kafka.sinks.map_two_phase_options import read_two_phase
+from eo_kafka.sinks.map_write_ahead import WriteAhead, WriteAheads
 from eo_kafka.sinks.recovery import make_plan
 from eo_kafka.sinks.two_phase import TaskIdentity
 from map_two_phase_job import ADDING, COLUMNS, QUERY, assert_exact, driver, job_of, kill_at
@@ -114,8 +115,11 @@ def test_a_driver_that_finds_a_chunk_gone_looks_who_has_taken_over(map_job) -> N
     old.take(0)
     new.take(0)
     removed = ChunkKey(options.sink, 5, 0, 0, 0, 0, 0)
+    aheads = WriteAheads(Staging(options.staging, job), options.sink)
+    aheads.write(0, 5, WriteAhead(5, 0, (), False, ()))  # late, by one who was paused before it
     with pytest.raises(Fenced):
         old.apply(0, 0, removed)
+    assert aheads.read(0, 5) is None
     with pytest.raises(OutcomeUnknown, match="members were lost"):
         new.apply(0, 0, removed)
 

@@ -232,6 +232,7 @@ class Lanes:
             if written is not None:
                 before = Marker.decode(internals.to_object(connected, written))
             if before is not None and before.holder > self._holder:
+                self._ahead.remove([lane], self._holder)  # whoever took the lane has its own
                 raise self._newer(before)
             after = move(transaction, before)
             if after != before:
