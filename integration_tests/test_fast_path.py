@@ -7,7 +7,7 @@ import time
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -85,8 +85,20 @@ def read_plain(broker, *args):
 
 
 def ends(consumer, topic, partitions=1):
-    at = [TopicPartition(topic, p) for p in range(partitions)]
-    return [consumer.get_watermark_offsets(p, timeout=10)[1] for p in at]
+    return [end_of(consumer, TopicPartition(topic, number)) for number in range(partitions)]
+
+
+def end_of(consumer, at):
+    """Kafka names the leader of a new partition a moment before that knows of it."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            return consumer.get_watermark_offsets(at, timeout=10)[1]
+        except KafkaException as refused:
+            if refused.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+            assert time.monotonic() < deadline, refused
+            time.sleep(0.05)
 
 
 def contents(table):
