@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
@@ -15,6 +16,8 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 # How long one that was kept may make no progress: the cluster may have changed since.
 KEPT_STALL_TIMEOUT_S = 3.0
+# How long it goes to the leader that it knows of a topic; it remembers them for longer.
+LEADERS_KNOWN_S = 60.0
 # A client's threads stay in the parent at a fork: a child may neither use nor destroy it.
 _of_parents: list[object] = []
 
@@ -70,13 +73,23 @@ class Kept(Generic[T]):
             self._process, self._idle = os.getpid(), []
 
 
-def learn_leaders(consumer: Any, topic: str) -> None:
-    """Let a kept consumer that was just assigned a partition of `topic` ask for its leader now.
+class Leaders:
+    """What one kept consumer has asked for lately."""
 
-    librdkafka asks when it connects; of a topic that is new to a client with connections it asks
-    once a second. What goes wrong here shows in the read.
-    """
-    from confluent_kafka import KafkaException
+    def __init__(self) -> None:
+        self._asked_at: dict[str, float] = {}  # topic -> time.monotonic()
 
-    with suppress(KafkaException):
-        consumer.list_topics(topic, timeout=KEPT_STALL_TIMEOUT_S)
+    def learn(self, consumer: Any, topic: str) -> None:
+        """Let the consumer, which was just assigned a partition of `topic`, ask for its leader.
+
+        librdkafka asks when it connects; of a topic that is new to a client with connections it
+        asks once a second. What goes wrong here shows in the read.
+        """
+        from confluent_kafka import KafkaException
+
+        now = time.monotonic()
+        if now - self._asked_at.get(topic, -LEADERS_KNOWN_S) < LEADERS_KNOWN_S:
+            return
+        with suppress(KafkaException):
+            consumer.list_topics(topic, timeout=KEPT_STALL_TIMEOUT_S)
+            self._asked_at[topic] = now

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from eo_kafka.sinks import transactional_producer
 from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sinks.control_requests import Look
 from eo_kafka.transaction import Identity, TransactionState
 from harness import committed
 
@@ -132,10 +133,11 @@ def test_questions_asked_at_once_are_answered_as_each_alone(broker, make_topic, 
     topic = make_topic("at-once", partitions=2)
     holder = prepared(broker.bootstrap_servers, topic, topic)
     ends = [(topic, number, committed) for number in (0, 1) for committed in (False, True)]
-    found = control.look([topic, "never-used"], ends, [topic, "no-such-topic"])
+    found = control.look([topic, "never-used"], ends, [topic, "no-such-topic"], version=True)
     assert found.described == control.describe([topic, "never-used"])
     assert found.ends == [control.end_offset(*end) for end in ends]
     assert sorted(found.ends) == [0, 0, 0, 1]  # one partition has an open record
     assert found.topic_ids == control.topic_ids([topic]) != {}
-    assert (control.look().described, control.look().ends, control.look().topic_ids) == ({}, [], {})
+    assert found.transaction_version == control.transaction_version() == 2
+    assert control.look() == Look({}, [], {}, 0)
     holder.abort_transaction(30)

@@ -169,6 +169,22 @@ def test_a_producer_that_is_opened_ahead_takes_no_id_and_fences_nobody(broker, m
         assert control.describe_one(name).epoch == before.epoch + 1
 
 
+def test_a_producer_that_is_opened_ahead_connects_to_a_broker(broker, monkeypatch):
+    """By itself it asks for the brokers' names, leaves, and waits a second or until it is used."""
+    asked, wait = [], transactional_producer._wait_connected
+
+    def noted(producer, topic):
+        wait(producer, topic)
+        asked.append(producer)
+
+    monkeypatch.setattr(transactional_producer, "_wait_connected", noted)
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    transactional_producer.open_ahead(settings, uuid.uuid4().hex, 60_000)
+    wait_until(lambda: asked, "it was asked for something")
+    _, producer = transactional_producer._ahead._idle[-1]
+    assert asked == [producer]
+
+
 def test_no_producer_is_taken_twice(broker):
     settings = {"bootstrap.servers": broker.bootstrap_servers}
     name = uuid.uuid4().hex

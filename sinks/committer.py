@@ -63,7 +63,7 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> N
     except OutcomeUnknown:
         control_plane.forget(options.kafka)
         raise
-    coordinator.open_ahead()
+    coordinator.keep()
     crash_point("S8.after_done")
 
 

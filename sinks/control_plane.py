@@ -67,13 +67,11 @@ class ControlPlane:
 
     def transaction_version(self) -> int:
         """The finalized level of `transaction.version`; 0 where the broker has no such feature."""
-        features = self._call(self._admin.describe_features)
-        finalized = features.get("transaction.version", {}).get("finalized")
-        return int(finalized[1]) if finalized else 0
+        return self.look(version=True).transaction_version
 
     def end_txn_version(self) -> int:
-        """5 fences the writer's epoch, so a zombie cannot write again; older brokers know 3."""
-        return 5 if self.transaction_version() >= 2 else 3
+        """The version of EndTxn to use, which is fixed in each decision."""
+        return self.look(version=True).end_txn_version
 
     def describe(self, ids: Iterable[str]) -> dict[str, Described]:
         """The coordinators' view of each id. Raises OutcomeUnknown if one does not answer."""
@@ -129,10 +127,13 @@ class ControlPlane:
         ids: Iterable[str] = (),
         ends: Iterable[tuple[str, int, bool]] = (),
         topics: Iterable[str] = (),
+        version: bool = False,
     ) -> Look:
-        """What `describe`, `end_offset` and `topic_ids` answer, all asked at once: nothing may
-        hang on which was answered first. Raises what each would raise."""
-        found: Look = self._ask(self._requests.look, list(ids), list(ends), sorted(set(topics)))
+        """What `describe`, `end_offset`, `topic_ids` and `transaction_version` answer, all asked at
+        once: nothing may hang on which was answered first. Raises what each would raise."""
+        found: Look = self._ask(
+            self._requests.look, list(ids), list(ends), sorted(set(topics)), version
+        )
         return found
 
     def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

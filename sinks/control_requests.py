@@ -7,8 +7,8 @@ DescribeTransactions with an answer per id) goes through its connection manager;
 an upgrade changes that.
 
 Private are: _manager.run, .call_soon, .send and .cluster, _find_coordinator_ids,
-_async_list_partition_offsets, _get_cluster_metadata, and in the cluster the cached _coordinators
-and _coordinator_brokers.
+_async_list_partition_offsets, _async_describe_features, _get_cluster_metadata, and in the cluster
+the cached _coordinators and _coordinator_brokers.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ class Look:
     described: dict[str, Described]
     ends: list[int]
     topic_ids: dict[str, str]
+    # The finalized level of the feature; 0 where the broker has none, or it was not asked for.
+    transaction_version: int
+
+    @property
+    def end_txn_version(self) -> int:
+        """5 fences the writer's epoch, so a zombie cannot write again; older brokers know 3."""
+        return 5 if self.transaction_version >= 2 else 3
 
 
 class TransactionRequests:
@@ -61,13 +68,15 @@ class TransactionRequests:
         return offset
 
     async def look(
-        self, ids: list[str], ends: list[tuple[str, int, bool]], topics: list[str]
+        self, ids: list[str], ends: list[tuple[str, int, bool]], topics: list[str], version: bool
     ) -> Look:
-        """`describe`, the ends of partitions (`end_question`) and the ids of topics, at once."""
+        """`describe`, the ends of partitions (`end_question`), the ids of topics and the
+        transactions' version, at once."""
         soon, admin = self._admin._manager.call_soon, self._admin
         described = soon(self.describe, ids) if ids else None
         asked = [soon(admin._async_list_partition_offsets, *end_question(*end)) for end in ends]
         metadata = soon(admin._get_cluster_metadata, topics) if topics else None
+        features = soon(admin._async_describe_features) if version else None
         return Look(
             described=(await described) if described else {},
             ends=[
@@ -75,6 +84,7 @@ class TransactionRequests:
                 for future, (topic, partition, _) in zip(asked, ends, strict=True)
             ],
             topic_ids=ids_of((await metadata)["topics"]) if metadata else {},
+            transaction_version=_transaction_version(await features) if features else 0,
         )
 
     async def coordinators(self, ids: list[str]) -> dict[str, list[str]]:
@@ -201,6 +211,11 @@ def end_question(topic: str, partition: int, committed: bool) -> tuple[dict[Any,
 def ids_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Topic -> its id, of those that exist, from an answer about topics."""
     return {row["name"]: str(row["topic_id"]) for row in rows if row["error_code"] == 0}
+
+
+def _transaction_version(features: Mapping[str, Mapping[str, Any]]) -> int:
+    finalized = features.get("transaction.version", {}).get("finalized")
+    return int(finalized[1]) if finalized else 0
 
 
 def _described(row: Any) -> Described:

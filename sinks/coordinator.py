@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from eo_kafka.errors import (
@@ -21,6 +21,7 @@ from eo_kafka.errors import (
     LedgerError,
     OutcomeUnknown,
 )
+from eo_kafka.kept import Kept
 from eo_kafka.sinks import transactional_producer
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
@@ -55,6 +56,21 @@ class Write:
 Attempt = Callable[[Ledger], "Write | None"]
 
 
+@dataclass
+class _Memory:
+    """What was read of a ledger, which is all that stands before `position`."""
+
+    topic_id: str = ""
+    ledger: Ledger = field(default_factory=Ledger)
+    position: int = 0
+    read_at: float = 0.0  # time.monotonic()
+
+
+# A tombstone that nobody read in time is compacted away: long before that, all is read again.
+MEMORY_S = 600.0
+_memories: Kept[_Memory] = Kept(limit=2)
+
+
 class AppendFailed(Exception):
     """A coordinator transaction did not end as asked; it may have landed all the same."""
 
@@ -67,20 +83,27 @@ class Coordinator:
         self._control = control
         _, self.topic = options.job_and_ledger
         self.ids = options.ids
-        self.ledger = Ledger()
-        self._position = 0
+        self._memory = _Memory()
         self._producer: Any = None
         self.identity: Identity | None = None
         self._end_at_fence: int | None = None
+
+    @property
+    def ledger(self) -> Ledger:
+        """As far as it was read."""
+        return self._memory.ledger
 
     def check_ledger_is_there(self) -> None:
         """Raise LedgerError if the ledger is empty though Kafka remembers that the job wrote into
         one (for transactional.id.expiration.ms, seven days). A fence makes Kafka forget that, so
         this is asked before."""
-        found = self._control.describe_one(self.ids.coordinator)
-        wrote = found.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-        # Asked after it, not with it: another driver's first record may come in between.
-        if wrote and not self._control.end_offset(self.topic, DECISION_PARTITION, committed=False):
+        found = self._control.look([self.ids.coordinator], [self._end])
+        state = found.described[self.ids.coordinator].state
+        wrote = state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+        if not wrote or found.ends[0]:
+            return
+        # Once more, after it and not with it: another driver's first record may have come between.
+        if not self._control.end_offset(self.topic, DECISION_PARTITION, committed=False):
             job = self._options.job
             raise LedgerError(
                 f"Ledger '{self.topic}' is empty, and Kafka remembers that job '{job}' wrote into "
@@ -110,9 +133,19 @@ class Coordinator:
                 f"{error.args[0].str()}. Is the principal allowed to Write and Describe it, and "
                 "has Kafka enough brokers for its transaction log?"
             ) from None
-        found = self._control.look([self.ids.coordinator], [self._end])
+        found = self._control.look([self.ids.coordinator], [self._end], [self.topic])
         self.identity = found.described[self.ids.coordinator].identity
         self._end_at_fence = found.ends[0]  # asked after the fence, for the read that follows it
+        self._recall(found.topic_ids.get(self.topic, ""), found.ends[0])
+
+    def _recall(self, topic_id: str, end: int) -> None:
+        """Go on from what this process has read of this very topic: in a ledger of hundreds of
+        decisions, the last few records are new."""
+        if topic_id and topic_id == self._memory.topic_id and self._memory.position <= end:
+            return
+        kept = _memories.take(self._remembered(topic_id))
+        usable = kept and kept.position <= end and time.monotonic() - kept.read_at < MEMORY_S
+        self._memory = kept if kept and usable else _Memory(topic_id)
 
     @property
     def _end(self) -> tuple[str, int, bool]:
@@ -123,9 +156,15 @@ class Coordinator:
         settings = {**self._options.kafka, "linger.ms": "0", **_SETTINGS}
         return settings, self.ids.coordinator, TRANSACTION_TIMEOUT_MS
 
-    def open_ahead(self) -> None:
-        """Let the producer of this process's next fence connect now. It fences nobody yet."""
-        transactional_producer.open_ahead(*self._taken)
+    def keep(self) -> None:
+        """At the end, for this process's next call: what was read, and a producer that connects
+        now. It fences nobody yet."""
+        transactional_producer.open_ahead(*self._taken, self.topic)
+        if self._memory.topic_id:
+            _memories.put(self._remembered(self._memory.topic_id), self._memory)
+
+    def _remembered(self, topic_id: str) -> dict[str, str]:
+        return {**self._options.kafka, "ledger": self.topic, "topic id": topic_id}
 
     def read(self, *, fenced: bool = True) -> Ledger:
         """Bring `ledger` up to the partition's end. After a fence no transaction is open on it, so
@@ -134,11 +173,12 @@ class Coordinator:
         if end is None:
             end = self._control.end_offset(self.topic, DECISION_PARTITION, committed=not fenced)
         for offset, key, value in read_records(
-            self._options.kafka, self.topic, DECISION_PARTITION, self._position, end
+            self._options.kafka, self.topic, DECISION_PARTITION, self._memory.position, end
         ):
             self.ledger.apply(key, value)
-            self._position = offset + 1
-        self._position = max(self._position, end)
+            self._memory.position = offset + 1
+        self._memory.position = max(self._memory.position, end)
+        self._memory.read_at = time.monotonic()
         return self.ledger
 
     def append(self, records: Sequence[Record], state: Sequence[Record] = ()) -> None:

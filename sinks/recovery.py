@@ -18,7 +18,7 @@ from eo_kafka.sinks.finisher import Finisher
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.transactional_id import GENERATION_SLOTS
 from eo_kafka.state import records
-from eo_kafka.state.ledger import with_state, without_participants
+from eo_kafka.state.ledger import fold, with_state, without_participants
 from eo_kafka.transaction import Decision, DecisionState
 
 log = logging.getLogger(__name__)
@@ -41,34 +41,37 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         finisher = Finisher(options, control, coordinator, accept_gone=by_hand)
         torn = None
         map_recovery.check_same_map(options, coordinator.ledger)
-        for decision in coordinator.ledger.unfinished():
+        unfinished = coordinator.ledger.unfinished()
+        for decision in unfinished:
             torn = _roll_forward(coordinator, finisher, generation, decision) or torn
-        version = control.end_txn_version()
+        tokens = (coordinator.topic, ledger_topic.TOKEN_PARTITION, False)
+        seen = control.look(ends=[tokens], version=True)
+        version = seen.end_txn_version
         finisher.abort_stragglers(version)
         map_recovery.remove_left(options, coordinator.ledger, generation)
-        if torn is None and coordinator.ledger.one_phase_from is not None:
+        one_phase = coordinator.ledger.one_phase_from is not None
+        if torn is None and one_phase:
             torn = one_phase_recovery.find_torn(
                 options, control, coordinator.ledger, finisher, version
             )
-        token_from = control.end_offset(
-            coordinator.topic, ledger_topic.TOKEN_PARTITION, committed=False
-        )
     except OutcomeUnknown:
         control_plane.forget(options.kafka)
         raise
     if coordinator.identity is None:
         raise OutcomeUnknown("The coordinator was never fenced.")
-    # What a newer driver decided since must not look as if it were settled: its batch would be
-    # skipped here, committed in Spark's log, and could still be lost (the model found this).
-    decisions = coordinator.read().of_sink(options.sink)
-    coordinator.check_generation(generation)
-    coordinator.open_ahead()
+    if unfinished or one_phase:
+        # Read what was settled. What a newer driver decided since must not look so: its batch would
+        # be skipped here, committed in Spark's log, and could still be lost (the model found this).
+        coordinator.read()
+        coordinator.check_generation(generation)
+    decisions = coordinator.ledger.of_sink(options.sink)
+    coordinator.keep()
     return WritePlan(
         generation=generation,
         coordinator=coordinator.identity,
         owner=coordinator.ledger.owner,
         end_txn_version=version,
-        token_from=token_from,
+        token_from=seen.ends[0],
         decisions={
             batch: found
             if _is_asked_for(found, generation, options)
@@ -86,18 +89,18 @@ def _is_asked_for(decision: Decision, generation: int, options: SinkOptions) -> 
 
 
 def _take_generation(coordinator: Coordinator, control: ControlPlane, options: SinkOptions) -> int:
-    """Write the next generation in a committed coordinator transaction, then read to the end."""
+    """Write the next generation in a committed coordinator transaction. It commits only if nobody
+    has fenced since, so what was read before it, and it, is all of the ledger at that moment."""
     for _ in range(ATTEMPTS):
         coordinator.fence()
         crash_point("S1.after_fence")
         generation = coordinator.read().generation + 1
         coordinator.check_owner(options.query_id)
         record = (records.GENERATION_KEY, records.encode_generation(generation))
-        started = one_phase_recovery.starts(options, control, coordinator.ledger)
-        if coordinator.try_append([record, *started]):
+        written = [record, *one_phase_recovery.starts(options, control, coordinator.ledger)]
+        if coordinator.try_append(written):
             crash_point("S1.after_generation")
-            coordinator.read()
-            coordinator.check_generation(generation)
+            fold(written, coordinator.ledger)
             return generation
     raise OutcomeUnknown(
         f"No generation could be taken in ledger '{coordinator.topic}' in {ATTEMPTS} attempts: "

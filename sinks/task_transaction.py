@@ -66,6 +66,10 @@ class TaskTransaction:
     def _taken(self) -> tuple[dict[str, Any], str, int]:
         return producer_settings(self._options), self._id, self._options.transaction_timeout_ms
 
+    @property
+    def _described_topic(self) -> str | None:
+        return self._options.topic or self._options.ledger_topic
+
     def open_ahead(self) -> None:
         """Let the producer connect while the rows are being read; it takes the id at the first of
         them. If there are none, there is nothing to give up."""
@@ -73,7 +77,7 @@ class TaskTransaction:
 
         if TaskTransaction._had_rows:
             with suppress(KafkaException):  # `open` meets it again, and says what is wrong
-                transactional_producer.open_ahead(*self._taken)
+                transactional_producer.open_ahead(*self._taken, self._described_topic)
         TaskTransaction._had_rows = False  # until `open` knows better
 
     def send(self, batch: pa.RecordBatch) -> None:
@@ -93,7 +97,7 @@ class TaskTransaction:
 
         try:
             self._producer = transactional_producer.take(
-                *self._taken, self._before_open, self._options.topic or self._options.ledger_topic
+                *self._taken, self._before_open, self._described_topic
             )
             # Now, before the first write: what is prepared later must be this very transaction.
             self.identity = self._control.describe_one(self._id).identity
@@ -121,7 +125,9 @@ class TaskTransaction:
         in `seen`. Raises WriteFailed."""
         self._flush()
         crash_point("S5.after_flush")
-        self.seen = self._control.describe([self._id, *watched])
+        usual = {self._options.topic} if self._options.topic else set()
+        answers = self._control.look([self._id, *watched], topics=usual)
+        self.seen = answers.described
         found = self.seen[self._id]
         included = must_include is None or must_include in found.partitions
         if self.identity is None or not found.is_open(self.identity) or not included:
@@ -135,7 +141,8 @@ class TaskTransaction:
         written = {topic for topic, _ in found.partitions} - {
             must_include[0] if must_include else ""
         }
-        self.topics = tuple(sorted(self._control.topic_ids(written).items()))
+        topic_ids = {**answers.topic_ids, **self._control.topic_ids(written - usual)}
+        self.topics = tuple(sorted(item for item in topic_ids.items() if item[0] in written))
         return self.identity
 
     def _flush(self) -> None:

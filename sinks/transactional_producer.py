@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,13 +21,20 @@ _ANY_TOPIC = "__transaction_state"  # not all topics: there may be thousands
 _ahead: Kept[Any] = Kept(limit=4)
 
 
-def open_ahead(settings: Mapping[str, Any], transactional_id: str, timeout_ms: int) -> None:
+def open_ahead(
+    settings: Mapping[str, Any], transactional_id: str, timeout_ms: int, topic: str | None = None
+) -> None:
     """Let a producer connect for the next `take` with the same arguments in this process. It takes
     no id and fences nobody before that. Raises KafkaException for settings that are refused."""
     from confluent_kafka import Producer
 
     config = _config(settings, transactional_id, timeout_ms)
-    _ahead.put(config, Producer(config))
+    producer = Producer(config)
+    _ahead.put(config, producer)
+    # A producer that is asked nothing learns the brokers' names, and connects to none of them.
+    asks = threading.Thread(target=_wait_connected, args=(producer, topic or _ANY_TOPIC))
+    asks.daemon = True  # nobody waits for it; who takes the producer asks again
+    asks.start()
 
 
 def take(

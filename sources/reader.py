@@ -6,12 +6,12 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
 from eo_kafka.kafka_config import quick_connect
-from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept, learn_leaders
+from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from eo_kafka.sources import plain
 from eo_kafka.sources.lookup import OffsetLookup
@@ -32,6 +32,7 @@ class _Client:
     consumer: Any
     errors: list[KafkaError]
     was_kept: bool = False
+    leaders: Leaders = field(default_factory=Leaders)
 
 
 # A worker runs one task at a time; a query may read with more than one set of settings.
@@ -72,7 +73,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
         while wanted.start < wanted.end:
             client.consumer.assign([confluent_kafka.TopicPartition(*at, wanted.start)])
             if client.was_kept:
-                learn_leaders(client.consumer, at.topic)
+                client.leaders.learn(client.consumer, at.topic)
             try:
                 yield from _batches(client, options, wanted)
                 break

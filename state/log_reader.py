@@ -14,13 +14,13 @@ from typing import Any
 
 from eo_kafka.errors import EnvironmentRefused, ReadTimeout
 from eo_kafka.kafka_config import connection_settings, quick_connect
-from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept, learn_leaders
+from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 
 log = logging.getLogger(__name__)
 
 STALL_TIMEOUT_S = 60.0
 _DRAIN_MAX = 100_000
-_kept: Kept[Any] = Kept(limit=2, close=lambda consumer: consumer.close())
+_kept: Kept[tuple[Any, Leaders]] = Kept(limit=2, close=lambda client: client[0].close())
 
 
 def read_records(
@@ -43,7 +43,7 @@ def read_records(
     kept = _kept.take(wanted)
     if kept is not None:
         try:
-            for record in _assigned(kept, wanted, topic, partition, (start, end), at_once, True):
+            for record in _assigned(*kept, wanted, topic, partition, (start, end), at_once):
                 start = record[0] + 1
                 yield record
             return
@@ -53,7 +53,7 @@ def read_records(
 
     # A group's name is required; it is never joined.
     consumer = Consumer({**wanted, "group.id": f"eo-kafka-ledger-{uuid.uuid4()}"})
-    yield from _assigned(consumer, wanted, topic, partition, (start, end), at_once, False)
+    yield from _assigned(consumer, None, wanted, topic, partition, (start, end), at_once)
 
 
 def _settings(settings: Mapping[str, str]) -> dict[str, str]:
@@ -80,23 +80,24 @@ def _settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 def _assigned(
     consumer: Any,
+    leaders: Leaders | None,
     settings: Mapping[str, str],
     topic: str,
     partition: int,
     between: tuple[int, int],
     at_once: int,
-    was_kept: bool,
 ) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """The records, by `consumer`; it is kept afterwards if nothing went wrong, else closed."""
+    """The records, by `consumer`, which was kept if it has `leaders`; it is kept afterwards if
+    nothing went wrong, else closed."""
     from confluent_kafka import TopicPartition
 
     is_clean = False
     try:
         is_clean = _is_drained(consumer)
         consumer.assign([TopicPartition(topic, partition, between[0])])
-        if was_kept:
-            learn_leaders(consumer, topic)
-        stall_timeout_s = KEPT_STALL_TIMEOUT_S if was_kept else STALL_TIMEOUT_S
+        if leaders is not None:
+            leaders.learn(consumer, topic)
+        stall_timeout_s = STALL_TIMEOUT_S if leaders is None else KEPT_STALL_TIMEOUT_S
         yield from _until(consumer, topic, partition, between, at_once, stall_timeout_s)
         consumer.unassign()
         is_clean = is_clean and _is_drained(consumer)
@@ -105,7 +106,7 @@ def _assigned(
         raise
     finally:
         if is_clean:
-            _kept.put(settings, consumer)
+            _kept.put(settings, (consumer, leaders or Leaders()))
         else:
             consumer.close()
 

@@ -124,7 +124,7 @@ class Driver(NamedTuple):
     batch: int = -1
     generation: int = 0
     fence: Holder | None = None
-    view: tuple[Decision, ...] = ()  # the ledger as S1 read it
+    view: tuple[Decision, ...] | None = ()  # the ledger as S1 read it; None: it settled some since
     lost: Torn | None = None
     found: tuple[Identity, ...] = ()  # open transactions listed, or those still to be ended
     decision: Decision | None = None
@@ -262,7 +262,7 @@ def s1_fence(world: World, index: int, setting: Setting) -> Moves:
 
 
 def s1_generation(world: World, index: int, setting: Setting) -> Moves:
-    """Write the next generation and read to the end: one step, because the append only lands if
+    """Read to the end and write the next generation: one step, because the append only lands if
     nobody else has fenced since."""
     if not holds(world, index):
         yield "S1 was fenced, again", driver_of(world, index, step=s1_fence)
@@ -279,14 +279,15 @@ def s1_generation(world: World, index: int, setting: Setting) -> Moves:
 
 
 def s1_roll_forward(world: World, index: int, setting: Setting) -> Moves:
-    unfinished = [x for x in world.drivers[index].view if x.state is DecisionState.DECIDED]
+    view = required(world.drivers[index].view)
+    unfinished = [known for known in view if known.state is DecisionState.DECIDED]
     if not unfinished:
-        yield "S1 nothing unfinished", driver_of(world, index, view=(), step=s1_list)
+        yield "S1 nothing unfinished", driver_of(world, index, step=s1_list)
         return
     decision = unfinished[0]
     yield (
         f"S1 rolls batch {decision.batch} forward",
-        driver_of(world, index, view=(), decision=decision, found=_own(decision), step=s7_end),
+        driver_of(world, index, view=None, decision=decision, found=_own(decision), step=s7_end),
     )
 
 
@@ -335,12 +336,15 @@ def s1_abort(world: World, index: int, setting: Setting) -> Moves:
 
 
 def s1_plan(world: World, index: int, setting: Setting) -> Moves:
-    driver = world.drivers[index]
-    if setting.rules.plan_of_own_generation and newer(world, index):
+    """Of what was read under one's own generation; where S1 settled something, read again."""
+    driver, own = world.drivers[index], setting.rules.plan_of_own_generation
+    again = driver.view is None or setting.find_torn is not None
+    if own and again and newer(world, index):
         yield "S1 sees a newer generation", die(world, index)
         return
-    plan = Plan(driver.generation, required(driver.fence), world.decisions, driver.lost)
-    yield "S1 plan", driver_of(world, index, plan=plan, lost=None, step=launch)
+    view = driver.view if own and not again else world.decisions
+    plan = Plan(driver.generation, required(driver.fence), required(view), driver.lost)
+    yield "S1 plan", driver_of(world, index, view=(), plan=plan, lost=None, step=launch)
 
 
 @cache
