@@ -35,6 +35,8 @@ TIMEOUT_S = 60.0
 TRANSACTION_TIMEOUT_MS = 60_000
 ATTEMPTS = 5
 STATE_PARTITION = 0
+COMPLETED_TIMEOUT_S = 0.5
+_COMPLETING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 Record = tuple[bytes, bytes | None]
 _SETTINGS = {
     # Most of a snapshot is packed already; what is not gets smaller on the wire and on the disk.
@@ -99,6 +101,7 @@ class Coordinator:
         this is asked before."""
         found = self._control.look([self.ids.coordinator], [self._end])
         state = found.described[self.ids.coordinator].state
+        self._wait_completed(state)
         wrote = state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
         if not wrote or found.ends[0]:
             return
@@ -113,6 +116,15 @@ class Coordinator:
                 f"checkpoint names and none of a later one: 'eo-kafka job reset {job} "
                 "--bootstrap-servers ...', and start the query again."
             )
+
+    def _wait_completed(self, state: TransactionState) -> None:
+        """Wait a moment for the id's last transaction, if Kafka still writes its markers: it does
+        so after it has answered, and puts off who takes the id meanwhile, whom librdkafka lets ask
+        again after half a second."""
+        deadline = time.monotonic() + COMPLETED_TIMEOUT_S
+        while state in _COMPLETING and time.monotonic() < deadline:
+            time.sleep(0.005)
+            state = self._control.describe_one(self.ids.coordinator).state
 
     def fence(self) -> None:
         """Take the coordinator's id. Every earlier holder's next write fails from here on."""
