@@ -1,0 +1,62 @@
+"""What the coordinator waits for before it takes its id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eo_kafka.sinks import coordinator
+from eo_kafka.sinks.control_requests import Look
+from eo_kafka.sinks.coordinator import Coordinator
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.transaction import Described, TransactionState
+
+PREPARED, COMPLETE = TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT
+
+
+class Control:
+    """Says these states of the coordinator's id, one after the other, the last one for ever."""
+
+    def __init__(self, *states: TransactionState) -> None:
+        self._states = list(states)
+        self.asked = 0
+
+    def describe_one(self, name: str) -> Described:
+        self.asked += 1
+        return Described(name, self._states.pop(0) if len(self._states) > 1 else self._states[0])
+
+    def look(self, ids: list[str], ends: list[Any]) -> Look:
+        return Look({name: self.describe_one(name) for name in ids}, [7 for _ in ends], {}, 0)
+
+
+@pytest.fixture
+def options() -> SinkOptions:
+    given = {"kafka.bootstrap.servers": "b:1", "topic": "t", "jobName": "job"}
+    return SinkOptions.parse(given, streaming=True)
+
+
+@pytest.mark.parametrize(
+    ("states", "asked"),
+    [
+        ([COMPLETE], 1),
+        ([TransactionState.MISSING], 1),
+        ([PREPARED, PREPARED, COMPLETE], 3),
+        ([TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT], 2),
+    ],
+)
+def test_a_transaction_that_is_completing_is_waited_for(
+    options: SinkOptions, states: list[TransactionState], asked: int
+) -> None:
+    control: Any = Control(*states)
+    Coordinator(options, control).check_ledger_is_there()
+    assert control.asked == asked
+
+
+def test_one_that_never_completes_is_left_to_librdkafka(
+    options: SinkOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "COMPLETED_TIMEOUT_S", 0.02)
+    control: Any = Control(PREPARED)
+    Coordinator(options, control).check_ledger_is_there()
+    assert control.asked > 1
