@@ -1,6 +1,6 @@
 """Throughput by cores, partitions and record size, in one process and with executors of their own.
 
-    python -m benchmarks.scaling [--rounds 2] [--out FOLDER]
+    python -m benchmarks.scaling [--rounds 2] [--out FOLDER]    (half an hour)
 
 Each row is eo-kafka and Spark's own connector in turns, on the same topic and in the same Spark:
 reading all seven columns, and topic to topic (ours exactly once, Spark's at least once). Rates are
@@ -16,7 +16,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -32,7 +32,6 @@ DOCS = Path(__file__).parents[1] / "docs" / "benchmarks"
 BATCHES = 5
 BYTES, FEWEST, MOST = 250_000_000, 250, 2_000_000  # of a topic, and records
 USUAL = "local[2]"
-_TIMEOUT_S = 3600
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,9 @@ def _round(runner: Runner, workload: Workload, found: Found | None) -> None:
             found[turn].append(rate)
 
 
-def measured(rounds: int) -> tuple[dict[str, Any], dict[Point, Found]]:
-    """The environment, and what came out. Raises CalledProcessError."""
+def measured(rounds: int) -> Iterator[tuple[dict[str, Any], dict[Point, Found]]]:
+    """The environment, and what came out so far, after each Spark session. Raises
+    CalledProcessError."""
     results: dict[Point, Found] = {}
     facts: dict[str, Any] = {}
     with KafkaBroker(properties=BROKER_PROPERTIES) as broker:
@@ -103,17 +103,23 @@ def measured(rounds: int) -> tuple[dict[str, Any], dict[Point, Found]]:
             print(master, file=sys.stderr, flush=True)
             command = [sys.executable, "-m", "benchmarks.scaling", "--master", master]
             command += ["--servers", broker.bootstrap_servers, "--rounds", str(rounds)]
-            said = subprocess.run(
-                command, stdout=subprocess.PIPE, text=True, check=True, timeout=_TIMEOUT_S
-            )
-            for line in said.stdout.splitlines():
-                number, found = json.loads(line)
+            for number, found in _said(command):
                 if number < 0:
                     facts = {**found, "broker": broker.version}
                 else:
                     results[POINTS[number]] = found
                     print(asdict(POINTS[number]), found, file=sys.stderr, flush=True)
-    return facts, results
+            yield facts, results
+
+
+def _said(command: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    """What `measure` prints in a process of its own, as it does."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout or ():
+            number, found = json.loads(line)
+            yield number, found
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, list(command))
 
 
 def render(facts: Mapping[str, Any], results: Mapping[Point, Found]) -> str:
@@ -183,7 +189,7 @@ def plot(results: Mapping[Point, Found], path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure all points, print the page, write page and plot."""
+    """Measure all points; print page and write page and plot as far as they are measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling")
     parser.add_argument("--rounds", type=int, default=2, help="measured rounds, after a warm-up")
     parser.add_argument("--out", type=Path, default=DOCS, help="folder of page and plot")
@@ -194,11 +200,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         measure(options.master, options.servers, options.rounds)
         return
     load = round(os.getloadavg()[0], 1)
-    facts, results = measured(options.rounds)
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    text = render({"date": date, **facts, "load before": load, "rounds": options.rounds}, results)
-    (options.out / "scaling.md").write_text(text)
-    plot(results, options.out / "scaling.svg")
+    for found, results in measured(options.rounds):
+        facts = {"date": date, **found, "load before": load, "rounds": options.rounds}
+        _write(render(facts, results), results, options.out)
+
+
+def _write(text: str, results: Mapping[Point, Found], out: Path) -> None:
+    (out / "scaling.md").write_text(text)
+    plot(results, out / "scaling.svg")
     print(text)
 
 
