@@ -74,6 +74,16 @@ class Runner:
             self.check_copy(contender.name, workload, output)
         return measured
 
+    def copy_unchecked(self, contender: Contender, workload: Workload, batches: int) -> list[Batch]:
+        """`copy` for where the check would be measured, too. Raises WrongResult unless every record
+        was read."""
+        with self.output(workload) as output:
+            measured = self.copy_into(contender, workload, batches, output)
+        read = sum(batch.rows for batch in measured)
+        if read != workload.records:
+            raise WrongResult(f"{contender.name} copied {read} of {workload.records} records.")
+        return measured
+
     @contextmanager
     def output(self, workload: Workload) -> Iterator[str]:
         """The name of a new topic for a copy of `workload`, deleted at the end with its ledger."""
