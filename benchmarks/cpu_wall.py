@@ -125,7 +125,7 @@ def _table(work: Work) -> list[str]:
     for name, cost in costs.items():
         sums = [sum(sample.values()) for sample in work.samples.get(name, [])]
         spread = f" ({min(sums):.2f}-{max(sums):.2f})" if sums else ""
-        cells = [*(f"{cost[kind]:.2f}" for kind in KINDS)]
+        cells = [f"{cost[kind]:.2f}" for kind in KINDS]
         total = sum(cost.values())
         lines.append(
             f"| {name} | {' | '.join(cells)} | {total:.2f}{spread} | {of_kafka / total:.2f} |"
@@ -145,6 +145,18 @@ def works(runner: Runner, topics: Topics, programs: Sequence[Path], records: int
         with runner.output(workload) as output:
             bare.copy(workload, output)
 
+    read: dict[str, Callable[[Workload], object]] = {
+        KAFKA: lambda workload: runner.read(JVM, workload, BATCHES),
+        OURS: lambda workload: runner.read(READER, workload, BATCHES),
+        PREPARED: lambda workload: runner.read_prepared(workload, BATCHES),
+        BARE: lambda workload: read_bare(loop, servers, workload),
+    }
+    copies: dict[str, Callable[[Workload], object]] = {
+        KAFKA: copied(JVM),
+        OURS: copied(EXACTLY_ONCE),
+        PREPARED: lambda workload: runner.copy_prepared(workload, BATCHES),
+        BARE: copied_bare,
+    }
     found = []
     for size, part in SIZES.items():
         number = int(records * part)
@@ -152,18 +164,6 @@ def works(runner: Runner, topics: Topics, programs: Sequence[Path], records: int
         short = Workload(f"short-{size}", number // SHORT, size, CORES)
         topics.fill(long)
         topics.fill(short)
-        read: dict[str, Callable[[Workload], object]] = {
-            KAFKA: lambda workload: runner.read(JVM, workload, BATCHES),
-            OURS: lambda workload: runner.read(READER, workload, BATCHES),
-            PREPARED: lambda workload: runner.read_prepared(workload, BATCHES),
-            BARE: lambda workload: read_bare(loop, servers, workload),
-        }
-        copies: dict[str, Callable[[Workload], object]] = {
-            KAFKA: copied(JVM),
-            OURS: copied(EXACTLY_ONCE),
-            PREPARED: lambda workload: runner.copy_prepared(workload, BATCHES),
-            BARE: copied_bare,
-        }
         found.append(Work(f"Read-only, {size}-byte records", short, long, read))
         title = (
             f"Topic to topic, {size}-byte records ({KAFKA}: at least once; others: exactly once)"

@@ -59,9 +59,7 @@ class Runner:
         """
         rows = self._source(contender, workload, batches)
         measured = _run(rows.writeStream.format("noop"))
-        read = sum(batch.rows for batch in measured)
-        if read != workload.records:
-            raise WrongResult(f"{contender.name} read {read} of {workload.records} records.")
+        _check_read(contender, workload, measured)
         return measured
 
     def copy(self, contender: Contender, workload: Workload, batches: int) -> list[Batch]:
@@ -79,9 +77,7 @@ class Runner:
         was read."""
         with self.output(workload) as output:
             measured = self.copy_into(contender, workload, batches, output)
-        read = sum(batch.rows for batch in measured)
-        if read != workload.records:
-            raise WrongResult(f"{contender.name} copied {read} of {workload.records} records.")
+        _check_read(contender, workload, measured)
         return measured
 
     @contextmanager
@@ -164,6 +160,13 @@ class Runner:
         if row is None or row[1] is None:
             return 0, 0
         return int(row[0]), int(row[1])
+
+
+def _check_read(contender: Contender, workload: Workload, measured: list[Batch]) -> None:
+    """Raises WrongResult unless every record was read."""
+    read = sum(batch.rows for batch in measured)
+    if read != workload.records:
+        raise WrongResult(f"{contender.name} read {read} of {workload.records} records.")
 
 
 def _job(output: str) -> str:
