@@ -3,6 +3,7 @@ broker, the topic or the transactional id meanwhile."""
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import time
@@ -14,7 +15,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+import eo_kafka
 from conftest import topic_maker
 from eo_kafka.offsets import OffsetRange, TopicPartition
 from eo_kafka.sinks import transactional_producer
@@ -230,3 +233,38 @@ def test_a_kept_consumer_does_not_keep_what_it_fetched_ahead(broker, make_topic)
         resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20)
     assert len(reader._kept) == 1
     assert resident[-1] - resident[1] < 40, resident
+
+
+def test_a_worker_of_spark_puts_aside_what_it_has_loaded(broker, make_topic, spark, monkeypatch):
+    """Spark has it run a full garbage collection after each task, of 70 ms."""
+    topic = make_topic("put-aside")
+    fill(broker.bootstrap_servers, topic, 0, [b"value"])
+
+    class Frozen(DataSource):
+        """Runs in the workers that eo-kafka runs in where that is registered, too."""
+
+        def schema(self):
+            return "objects long"
+
+        def reader(self, schema):
+            return FrozenReader()
+
+    class FrozenReader(DataSourceReader):
+        def partitions(self):
+            return [InputPartition(number) for number in range(8)]
+
+        def read(self, partition):
+            yield (gc.get_freeze_count(),)
+
+    monkeypatch.setattr(spark.sparkContext, "environment", dict(spark.sparkContext.environment))
+    session = spark.newSession()
+    eo_kafka.register(session)
+    session.dataSource.register(Frozen)
+
+    def is_seen() -> bool:
+        read = session.read.format("eo-kafka").option("subscribe", topic)
+        assert read.option("kafka.bootstrap.servers", broker.bootstrap_servers).load().count() == 1
+        told = session.read.format("Frozen").load().collect()
+        return max(row.objects for row in told) > 50_000
+
+    wait_until(is_seen, "a worker that has read tells how many objects it has put aside")

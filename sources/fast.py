@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_MAX = 20_000
-BYTES_MAX = 16 * 2**20
+BYTES_MAX = 4 * 2**20
 _SLICE_S = 0.2  # callbacks and signals wait this long at most
 _FIRST_TAKE = 2
 _INT32_MAX = 2**31 - 1
