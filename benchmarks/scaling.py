@@ -5,7 +5,7 @@
 Each row is eo-kafka and Spark's own connector in turns, on the same topic and in the same Spark:
 reading all seven columns, and topic to topic (ours exactly once, Spark's at least once). Rates are
 those of the batches between the first and the last. Broker, driver and executors share this
-machine's cores.
+machine's cores. Unix sockets: with Spark's setting `spark.python.unix.domain.socket.enabled=true`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ DOCS = Path(__file__).parents[1] / "docs" / "benchmarks"
 BATCHES = 5
 BYTES, FEWEST, MOST = 250_000_000, 250, 2_000_000  # of a topic, and records
 USUAL = "local[2]"
+Session = tuple[str, bool]
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,12 @@ class Point:
     master: str = USUAL
     partitions: int = 2
     size: int = 100
+    unix_sockets: bool = False
+
+    @property
+    def session(self) -> Session:
+        """What one Spark session is started with."""
+        return self.master, self.unix_sockets
 
     @property
     def workload(self) -> Workload:
@@ -57,6 +64,10 @@ POINTS = (
     Point("cores", "2, in two executors", "local-cluster[2,1,1024]"),
     *(Point("partitions", f"{number}", partitions=number) for number in (1, 2, 8, 32, 128)),
     *(
+        Point("partitions, Unix sockets", f"{number}", partitions=number, unix_sockets=True)
+        for number in (2, 8, 32, 128)
+    ),
+    *(
         Point("record size", f"{size:,} B", size=size)
         for size in (30, 100, 1_000, 10_000, 100_000, 900_000)
     ),
@@ -67,13 +78,13 @@ TURNS: dict[str, Contender] = {
 Found = dict[str, list[float]]  # turn -> records/s, one a round
 
 
-def measure(master: str, servers: str, rounds: int) -> None:
-    """All points of one master in one Spark session, in a process of its own. Prints a line of
-    JSON a point."""
-    with benchmark_session(master) as spark:
+def measure(session: Session, servers: str, rounds: int) -> None:
+    """All points of one Spark session, in a process of its own. Prints a line of JSON a point."""
+    master, unix_sockets = session
+    with benchmark_session(master, unix_sockets=unix_sockets) as spark:
         runner = Runner(spark, Topics(servers))
         for number, point in enumerate(POINTS):
-            if point.master == master:
+            if point.session == session:
                 found: Found = {turn: [] for turn in TURNS}
                 for counts in (False, *[True] * rounds):
                     _round(runner, point.workload, found if counts else None)
@@ -99,10 +110,11 @@ def measured(rounds: int) -> Iterator[tuple[dict[str, Any], dict[Point, Found]]]
         topics = Topics(broker.bootstrap_servers)
         for workload in dict.fromkeys(point.workload for point in POINTS):
             topics.fill(workload)
-        for master in dict.fromkeys(point.master for point in POINTS):
-            print(master, file=sys.stderr, flush=True)
+        for master, unix_sockets in dict.fromkeys(point.session for point in POINTS):
+            print(master, "Unix sockets" if unix_sockets else "", file=sys.stderr, flush=True)
             command = [sys.executable, "-m", "benchmarks.scaling", "--master", master]
             command += ["--servers", broker.bootstrap_servers, "--rounds", str(rounds)]
+            command += ["--unix-sockets"] if unix_sockets else []
             for number, found in _said(command):
                 if number < 0:
                     facts = {**found, "broker": broker.version}
@@ -194,10 +206,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=2, help="measured rounds, after a warm-up")
     parser.add_argument("--out", type=Path, default=DOCS, help="folder of page and plot")
     parser.add_argument("--master", help=argparse.SUPPRESS)  # of the process of one Spark session
+    parser.add_argument("--unix-sockets", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--servers", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.master:
-        measure(options.master, options.servers, options.rounds)
+        measure((options.master, options.unix_sockets), options.servers, options.rounds)
         return
     load = round(os.getloadavg()[0], 1)
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()

@@ -17,8 +17,11 @@ CORES = 2
 
 
 @contextmanager
-def benchmark_session(master: str = f"local[{CORES}]") -> Iterator[SparkSession]:
-    """Spark with the JVM connector beside ours; both come as their users get them."""
+def benchmark_session(
+    master: str = f"local[{CORES}]", *, unix_sockets: bool = False
+) -> Iterator[SparkSession]:
+    """Spark with the JVM connector beside ours; both come as their users get them. Python workers
+    are spoken to over TCP, Spark's default, or `unix_sockets`."""
     from pyspark.sql import SparkSession
 
     from benchmarks.nothing import NothingSource, PreparedSource
@@ -33,6 +36,7 @@ def benchmark_session(master: str = f"local[{CORES}]") -> Iterator[SparkSession]
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", str(CORES))
+        .config("spark.python.unix.domain.socket.enabled", str(unix_sockets).lower())
         .getOrCreate()
     )
     try:

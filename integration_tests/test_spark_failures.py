@@ -97,6 +97,16 @@ def test_a_job_goes_on_with_fewer_or_more_cores(job, crash_points, tmp_path, bef
     assert_exactly_once(job, VALUES)
 
 
+def test_a_driver_is_killed_that_speaks_to_its_workers_over_unix_sockets(
+    job, crash_points, tmp_path
+):
+    """A setting of Spark's for which the worker's socket is another."""
+    job.conf = {"spark.python.unix.domain.socket.enabled": "true"}
+    kill_driver_at(job, crash_points, "S7.after_first_end_txn", tmp_path / "log")
+    assert job.run_in_own_driver(tmp_path / "log") == 0
+    assert_exactly_once(job, VALUES)
+
+
 @pytest.mark.parametrize(
     "point",
     [
