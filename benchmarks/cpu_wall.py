@@ -55,12 +55,15 @@ def cpu_now() -> Cpu:
     for process in psutil.Process().children(recursive=True):
         try:
             used, words = process.cpu_times(), process.cmdline()
+        except psutil.ZombieProcess:
+            words = []  # a worker that has ended, and nobody has waited for yet
         except psutil.Error:
             continue
         java = bool(words) and words[0].endswith("java")
         kind = KINDS[2] if not java else KINDS[0] if "kafka.Kafka" in words else KINDS[1]
-        spent[kind] += used.user + used.system
-    # Programs in C end before they are looked at. So do a query's helpers, but for nothing much.
+        # Its children that have ended, too: Spark ends a worker that was idle for a minute.
+        spent[kind] += used.user + used.system + used.children_user + used.children_system
+    # Programs in C end before they are looked at.
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent[KINDS[2]] += ended.ru_utime + ended.ru_stime
     return spent

@@ -3,14 +3,18 @@ must fail here, not in somebody's topic."""
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 import time
+import uuid
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from eo_kafka.sinks import transactional_producer
+from eo_kafka.errors import OutcomeUnknown
+from eo_kafka.sinks import control_plane, transactional_producer
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.control_requests import Look
 from eo_kafka.transaction import Identity, TransactionState
@@ -129,15 +133,36 @@ def test_taking_an_id_does_not_wait_out_a_pause_of_the_client(broker):
     assert sorted(seconds)[17] < 0.4, seconds  # two of twenty may be the machine's
 
 
-def test_questions_asked_at_once_are_answered_as_each_alone(broker, make_topic, control):
+def end_by_librdkafka(servers: str, topic: str, partition: int, committed: bool) -> int:
+    isolation = "read_committed" if committed else "read_uncommitted"
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "ends", "isolation.level": isolation}
+    )
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+    consumer.close()
+    return end
+
+
+def topic_id_by_librdkafka(servers: str, topic: str) -> str:
+    admin = AdminClient({"bootstrap.servers": servers})
+    (found,) = admin.describe_topics(TopicCollection([topic])).values()
+    return str(uuid.UUID(bytes=base64.b64decode(f"{found.result(30).topic_id}==")))
+
+
+def test_questions_asked_at_once_are_answered_as_each_alone(
+    broker, make_topic, control, monkeypatch
+):
+    monkeypatch.setattr(control_plane, "LOOKUP_TIMEOUT_S", 0.1)
     topic = make_topic("at-once", partitions=2)
     holder = prepared(broker.bootstrap_servers, topic, topic)
     ends = [(topic, number, committed) for number in (0, 1) for committed in (False, True)]
     found = control.look([topic, "never-used"], ends, [topic, "no-such-topic"], version=True)
     assert found.described == control.describe([topic, "never-used"])
-    assert found.ends == [control.end_offset(*end) for end in ends]
+    assert found.ends == [end_by_librdkafka(broker.bootstrap_servers, *end) for end in ends]
     assert sorted(found.ends) == [0, 0, 0, 1]  # one partition has an open record
-    assert found.topic_ids == control.topic_ids([topic]) != {}
+    with pytest.raises(OutcomeUnknown, match="UnknownTopicOrPartition"):
+        control.look(ends=[(topic, 2, False)])
+    assert found.topic_ids == {topic: topic_id_by_librdkafka(broker.bootstrap_servers, topic)}
     assert found.transaction_version == control.transaction_version() == 2
     assert control.look() == Look({}, [], {}, 0)
     holder.abort_transaction(30)

@@ -11,7 +11,7 @@ from typing import Any
 
 from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, cut
 from eo_kafka.kafka_config import control_settings
-from eo_kafka.sinks.control_requests import Look, TransactionRequests, end_question, ids_of
+from eo_kafka.sinks.control_requests import End, Look, TransactionRequests
 from eo_kafka.transaction import Described, Identity, TransactionState
 
 REQUEST_TIMEOUT_MS = 15_000
@@ -112,20 +112,16 @@ class ControlPlane:
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
         """The ids of those topics that exist. One that was deleted and made again has another."""
-        wanted = sorted(set(names))
-        found = self._call(self._admin.describe_topics, wanted) if wanted else []
-        return ids_of(found)
+        return self.look(topics=names).topic_ids
 
     def end_offset(self, topic: str, partition: int, committed: bool) -> int:
         """The partition's last stable offset (`committed`) or its high watermark."""
-        at, level = end_question(topic, partition, committed)
-        found = self._call(self._admin.list_partition_offsets, at, isolation_level=level)
-        return self._requests.offset(found, topic, partition)
+        return self.look(ends=[(topic, partition, committed)]).ends[0]
 
     def look(
         self,
         ids: Iterable[str] = (),
-        ends: Iterable[tuple[str, int, bool]] = (),
+        ends: Iterable[End] = (),
         topics: Iterable[str] = (),
         version: bool = False,
     ) -> Look:

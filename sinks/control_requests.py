@@ -7,8 +7,8 @@ DescribeTransactions with an answer per id) goes through its connection manager;
 an upgrade changes that.
 
 Private are: _manager.run, .call_soon, .send and .cluster, _find_coordinator_ids,
-_async_list_partition_offsets, _async_describe_features, _get_cluster_metadata, and in the cluster
-the cached _coordinators and _coordinator_brokers.
+_list_partition_offsets_request and _process_response, _async_describe_features,
+_get_cluster_metadata, and in the cluster the cached _coordinators and _coordinator_brokers.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ log = logging.getLogger(__name__)
 # transaction log: over one connection, one after the other (docs/benchmarks/commit_round.md).
 CONNECTIONS = 8
 PER_CONNECTION = 4  # so many are not worth another handshake
+
+
+# A partition's last stable offset (True) or high watermark: topic, number, which of them.
+End = tuple[str, int, bool]
 
 
 @dataclass(frozen=True)
@@ -60,32 +64,57 @@ class TransactionRequests:
         """Look again where the brokers are, soon."""
         self._admin._manager.cluster.request_update()
 
-    def offset(self, found: Mapping[Any, Any], topic: str, partition: int) -> int:
-        """Of an answer to an `end_question`. Raises OutcomeUnknown."""
-        offset = int(found[(topic, partition)].offset) if (topic, partition) in found else -1
-        if offset < 0:  # an end that is not known must not look like an empty ledger
-            raise OutcomeUnknown(f"{self._servers} does not know the end of {topic}-{partition}.")
-        return offset
-
-    async def look(
-        self, ids: list[str], ends: list[tuple[str, int, bool]], topics: list[str], version: bool
-    ) -> Look:
-        """`describe`, the ends of partitions (`end_question`), the ids of topics and the
-        transactions' version, at once."""
+    async def look(self, ids: list[str], ends: list[End], topics: list[str], version: bool) -> Look:
+        """`describe`, the ends of partitions, the ids of topics and the transactions' version, at
+        once: each request costs the broker's turn on the connection, and Python about 1 ms."""
         soon, admin = self._admin._manager.call_soon, self._admin
         described = soon(self.describe, ids) if ids else None
-        asked = [soon(admin._async_list_partition_offsets, *end_question(*end)) for end in ends]
-        metadata = soon(admin._get_cluster_metadata, topics) if topics else None
         features = soon(admin._async_describe_features) if version else None
+        named = sorted({*topics, *(topic for topic, *_ in ends)})
+        rows = (await admin._get_cluster_metadata(named))["topics"] if named else []
+        offsets = await self._ends(rows, ends) if ends else {}
         return Look(
             described=(await described) if described else {},
-            ends=[
-                self.offset(await future, topic, partition)
-                for future, (topic, partition, _) in zip(asked, ends, strict=True)
-            ],
-            topic_ids=ids_of((await metadata)["topics"]) if metadata else {},
+            ends=[offsets[end] for end in ends],
+            topic_ids={name: found for name, found in _ids_of(rows).items() if name in topics},
             transaction_version=_transaction_version(await features) if features else 0,
         )
+
+    async def _ends(self, rows: Iterable[Mapping[str, Any]], ends: list[End]) -> dict[End, int]:
+        """The end of each partition, asked of its leader by `rows`, an answer about topics."""
+        from kafka import errors
+        from kafka.admin import OffsetSpec
+        from kafka.structs import TopicPartition
+
+        leaders = {
+            (topic["name"], partition["partition_index"]): partition["leader_id"]
+            for topic in rows
+            for partition in topic["partitions"]
+        }
+        asked: dict[tuple[int, bool], dict[Any, Any]] = {}
+        for topic, number, committed in ends:
+            leader = leaders.get((topic, number))
+            if leader is None:
+                raise errors.UnknownTopicOrPartitionError(f"{topic}-{number}")
+            if leader < 0:
+                raise errors.LeaderNotAvailableError(f"{topic}-{number}")
+            at = TopicPartition(topic, number)
+            asked.setdefault((leader, committed), {})[at] = OffsetSpec.LATEST
+        sent = {
+            (leader, committed): self._admin._manager.send(
+                self._admin._list_partition_offsets_request(questions, int(committed)),
+                node_id=leader,
+            )
+            for (leader, committed), questions in asked.items()
+        }
+        found = {}
+        for (_, committed), future in sent.items():
+            answers = self._admin._list_partition_offsets_process_response(await future)
+            found.update({(*at, committed): answer.offset for at, answer in answers.items()})
+        for end in ends:
+            if found.get(end, -1) < 0:  # one that is not known must not look like an empty ledger
+                raise OutcomeUnknown(f"{self._servers} does not know the end of {end[0]}-{end[1]}.")
+        return found
 
     async def coordinators(self, ids: list[str]) -> dict[str, list[str]]:
         """kafka-python's name of each coordinator -> the ids that are its."""
@@ -199,16 +228,7 @@ def _error_name(code: int) -> str:
     return "NONE" if code == 0 else str(errors.for_code(code).message)
 
 
-def end_question(topic: str, partition: int, committed: bool) -> tuple[dict[Any, Any], str]:
-    """The question for a partition's last stable offset (`committed`) or high watermark."""
-    from kafka.admin import OffsetSpec
-    from kafka.structs import TopicPartition
-
-    isolation = "read_committed" if committed else "read_uncommitted"
-    return {TopicPartition(topic, partition): OffsetSpec.LATEST}, isolation
-
-
-def ids_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def _ids_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Topic -> its id, of those that exist, from an answer about topics."""
     return {row["name"]: str(row["topic_id"]) for row in rows if row["error_code"] == 0}
 

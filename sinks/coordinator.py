@@ -24,6 +24,8 @@ from eo_kafka.errors import (
 from eo_kafka.kept import Kept
 from eo_kafka.sinks import transactional_producer
 from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sinks.control_requests import End
+from eo_kafka.sinks.ledger_topic import TOKEN_PARTITION
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.state.ledger import DECISION_PARTITION, Ledger
 from eo_kafka.state.log_reader import read_records
@@ -95,16 +97,25 @@ class Coordinator:
         """As far as it was read."""
         return self._memory.ledger
 
-    def check_ledger_is_there(self) -> None:
-        """Raise LedgerError if the ledger is empty though Kafka remembers that the job wrote into
-        one (for transactional.id.expiration.ms, seven days). A fence makes Kafka forget that, so
-        this is asked before."""
-        found = self._control.look([self.ids.coordinator], [self._end])
+    def look_first(self, *, may_be_new: bool) -> tuple[int, int]:
+        """Before a batch's first fence: a position before all tokens of that batch, and the version
+        of EndTxn.
+
+        Unless it `may_be_new`, raise LedgerError if the ledger is empty though Kafka remembers that
+        the job wrote into one (for transactional.id.expiration.ms, seven days). A fence makes Kafka
+        forget that.
+        """
+        tokens = (self.topic, TOKEN_PARTITION, False)
+        found = self._control.look([self.ids.coordinator], [self._end, tokens], version=True)
         state = found.described[self.ids.coordinator].state
         self._wait_completed(state)
         wrote = state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-        if not wrote or found.ends[0]:
-            return
+        decisions_end, token_from = found.ends
+        if wrote and not decisions_end and not may_be_new:
+            self._check_still_empty()
+        return token_from, found.end_txn_version
+
+    def _check_still_empty(self) -> None:
         # Once more, after it and not with it: another driver's first record may have come between.
         if not self._control.end_offset(self.topic, DECISION_PARTITION, committed=False):
             job = self._options.job
@@ -160,7 +171,7 @@ class Coordinator:
         self._memory = kept if kept and usable else _Memory(topic_id)
 
     @property
-    def _end(self) -> tuple[str, int, bool]:
+    def _end(self) -> End:
         return self.topic, DECISION_PARTITION, False
 
     @property

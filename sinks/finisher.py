@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from eo_kafka.crash_points import armed, crash_point
 from eo_kafka.errors import EnvironmentRefused, EoKafkaError, LedgerError, OutcomeUnknown
 from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sinks.control_requests import Look
 from eo_kafka.sinks.coordinator import Coordinator
 from eo_kafka.sinks.map_finisher import StagedRows
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.settled_tokens import read_tokens
+from eo_kafka.sinks.settled_tokens import read_tokens, token_ends
 from eo_kafka.sinks.stragglers import abort_stragglers
 from eo_kafka.transaction import (
     Decision,
@@ -82,7 +83,11 @@ class Finisher:
         if any(part.has_token for part in decision.participants):
             self._end_all(decision)
             crash_point("S7.after_last_end_txn")
-            missing = {*self._not_committed(decision), *self._gone(decision)}
+            seen = self._control.look(
+                ends=token_ends(self._options, decision.token_partition),
+                topics=[name for part in decision.participants for name, _ in part.topics],
+            )
+            missing = {*self._not_committed(decision, seen), *self._gone(decision, seen)}
         if staged is not None:
             staged.apply(but=given_up | {part.partition for part in missing})
             crash_point("S7.applied")
@@ -135,15 +140,14 @@ class Finisher:
         log.warning("%s Going on without these entries, as 'failOnDataLoss' is false.", sentence)
         return lost
 
-    def _gone(self, decision: Decision) -> list[Participant]:
+    def _gone(self, decision: Decision, seen: Look) -> list[Participant]:
         """The participants all of whose rows went with their topics. Neither EndTxn nor the token
         says so; a topic that was made again has another id.
 
         Raises LedgerError where only a part of a participant's rows did: to write that
         participant again would repeat the others.
         """
-        named = {name for part in decision.participants for name, _ in part.topics}
-        there = set(self._control.topic_ids(named).items())
+        there = set(seen.topic_ids.items())
         gone = [part for part in decision.participants if set(part.topics) - there]
         in_part = [part for part in gone if set(part.topics) & there]
         if in_part and not self._accept_gone:
@@ -200,12 +204,13 @@ class Finisher:
                 del pending[name]
         return refused
 
-    def _not_committed(self, decision: Decision) -> tuple[Participant, ...]:
+    def _not_committed(self, decision: Decision, seen: Look) -> tuple[Participant, ...]:
         tokens = read_tokens(
             self._options,
             self._control,
             decision.token_partition,
             decision.token_from,
+            seen.ends,
             lambda: self.abort_stragglers(decision.end_txn_version, decision.participants),
             STRAGGLERS_AFTER_S,
         )

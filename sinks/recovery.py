@@ -35,8 +35,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
     control = control_plane.shared(options.kafka)
     coordinator = Coordinator(options, control)
     try:
-        if not by_hand:
-            coordinator.check_ledger_is_there()
+        token_from, version = coordinator.look_first(may_be_new=by_hand)
         generation = _take_generation(coordinator, control, options)
         finisher = Finisher(options, control, coordinator, accept_gone=by_hand)
         torn = None
@@ -44,9 +43,6 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         unfinished = coordinator.ledger.unfinished()
         for decision in unfinished:
             torn = _roll_forward(coordinator, finisher, generation, decision) or torn
-        tokens = (coordinator.topic, ledger_topic.TOKEN_PARTITION, False)
-        seen = control.look(ends=[tokens], version=True)
-        version = seen.end_txn_version
         finisher.abort_stragglers(version)
         map_recovery.remove_left(options, coordinator.ledger, generation)
         one_phase = coordinator.ledger.one_phase_from is not None
@@ -71,7 +67,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         coordinator=coordinator.identity,
         owner=coordinator.ledger.owner,
         end_txn_version=version,
-        token_from=seen.ends[0],
+        token_from=token_from,
         decisions={
             batch: found
             if _is_asked_for(found, generation, options)

@@ -7,10 +7,11 @@ A token whose transaction is open is neither visible nor gone, and it hides thos
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from eo_kafka.errors import OutcomeUnknown
 from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sinks.control_requests import End
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.state import records
 from eo_kafka.state.log_reader import read_records
@@ -19,15 +20,23 @@ from eo_kafka.transaction import Token
 STABLE_TIMEOUT_S = 120.0
 
 
+def token_ends(options: SinkOptions, partition: int) -> list[End]:
+    """The questions for a `ControlPlane.look` whose answers `read_tokens` goes by."""
+    _, topic = options.job_and_ledger
+    return [(topic, partition, False), (topic, partition, True)]
+
+
 def read_tokens(
     options: SinkOptions,
     control: ControlPlane,
     partition: int,
     start: int,
+    ends: Sequence[int],
     end_stragglers: Callable[[], object],
     patience_s: float,
 ) -> list[Token]:
-    """The committed tokens of [start, high watermark), once none of them is open any more.
+    """The committed tokens of [start, high watermark), once none of them is open any more. `ends`
+    are the answers to `token_ends`.
 
     A token of that range that is not in the answer belongs to an aborted transaction. After
     `patience_s`, and then every second, `end_stragglers` is called to end what is in the way.
@@ -36,7 +45,7 @@ def read_tokens(
     _, topic = options.job_and_ledger
     # Whichever is answered first: the LSO only grows, so if it is not below the high watermark
     # that was told, nothing below that is open.
-    end, stable = control.look(ends=[(topic, partition, False), (topic, partition, True)]).ends
+    end, stable = ends
     if stable < end:
         _wait_stable(control, topic, partition, end, end_stragglers, patience_s)
     return [
