@@ -54,11 +54,13 @@ def cpu_now() -> Cpu:
     spent = dict.fromkeys(KINDS, 0.0)
     for process in psutil.Process().children(recursive=True):
         try:
-            used, words = process.cpu_times(), process.cmdline()
-        except psutil.ZombieProcess:
-            words = []  # a worker that has ended, and nobody has waited for yet
+            used = process.cpu_times()
         except psutil.Error:
             continue
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            words = []  # a worker that has ended this moment
         java = bool(words) and words[0].endswith("java")
         kind = KINDS[2] if not java else KINDS[0] if "kafka.Kafka" in words else KINDS[1]
         # Its children that have ended, too: Spark ends a worker that was idle for a minute.
