@@ -62,10 +62,10 @@ POINTS = (
     Point("cores", "1, local", "local[1]"),
     Point("cores", "2, local"),
     Point("cores", "2, in two executors", "local-cluster[2,1,1024]"),
-    *(Point("partitions", f"{number}", partitions=number) for number in (1, 2, 8, 32, 128)),
+    *(Point("partitions", f"{number}", partitions=number) for number in (1, 2, 8, 32)),
     *(
         Point("partitions, Unix sockets", f"{number}", partitions=number, unix_sockets=True)
-        for number in (2, 8, 32, 128)
+        for number in (2, 8, 32)
     ),
     *(
         Point("record size", f"{size:,} B", size=size)

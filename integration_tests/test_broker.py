@@ -19,6 +19,7 @@ from kafka.errors import CoordinatorLoadInProgressError, NotCoordinatorError
 
 from eo_kafka.broker.embedded import KafkaBroker, cluster
 from eo_kafka.broker.errors import BrokerError, PortTaken
+from processes import wait_until
 
 
 def create_topic(bootstrap_servers: str, name: str) -> str:
@@ -137,6 +138,7 @@ def test_a_prepared_transaction_outlives_sigkill(kafka: KafkaBroker) -> None:
     assert transaction_state(address, "prepared") == "ONGOING"
     assert committed(address, topic) == [b"committed"]
     producer.commit_transaction(30)
+    wait_until(lambda: len(committed(address, topic)) > 1, "the commit's marker is written")
     assert committed(address, topic) == [b"committed", b"prepared"]
 
 

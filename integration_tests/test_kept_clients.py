@@ -215,6 +215,7 @@ def test_a_producer_opened_before_the_broker_restarted_is_as_good_as_a_new_one(o
     producer.begin_transaction()
     producer.produce(topic, b"row")
     producer.commit_transaction(30)
+    wait_until(lambda: committed(own.bootstrap_servers, topic), "the commit's marker is written")
     assert committed(own.bootstrap_servers, topic)[b"row"] == 1
 
 
