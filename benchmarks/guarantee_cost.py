@@ -4,8 +4,8 @@
 
 Run it from the root of the repository. The copy of benchmarks/throughput.py by eo-kafka's own
 guarantees and nothing else, in turns, in more rounds: a few percent are less than the spread of
-three. What a guarantee costs is the same in a short batch and in a long one, so the table says how
-long batches took; `--records` makes them longer.
+three. A guarantee is paid for by the batch, so the table says how long batches took; `--records`
+makes them longer.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from statistics import median
 
 from benchmarks import report
 from benchmarks.queries import AT_LEAST_ONCE, EXACTLY_ONCE, SNAPSHOTS, Runner
-from benchmarks.session import CORES, benchmark_session, environment
-from benchmarks.throughput import BATCHES, BYTES, SMALLEST, Measurement
+from benchmarks.session import benchmark_session, environment
+from benchmarks.throughput import BATCHES, Measurement, large_workload
 from benchmarks.workload import BROKER_PROPERTIES, Topics, Workload
 from eo_kafka.broker.embedded import KafkaBroker
 
@@ -39,8 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         topics = Topics(broker.bootstrap_servers)
         runner = Runner(spark, topics)
         for size in map(int, options.sizes.split(",")):
-            records = options.records or max(SMALLEST, BYTES // size)
-            workload = Workload(f"input-{size}", records, size, CORES)
+            workload = large_workload(size, options.records)
             topics.fill(workload)
             measured = _copy(runner, workload)
             for round_number in range(options.rounds + 1):
@@ -61,8 +60,8 @@ def _copy(runner: Runner, workload: Workload) -> Measurement:
 
 def _table(measured: Measurement) -> str:
     rates = measured.rates()
-    steady = [run[1:-1] for run in measured.results[EXACTLY_ONCE.name]]
-    seconds = median(batch.seconds for run in steady for batch in run)
+    runs = measured.results[EXACTLY_ONCE.name]
+    seconds = median(batch.seconds for run in runs for batch in report.steady(run))
     title = f"{measured.title}, batches of {seconds:.1f} s"
     return "\n\n".join(
         (

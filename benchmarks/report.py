@@ -38,6 +38,11 @@ class Spread:
         return cls(median(values), min(values), max(values))
 
 
+def steady(batches: Sequence[Batch]) -> Sequence[Batch]:
+    """All batches but the first and the last."""
+    return batches[1:-1]
+
+
 def steady_rate(batches: Sequence[Batch]) -> float:
     """Records/s of all batches but the first and the last.
 
@@ -45,11 +50,11 @@ def steady_rate(batches: Sequence[Batch]) -> float:
     at the end of the log, where a stream that has more to read never is. Raises ValueError when
     nothing is left, or nothing was read.
     """
-    steady = batches[1:-1]
-    rows = sum(batch.rows for batch in steady)
+    counted = steady(batches)
+    rows = sum(batch.rows for batch in counted)
     if not rows:
         raise ValueError(f"{len(batches)} batches with rows are too few: a rate needs three")
-    return rows / sum(batch.seconds for batch in steady)
+    return rows / sum(batch.seconds for batch in counted)
 
 
 def ratios(rates: Sequence[float], baseline: Sequence[float]) -> Spread:

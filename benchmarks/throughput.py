@@ -85,6 +85,12 @@ class Measurement:
         }
 
 
+def large_workload(size: int, records: int | None) -> Workload:
+    """The topic of one size: `records`, or as many as make a batch take a second or more."""
+    records = records or max(SMALLEST, BYTES // size)
+    return Workload(f"input-{size}", records, size, CORES)
+
+
 def throughput(runner: Runner, workload: Workload) -> list[Measurement]:
     """Read-only and end to end, over one topic."""
 
@@ -143,11 +149,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         large: list[Measurement] = []
         filled: list[int] = []
         for size in options.sizes:
-            records = options.records or max(SMALLEST, BYTES // size)
-            workload = Workload(f"input-{size}", records, size, CORES)
+            workload = large_workload(size, options.records)
             _say(f"filling {workload.topic}: {workload.records:,} records")
             topics.fill(workload)
-            filled.append(records)
+            filled.append(workload.records)
             large += throughput(runner, workload)
         tiny = Workload("input-small", SMALL_BATCHES, 100, 1)
         topics.fill(tiny)

@@ -25,6 +25,11 @@ class TransactionState(str, Enum):
     DEAD = "Dead"
     MISSING = "Missing"  # ours: the coordinator does not know the id (never used, or expired)
 
+    @property
+    def is_completing(self) -> bool:
+        """Whether the outcome is settled, and Kafka still writes the markers that say it."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
 
 @dataclass(frozen=True)
 class Identity:

@@ -26,12 +26,10 @@ from eo_kafka.state.checkpoint import open_checkpoint
 from eo_kafka.state.log_reader import read_records
 from eo_kafka.state.manifest import SnapshotHead
 from eo_kafka.state.restore import restore
-from eo_kafka.transaction import TransactionState
 from harness import control_plane, wait_until
 
 T = TypeVar("T")
 AT_ONCE_S = 20  # far below the watchdog's minute
-ENDING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 CLEANED = {
     "cleanup.policy": "compact",
     "segment.ms": "100",
@@ -79,7 +77,9 @@ class StateTopic:
     def end(self, *, committed: bool = True) -> int:
         with control_plane(self.settings["bootstrap.servers"]) as control:
             # Kafka writes the markers of a transaction after it has answered
-            wait_until(lambda: control.describe_one(self.id).state not in ENDING, "they are there")
+            wait_until(
+                lambda: not control.describe_one(self.id).state.is_completing, "they are there"
+            )
             return control.end_offset(self.name, 0, committed=committed)
 
     def read(self, start: int, end: int) -> list[tuple[int, bytes, bytes | None]]:

@@ -2,9 +2,9 @@
 
 librdkafka neither ends another process's transaction nor describes or lists transactions, and knows
 EndTxn up to version 1. kafka-python has the wire schemas of all of them, connections, TLS and SASL;
-its public admin client covers ListTransactions and offsets. What it lacks (EndTxn, and
-DescribeTransactions with an answer per id) goes through its connection manager; a test fails when
-an upgrade changes that.
+its public admin client covers ListTransactions. What it lacks (EndTxn, DescribeTransactions with an
+answer per id, several questions at once) goes through its connection manager; a test fails when an
+upgrade changes that.
 
 Private are: _manager.run, .call_soon, .send and .cluster, _find_coordinator_ids,
 _list_partition_offsets_request and _process_response, _async_describe_features,
@@ -27,8 +27,6 @@ log = logging.getLogger(__name__)
 # transaction log: over one connection, one after the other (docs/benchmarks/commit_round.md).
 CONNECTIONS = 8
 PER_CONNECTION = 4  # so many are not worth another handshake
-
-
 # A partition's last stable offset (True) or high watermark: topic, number, which of them.
 End = tuple[str, int, bool]
 
@@ -72,7 +70,7 @@ class TransactionRequests:
         features = soon(admin._async_describe_features) if version else None
         named = sorted({*topics, *(topic for topic, *_ in ends)})
         rows = (await admin._get_cluster_metadata(named))["topics"] if named else []
-        offsets = await self._ends(rows, ends) if ends else {}
+        offsets = await self._ends(rows, ends)
         return Look(
             described=(await described) if described else {},
             ends=[offsets[end] for end in ends],
@@ -102,6 +100,7 @@ class TransactionRequests:
             asked.setdefault((leader, committed), {})[at] = OffsetSpec.LATEST
         sent = {
             (leader, committed): self._admin._manager.send(
+                # The isolation level on the wire is 1 for read_committed, and 0
                 self._admin._list_partition_offsets_request(questions, int(committed)),
                 node_id=leader,
             )

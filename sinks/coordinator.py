@@ -38,7 +38,6 @@ TRANSACTION_TIMEOUT_MS = 60_000
 ATTEMPTS = 5
 STATE_PARTITION = 0
 COMPLETED_TIMEOUT_S = 0.5
-_COMPLETING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 Record = tuple[bytes, bytes | None]
 _SETTINGS = {
     # Most of a snapshot is packed already; what is not gets smaller on the wire and on the disk.
@@ -133,7 +132,7 @@ class Coordinator:
         so after it has answered, and puts off who takes the id meanwhile, whom librdkafka lets ask
         again after half a second."""
         deadline = time.monotonic() + COMPLETED_TIMEOUT_S
-        while state in _COMPLETING and time.monotonic() < deadline:
+        while state.is_completing and time.monotonic() < deadline:
             time.sleep(0.005)
             state = self._control.describe_one(self.ids.coordinator).state
 

@@ -210,9 +210,9 @@ class Finisher:
             self._control,
             decision.token_partition,
             decision.token_from,
-            seen.ends,
             lambda: self.abort_stragglers(decision.end_txn_version, decision.participants),
             STRAGGLERS_AFTER_S,
+            seen.ends,
         )
         return without_token(decision, tokens)
 

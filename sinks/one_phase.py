@@ -27,7 +27,7 @@ from eo_kafka.sinks.coordinator import check_owner
 from eo_kafka.sinks.fast import row_digest
 from eo_kafka.sinks.ledger_topic import TOKEN_PARTITION
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.settled_tokens import read_tokens, token_ends
+from eo_kafka.sinks.settled_tokens import read_tokens
 from eo_kafka.sinks.stragglers import abort_stragglers
 from eo_kafka.sinks.task_transaction import TaskTransaction
 from eo_kafka.sinks.two_phase import TaskIdentity
@@ -116,7 +116,6 @@ class _Attempt:
             self._control,
             TOKEN_PARTITION,
             plan.token_from,
-            self._control.look(ends=token_ends(self._options, TOKEN_PARTITION)).ends,
             # A task that lives and is hit by this fails, and its next attempt looks for its token.
             lambda: abort_stragglers(
                 self._control,

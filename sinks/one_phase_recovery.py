@@ -13,7 +13,7 @@ from eo_kafka.sinks.coordinator import Record
 from eo_kafka.sinks.finisher import Finisher
 from eo_kafka.sinks.ledger_topic import TOKEN_PARTITION
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.settled_tokens import read_tokens, token_ends
+from eo_kafka.sinks.settled_tokens import read_tokens
 from eo_kafka.state import records
 from eo_kafka.state.ledger import Ledger
 from eo_kafka.transaction import NO_TRANSACTION, Decision, DecisionState, Participant, Token
@@ -48,15 +48,8 @@ def find_torn(
     """
     newest = max(ledger.of_sink(options.sink).values(), key=lambda at: at.batch, default=None)
     start = max(ledger.one_phase_from or 0, newest.token_from if newest else 0)
-    ends = control.look(ends=token_ends(options, TOKEN_PARTITION)).ends
     tokens = read_tokens(
-        options,
-        control,
-        TOKEN_PARTITION,
-        start,
-        ends,
-        lambda: finisher.abort_stragglers(version),
-        0.0,
+        options, control, TOKEN_PARTITION, start, lambda: finisher.abort_stragglers(version), 0.0
     )
     settled = (newest.batch, newest.round) if newest else (-1, -1)
     found = [token for token in tokens if (token.batch, token.round) > settled]

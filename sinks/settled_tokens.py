@@ -21,7 +21,7 @@ STABLE_TIMEOUT_S = 120.0
 
 
 def token_ends(options: SinkOptions, partition: int) -> list[End]:
-    """The questions for a `ControlPlane.look` whose answers `read_tokens` goes by."""
+    """The questions for `ControlPlane.look` whose answers `read_tokens` goes by."""
     _, topic = options.job_and_ledger
     return [(topic, partition, False), (topic, partition, True)]
 
@@ -31,12 +31,12 @@ def read_tokens(
     control: ControlPlane,
     partition: int,
     start: int,
-    ends: Sequence[int],
     end_stragglers: Callable[[], object],
     patience_s: float,
+    ends: Sequence[int] | None = None,
 ) -> list[Token]:
     """The committed tokens of [start, high watermark), once none of them is open any more. `ends`
-    are the answers to `token_ends`.
+    are the answers to `token_ends`, where they were asked for with other things.
 
     A token of that range that is not in the answer belongs to an aborted transaction. After
     `patience_s`, and then every second, `end_stragglers` is called to end what is in the way.
@@ -45,7 +45,7 @@ def read_tokens(
     _, topic = options.job_and_ledger
     # Whichever is answered first: the LSO only grows, so if it is not below the high watermark
     # that was told, nothing below that is open.
-    end, stable = ends
+    end, stable = ends or control.look(ends=token_ends(options, partition)).ends
     if stable < end:
         _wait_stable(control, topic, partition, end, end_stragglers, patience_s)
     return [
