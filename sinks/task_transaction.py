@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 from eo_kafka.crash_points import crash_point
@@ -30,7 +30,7 @@ class TaskTransaction:
     """A transaction under `transactional_id`. `who` names the task in errors; `before_open` is
     asked right before the id is taken and raises if it may not be."""
 
-    # Whether this process's last task had rows. Where most have none, connecting ahead is in vain;
+    # Whether this process's last task had rows. Where most have none, an id is taken ahead in vain;
     # nothing but time hangs on a wrong guess.
     _had_rows = True
 
@@ -46,6 +46,7 @@ class TaskTransaction:
         self._who = who
         self._before_open = before_open
         self._control = control_plane.shared(options.kafka)
+        self._opening: Future[None] | None = None
         self._producer: Any = None
         self._writer: Any = None
         self.identity: Identity | None = None
@@ -62,22 +63,13 @@ class TaskTransaction:
         """Of the rows sent so far."""
         return self._writer.digest.text() if self._writer else ""
 
-    @property
-    def _taken(self) -> tuple[dict[str, Any], str, int]:
-        return producer_settings(self._options), self._id, self._options.transaction_timeout_ms
-
-    @property
-    def _described_topic(self) -> str | None:
-        return self._options.topic or self._options.ledger_topic
-
     def open_ahead(self) -> None:
-        """Let the producer connect while the rows are being read; it takes the id at the first of
-        them. If there are none, there is nothing to give up."""
-        from confluent_kafka import KafkaException
-
+        """Let `open` happen while the first rows are being read. If there are none, an id was taken
+        and nothing was sent under it; `abort` waits for that."""
         if TaskTransaction._had_rows:
-            with suppress(KafkaException):  # `open` meets it again, and says what is wrong
-                transactional_producer.open_ahead(*self._taken, self._described_topic)
+            pool = ThreadPoolExecutor(1, "eo-kafka-open")
+            self._opening = pool.submit(self._open)
+            pool.shutdown(wait=False)
         TaskTransaction._had_rows = False  # until `open` knows better
 
     def send(self, batch: pa.RecordBatch) -> None:
@@ -93,11 +85,23 @@ class TaskTransaction:
         if self._writer is not None:
             return
         TaskTransaction._had_rows = True
+        if self._opening is None:
+            self._open()
+        else:
+            self._opening.result()
+        self._writer = arrow_producer(self._producer, self._options.topic)
+
+    def _open(self) -> None:
         from confluent_kafka import KafkaException
 
+        options = self._options
         try:
             self._producer = transactional_producer.take(
-                *self._taken, self._before_open, self._described_topic
+                producer_settings(options),
+                self._id,
+                options.transaction_timeout_ms,
+                self._before_open,
+                options.topic or options.ledger_topic,
             )
             # Now, before the first write: what is prepared later must be this very transaction.
             self.identity = self._control.describe_one(self._id).identity
@@ -107,11 +111,10 @@ class TaskTransaction:
             raise EnvironmentRefused(
                 f"{self._who}: no transaction could be opened under '{self._id}': "
                 f"{error.args[0].str()}. Nothing was written. The principal needs Write and "
-                f"Describe on transactional ids that begin with '{self._options.prefix}'; "
-                f"kafka.transaction.timeout.ms ({self._options.transaction_timeout_ms}) may not "
+                f"Describe on transactional ids that begin with '{options.prefix}'; "
+                f"kafka.transaction.timeout.ms ({options.transaction_timeout_ms}) may not "
                 "exceed the broker's transaction.max.timeout.ms."
             ) from None
-        self._writer = arrow_producer(self._producer, self._options.topic)
 
     def produce(self, topic: str, key: bytes, value: bytes, partition: int) -> None:
         """S4: one more record, of ours."""
@@ -186,7 +189,9 @@ class TaskTransaction:
 
     def abort(self) -> None:
         """Give up, as far as the broker can be reached; else it times out, or the next S1 ends
-        it."""
+        it. Nothing of the task goes on after this."""
+        if self._opening is not None:
+            wait([self._opening])  # whatever it raises, there is nothing to write any more
         if self._writer is not None:
             try:
                 self._producer.abort_transaction(10.0)

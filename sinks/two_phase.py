@@ -65,7 +65,10 @@ def write(
             if batch.num_rows:
                 transaction.send(batch)
                 crash_point("S3.while_writing")
-        prepared = prepare(transaction, options, plan, task) if transaction.rows else None
+        if not transaction.rows:
+            transaction.abort()
+            return report(plan, task, 0, "")
+        prepared = prepare(transaction, options, plan, task)
     except BaseException:
         transaction.abort()  # or it would hold up the readers until it times out
         raise

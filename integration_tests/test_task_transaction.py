@@ -1,0 +1,102 @@
+"""A task's transactional id is taken while its first rows are being read."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pyarrow as pa
+import pytest
+
+from eo_kafka.errors import EnvironmentRefused, Fenced
+from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.task_transaction import TaskTransaction
+from eo_kafka.transaction import Described, TransactionState
+from harness import committed, wait_until
+
+ROWS = pa.RecordBatch.from_pydict({"key": [b"k"], "value": [b"v"]})
+
+
+@pytest.fixture(autouse=True)
+def last_task_had_rows(monkeypatch):
+    monkeypatch.setattr(TaskTransaction, "_had_rows", True)
+
+
+@pytest.fixture
+def given(broker, make_topic) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": broker.bootstrap_servers,
+        "topic": make_topic("ahead"),
+        "jobName": f"ahead-{uuid.uuid4().hex[:8]}",
+    }
+
+
+@pytest.fixture
+def options(given) -> SinkOptions:
+    return SinkOptions.parse(given, streaming=True)
+
+
+@pytest.fixture
+def name() -> str:
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def described(broker, name) -> Iterator[Callable[[], Described]]:
+    with closing(ControlPlane({"bootstrap.servers": broker.bootstrap_servers})) as control:
+        yield lambda: control.describe_one(name)
+
+
+def is_opening() -> bool:
+    return any(thread.name.startswith("eo-kafka-open") for thread in threading.enumerate())
+
+
+def test_the_id_is_taken_before_the_first_row_and_once(broker, options, name, described):
+    transaction = TaskTransaction(options, name, "a task")
+    transaction.open_ahead()
+    wait_until(lambda: described().epoch >= 0, "the id is taken")
+    ahead = described().identity
+    transaction.send(ROWS)
+    assert transaction.identity == ahead
+    assert transaction.prepare() == ahead
+    transaction.commit()
+    assert committed(broker.bootstrap_servers, options.topic) == {b"v": 1}
+
+
+def test_a_task_without_rows_leaves_no_transaction_and_nothing_that_could_begin_one(
+    options, name, described
+):
+    asked = threading.Event()
+    transaction = TaskTransaction(options, name, "a task", before_open=asked.set)
+    transaction.open_ahead()
+    asked.wait(30)
+    transaction.abort()
+    assert not is_opening()
+    assert described().state is TransactionState.EMPTY
+    TaskTransaction(options, uuid.uuid4().hex, "the next one").open_ahead()
+    assert not is_opening(), "most tasks of this process have no rows"
+
+
+def test_what_forbids_the_id_is_raised_at_the_first_row(options, name, described):
+    def replaced() -> None:
+        raise Fenced("another driver")
+
+    transaction = TaskTransaction(options, name, "a task", before_open=replaced)
+    transaction.open_ahead()
+    with pytest.raises(Fenced, match="another driver"):
+        transaction.send(ROWS)
+    transaction.abort()
+    assert described().state is TransactionState.MISSING
+
+
+def test_what_kafka_refuses_is_raised_at_the_first_row(given, name):
+    too_long = {**given, "kafka.transaction.timeout.ms": "1000000000"}
+    options = SinkOptions.parse(too_long, streaming=True)
+    transaction = TaskTransaction(options, name, "a task")
+    transaction.open_ahead()
+    with pytest.raises(EnvironmentRefused, match=r"max\.timeout\.ms"):
+        transaction.send(ROWS)
+    transaction.abort()
