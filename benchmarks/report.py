@@ -37,6 +37,9 @@ class Spread:
             raise ValueError("no values were measured")
         return cls(median(values), min(values), max(values))
 
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.low:.2f}-{self.high:.2f})"
+
 
 def steady(batches: Sequence[Batch]) -> Sequence[Batch]:
     """All batches but the first and the last."""
@@ -76,7 +79,7 @@ def throughput_table(title: str, rates: Rates, baseline: str) -> str:
             (
                 contender,
                 f"{speed.median:,.0f} ({speed.low:,.0f}-{speed.high:,.0f})",
-                _ratio(ratios(measured, rates[baseline])),
+                str(ratios(measured, rates[baseline])),
             )
         )
     return _table(title, rows)
@@ -84,7 +87,7 @@ def throughput_table(title: str, rates: Rates, baseline: str) -> str:
 
 def cost_line(rates: Rates, stronger: str, weaker: str) -> str:
     """What the stronger guarantee keeps of the weaker one's throughput."""
-    return f"{stronger} / {weaker}: {_ratio(ratios(rates[stronger], rates[weaker]))}"
+    return f"{stronger} / {weaker}: {ratios(rates[stronger], rates[weaker])}"
 
 
 def phase_medians(batches: Sequence[Batch], phases: Sequence[str]) -> dict[str, float]:
@@ -110,10 +113,6 @@ def small_batch_table(
         over = phase[whole] - medians[floor][whole]
         rows.append((name, *(f"{phase[key]:.0f}" for key in phases), f"{over:+.0f}"))
     return _table(title, rows)
-
-
-def _ratio(spread: Spread) -> str:
-    return f"{spread.median:.2f} ({spread.low:.2f}-{spread.high:.2f})"
 
 
 def _table(title: str, rows: Sequence[Sequence[str]]) -> str:

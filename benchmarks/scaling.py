@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.queries import EXACTLY_ONCE, JVM, READER, Contender, Runner
-from benchmarks.report import Spread, ratios, steady_rate
+from benchmarks.report import ratios, steady_rate
 from benchmarks.session import benchmark_session, environment
 from benchmarks.workload import BROKER_PROPERTIES, Topics, Workload
 from eo_kafka.broker.embedded import KafkaBroker
@@ -168,12 +168,8 @@ def _line(point: Point, found: Found) -> str:
     for turn in ("read", "copy"):
         rate = median(found[turn])
         times = ratios(found[turn], found[f"{turn}, kafka"])
-        cells += [f"{rate:,.0f}", f"{rate * point.size / 1e6:.0f}", _spread(times)]
+        cells += [f"{rate:,.0f}", f"{rate * point.size / 1e6:.0f}", str(times)]
     return f"| {point.label} | {' | '.join(cells)} |"
-
-
-def _spread(found: Spread) -> str:
-    return f"{found.median:.2f} ({found.low:.2f}-{found.high:.2f})"
 
 
 def plot(results: Mapping[Point, Found], path: Path) -> None:

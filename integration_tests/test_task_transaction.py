@@ -72,7 +72,7 @@ def test_a_task_without_rows_leaves_no_transaction_and_nothing_that_could_begin_
     asked = threading.Event()
     transaction = TaskTransaction(options, name, "a task", before_open=asked.set)
     transaction.open_ahead()
-    asked.wait(30)
+    assert asked.wait(30)
     transaction.abort()
     assert not is_opening()
     assert described().state is TransactionState.EMPTY

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from eo_kafka.crash_points import crash_point
@@ -46,6 +46,7 @@ class TaskTransaction:
         self._who = who
         self._before_open = before_open
         self._control = control_plane.shared(options.kafka)
+        self._opener: ThreadPoolExecutor | None = None
         self._opening: Future[None] | None = None
         self._producer: Any = None
         self._writer: Any = None
@@ -67,9 +68,9 @@ class TaskTransaction:
         """Let `open` happen while the first rows are being read. If there are none, an id was taken
         and nothing was sent under it; `abort` waits for that."""
         if TaskTransaction._had_rows:
-            pool = ThreadPoolExecutor(1, "eo-kafka-open")
-            self._opening = pool.submit(self._open)
-            pool.shutdown(wait=False)
+            self._opener = ThreadPoolExecutor(1, "eo-kafka-open")
+            self._opening = self._opener.submit(self._open)
+            self._opener.shutdown(wait=False)
         TaskTransaction._had_rows = False  # until `open` knows better
 
     def send(self, batch: pa.RecordBatch) -> None:
@@ -190,8 +191,8 @@ class TaskTransaction:
     def abort(self) -> None:
         """Give up, as far as the broker can be reached; else it times out, or the next S1 ends
         it. Nothing of the task goes on after this."""
-        if self._opening is not None:
-            wait([self._opening])  # whatever it raises, there is nothing to write any more
+        if self._opener is not None:
+            self._opener.shutdown()  # whatever it raises, there is nothing to write any more
         if self._writer is not None:
             try:
                 self._producer.abort_transaction(10.0)

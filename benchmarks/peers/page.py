@@ -43,7 +43,7 @@ class Goal:
         for rates in by_size.values():
             found = ratios(rates[self.mine], rates[self.theirs])
             verdict = "met" if found.median >= self.times else "**not met**"
-            cells.append(f"{found.median:.2f} ({found.low:.2f}-{found.high:.2f}), {verdict}")
+            cells.append(f"{found}, {verdict}")
         return f"| {self.mine} / {self.theirs} | {self.times:g} | {' | '.join(cells)} |"
 
 
