@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,11 @@ from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import OptionsError, SourceError
 from eo_kafka.formats.options import FormatOptions
 from eo_kafka.formats.reading import Reading
-from eo_kafka.offsets import Offsets, TopicPartition, decode, encode
+from eo_kafka.offsets import OffsetRange, Offsets, TopicPartition, decode, encode
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner
+from eo_kafka.sources.range_split import gather
 from eo_kafka.sources.recorded_ends import RecordedEnds, check_is_there
 from eo_kafka.sources.trigger_delay import TriggerDelay
 
@@ -133,13 +134,18 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises DataLossError when part of the batch is gone already.
         """
+        return _tasks(self._options, self.ranges(_stored(start), _stored(end)))
+
+    def ranges(
+        self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    ) -> list[OffsetRange]:
+        """What the tasks of one batch share. Driver; raises as `partitions`."""
         crash_point("source.before_partitions")
-        begin, self._reached = _stored(start), _stored(end)
-        ranges = self._planner.ranges(begin, self._reached, first=begin == self._initial)
-        return [InputPartition(wanted) for wanted in ranges]
+        self._reached = dict(end)
+        return self._planner.ranges(begin, end, first=begin == self._initial)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one range. Executor, once for each task attempt."""
+        """The records of one task's ranges. Executor, once for each task attempt."""
         return _read(self._options, self._reading, partition)
 
     def commit(self, end: Any) -> None:
@@ -171,7 +177,8 @@ class KafkaBatchReader(DataSourceReader):
         self._reading = reading
 
     def partitions(self) -> list[InputPartition]:
-        """One task for each topic partition. Driver, once for each load.
+        """One task for each topic partition, unless options say otherwise. Driver, once for each
+        load.
 
         Raises SourceError, ReadTimeout as the stream does.
         """
@@ -180,26 +187,30 @@ class KafkaBatchReader(DataSourceReader):
             ranges = Planner(self._options, lookup).batch_ranges()
         finally:
             lookup.close()
-        return [InputPartition(wanted) for wanted in ranges]
+        return _tasks(self._options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one range. Executor, once for each task attempt. Where there is no range
-        at all, Spark makes a partition of nothing."""
+        """The records of one task's ranges. Executor, once for each task attempt. Where there is no
+        range at all, Spark makes a partition of nothing."""
         if partition.value is None:
             return iter(())
         return _read(self._options, self._reading, partition)
 
 
+def _tasks(options: SourceOptions, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
+    return [InputPartition(held) for held in gather(ranges, options.max_partitions)]
+
+
 def _read(
     options: SourceOptions, reading: Reading | None, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    from eo_kafka.sources.reader import read_range
+    from eo_kafka.sources.reader import read_ranges
 
     if reading is None:
-        return read_range(options, partition.value)
+        return read_ranges(options, partition.value)
     if reading.needs_headers:
         options = replace(options, include_headers=True)
-    return reading.batches(read_range(options, partition.value))
+    return reading.batches(read_ranges(options, partition.value))
 
 
 def _stored(offset: Any) -> dict[TopicPartition, int]:

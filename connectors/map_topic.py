@@ -78,8 +78,8 @@ class TopicMapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of one batch. Driver; after a restart the first call may be this one."""
         begin, until = self._position(start), self._position(end)
         late = begin.caught_up_ms + self._removals_kept_ms()
-        planned = self._stream.partitions(encode(begin.offsets), encode(until.offsets))
-        return [InputPartition(ChangesTask(one.value, late)) for one in planned]
+        ranges = self._stream.ranges(begin.offsets, until.offsets)
+        return [InputPartition(ChangesTask(one, late)) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of one range. Executor, once for each task attempt."""

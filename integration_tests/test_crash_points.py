@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+from eo_kafka.transaction import DecisionState
 from harness import (
     Copy,
     assert_exactly_once,
@@ -17,6 +18,7 @@ from harness import (
     kill_driver_at,
     make_copy,
     open_transactions,
+    read_ledger,
     started,
     task_workers,
     wait_until,
@@ -130,6 +132,23 @@ def test_an_outage_longer_than_the_transaction_timeout_loses_and_repeats_nothing
     wait_until_timed_out(job)
     job.run(spark)
     assert_exactly_once(job, VALUES)
+
+
+def test_topic_partitions_that_shared_a_task_share_it_again_after_an_outage(
+    broker, make_topic, spark, crash_points, tmp_path
+):
+    job = make_copy(
+        broker.bootstrap_servers, make_topic, tmp_path, VALUES, partitions=7, timeout_ms=10_000
+    )
+    job.source_extra["maxPartitions"] = "3"
+    kill_driver_at(job, crash_points, "S7.after_first_end_txn", tmp_path / "log")
+    wait_until_timed_out(job)
+    decision = read_ledger(job).of_sink("main")[0]
+    assert len(decision.participants) == 3
+    job.run(spark)  # two of them are lost: it writes these again, for their rows are the same
+    assert_exactly_once(job, VALUES)
+    decision = read_ledger(job).of_sink("main")[0]
+    assert (decision.state, decision.round) == (DecisionState.DONE, 1)
 
 
 def test_a_lost_partition_whose_replay_differs_stops_with_the_repair_named(

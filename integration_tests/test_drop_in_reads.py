@@ -123,6 +123,16 @@ def test_a_time_goes_before_offsets_and_a_single_time_before_all(load, topic):
     assert values(found) == of((2, 8, 10))
 
 
+def test_of_a_partition_without_so_new_a_record_nothing_is_read_in_many_tasks_either(load, topic):
+    found = load(
+        subscribe=topic,
+        startingTimestamp=str(second(2, 5)),
+        startingOffsetsByTimestampStrategy="latest",
+        minPartitions="5",
+    )
+    assert values(found) == of((2, 5, 10))
+
+
 def test_without_so_new_a_record_the_read_fails(load, topic):
     with pytest.raises(Exception, match="No offset matched from request of topic-partition"):
         values(load(subscribe=topic, startingTimestamp=str(second(2, 99))))
@@ -152,6 +162,24 @@ def test_no_task_has_more_records_than_asked_for(load, topic):
     sizes = found.groupBy(f.spark_partition_id()).count().collect()
     assert max(row["count"] for row in sizes) <= 4
     assert values(found) == ALL
+
+
+@pytest.mark.parametrize("load", ["eo-kafka"], indirect=True)  # kafka has no such option
+@pytest.mark.parametrize(
+    ("options", "tasks"),
+    [
+        ({"maxPartitions": "1"}, 1),
+        ({"maxPartitions": "2"}, 2),
+        ({"maxPartitions": "9"}, 3),
+        ({"minPartitions": "6", "maxPartitions": "6"}, 6),
+    ],
+)
+def test_no_more_tasks_than_asked_for(load, topic, options, tasks):
+    found = load(subscribe=topic, **options)
+    assert found.rdd.getNumPartitions() == tasks
+    assert values(found) == ALL
+    one = {"startingTimestamp": str(second(2, 9)), "startingOffsetsByTimestampStrategy": "latest"}
+    assert values(load(subscribe=topic, **one, **options)) == ["2-9"]
 
 
 def test_a_stream_by_pattern_from_a_time_in_cut_batches(load, topic, tmp_path, spark):

@@ -97,6 +97,13 @@ MIN_PARTITIONS: Option[int | None] = Option(
     None,
     "About how many tasks a batch has at least: large topic partitions are cut into several.",
 )
+MAX_PARTITIONS: Option[int | None] = Option(
+    "maxPartitions",
+    whole_number(1),
+    None,
+    "How many tasks a batch has at most: each reads several topic partitions, one after the other. "
+    "For topics with many more partitions than the cluster has cores.",
+)
 MAX_RECORDS_PER_PARTITION: Option[int | None] = Option(
     "maxRecordsPerPartition",
     whole_number(1),
@@ -164,6 +171,7 @@ OPTIONS = (
     MIN_OFFSETS_PER_TRIGGER,
     MAX_TRIGGER_DELAY_MS,
     MIN_PARTITIONS,
+    MAX_PARTITIONS,
     MAX_RECORDS_PER_PARTITION,
     JOB_NAME,
     LEDGER,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eo_kafka.errors import ReadTimeout, SourceError
 from eo_kafka.kafka_config import connection_settings, quick_connect
-from eo_kafka.offsets import Offsets, TopicPartition
+from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
 from eo_kafka.sources.limits import Word
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state.compacted_topic import settings_of
@@ -293,6 +293,19 @@ class OffsetLookup:
                 "every topic it subscribes to."
             )
         return SourceError(f"Looking up {subject} failed: {error.str()}.")
+
+
+def resolved(lookup: OffsetLookup, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
+    """`ranges` with EARLIEST and LATEST replaced by what they mean now. A start is LATEST where no
+    record is as new as was asked for. Raises SourceError, ReadTimeout."""
+    known = {
+        EARLIEST: lookup.earliest([at for at, *limits in ranges if EARLIEST in limits]),
+        LATEST: lookup.latest([at for at, *limits in ranges if LATEST in limits]),
+    }
+    return [
+        OffsetRange(at, *(known[limit][at] if limit in known else limit for limit in limits))
+        for at, *limits in ranges
+    ]
 
 
 def _is_wrong_setting(error: KafkaError) -> bool:

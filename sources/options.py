@@ -23,6 +23,7 @@ from eo_kafka.sources.declared import (
     LEDGER,
     LOOKUP_TIMEOUT_MS,
     MAX_OFFSETS_PER_TRIGGER,
+    MAX_PARTITIONS,
     MAX_RECORDS_PER_PARTITION,
     MAX_TRIGGER_DELAY_MS,
     MIN_OFFSETS_PER_TRIGGER,
@@ -69,6 +70,7 @@ class SourceOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     min_partitions: int | None
+    max_partitions: int | None
     max_records_per_partition: int | None
     include_headers: bool
     fail_on_data_loss: bool
@@ -101,6 +103,7 @@ class SourceOptions:
             min_offsets_per_trigger=reader.get(MIN_OFFSETS_PER_TRIGGER),
             max_trigger_delay_ms=reader.get(MAX_TRIGGER_DELAY_MS),
             min_partitions=reader.get(MIN_PARTITIONS),
+            max_partitions=reader.get(MAX_PARTITIONS),
             max_records_per_partition=reader.get(MAX_RECORDS_PER_PARTITION),
             include_headers=reader.get(INCLUDE_HEADERS),
             fail_on_data_loss=reader.get(FAIL_ON_DATA_LOSS),
@@ -125,6 +128,7 @@ class SourceOptions:
                 f"The value of minOffsetsPerTrigger ({least}) is higher than the "
                 f"maxOffsetsPerTrigger ({most})."
             )
+        _check_tasks(options, reader)
         for name, word in _ENDINGS.items() if streaming else ():
             if name in reader:
                 reader.problem(f"Option '{name}': ending {word} not valid in streaming queries.")
@@ -186,6 +190,21 @@ class SourceOptions:
             header = StructType().add("key", StringType()).add("value", BinaryType())
             columns = columns.add("headers", ArrayType(header))
         return columns
+
+
+def _check_tasks(options: SourceOptions, reader: OptionReader) -> None:
+    least, most = options.min_partitions, options.max_partitions
+    if most is None:
+        return
+    if least is not None and least > most:
+        reader.problem(
+            f"The value of minPartitions ({least}) is higher than the maxPartitions ({most})."
+        )
+    if options.max_records_per_partition is not None:
+        reader.problem(
+            "Options 'maxPartitions' and 'maxRecordsPerPartition' contradict each other: few tasks "
+            "may have to read many records. Give one of them."
+        )
 
 
 def _kafka(reader: OptionReader) -> KafkaSettings:

@@ -20,7 +20,7 @@ from eo_kafka.offsets import (
     names,
 )
 from eo_kafka.sources.limits import ByGroup, ByTime, ByTopic, Limit, Word
-from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.lookup import OffsetLookup, resolved
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.range_split import split
 from eo_kafka.sources.rate_limit import rate_limited
@@ -105,14 +105,8 @@ class Planner:
         present = self._lookup.partitions()
         starts = self._resolved("startingOffsets", self._options.starting, present)
         ends = self._resolved("endingOffsets", self._options.ending, present)
-        if not self._cuts:
-            return [OffsetRange(at, starts[at], ends[at]) for at in sorted(present)]
-        first = self._lookup.earliest([at for at in present if starts[at] == EARLIEST])
-        last = self._lookup.latest([at for at in present if ends[at] == LATEST])
-        return self._tasks(
-            OffsetRange(at, first.get(at, starts[at]), last.get(at, ends[at]))
-            for at in sorted(present)
-        )
+        ranges = [OffsetRange(at, starts[at], ends[at]) for at in sorted(present)]
+        return self._tasks(resolved(self._lookup, ranges)) if self._cuts else ranges
 
     def _resolved(
         self, name: str, limit: Limit, present: Collection[TopicPartition]
@@ -173,7 +167,8 @@ class Planner:
     @property
     def _cuts(self) -> bool:
         options = self._options
-        return options.min_partitions is not None or options.max_records_per_partition is not None
+        asked = (options.min_partitions, options.max_partitions, options.max_records_per_partition)
+        return asked != (None, None, None)
 
     def _tasks(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         return split(ranges, self._options.min_partitions, self._options.max_records_per_partition)

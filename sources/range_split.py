@@ -1,12 +1,15 @@
-"""Cuts the ranges of a batch into more tasks: `minPartitions`, `maxRecordsPerPartition`. Pure.
+"""Cuts the ranges of a batch for more tasks: `minPartitions`, `maxRecordsPerPartition`; shares them
+out among fewer: `maxPartitions`. Pure: the same ranges make the same tasks, after a restart too.
 
-Source: KafkaOffsetRangeCalculator of Spark's connector, whose arithmetic users have tuned for.
+Source: KafkaOffsetRangeCalculator of Spark's connector, whose arithmetic users have tuned for; it
+has no `maxPartitions`.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from eo_kafka.offsets import OffsetRange
 
@@ -34,6 +37,19 @@ def split(
         for one in found
         for piece in _cut(one, 1 if one in kept else _share(one, large, tasks))
     ]
+
+
+def gather(ranges: Sequence[OffsetRange], most: int | None) -> list[tuple[OffsetRange, ...]]:
+    """What each task reads: one of `ranges`, or, if they are more than `most`, several, shared out
+    so that no task has much more than another. Offsets must be known then."""
+    if most is None or len(ranges) <= most:
+        return [(one,) for one in ranges]
+    # The largest first, each to the task that has the fewest offsets until now.
+    tasks: list[tuple[int, int, list[OffsetRange]]] = [(0, number, []) for number in range(most)]
+    for one in sorted(ranges, key=_size, reverse=True):
+        size, number, held = tasks[0]
+        heapq.heapreplace(tasks, (size + _size(one), number, [*held, one]))
+    return sorted(tuple(sorted(held)) for _, _, held in tasks)
 
 
 def _size(one: OffsetRange) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +14,7 @@ from eo_kafka.kafka_config import quick_connect
 from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from eo_kafka.sources import plain
-from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.lookup import OffsetLookup, resolved
 from eo_kafka.sources.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -53,6 +53,12 @@ class _Stalled(Exception):
     def __init__(self, offset: int, sentence: str) -> None:
         super().__init__(sentence)
         self.offset = offset
+
+
+def read_ranges(options: SourceOptions, wanted: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
+    """One range after the other, as `read_range` does, by one consumer."""
+    for one in wanted:
+        yield from read_range(options, one)
 
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -222,17 +228,13 @@ def consumer_settings(options: SourceOptions) -> dict[str, str]:
 
 
 def _resolved(options: SourceOptions, wanted: OffsetRange) -> OffsetRange:
-    """`wanted` with EARLIEST and LATEST replaced by what they mean now."""
-    at, start, end = wanted
-    if start != EARLIEST and end != LATEST:
+    """`wanted`, with EARLIEST and LATEST resolved where they were left for the task."""
+    if not {EARLIEST, LATEST} & {wanted.start, wanted.end}:
         return wanted
     lookup = OffsetLookup(options)
-    if start == EARLIEST:
-        start = lookup.earliest([at])[at]
-    if end == LATEST:
-        end = lookup.latest([at])[at]
+    (found,) = resolved(lookup, [wanted])
     lookup.close()
-    return OffsetRange(at, start, end)
+    return found
 
 
 def _after_loss(options: SourceOptions, wanted: OffsetRange, offset: int) -> int:

@@ -60,7 +60,8 @@ def test_latest_is_answered_alike_by_every_process(log: type[Log]) -> None:
     assert restarted.initialOffset() == start == {}
     assert end == END
     assert restarted.partitions(start, end) == []
-    assert [part.value.start for part in restarted.partitions(end, END_LATER)] == [10, 20]
+    tasks = [part.value for part in restarted.partitions(end, END_LATER)]
+    assert [[one.start for one in held] for held in tasks] == [[10], [20]]
 
 
 def test_offsets_are_written_in_one_way_however_the_broker_orders_them() -> None:
@@ -102,7 +103,7 @@ def test_available_now_ends_where_the_first_look_did(log: type[Log]) -> None:
 def test_an_offset_of_the_jvm_connector_as_text() -> None:
     ranges = stream().partitions('{"t":{"0":4,"1":20}}', END)
 
-    assert [tuple(part.value) for part in ranges] == [(("t", 0), 4, 10)]
+    assert [part.value for part in ranges] == [((("t", 0), 4, 10),)]
 
 
 @pytest.mark.parametrize("offset", ['{"t":{"0":-1}}', {"t": 5}, "nonsense", None, 7])
@@ -113,8 +114,10 @@ def test_an_offset_that_is_no_kafka_sources_is_refused(offset: object) -> None:
 
 def test_ranges_travel_to_the_tasks() -> None:
     (part, _) = stream().partitions({"t": {"0": 4, "1": 0}}, END)
+    (shared,) = stream(maxPartitions="1").partitions({"t": {"0": 4, "1": 0}}, END)
 
-    assert pickle.loads(pickle.dumps(part)).value == (("t", 0), 4, 10)
+    assert pickle.loads(pickle.dumps(part)).value == ((("t", 0), 4, 10),)
+    assert pickle.loads(pickle.dumps(shared)).value == ((("t", 0), 4, 10), (("t", 1), 0, 20))
 
 
 def test_a_reader_that_talked_to_the_brokers_travels_without_its_client(

@@ -209,10 +209,22 @@ def test_large_partitions_are_cut_into_tasks() -> None:
 def test_a_batch_that_is_cut_is_resolved_beforehand() -> None:
     cluster = Cluster(p0=(2, 10))
     assert planner(cluster, streaming=False).batch_ranges() == [OffsetRange(A, EARLIEST, LATEST)]
+    assert planner(cluster, streaming=False, maxPartitions="2").batch_ranges() == [
+        OffsetRange(A, 2, 10)
+    ]
     assert planner(cluster, streaming=False, minPartitions="2").batch_ranges() == [
         OffsetRange(A, 2, 6),
         OffsetRange(A, 6, 10),
     ]
+
+
+def test_a_batch_that_is_cut_reads_nothing_of_a_partition_without_so_new_a_record() -> None:
+    cluster = Cluster(p0=(0, 10), p1=(0, 10))
+    cluster.times = {A: {50: 4}}
+    times = {"startingTimestamp": "50", "startingOffsetsByTimestampStrategy": "latest"}
+    plan = planner(cluster, streaming=False, minPartitions="3", **times)
+    found = plan.batch_ranges()
+    assert found == [OffsetRange(A, 4, 6), OffsetRange(A, 6, 8), OffsetRange(A, 8, 10)]
 
 
 def test_topics_by_word_and_by_offset() -> None:

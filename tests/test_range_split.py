@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_kafka.offsets import OffsetRange, TopicPartition
-from eo_kafka.sources.range_split import split
+from eo_kafka.sources.range_split import gather, split
 
 A, B, C, D = (TopicPartition("t", number) for number in range(4))
 
@@ -85,3 +85,33 @@ def test_every_offset_is_in_one_piece(
             assert most is None or piece.end - piece.start <= most
             at = piece.end
         assert at == one.end
+
+
+def test_a_task_each_where_there_are_not_too_many() -> None:
+    given = ranges((A, 1, 2), (B, 5, 100))
+    assert gather(given, None) == gather(given, 2) == gather(given, 3) == [(one,) for one in given]
+    assert gather([], 2) == []
+
+
+def test_ranges_share_tasks_and_the_largest_has_one_of_its_own() -> None:
+    given = ranges((A, 0, 10), (B, 0, 1000), (C, 7, 17), (D, 0, 30))
+    assert gather(given, 2) == [tuple(ranges((A, 0, 10), (C, 7, 17), (D, 0, 30))), (given[1],)]
+
+
+def test_offsets_of_which_nobody_knows_how_many_there_are_keep_their_tasks() -> None:
+    given = ranges((A, -2, -1), (B, -2, -1))
+    assert gather(given, None) == [(one,) for one in given]
+
+
+@given(st.lists(st.integers(1, 10**6), max_size=40), st.integers(1, 50))
+def test_every_range_is_in_one_task_and_none_has_much_more_than_another(
+    sizes: list[int], most: int
+) -> None:
+    given = [OffsetRange(TopicPartition("t", n), n, n + size) for n, size in enumerate(sizes)]
+    tasks = gather(given, most)
+    assert sorted(one for held in tasks for one in held) == given
+    assert len(tasks) == min(most, len(given))
+    loads = [sum(one.end - one.start for one in held) for held in tasks]
+    # Whoever has the most had the fewest before its last and smallest range came.
+    for load, held in zip(loads, tasks, strict=True):
+        assert load - min(one.end - one.start for one in held) <= min(loads)

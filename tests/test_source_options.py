@@ -205,6 +205,15 @@ def test_an_end_by_time_is_the_newest_offset_where_nothing_is_so_new() -> None:
         ),
         ({"minPartitions": "0"}, "'minPartitions' must be a whole number"),
         ({"maxRecordsPerPartition": "x"}, "'maxRecordsPerPartition' must be a whole number"),
+        ({"maxPartitions": "0"}, "'maxPartitions' must be a whole number"),
+        (
+            {"minPartitions": "9", "maxPartitions": "8"},
+            "minPartitions (9) is higher than the maxPartitions (8)",
+        ),
+        (
+            {"maxRecordsPerPartition": "9", "maxPartitions": "8"},
+            "'maxPartitions' and 'maxRecordsPerPartition' contradict each other",
+        ),
     ],
 )
 def test_wrong_times_and_sizes_are_said(extra: dict[str, str], sentence: str) -> None:
