@@ -27,11 +27,12 @@ class WrongResult(Exception):
 
 @dataclass(frozen=True)
 class Contender:
-    """A format, and what its sink is told besides topic and servers."""
+    """A format, and what its sink and its source are told besides topic and servers."""
 
     name: str
     format: str
     sink_options: Mapping[str, str] = field(default_factory=dict)
+    source_options: Mapping[str, str] = field(default_factory=dict)
 
 
 JVM = Contender("kafka", "kafka")
@@ -137,6 +138,7 @@ class Runner:
             .option("subscribe", workload.topic)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", per_batch + slack)
+            .options(**contender.source_options)
             .load()
         )
 

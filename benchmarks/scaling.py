@@ -1,13 +1,15 @@
 """Throughput by cores, partitions and record size, in one process and with executors of their own.
 
-    python -m benchmarks.scaling [--rounds 2] [--out FOLDER]    (half an hour)
+    python -m benchmarks.scaling [--rounds 2] [--out FOLDER] [--sweeps NAME...]    (40 minutes)
 
 Each row is eo-kafka and Spark's own connector in turns, on the same topic and in the same Spark:
 reading all seven columns, and topic to topic (ours exactly once, Spark's at least once). Rates are
 those of the batches between the first and the last of five, of up to 150 MB or 400,000 records
 each: where that is done in half a second, what a batch costs whatever is in it weighs more. Broker,
 driver and executors share this machine's cores. Unix sockets: with Spark's setting
-`spark.python.unix.domain.socket.enabled=true`.
+`spark.python.unix.domain.socket.enabled=true`. Arrow batches of 2 MB: with Spark's setting
+`spark.sql.execution.arrow.maxBytesPerBatch=2m`, in whose batches rows reach a sink in Python. Two
+tasks: with eo-kafka's source option `maxPartitions=2`.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,6 +36,7 @@ DOCS = Path(__file__).parents[1] / "docs" / "benchmarks"
 BATCHES = 5
 BYTES, FEWEST, MOST = 750_000_000, 750, 2_000_000  # of a topic, and records
 USUAL = "local[2]"
+ARROW_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 Session = tuple[str, bool]
 
 
@@ -47,6 +50,8 @@ class Point:
     partitions: int = 2
     size: int = 100
     unix_sockets: bool = False
+    arrow_batch: str | None = None  # at most so large; None: Spark's default, 64 MB
+    most_tasks: int | None = None  # of eo-kafka's; None: as many as partitions
 
     @property
     def session(self) -> Session:
@@ -59,6 +64,12 @@ class Point:
         records = min(MOST, max(FEWEST, BYTES // self.size))
         return Workload(f"in-{self.partitions}-{self.size}", records, self.size, self.partitions)
 
+    def told(self, contender: Contender) -> Contender:
+        """`contender` with the options of this point."""
+        if self.most_tasks is None or contender is JVM:
+            return contender
+        return replace(contender, source_options={"maxPartitions": str(self.most_tasks)})
+
 
 POINTS = (
     Point("cores", "1, local", "local[1]"),
@@ -70,8 +81,16 @@ POINTS = (
         for number in (2, 8, 32)
     ),
     *(
+        Point("partitions, two tasks", f"{number}", partitions=number, most_tasks=2)
+        for number in (8, 32)
+    ),
+    *(
         Point("record size", f"{size:,} B", size=size)
         for size in (30, 100, 1_000, 10_000, 100_000, 900_000)
+    ),
+    *(
+        Point("record size, Arrow batches of 2 MB", f"{size:,} B", size=size, arrow_batch="2m")
+        for size in (1_000, 10_000, 100_000, 900_000)
     ),
 )
 TURNS: dict[str, Contender] = {
@@ -80,43 +99,51 @@ TURNS: dict[str, Contender] = {
 Found = dict[str, list[float]]  # turn -> records/s, one a round
 
 
-def measure(session: Session, servers: str, rounds: int) -> None:
-    """All points of one Spark session, in a process of its own. Prints a line of JSON a point."""
+def measure(session: Session, servers: str, rounds: int, sweeps: Collection[str]) -> None:
+    """The points of one Spark session, in a process of its own. Prints a line of JSON a point."""
     master, unix_sockets = session
     with benchmark_session(master, unix_sockets=unix_sockets) as spark:
         runner = Runner(spark, Topics(servers))
         for number, point in enumerate(POINTS):
-            if point.session == session:
+            if point.session == session and point.sweep in sweeps:
+                if point.arrow_batch is None:
+                    spark.conf.unset(ARROW_BATCH)
+                else:
+                    spark.conf.set(ARROW_BATCH, point.arrow_batch)
                 found: Found = {turn: [] for turn in TURNS}
                 for counts in (False, *[True] * rounds):
-                    _round(runner, point.workload, found if counts else None)
+                    _round(runner, point, found if counts else None)
                 print(json.dumps([number, found]), flush=True)
         print(json.dumps([-1, environment(spark, "")]), flush=True)
 
 
-def _round(runner: Runner, workload: Workload, found: Found | None) -> None:
+def _round(runner: Runner, point: Point, found: Found | None) -> None:
     """Each turn once, checked; its rate into `found` if the round counts."""
     for turn, contender in TURNS.items():
         run = runner.read if turn.startswith("read") else runner.copy
-        rate = steady_rate(run(contender, workload, BATCHES))
+        rate = steady_rate(run(point.told(contender), point.workload, BATCHES))
         if found is not None:
             found[turn].append(rate)
 
 
-def measured(rounds: int) -> Iterator[tuple[dict[str, Any], dict[Point, Found]]]:
+def measured(
+    rounds: int, sweeps: Collection[str]
+) -> Iterator[tuple[dict[str, Any], dict[Point, Found]]]:
     """The environment, and what came out so far, after each Spark session. Raises
     CalledProcessError."""
+    points = [point for point in POINTS if point.sweep in sweeps]
     results: dict[Point, Found] = {}
     facts: dict[str, Any] = {}
     with KafkaBroker(properties=BROKER_PROPERTIES) as broker:
         topics = Topics(broker.bootstrap_servers)
-        for workload in dict.fromkeys(point.workload for point in POINTS):
+        for workload in dict.fromkeys(point.workload for point in points):
             topics.fill(workload)
-        for master, unix_sockets in dict.fromkeys(point.session for point in POINTS):
+        for master, unix_sockets in dict.fromkeys(point.session for point in points):
             print(master, "Unix sockets" if unix_sockets else "", file=sys.stderr, flush=True)
             command = [sys.executable, "-m", "benchmarks.scaling", "--master", master]
             command += ["--servers", broker.bootstrap_servers, "--rounds", str(rounds)]
             command += ["--unix-sockets"] if unix_sockets else []
+            command += ["--sweeps", *sweeps]
             for number, found in _said(command):
                 if number < 0:
                     facts = {**found, "broker": broker.version}
@@ -203,16 +230,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling")
     parser.add_argument("--rounds", type=int, default=2, help="measured rounds, after a warm-up")
     parser.add_argument("--out", type=Path, default=DOCS, help="folder of page and plot")
+    every = list(dict.fromkeys(point.sweep for point in POINTS))
+    parser.add_argument("--sweeps", nargs="+", default=every, choices=every, help="all by default")
     parser.add_argument("--master", help=argparse.SUPPRESS)  # of the process of one Spark session
     parser.add_argument("--unix-sockets", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--servers", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.master:
-        measure((options.master, options.unix_sockets), options.servers, options.rounds)
+        session = options.master, options.unix_sockets
+        measure(session, options.servers, options.rounds, options.sweeps)
         return
     load = round(os.getloadavg()[0], 1)
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    for found, results in measured(options.rounds):
+    for found, results in measured(options.rounds, options.sweeps):
         facts = {"date": date, **found, "load before": load, "rounds": options.rounds}
         _write(render(facts, results), results, options.out)
 
