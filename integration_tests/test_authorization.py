@@ -99,7 +99,9 @@ def killed_after_the_decision(job: SecureCopy, crash_points, log: Path) -> None:
     assert open_transactions(job)
 
 
-@pytest.mark.parametrize("ledger", ["made by the job", "made by an admin"])
+@pytest.mark.parametrize(
+    "ledger", ["made by the job", pytest.param("made by an admin", marks=pytest.mark.full)]
+)
 def test_the_documented_acls_are_enough_for_a_job_its_kill_and_its_recovery(
     secure, job, spark, crash_points, tmp_path, ledger
 ):

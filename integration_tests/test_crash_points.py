@@ -134,6 +134,7 @@ def test_an_outage_longer_than_the_transaction_timeout_loses_and_repeats_nothing
     assert_exactly_once(job, VALUES)
 
 
+@pytest.mark.full
 def test_topic_partitions_that_shared_a_task_share_it_again_after_an_outage(
     broker, make_topic, spark, crash_points, tmp_path
 ):

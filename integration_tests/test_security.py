@@ -100,7 +100,11 @@ def test_both_planes_and_the_sources_look_ups_get_in(secure, way):
 
 @pytest.mark.parametrize(
     "way",
-    [pytest.param("SCRAM-SHA-512", marks=pytest.mark.full), "PLAIN", "client certificate as text"],
+    [
+        pytest.param("SCRAM-SHA-512", marks=pytest.mark.full),
+        "PLAIN",
+        pytest.param("client certificate as text", marks=pytest.mark.full),
+    ],
 )
 def test_a_killed_job_is_exactly_once(secure, job, spark, crash_points, tmp_path, way):
     job.client = WAYS_IN[way](secure)

@@ -97,6 +97,7 @@ def test_a_job_goes_on_with_fewer_or_more_cores(job, crash_points, tmp_path, bef
     assert_exactly_once(job, VALUES)
 
 
+@pytest.mark.full
 def test_a_driver_is_killed_that_speaks_to_its_workers_over_unix_sockets(
     job, crash_points, tmp_path
 ):
