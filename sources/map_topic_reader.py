@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import DataLossError, EnvironmentRefused
-from eo_kafka.offsets import OffsetRange, TopicPartition
+from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.map_pushed import NOTHING_PUSHED, Pushed
 from eo_kafka.sources.map_rows import Typed
@@ -20,7 +20,7 @@ from eo_kafka.sources.map_topic_options import TopicMapOptions
 from eo_kafka.sources.map_topic_position import now_ms, too_late
 from eo_kafka.sources.map_topic_rows import TopicRows
 from eo_kafka.sources.newest_records import NewestRecords
-from eo_kafka.sources.reader import read_range
+from eo_kafka.sources.reader import read_range, resolved_now
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,7 +104,7 @@ def read_entries(
     once a task attempt. Raises as `read_changes`."""
     rows, newest = TopicRows(options, typed), NewestRecords()
     read_until_ms = now_ms() + task.removals_kept_ms
-    wanted = _whole(options, task.partition)
+    wanted = resolved_now(options.source, OffsetRange(task.partition, EARLIEST, LATEST))
     found = 0
     for records in read_range(options.source, wanted):
         found += records.num_rows
@@ -113,14 +113,6 @@ def read_entries(
     for records in newest.batches(task.partition.partition):
         yield rows.of_entries(records)
         crash_point("source.while_reading_map")
-
-
-def _whole(options: TopicMapOptions, at: TopicPartition) -> OffsetRange:
-    lookup = OffsetLookup(options.source)
-    try:
-        return OffsetRange(at, lookup.earliest([at])[at], lookup.latest([at])[at])
-    finally:
-        lookup.close()
 
 
 def _check_in_time(options: TopicMapOptions, task: ChangesTask, found: int) -> None:

@@ -101,7 +101,7 @@ class Planner:
 
     def batch_ranges(self) -> list[OffsetRange]:
         """A batch query's ranges; EARLIEST and LATEST are left for the tasks to resolve, unless
-        they must be known to cut the ranges."""
+        they must be known to cut the ranges or to share them out."""
         present = self._lookup.partitions()
         starts = self._resolved("startingOffsets", self._options.starting, present)
         ends = self._resolved("endingOffsets", self._options.ending, present)

@@ -67,7 +67,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
     Raises DataLossError for offsets that are gone (with failOnDataLoss=false it goes on with the
     first record still there), ReadTimeout when nothing moves for kafkaConsumer.pollTimeoutMs.
     """
-    wanted = _resolved(options, wanted)
+    wanted = resolved_now(options, wanted)
     if wanted.start >= wanted.end:
         return
     import confluent_kafka
@@ -227,14 +227,16 @@ def consumer_settings(options: SourceOptions) -> dict[str, str]:
     }
 
 
-def _resolved(options: SourceOptions, wanted: OffsetRange) -> OffsetRange:
-    """`wanted`, with EARLIEST and LATEST resolved where they were left for the task."""
+def resolved_now(options: SourceOptions, wanted: OffsetRange) -> OffsetRange:
+    """`wanted`, with EARLIEST and LATEST resolved where they were left for the task. Raises
+    SourceError, ReadTimeout."""
     if not {EARLIEST, LATEST} & {wanted.start, wanted.end}:
         return wanted
     lookup = OffsetLookup(options)
-    (found,) = resolved(lookup, [wanted])
-    lookup.close()
-    return found
+    try:
+        return resolved(lookup, [wanted])[0]
+    finally:
+        lookup.close()
 
 
 def _after_loss(options: SourceOptions, wanted: OffsetRange, offset: int) -> int:

@@ -100,10 +100,9 @@ class Side:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All committed records. Raises what the source raises."""
-        from eo_kafka.sources.reader import read_range
+        from eo_kafka.sources.reader import read_ranges
 
-        for wanted in self.ranges:
-            yield from read_range(self.options, wanted)
+        return read_ranges(self.options, self.ranges)
 
 
 @dataclass(frozen=True)
