@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from eo_kafka.connectors.kafka_sink import KafkaStreamWriter
+from eo_kafka.connectors.running_query import running_query
 from eo_kafka.connectors.spark_versions import StreamArrowWriter
 from eo_kafka.errors import OptionsError
 from eo_kafka.maps import BACKEND, is_topic
@@ -25,17 +26,24 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 BATCH = "foreachBatchId"
+_TWICE = (
+    "Batch {batch} of job '{job}' was written by this query already, by another eo_kafka.foreach_"
+    "batch of the same 'jobName': as a batch is written once, these rows would be skipped. Nothing "
+    "was written of them. Give each of the two a 'jobName' of its own."
+)
+# By job: the run of a query and the batch that it wrote last. A run hands out each batch once.
+_written: dict[tuple[str | None, str | None], tuple[str, int]] = {}
 
 
 def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
     """A function for `writeStream.foreachBatch(...)`, which writes each batch once.
 
-    `options` as for the streaming sink, with a `jobName`; for `snapshots` also the query's
-    `checkpointLocation`. The columns are the sink's: `value`, and perhaps `key`, `topic`, ... Any
-    output mode: in update mode the rows that changed, in complete mode all rows each time. The
-    topic should be compacted then, with the group as key. With option `backend` it is a map that is
-    written (docs/maps.md); one of Hazelcast needs a `jobName` only with `commit` `two-phase`.
-    Runs on the driver, once a batch.
+    `options` as for the streaming sink, with a `jobName`. The query's `checkpointLocation` is found
+    (not under Spark Connect: there `snapshots` need it among the options). The columns are the
+    sink's: `value`, and perhaps `key`, `topic`, ... Any output mode: in update mode the rows that
+    changed, in complete mode all rows each time. The topic should be compacted then, with the group
+    as key. With option `backend` it is a map that is written (docs/maps.md); one of Hazelcast needs
+    a `jobName` only with `commit` `two-phase`. Runs on the driver, once a batch.
 
     Raises OptionsError at once.
     """
@@ -50,9 +58,17 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
             ]
         )
 
+    job = (given.get("jobname"), given.get("ledgertopic"))
+
     def write(rows: DataFrame, batch: int) -> None:
+        query = running_query(rows) if has_ledger else None
+        found = {"checkpointlocation": query.checkpoint} if query else {}
+        if query and _written.get(job) == (query.run, batch):
+            raise OptionsError([_TWICE.format(job=given["jobname"], batch=batch)])
         writer = rows.write.format("eo-map" if is_map else "eo-kafka").mode("append")
-        writer.options(**given).option(BATCH, str(batch)).save()
+        writer.options(**{**found, **given}).option(BATCH, str(batch)).save()
+        if query:
+            _written[job] = (query.run, batch)
 
     return write
 

@@ -16,6 +16,7 @@
     ├── LedgerError
     │   ├── ForeignLedger       the ledger belongs to another query
     │   ├── CorruptLedger       a record that nobody but us may write is not ours
+    │   ├── BatchMismatch       a batch of this number is written, and was another one
     │   └── RepairNeeded        a decided batch is partly lost and its replay is not equal
     ├── CheckpointError         Spark's checkpoint is not there, not empty, or not what it should be
     ├── CorruptSnapshot         what the state topic holds is not what was put there
@@ -138,6 +139,10 @@ class ForeignLedger(LedgerError):
 
 class CorruptLedger(LedgerError):
     """A ledger record cannot be decoded, or contradicts another."""
+
+
+class BatchMismatch(LedgerError):
+    """What comes as a batch that is written is not that batch: to skip it would lose its rows."""
 
 
 class RepairNeeded(LedgerError):

@@ -8,7 +8,7 @@ the project's protocol notes; the moves were attacked with an exhaustive model
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -137,7 +137,12 @@ class IllegalMove(Exception):
 @dataclass(frozen=True)
 class Decision:
     """A batch's fate. `token_from` is where its tokens start in the sink's token partition.
-    `offsets` are the ends of its sources, as Spark wrote them; none where no snapshots are taken.
+
+    What the batch was, so that another one of the same number is never taken for it: `starts` and
+    `offsets` are where its sources began and ended, a line for each as Spark wrote it (none where
+    there is no checkpoint to read them from, nor in ledgers of eo-kafka 0.1); `source_ids` the
+    topics among them and their ids, as far as the sink's cluster has them; `target` what the rows
+    went to. `accepted`: a person has said that it counts as written, whatever a replay brings.
     """
 
     sink: str
@@ -150,6 +155,10 @@ class Decision:
     token_from: int
     participants: tuple[Participant, ...]
     offsets: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
+    source_ids: tuple[tuple[str, str], ...] = ()
+    target: str = ""
+    accepted: bool = False
 
     def check_follows(self, previous: Decision | None) -> None:
         """Raise IllegalMove unless this record may come after `previous` in the ledger."""
@@ -158,8 +167,9 @@ class Decision:
         if previous and legal and self != previous:  # equal: written again after a lost answer
             later = self.round > previous.round and before is not DecisionState.DONE
             moves_on = before is DecisionState.DECIDED and self.state is not before
+            accepts = self == replace(previous, accepted=True)
             # A later round may begin with its last state: compaction keeps only that.
-            legal = later or (moves_on and self.round == previous.round)
+            legal = later or accepts or (moves_on and self.round == previous.round)
         if not legal:
             raise IllegalMove(
                 f"batch {self.batch}: {self.state.value} of round {self.round} after "

@@ -18,7 +18,8 @@ from eo_kafka.errors import (
     RepairNeeded,
     Undecided,
 )
-from eo_kafka.sinks import control_plane, map_recovery, one_phase_recovery
+from eo_kafka.sinks import batch_identity, control_plane, map_recovery, one_phase_recovery
+from eo_kafka.sinks.batch_identity import BatchIdentity
 from eo_kafka.sinks.committable import TaskReport, Torn
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.coordinator import Coordinator, Write
@@ -40,18 +41,21 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> N
     """Make the batch's rows visible, all of them or, if this raises, by a later start or replay.
 
     Returns only when every participant's token is visible: then Spark writes its commit log.
-    Raises Undecided (replayed freely), ParticipantsLost, RepairNeeded, Fenced, OutcomeUnknown.
+    Raises Undecided (replayed freely), ParticipantsLost, RepairNeeded, BatchMismatch, Fenced,
+    OutcomeUnknown.
     """
     _check_reports(reports, batch)
     control = control_plane.shared(options.kafka)
     coordinator = Coordinator(options, control)
-    snapshots = Snapshots.of(options, control, reports[0])
+    identity = BatchIdentity.of(options, reports[0])
+    snapshots = Snapshots.of(options, control, reports[0], identity.ends)
     if all(report.skipped for report in reports):
-        if snapshots is not None:
-            snapshots.check_same_batch(coordinator.read(fenced=False))
-        return  # a replay of a batch that is DONE; S1 saw to that
+        # A replay of a batch that is DONE, S1 saw to that: if it is the same batch.
+        written = coordinator.read(fenced=False)
+        batch_identity.check_written(options, identity, written, reports)
+        return
     try:
-        decision = _decide(options, control, coordinator, reports, snapshots)
+        decision = _decide(options, control, coordinator, reports, identity, snapshots)
         crash_point("S6.after_decision")
         if decision.state is not DecisionState.DONE:
             finisher = Finisher(options, control, coordinator)
@@ -119,6 +123,7 @@ def _decide(
     control: ControlPlane,
     coordinator: Coordinator,
     reports: Sequence[TaskReport],
+    identity: BatchIdentity,
     snapshots: Snapshots | None,
 ) -> Decision:
     """S6: write the decision, after making sure that it may be written."""
@@ -131,10 +136,13 @@ def _decide(
         if previous and (previous.round, previous.generation) == (first.round, first.generation):
             decided[:] = [previous]  # an earlier attempt landed; its answer was lost
             return None
-        decision = _decision(options, previous, reports, snapshots.offsets if snapshots else ())
+        batch_identity.check_decided(options, identity, ledger)
+        decision = _decision(options, previous, reports)
         _check_replacements(control, reports, options)
         snapshot = snapshots.take(coordinator, ledger) if snapshots else Write([])
-        _check_prepared(control, reports, options)
+        source_ids = _check_prepared(control, reports, options, identity, ledger)
+        batch_identity.check_sources(options, first.batch, ledger, source_ids)
+        decision = identity.on(decision, source_ids)
         crash_point("S6.before_decision")
         decided[:] = [decision]
         key = records.decision_key(decision.sink, decision.batch, decision.round)
@@ -155,7 +163,6 @@ def _decision(
     options: SinkOptions,
     previous: Decision | None,
     reports: Sequence[TaskReport],
-    offsets: tuple[str, ...],
 ) -> Decision:
     """What to decide: the prepared transactions, and those of an earlier round that committed."""
     first, torn = reports[0], _torn(reports)
@@ -174,7 +181,6 @@ def _decision(
         # The tokens of an earlier round stand before those of this one.
         token_from=torn.decision.token_from if torn else first.token_from,
         participants=tuple(sorted(participants, key=lambda part: part.partition)),
-        offsets=offsets,
     )
     try:
         decision.check_follows(previous)
@@ -192,37 +198,47 @@ def _torn(reports: Sequence[TaskReport]) -> Torn | None:
 def _check_replacements(
     control: ControlPlane, reports: Sequence[TaskReport], options: SinkOptions
 ) -> None:
-    """Of a torn batch, each partition that is known must come back with equal rows, or writing
-    the rest would repeat or lose some of them."""
+    """Of a torn batch, each partition must come back with equal rows, also those that are committed
+    (of a decided one no other may have rows), or writing the rest would repeat or lose some."""
     torn = _torn(reports)
     if torn is None:
         return
     replayed = {report.partition: (report.rows, report.digest) for report in reports}
-    known = torn.missing if torn.decided else torn.committed
+    known = torn.missing if options.staging is not None else torn.decision.participants
     unequal = [part for part in known if replayed.get(part.partition) != (part.rows, part.digest)]
-    if not unequal:
+    there = {part.partition for part in torn.decision.participants}
+    more = [report for report in reports if report.rows and report.partition not in there]
+    if not torn.decided:
+        more = []  # nobody knows what else there was
+    if not unequal and not more:
         return
     if options.staging is not None:
         map_recovery.check_unequal_is_accepted(options, torn.decision, unequal)
         return
     prepared = [report.prepared for report in reports if report.prepared is not None]
     _abort(control, prepared, reports[0].end_txn_version)
-    raise RepairNeeded(_repair_sentence(torn, unequal, options))
+    raise RepairNeeded(_repair_sentence(torn, unequal, more, options))
 
 
-def _repair_sentence(torn: Torn, unequal: Sequence[Participant], options: SinkOptions) -> str:
+def _repair_sentence(
+    torn: Torn,
+    unequal: Sequence[Participant],
+    more: Sequence[TaskReport],
+    options: SinkOptions,
+) -> str:
     batch = torn.decision.batch
-    partitions = [part.partition for part in unequal]
-    rows = sum(part.rows for part in unequal)
+    lost = torn.missing if torn.decided else torn.committed
+    partitions, rows = [part.partition for part in lost], sum(part.rows for part in lost)
     happened = (
         f"Batch {batch} was decided, and Kafka aborted the transactions of partitions {partitions} "
         f"({rows} rows) before they were committed; the rest is committed."
         if torn.decided
-        else f"Batch {batch} was interrupted when some of its tasks had committed "
-        f"(commit=idempotent), partitions {partitions} ({rows} rows) among them."
+        else f"Batch {batch} was interrupted when its tasks of partitions {partitions} ({rows} "
+        "rows) had committed (commit=idempotent)."
     )
+    other = sorted([*(p.partition for p in unequal), *(report.partition for report in more)])
     return (
-        f"{happened} The replay's rows of these partitions are not the same, so nothing was "
+        f"{happened} The replay's rows of partitions {other} are not the same, so nothing was "
         f"written. The batch's input range is in offsets/{batch} of the checkpoint. Start the "
         "query as it was when the batch was first run (same plan, same number of tasks) and it "
         "mends this; or, to go on without what is missing of the batch: "
@@ -232,17 +248,24 @@ def _repair_sentence(torn: Torn, unequal: Sequence[Participant], options: SinkOp
 
 
 def _check_prepared(
-    control: ControlPlane, reports: Sequence[TaskReport], options: SinkOptions
-) -> None:
-    """Every transaction that waits for the decision must be open, as itself, with time left."""
+    control: ControlPlane,
+    reports: Sequence[TaskReport],
+    options: SinkOptions,
+    identity: BatchIdentity,
+    ledger: Ledger,
+) -> list[tuple[str, str]]:
+    """Every transaction that waits for the decision must be open, as itself, with time left.
+    Returns the topics that the sources read, with their ids: asked for in the same request."""
     prepared = [report.prepared for report in reports if report.prepared is not None]
     map_recovery.check_staged(options, reports[0].batch, prepared)
     mine = [part for part in prepared if part.has_transaction]
-    if not mine:
-        return
+    wrote = [part for report in reports if (part := report.participant)]
+    outputs = {name for part in wrote for name, _ in part.topics}
+    sources = identity.topics_asked_for - outputs
+    if not wrote:
+        return identity.known_sources(options, ledger)
     found_now = control.look(
-        [part.identity.transactional_id for part in mine],
-        topics=[name for part in mine for name, _ in part.topics],
+        [part.identity.transactional_id for part in mine], topics=outputs | sources
     )
     described, there = found_now.described, set(found_now.topic_ids.items())
     now_ms = int(time.time() * 1000)
@@ -264,6 +287,7 @@ def _check_prepared(
             f"({options.transaction_timeout_ms} now): a batch, from its first row to its commit, "
             "must fit in."
         )
+    return [(name, found_now.topic_ids[name]) for name in sources & found_now.topic_ids.keys()]
 
 
 def _lost_sentence(decision: Decision, missing: Sequence[Participant], options: SinkOptions) -> str:

@@ -1,4 +1,4 @@
-"""`eo-kafka job show | reset | repair`: the operator's way to a job's ledger."""
+"""`eo-kafka job show | reset | repair | redo`: the operator's way to a job's ledger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eo_kafka.command_line import add_connection, add_json, connection, read_settings, table
-from eo_kafka.errors import EoKafkaError, LedgerError
+from eo_kafka.errors import CheckpointError, EoKafkaError, ForeignLedger, LedgerError, cut
 from eo_kafka.sinks import control_plane, ledger_topic
 from eo_kafka.sinks.committable import Torn, WritePlan
 from eo_kafka.sinks.coordinator import Coordinator, Record, Write
@@ -18,7 +18,9 @@ from eo_kafka.sinks.map_two_phase_options import read_target
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.recovery import make_plan, settle
 from eo_kafka.state import records
+from eo_kafka.state.checkpoint import Checkpoint, open_checkpoint
 from eo_kafka.state.ledger import Ledger
+from eo_kafka.state.redo import redo
 from eo_kafka.transaction import Decision, DecisionState, Participant
 
 
@@ -37,7 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     repair.add_argument(
         "--accept-loss", action="store_true", required=True, help="the missing rows stay missing"
     )
-    for action in (actions.choices["reset"], repair):
+    redo = actions.add_parser(
+        "redo",
+        help="bring a checkpoint that is older than the ledger, as of a restored disk, to where "
+        "the job is; for queries without state",
+    )
+    for action in (actions.choices["reset"], repair, redo):
         action.add_argument(
             "--map-config",
             type=Path,
@@ -51,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_connection(action)
         action.add_argument("--ledger-topic", help="if the job has option ledgerTopic")
         action.add_argument("--transactional-id-prefix", default="eo-kafka")
+    redo.add_argument("checkpoint", help="the query's checkpointLocation")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -61,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         "show": _show,
         "reset": _reset,
         "repair": _repair,
+        "redo": _redo,
     }
     actions[arguments.action](options, arguments)
     return 0
@@ -105,12 +114,7 @@ def _row(found: Decision) -> tuple[object, ...]:
 
 def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
     plan = make_plan(options, by_hand=True)
-    if plan.torn is not None:
-        batch = plan.torn.decision.batch
-        raise LedgerError(
-            f"Batch {batch} is partly lost: 'eo-kafka job repair {options.job} --batch {batch} "
-            "--accept-loss' first. The ledger was not reset."
-        )
+    _refuse_torn(plan, options)
     coordinator = Coordinator(options, control_plane.shared(options.kafka))
     maps = _maps(coordinator.read(fenced=False), options)
     coordinator.write(
@@ -135,6 +139,26 @@ def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
         )
 
 
+def _refuse_torn(plan: WritePlan, options: SinkOptions) -> None:
+    if plan.torn is not None:
+        batch = plan.torn.decision.batch
+        raise LedgerError(
+            f"Batch {batch} is partly lost: 'eo-kafka job repair {options.job} --batch {batch} "
+            "--accept-loss' first. Nothing was changed."
+        )
+
+
+def _query_id(checkpoint: Checkpoint) -> str:
+    try:
+        with checkpoint.open("metadata") as stream:
+            return str(json.loads(stream.read())["id"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"'{checkpoint.url}' is no checkpoint of Spark's: its file 'metadata' cannot be read "
+            f"({cut(error)})."
+        ) from None
+
+
 def _maps(ledger: Ledger, options: SinkOptions) -> list[str]:
     """The IMaps that the batches in the ledger went to."""
     parts = (part for found in ledger.of_sink(options.sink).values() for part in found.participants)
@@ -150,29 +174,68 @@ def _without_snapshot(ledger: Ledger) -> list[Record]:
 
 def _repair(options: SinkOptions, arguments: argparse.Namespace) -> None:
     plan = make_plan(options, by_hand=True)
-    torn = plan.torn_at(arguments.batch)
-    if torn is None:
-        print(_without_repair(plan, arguments.batch))
+    batch, torn = arguments.batch, plan.torn_at(arguments.batch)
+    if torn is not None:
+        decision, left = torn.decision, _what_is_left(torn)
+        found = replace(decision, participants=torn.committed)
+    else:
+        found, left = (
+            _settled(plan, batch),
+            "and counts as written, whatever a replay of it brings.",
+        )
+    if found.state is DecisionState.VOID:
+        print(f"Batch {batch} is VOID: it is written anew. Start the query again.")
         return
     coordinator = Coordinator(options, control_plane.shared(options.kafka))
     coordinator.fence()
-    coordinator.read()
+    ledger = coordinator.read()
     coordinator.check_generation(plan.generation)
-    settle(
-        coordinator,
-        plan.generation,
-        replace(torn.decision, state=DecisionState.DONE, participants=torn.committed),
-    )
-    print(f"Batch {arguments.batch} is DONE {_what_is_left(torn)} Start the query again.")
+    if torn is None:
+        found = ledger.decisions[options.sink, batch]  # with all that the plan leaves out
+    done = replace(found, state=DecisionState.DONE, accepted=True)
+    settle(coordinator, plan.generation, done)
+    print(f"Batch {batch} is DONE {left} Start the query again.")
 
 
-def _without_repair(plan: WritePlan, batch: int) -> str:
-    """What became of a batch that is not torn (any more). Raises EoKafkaError if nobody knows."""
+def _settled(plan: WritePlan, batch: int) -> Decision:
+    """A batch that is not torn (any more). Raises EoKafkaError if nobody knows of it."""
     found = plan.decisions.get(batch)
     if found is None:
         raise EoKafkaError(f"Batch {batch} needs no repair: it is not decided.")
-    then = "it counts as written" if found.state is DecisionState.DONE else "it is written anew"
-    return f"Batch {batch} is {found.state.value}: {then}. Start the query again."
+    return found
+
+
+def _redo(options: SinkOptions, arguments: argparse.Namespace) -> None:
+    coordinator = Coordinator(options, control_plane.shared(options.kafka))
+    ledger = coordinator.read(fenced=False)
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    query = _query_id(checkpoint)
+    if query != ledger.owner:
+        raise ForeignLedger(
+            f"Checkpoint '{checkpoint.url}' is of query {query}, and ledger '{coordinator.topic}' "
+            f"of query {ledger.owner}. Nothing was changed."
+        )
+    if ledger.unfinished():
+        plan = make_plan(options, by_hand=True)
+        _refuse_torn(plan, options)
+        ledger = coordinator.read(fenced=False)
+    written = {
+        batch: found.offsets
+        for batch, found in ledger.of_sink(options.sink).items()
+        if found.state is DecisionState.DONE
+    }
+    if not written:
+        raise EoKafkaError(f"Job '{options.job}' has written no batch: there is nothing to redo.")
+    done = redo(checkpoint, written)
+    newest = max(written)
+    if not done:
+        print(f"Checkpoint '{checkpoint.url}' is as new as the ledger: batch {newest}.")
+        return
+    print(
+        f"Checkpoint '{checkpoint.url}' was brought to batch {newest}, the last one written: "
+        f"batches {done[0]} to {done[-1]} stand in it now as they were written. Start the query "
+        "again: it goes on behind them."
+    )
 
 
 def _what_is_left(torn: Torn) -> str:

@@ -61,7 +61,7 @@ def read_two_phase(
     found = _sink_options(given, reader)
     if reader.problems or found is None:
         raise OptionsError(reader.problems)
-    return replace(found, staging=target), target, shape
+    return replace(found, staging=target, fail_on_data_loss=target.fail_on_loss), target, shape
 
 
 def read_target(given: Mapping[str, str]) -> MapTarget:

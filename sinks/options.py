@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from eo_kafka.errors import OptionsError
+from eo_kafka.errors import OptionsError, cut
 from eo_kafka.options import (
     KafkaSettings,
     Option,
@@ -89,6 +89,13 @@ STATE: Option[str | None] = Option(
 PREFIX = Option(
     "transactionalIdPrefix", topic_name, "eo-kafka", "How the transactional ids of all jobs begin."
 )
+FAIL_ON_DATA_LOSS = Option(
+    "failOnDataLoss",
+    boolean,
+    True,
+    "Whether the query stops when a topic that it reads was deleted and made again since its last "
+    "batch (as far as the sink's cluster has that topic); with false it goes on with a warning.",
+)
 WEAK_REPLICATION = Option(
     "allowWeakReplication",
     boolean,
@@ -106,6 +113,7 @@ OPTIONS = (
     SNAPSHOT_INTERVAL,
     STATE,
     PREFIX,
+    FAIL_ON_DATA_LOSS,
     WEAK_REPLICATION,
 )
 
@@ -137,6 +145,7 @@ class SinkOptions:
     batch_id: int | None
     query_id: str | None
     allow_weak_replication: bool
+    fail_on_data_loss: bool
     snapshots: bool
     snapshot_interval_ms: int
     state_topic: str | None
@@ -191,6 +200,7 @@ class SinkOptions:
             batch_id=reader.get(BATCH_ID),
             query_id=query_id,
             allow_weak_replication=reader.get(WEAK_REPLICATION),
+            fail_on_data_loss=reader.get(FAIL_ON_DATA_LOSS),
             snapshots=snapshots,
             snapshot_interval_ms=reader.get(SNAPSHOT_INTERVAL),
             state_topic=state,
@@ -216,6 +226,15 @@ class SinkOptions:
     def one_phase(self) -> bool:
         """Whether each task commits its own transaction."""
         return self.commit == IDEMPOTENT
+
+    @property
+    def target(self) -> str:
+        """What the rows go to, in words; each decision records it."""
+        topic = f"topic '{self.topic}'" if self.topic else "the topics that rows name"
+        if self.staging is None:
+            return topic
+        also = f" and {topic}" if self.topic else ""
+        return f"map '{cut(self.staging.map)}'{also}"
 
     @property
     def ids(self) -> TransactionalIds:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import CheckpointError, CorruptSnapshot, LedgerError
+from eo_kafka.errors import CheckpointError, CorruptSnapshot
 from eo_kafka.sinks.committable import TaskReport
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.coordinator import STATE_PARTITION, Coordinator, Record, Write
@@ -23,8 +23,7 @@ from eo_kafka.state import blobs, records
 from eo_kafka.state.checkpoint import Checkpoint, open_checkpoint
 from eo_kafka.state.ledger import Ledger
 from eo_kafka.state.manifest import Blob, Manifest, SnapshotHead, digest_of
-from eo_kafka.state.snapshot import Snapshot, source_offsets, take
-from eo_kafka.transaction import DecisionState
+from eo_kafka.state.snapshot import Snapshot, take
 
 log = logging.getLogger(__name__)
 
@@ -38,18 +37,30 @@ class Snapshots:
     """Takes the snapshot of one batch."""
 
     def __init__(
-        self, options: SinkOptions, control: ControlPlane, checkpoint: Checkpoint, first: TaskReport
+        self,
+        options: SinkOptions,
+        control: ControlPlane,
+        checkpoint: Checkpoint,
+        first: TaskReport,
+        offsets: tuple[str, ...],
     ) -> None:
         self._options = options
         self._control = control
         self._checkpoint = checkpoint
         self._report = first
         self._topic = options.state_topic or ""
-        self.offsets = source_offsets(checkpoint, first.batch)
+        self._offsets = offsets
 
     @classmethod
-    def of(cls, options: SinkOptions, control: ControlPlane, first: TaskReport) -> Snapshots | None:
-        """None where none shall be taken. Raises CheckpointError."""
+    def of(
+        cls,
+        options: SinkOptions,
+        control: ControlPlane,
+        first: TaskReport,
+        offsets: tuple[str, ...],
+    ) -> Snapshots | None:
+        """None where none shall be taken. `offsets`: where the batch's sources ended. Raises
+        CheckpointError."""
         if not options.snapshots:
             return None
         if first.checkpoint is None:
@@ -57,47 +68,15 @@ class Snapshots:
                 "Where Spark keeps the checkpoint is not known here, and option 'snapshots' needs "
                 "it: give the query option 'checkpointLocation'. Nothing is decided."
             )
-        return cls(options, control, open_checkpoint(first.checkpoint), first)
-
-    def check_same_batch(self, ledger: Ledger) -> None:
-        """Raise LedgerError if a batch that is written, and is only run through now, or mended, is
-        another one than that which was written: then the checkpoint has parted from the ledger."""
-        batch = self._report.batch
-        written = ledger.decisions.get((self._options.sink, batch))
-        if written is None or written.state is DecisionState.VOID:
-            return
-        if not written.offsets or written.offsets == self.offsets:
-            return
-        raise LedgerError(
-            f"Batch {batch} of checkpoint '{self._checkpoint.url}' is not the batch {batch} that "
-            f"was written: its offsets differ. {self._why_parted(ledger)} Nothing was written "
-            "or skipped. Delete this checkpoint and restore the newest snapshot: 'eo-kafka "
-            f"snapshots restore {self._options.job} CHECKPOINT --bootstrap-servers ...'."
-        )
-
-    def _why_parted(self, ledger: Ledger) -> str:
-        head = ledger.snapshot
-        others = (
-            "another driver has gone on from a copy of the checkpoint, or this one was restored "
-            "while the other was running."
-        )
-        if head is None or head.batch >= self._report.batch:
-            return others.capitalize()
-        return (
-            f"The newest snapshot is that of batch {head.batch} (option 'snapshotInterval'), and a "
-            "source did not repeat the batches after it as they are recorded: does each reader of "
-            f"the query have option 'jobName', '{self._options.job}' (and 'ledgerTopic', if the "
-            f"sink has it)? Or {others}"
-        )
+        return cls(options, control, open_checkpoint(first.checkpoint), first, offsets)
 
     def take(self, coordinator: Coordinator, ledger: Ledger) -> Write:
         """What goes into the decision's transaction: the head, the files, tombstones for what
         nobody names any more; nothing if none is due. The files of a large one are sent ahead.
 
-        Raises SnapshotFailed, CheckpointError, LedgerError, or what an append raises.
+        Raises SnapshotFailed, CheckpointError, or what an append raises.
         """
-        self.check_same_batch(ledger)
-        if not is_due(self._options, ledger, self._report, self.offsets, self._checkpoint):
+        if not is_due(self._options, ledger, self._report, self._offsets, self._checkpoint):
             return Write([])
         start = self._control.end_offset(self._topic, STATE_PARTITION, committed=False)
         before, strays = self._previous(ledger, start)

@@ -39,6 +39,40 @@ def next_ends(batches: Iterable[Sequence[str]]) -> Mapping[str, Offsets]:
     return found
 
 
+def is_replayable(line: str) -> bool:
+    """Whether equal lines mean equal records: those of our sources, and of Spark's own for Kafka.
+    A file source's, say, are numbers of a log that may name other files on another disk."""
+    try:
+        decode(line)
+    except ValueError:
+        return _is_of_a_map(line)
+    return True
+
+
+def same_lines(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether all sources stand at the same place, whoever wrote the lines: Spark's own source for
+    Kafka writes them without spaces."""
+    return len(one) == len(other) and all(map(_is_same, one, other))
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return one == other or decode(one) == decode(other)
+    except ValueError:
+        return False
+
+
+def _is_of_a_map(line: str) -> bool:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.keys() in (
+        {"map", "cluster", "sequences", "anchors"},  # sources/maps: an IMap's journal
+        {"map", "offsets", "caughtUp"},  # a topic as a map
+    )
+
+
 def ends_of(line: str) -> Offsets:
     """The offsets in a line of Spark's log. Raises NotOurs, also for those of Spark's own Kafka
     source: it writes the same ones without spaces."""

@@ -61,6 +61,9 @@ class Checkpoint(Protocol):
     def write(self, path: str, chunks: Iterable[bytes]) -> None:
         """A new file, with its folders."""
 
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there, and Hadoop's checksum of it."""
+
     def take(self, path: str, file: Path) -> None:
         """A new file, out of one on this machine that nobody needs any more."""
 
@@ -181,6 +184,12 @@ class LocalCheckpoint:
             for chunk in chunks:
                 stream.write(chunk)
 
+    def remove(self, path: str) -> None:
+        """See Checkpoint."""
+        target = self._root / path
+        target.unlink(missing_ok=True)
+        target.with_name(f".{target.name}.crc").unlink(missing_ok=True)
+
     def take(self, path: str, file: Path) -> None:
         """See Checkpoint."""
         target = self._root / path
@@ -266,6 +275,11 @@ class RemoteCheckpoint:
         with self._system.open_output_stream(target) as stream:
             for chunk in chunks:
                 stream.write(chunk)
+
+    def remove(self, path: str) -> None:
+        """See Checkpoint. Only local folders have checksums beside the files."""
+        with suppress(FileNotFoundError):
+            self._system.delete_file(f"{self._root}/{path}")
 
     def take(self, path: str, file: Path) -> None:
         """See Checkpoint."""

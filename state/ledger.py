@@ -124,7 +124,7 @@ def with_state(decision: Decision, state: DecisionState) -> Decision:
 
 def without_participants(decision: Decision) -> Decision:
     """What became of the batch, and not of whom."""
-    return replace(decision, participants=(), offsets=())
+    return replace(decision, participants=(), offsets=(), starts=(), source_ids=())
 
 
 def fold(found: Iterable[tuple[bytes, bytes | None]], ledger: Ledger | None = None) -> Ledger:

@@ -182,9 +182,21 @@ def encode_decision(decision: Decision) -> bytes:
             "tokenPartition": decision.token_partition,
             "tokenFrom": decision.token_from,
             "participants": [_participant_fields(part) for part in decision.participants],
-            **({"offsets": decision.offsets} if decision.offsets else {}),
+            **_batch_fields(decision),
         }
     )
+
+
+def _batch_fields(decision: Decision) -> dict[str, Any]:
+    """What the batch was; what is not known is left out, as ledgers of eo-kafka 0.1 have it."""
+    fields = {
+        "offsets": decision.offsets,
+        "starts": decision.starts,
+        "sourceIds": dict(decision.source_ids),
+        "target": decision.target,
+        "accepted": decision.accepted,
+    }
+    return {name: value for name, value in fields.items() if value}
 
 
 def decode_decision(key: bytes, value: bytes) -> Decision:
@@ -201,7 +213,11 @@ def decode_decision(key: bytes, value: bytes) -> Decision:
             token_partition=_int(fields["tokenPartition"]),
             token_from=_int(fields["tokenFrom"]),
             participants=tuple(_participant(part) for part in _list(fields["participants"])),
-            offsets=tuple(_str(line, _OFFSETS_MAX) for line in _list(fields.get("offsets", []))),
+            offsets=_lines(fields.get("offsets", [])),
+            starts=_lines(fields.get("starts", [])),
+            source_ids=_topics(fields.get("sourceIds", {})),
+            target=_str(fields.get("target", "")),
+            accepted=fields.get("accepted", False) is True,
         )
         if key != decision_key(decision.sink, decision.batch, decision.round):
             raise ValueError("the value belongs to another key")
@@ -236,6 +252,10 @@ def _participant(fields: dict[str, Any]) -> Participant:
         topics=_topics(fields.get("topics", {})),
         staged=_staged(fields["staged"]) if "staged" in fields else None,
     )
+
+
+def _lines(value: Any) -> tuple[str, ...]:
+    return tuple(_str(line, _OFFSETS_MAX) for line in _list(value))
 
 
 def _staged_fields(staged: Staged) -> dict[str, Any]:

@@ -152,12 +152,17 @@ def _pieces(checkpoint: Checkpoint, path: str) -> Iterator[bytes]:
             yield piece
 
 
-def source_offsets(checkpoint: Checkpoint, batch: int) -> tuple[str, ...]:
+def source_offsets(
+    checkpoint: Checkpoint, batch: int, missing: tuple[str, ...] | None = None
+) -> tuple[str, ...]:
     """The ends that Spark recorded for the batch, a line for each source. Its other lines (format,
-    watermark, time, settings) differ from run to run. Raises CheckpointError."""
+    watermark, time, settings) differ from run to run. Of a batch that it recorded nothing of:
+    `missing`, if given. Raises CheckpointError."""
     try:
         text = b"".join(_pieces(checkpoint, f"offsets/{batch}")).decode()
     except (OSError, UnicodeDecodeError) as error:
+        if missing is not None and isinstance(error, FileNotFoundError):
+            return missing
         raise CheckpointError(
             f"The offsets of batch {batch} in checkpoint '{checkpoint.url}' cannot be read: "
             f"{error}. Is that the path as Spark sees it?"

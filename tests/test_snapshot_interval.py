@@ -7,18 +7,15 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pytest
 
-from eo_kafka.errors import CheckpointError, LedgerError, OptionsError, SnapshotFailed
+from eo_kafka.errors import CheckpointError, OptionsError, SnapshotFailed
 from eo_kafka.sinks import snapshot_interval
 from eo_kafka.sinks.committable import TaskReport
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.restoring import _check_can_go_on
 from eo_kafka.sinks.snapshot_interval import BATCHES_MAX, is_ambiguous, is_due
-from eo_kafka.sinks.snapshots import Snapshots
-from eo_kafka.state.checkpoint import LocalCheckpoint
 from eo_kafka.state.ledger import DECISIONS_KEPT, Ledger
 from eo_kafka.state.manifest import Blob, SnapshotHead
 from eo_kafka.transaction import Decision, DecisionState
@@ -268,36 +265,3 @@ def test_a_restore_over_a_gap_is_refused() -> None:
 
     with pytest.raises(CheckpointError, match=r"batch 3, and batches up to 7 .* from 6 on"):
         _check_can_go_on(torn, torn.snapshot, options())
-
-
-def snapshots(folder, lines: Sequence[str], batch: int) -> Snapshots:
-    (folder / "offsets").mkdir()
-    (folder / "offsets" / str(batch)).write_text("\n".join(["v1", "{}", *lines]))
-    checkpoint = LocalCheckpoint(str(folder), folder)
-    return Snapshots(options(), None, checkpoint, report(batch))
-
-
-def test_a_batch_that_was_not_followed_stops_and_names_the_option(tmp_path) -> None:
-    found = ledger(3, THREE)
-    with pytest.raises(
-        LedgerError, match=r"snapshot is that of batch 3 .* option 'jobName', 'job'"
-    ):
-        snapshots(tmp_path, [line(49)], 5).check_same_batch(found)
-    found.snapshot = replace(found.snapshot, batch=5)
-    with pytest.raises(LedgerError, match=r"differ\. Another driver has gone on"):
-        Snapshots(
-            options(), None, LocalCheckpoint(str(tmp_path), tmp_path), report(5)
-        ).check_same_batch(found)
-
-
-@pytest.mark.parametrize("state", list(DecisionState))
-def test_a_batch_that_is_mended_must_be_the_one_that_was_decided(tmp_path, state) -> None:
-    """A torn batch (DECIDED) is half written; one that is VOID may be any."""
-    found = ledger(3, THREE)
-    found.decisions["main", 5] = decision(5, [line(50)], state)
-    mended = snapshots(tmp_path, [line(49)], 5)
-    if state is DecisionState.VOID:
-        mended.check_same_batch(found)
-        return
-    with pytest.raises(LedgerError, match="is not the batch 5 that was written"):
-        mended.take(None, found)

@@ -1,0 +1,32 @@
+"""Which query runs a function of `foreachBatch`: what Spark knows and does not tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class RunningQuery:
+    """`run` is another one with each start; `checkpoint` as Spark resolved it."""
+
+    run: str
+    checkpoint: str
+
+
+def running_query(rows: DataFrame) -> RunningQuery | None:
+    """The query whose batch `rows` is; None outside of one, and under Spark Connect, which does not
+    say. Runs on the driver. PySpark has no public way to ask: a query's function gets a session of
+    its own, whose list of queries is empty, but all sessions share one of those that run."""
+    session = rows.sparkSession
+    java = getattr(session, "_jsparkSession", None)
+    if java is None:
+        return None
+    query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    for query in java.sharedState().activeStreamingQueries().values() if query_id else ():
+        if query.id().toString() == query_id:
+            return RunningQuery(query.runId().toString(), query.resolvedCheckpointRoot())
+    return None

@@ -1,0 +1,185 @@
+"""When a batch is the one that is written, and when it only has its number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from eo_kafka.digest import Digest
+from eo_kafka.errors import BatchMismatch, CheckpointError, DataLossError
+from eo_kafka.sinks import batch_identity
+from eo_kafka.sinks.batch_identity import BatchIdentity
+from eo_kafka.sinks.committable import TaskReport
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.state.ledger import Ledger
+from eo_kafka.state.manifest import Blob, SnapshotHead
+from eo_kafka.transaction import Decision, DecisionState, Identity, Participant
+
+FILE = '{"logOffset":4}'
+MAP = '{"map":"m","cluster":"c","sequences":[1],"anchors":[""]}'
+
+
+def options(**given: str) -> SinkOptions:
+    settings = {"kafka.bootstrap.servers": "localhost:9092", "topic": "out", "jobName": "job"}
+    return SinkOptions.parse({**settings, **given}, streaming=True)
+
+
+def line(offset: int, topic: str = "in") -> str:
+    return json.dumps({topic: {"0": offset}})
+
+
+def part(partition: int, *rows: bytes) -> Participant:
+    digest = digest_of(*rows)
+    return Participant(partition, 0, 1, Identity(f"t{partition}", 1, 1), len(rows), digest)
+
+
+def digest_of(*rows: bytes) -> str:
+    digest = Digest()
+    for row in rows:
+        digest.add(b"out", -1, None, row)
+    return digest.text()
+
+
+def report(partition: int, *rows: bytes, batch: int = 5) -> TaskReport:
+    return TaskReport(
+        partition, batch, 0, True, "q", 2, 5, 0, len(rows), digest_of(*rows) if rows else "", None
+    )
+
+
+def ledger(
+    ends: Sequence[str] = (),
+    starts: Sequence[str] = (),
+    parts: Sequence[Participant] = (),
+    state: DecisionState = DecisionState.DONE,
+    **fields: object,
+) -> Ledger:
+    at = ("main", 5, 0, state, 1, 5, 1, 0, tuple(parts), tuple(ends), tuple(starts))
+    return Ledger(decisions={("main", 5): Decision(*at, target="topic 'out'", **fields)})
+
+
+def now(
+    ends: Sequence[str] = (),
+    starts: Sequence[str] = (),
+    target: str = "topic 'out'",
+    batch: int = 5,
+) -> BatchIdentity:
+    return BatchIdentity(batch, target, tuple(starts), tuple(ends), "file:/cp" if ends else "")
+
+
+def test_equal_offsets_excuse_rows_that_differ() -> None:
+    found = ledger([line(9)], [line(5)], [part(0, b"a")])
+    batch_identity.check_written(
+        options(), now(['{"in":{"0":9}}'], [line(5)]), found, [report(0, b"b")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "starts"),
+    [
+        ([line(10)], [line(5)]),  # the checkpoint is older, and more has come since
+        ([line(9)], [line(4)]),
+        ([line(9, "other")], [line(5)]),
+        ([line(9), line(1, "more")], [line(5)]),
+    ],
+)
+def test_other_offsets_stop_the_query_whatever_the_rows(ends, starts) -> None:
+    found = ledger([line(9)], [line(5)], [part(0, b"a")])
+    with pytest.raises(BatchMismatch) as raised:
+        batch_identity.check_written(options(), now(ends, starts), found, [report(0, b"a")])
+    sentence = str(raised.value)
+    assert 'held {"in":{"0":5}} to {"in":{"0":9}}, and this one holds' in sentence
+    assert "'eo-kafka job redo job CHECKPOINT --bootstrap-servers ...'" in sentence
+
+
+def test_with_a_snapshot_the_way_back_is_to_restore_it() -> None:
+    found = ledger([line(9)])
+    blob = Blob("0" * 40, 1)
+    found.snapshot = SnapshotHead(3, 1, "q", blob, 0, 1, 1, 1, 0)
+    with pytest.raises(BatchMismatch, match=r"lacks option 'jobName'.*snapshots restore job"):
+        batch_identity.check_written(options(), now([line(8)]), found, [])
+
+
+@pytest.mark.parametrize("lines", [[], [FILE], [line(9), FILE]])
+def test_where_offsets_prove_nothing_the_rows_are_compared(lines) -> None:
+    found = ledger(lines, parts=[part(0, b"a", b"b"), part(1, b"c")])
+    mine = now(lines)
+    batch_identity.check_written(options(), mine, found, [report(0, b"c", b"a"), report(3, b"b")])
+    with pytest.raises(BatchMismatch, match="both have 3 rows, and not the same ones"):
+        batch_identity.check_written(options(), mine, found, [report(0, b"a", b"b", b"x")])
+    with pytest.raises(BatchMismatch, match="it had 3 rows, and this one has 0"):
+        batch_identity.check_written(options(), mine, found, [report(0)])
+
+
+def test_a_file_sources_numbers_may_differ_while_the_rows_are_the_same() -> None:
+    found = ledger([FILE], parts=[part(0, b"a")])
+    batch_identity.check_written(options(), now(['{"logOffset":7}']), found, [report(0, b"a")])
+
+
+def test_a_maps_position_proves_as_much_as_kafkas() -> None:
+    found = ledger([MAP], parts=[part(0, b"a")])
+    batch_identity.check_written(options(), now([MAP]), found, [report(0, b"b")])
+    with pytest.raises(BatchMismatch):
+        other = MAP.replace("[1]", "[2]")
+        batch_identity.check_written(options(), now([other]), found, [report(0, b"a")])
+
+
+def test_a_second_target_of_one_name_is_refused() -> None:
+    found = ledger(parts=[part(0, b"a")])
+    with pytest.raises(
+        BatchMismatch, match=r"went to topic 'out'.*goes to topic 'b'.*its own 'job"
+    ):
+        mine = now(target="topic 'b'")
+        batch_identity.check_written(options(), mine, found, [report(0, b"a")])
+
+
+def test_what_a_person_has_accepted_is_not_compared() -> None:
+    found = ledger([line(9)], parts=[part(0, b"a")], accepted=True)
+    batch_identity.check_written(options(), now([line(8)]), found, [report(0)])
+
+
+@pytest.mark.parametrize("state", list(DecisionState))
+def test_a_batch_that_is_mended_must_be_the_one_that_was_decided(state) -> None:
+    """A torn batch (DECIDED) is half written; one that is VOID may be any."""
+    found = ledger([line(50)], state=state)
+    if state is DecisionState.VOID:
+        batch_identity.check_decided(options(), now([line(49)]), found)
+        return
+    with pytest.raises(BatchMismatch, match="another one: it held offsets up to"):
+        batch_identity.check_decided(options(), now([line(49)]), found)
+
+
+@pytest.mark.parametrize("start", [8, 10])
+def test_a_new_batch_begins_where_the_last_one_ended(start) -> None:
+    found = ledger([line(9)])
+    batch_identity.check_decided(options(), now([line(20)], [line(9)], batch=6), found)
+    with pytest.raises(BatchMismatch, match=r"Batch 6 of job 'job' is not decided: it begins at"):
+        batch_identity.check_decided(options(), now([line(20)], [line(start)], batch=6), found)
+
+
+def test_a_source_topic_that_was_replaced_stops_the_query(caplog) -> None:
+    found = ledger([line(9)], source_ids=(("in", "A"), ("other", "O")))
+    batch_identity.check_sources(options(), 6, found, [("in", "A"), ("new", "N")])
+    with pytest.raises(DataLossError, match=r"\['in'\] were deleted and made again since batch 5"):
+        batch_identity.check_sources(options(), 6, found, [("in", "B")])
+    batch_identity.check_sources(options(failOnDataLoss="false"), 6, found, [("in", "B")])
+    assert "was not read. Going on" in caplog.text
+
+
+def test_what_a_batch_is_stands_in_the_checkpoint(tmp_path) -> None:
+    (tmp_path / "offsets").mkdir()
+    for batch, offset in ((4, 5), (5, 9)):
+        (tmp_path / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{line(offset)}")
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    mine = options(checkpointLocation=str(tmp_path))
+
+    def found(batch: int) -> BatchIdentity:
+        first = report(0, batch=batch)
+        return BatchIdentity.of(mine, TaskReport(**{**vars(first), "checkpoint": str(tmp_path)}))
+
+    assert (found(5).starts, found(5).ends) == ((line(5),), (line(9),))
+    assert found(5).topics_asked_for == {"in"}
+    assert found(4).starts == ()  # purged
+    with pytest.raises(CheckpointError, match="offsets of batch 6"):
+        found(6)
