@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 PARTITIONS = 2  # 0: generations and decisions. 1: the tokens of sink "main"
 TOKEN_PARTITION = 1
 TRANSACTION_LOG = "__transaction_state"
+OUTPUT_TIMEOUT_S = 5.0  # for a topic made a moment ago
 _checked: set[tuple[str, str, bool]] = set()
 
 
@@ -105,7 +106,7 @@ def check_output(options: SinkOptions) -> None:
 def _check_topic(topic: str, admin: Any) -> None:
     """Raise EnvironmentRefused unless the output topic exists. A new one is not known to every
     broker at once."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + OUTPUT_TIMEOUT_S
     while not exists(admin, topic):
         if time.monotonic() > deadline:
             raise EnvironmentRefused(
