@@ -8,10 +8,13 @@ from contextlib import AbstractContextManager
 from eo_kafka.broker.embedded import KafkaBroker, KafkaCluster, cluster
 from eo_kafka.broker.foreground import AskedToEnd, end_when_asked, port, small_number, watch
 from eo_kafka.broker.jars import DEFAULT_VERSION
+from eo_kafka.broker.settings import DIFFERENCES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _epilog()
     parser.add_argument(
         "--port", type=port, default=0, help="port on 127.0.0.1; 0, the default, picks a free one"
     )
@@ -30,6 +33,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="number of processes; 3 gives replication 3 and min.insync.replicas 2; default: 1",
     )
+
+
+def _epilog() -> str:
+    lines = [
+        "Kafka's own defaults hold, such as auto.create.topics.enable=true and num.partitions=1,",
+        "but for these ('1 or 3': of one node, or of three):",
+    ]
+    for one in DIFFERENCES:
+        values = " or ".join(dict.fromkeys(str(one.value(nodes)) for nodes in (1, 3)))
+        lines.append(f"  {one.name}={values}, not {one.default}: {one.reason}")
+    return "\n".join(lines)
 
 
 def run(arguments: argparse.Namespace) -> int:

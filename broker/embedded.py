@@ -32,6 +32,7 @@ from eo_kafka.broker.java import find_java
 from eo_kafka.broker.process import JavaProcess
 from eo_kafka.broker.settings import LOOPBACK, Node, free_port, server_properties
 from eo_kafka.broker.storage import cluster_id_of, format_storage, new_cluster_id, tail
+from eo_kafka.kafka_config import admin_client
 
 START_TIMEOUT = 90.0  # seconds; 3 on an idle machine
 STOP_TIMEOUT = 30.0
@@ -207,9 +208,8 @@ class KafkaBroker:
     def _alive_nodes(self) -> set[int]:
         """Ids of the brokers in the metadata; none while our own Kafka does not answer."""
         from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        admin = admin_client({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         try:
             metadata = admin.list_topics(timeout=2)
         except KafkaException:

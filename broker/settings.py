@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,12 +53,61 @@ def _is_free(port: int) -> bool:
     return True
 
 
+def _copies(nodes: int) -> int:
+    return min(3, nodes)
+
+
+def _majority(nodes: int) -> int:
+    return 2 if nodes >= 3 else 1
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A setting that is not Kafka's default, `value` for so many nodes."""
+
+    name: str
+    value: Callable[[int], int]
+    default: int
+    reason: str
+
+
+_COPIES = "three copies, or as many as there are nodes"
+_MAJORITY = "a majority of the copies"
+_FIRST_USE = "the first use of a fresh broker waits for all of them"
+# All that differs from Kafka's defaults, besides identity, addresses and the data's folder: what a
+# node on one's own machine needs. Whoever needs more says so, and why, where the broker is started.
+DIFFERENCES = (
+    Difference("default.replication.factor", _copies, 1, _COPIES),
+    Difference("min.insync.replicas", _majority, 1, _MAJORITY),
+    Difference("offsets.topic.replication.factor", _copies, 3, _COPIES),
+    Difference("transaction.state.log.replication.factor", _copies, 3, _COPIES),
+    Difference("transaction.state.log.min.isr", _majority, 2, _MAJORITY),
+    Difference("share.coordinator.state.topic.replication.factor", _copies, 3, _COPIES),
+    Difference("share.coordinator.state.topic.min.isr", _majority, 2, _MAJORITY),
+    Difference("offsets.topic.num.partitions", lambda _: 8, 50, _FIRST_USE),
+    Difference("transaction.state.log.num.partitions", lambda _: 8, 50, _FIRST_USE),
+    Difference("group.initial.rebalance.delay.ms", lambda _: 0, 3000, "no other member is to come"),
+    Difference(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        lambda _: 1000,
+        10_000,
+        "a transaction that has timed out is aborted soon after",
+    ),
+    Difference(
+        "broker.session.timeout.ms",
+        lambda _: 3000,
+        9000,
+        "a broker that was killed may come back only when its old session has run out",
+    ),
+    Difference("broker.heartbeat.interval.ms", lambda _: 500, 2000, "some of them in a session"),
+    Difference("log.cleaner.dedupe.buffer.size", lambda _: 16 << 20, 128 << 20, "a small heap"),
+)
+
+
 def server_properties(
     node: Node, quorum: Sequence[Node], data: Path, overrides: Mapping[str, object]
 ) -> str:
     """The text of the node's `server.properties`. `overrides` win."""
-    copies = min(3, len(quorum))
-    in_sync = 2 if copies == 3 else 1
     settings: dict[str, object] = {
         "node.id": node.id,
         "process.roles": "broker,controller",
@@ -71,24 +120,7 @@ def server_properties(
             f"{one.id}@{LOOPBACK}:{one.controller_port}" for one in quorum
         ),
         "log.dirs": data,
-        "auto.create.topics.enable": "false",
-        "default.replication.factor": copies,
-        "min.insync.replicas": in_sync,
-        "offsets.topic.replication.factor": copies,
-        "transaction.state.log.replication.factor": copies,
-        "transaction.state.log.min.isr": in_sync,
-        "share.coordinator.state.topic.replication.factor": copies,
-        "share.coordinator.state.topic.min.isr": in_sync,
-        # the default of 50 partitions each is what the first use of a fresh broker waits for
-        "offsets.topic.num.partitions": 8,
-        "transaction.state.log.num.partitions": 8,
-        "group.initial.rebalance.delay.ms": 0,
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
-        # a broker that was killed is let in again when its old session has run out, 9 s by default
-        "broker.session.timeout.ms": 3000,
-        "broker.heartbeat.interval.ms": 500,
-        # 128 MB of a small heap by default
-        "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+        **{one.name: one.value(len(quorum)) for one in DIFFERENCES},
         **overrides,
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())

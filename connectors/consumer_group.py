@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from tenacity import retry, stop_after_delay, wait_fixed
 
+from eo_kafka.kafka_config import consumer
 from eo_kafka.offsets import TopicPartition, decode
 from eo_kafka.options import KafkaSettings, OptionReader
 
@@ -92,11 +93,11 @@ class ConsumerGroup(StreamingQueryListener):
     # The coordinator of a group that is new takes its time.
     @retry(stop=stop_after_delay(10), wait=wait_fixed(0.2), reraise=True)
     def _try_commit(self) -> None:
-        from confluent_kafka import Consumer, KafkaException
+        from confluent_kafka import KafkaException
         from confluent_kafka import TopicPartition as Position
 
         if self._consumer is None:
-            self._consumer = Consumer({**self._settings, "log_level": "3"})
+            self._consumer = consumer({**self._settings, "log_level": "3"})
         positions = [Position(*at, offset) for at, offset in sorted(self._ends.items())]
         for answer in self._consumer.commit(offsets=positions, asynchronous=False):
             if answer.error:

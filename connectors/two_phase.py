@@ -44,7 +44,11 @@ class LedgerWriter(StreamArrowWriter):
     def __getstate__(self) -> dict[str, Any]:
         """S1 runs here: being pickled for the tasks is the one thing that happens to a writer
         before a batch and never before `commit` or `abort`. Spark pickles it more than once."""
-        if self._options.exactly_once and self._plan is None:
+        if not self._options.exactly_once:
+            from eo_kafka.sinks.ledger_topic import check_output
+
+            check_output(self._options)
+        elif self._plan is None:
             from eo_kafka.sinks.recovery import make_plan
 
             self._plan = make_plan(self._options)

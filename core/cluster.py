@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any
 
 from eo_kafka.errors import EnvironmentRefused, cut
-from eo_kafka.kafka_config import connection_settings
+from eo_kafka.kafka_config import admin_client, connection_settings
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -23,14 +23,13 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
     the two sides the other's certificate, after `timeout_s` when nothing answers.
     """
     from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient
 
     servers = settings.get("bootstrap.servers", "")
     errors: list[KafkaError] = []
     client: dict[str, Any] = dict(connection_settings(settings))
     client.update({"log_level": "2", "error_cb": errors.append})
     try:
-        admin = AdminClient(client)
+        admin = admin_client(client)
     except KafkaException as error:
         raise EnvironmentRefused(
             f"No client can be made of these 'kafka.*' settings: {cut(error.args[0].str())}."

@@ -1,4 +1,5 @@
-"""One set of `kafka.*` settings, spoken in the dialects of the two clients underneath.
+"""One set of `kafka.*` settings, spoken in the dialects of the two clients underneath, and the one
+place where clients of librdkafka are made.
 
 The data plane is librdkafka (confluent-kafka); its names are the ones users write after `kafka.`.
 The control plane is kafka-python, which has keyword arguments of its own, and Python's `ssl`.
@@ -41,6 +42,35 @@ _CONNECTION_PREFIXES = (
 # be ready. 11 ms are the least that it waits. The second bounds how long a client that is kept goes
 # on waiting when Kafka is back.
 _QUICK_CONNECT = {"reconnect.backoff.ms": "22", "reconnect.backoff.max.ms": "1000"}
+
+# What every client of ours is made with, over all else.
+_ALWAYS = {
+    # To ask a broker of a topic by name, or to write to it, creates it where the broker's
+    # auto.create.topics.enable is true, Kafka's default: a ledger would be born that Kafka deletes
+    # by age. Producers and admin clients of librdkafka allow that unless told.
+    "allow.auto.create.topics": "false",
+}
+
+
+def admin_client(settings: Mapping[str, Any]) -> Any:
+    """An AdminClient. Raises KafkaException for settings that are refused, as the next two do."""
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({**settings, **_ALWAYS})
+
+
+def producer(settings: Mapping[str, Any]) -> Any:
+    """A Producer."""
+    from confluent_kafka import Producer
+
+    return Producer({**settings, **_ALWAYS})
+
+
+def consumer(settings: Mapping[str, Any]) -> Any:
+    """A Consumer."""
+    from confluent_kafka import Consumer
+
+    return Consumer({**settings, **_ALWAYS})
 
 
 class _Hidden(str):

@@ -109,6 +109,11 @@ class OptionReader:
         settings, problems = translated(settings)
         for sentence in problems:
             self.problem(sentence)
+        if settings.get("allow.auto.create.topics", "false").strip().lower() != "false":
+            self.problem(
+                "Kafka option 'allow.auto.create.topics' may only be 'false': who reads, writes or "
+                "looks up a topic here never makes it. Create topics before the query starts."
+            )
         if not settings.get("bootstrap.servers", "").strip():
             self.problem(
                 "Option 'kafka.bootstrap.servers' must be specified: "

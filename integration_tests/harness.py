@@ -200,7 +200,13 @@ def kill_group(driver: subprocess.Popen, but: int | None = None) -> None:
 
 def produce(servers: str, topic: str, values: list[bytes]) -> None:
     """Write values, each also as its own key, and wait for all acknowledgements."""
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "enable.idempotence": True,
+            "allow.auto.create.topics": False,  # a test that mistakes a name must not make it
+        }
+    )
     for value in values:
         producer.produce(topic, value, value)
         producer.poll(0)

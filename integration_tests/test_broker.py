@@ -12,14 +12,28 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 from kafka.admin import KafkaAdminClient
 from kafka.errors import CoordinatorLoadInProgressError, NotCoordinatorError
 
 from eo_kafka.broker.embedded import KafkaBroker, cluster
 from eo_kafka.broker.errors import BrokerError, PortTaken
+from eo_kafka.broker.settings import DIFFERENCES
 from processes import wait_until
+
+IDENTITY = {
+    "node.id",
+    "broker.id",
+    "process.roles",
+    "listeners",
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "controller.listener.names",
+    "controller.quorum.voters",
+    "log.dirs",
+    "log.dir",
+}
 
 
 def create_topic(bootstrap_servers: str, name: str) -> str:
@@ -231,9 +245,24 @@ def test_three_nodes_survive_the_loss_of_one() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("version", ["3.9.1", "4.0.1"])
-def test_older_versions_start(version: str) -> None:
+@pytest.mark.parametrize("version", ["3.9.1", "4.0.1", "4.4.0"])
+def test_other_versions_start(version: str) -> None:
     with KafkaBroker(version=version) as old:
         topic = create_topic(old.bootstrap_servers, "old")
         produce(old.bootstrap_servers, topic, [b"1"])
         assert committed(old.bootstrap_servers, topic) == [b"1"]
+
+
+def test_kafkas_defaults_hold_but_for_what_the_help_lists(own_broker: KafkaBroker) -> None:
+    """All that the broker was told, beside who and where it is; and the defaults are as listed."""
+    admin = AdminClient({"bootstrap.servers": own_broker.bootstrap_servers})
+    resource = ConfigResource(ResourceType.BROKER, "1")
+    entries = admin.describe_configs([resource])[resource].result(30)
+    assert entries["auto.create.topics.enable"].value == "true"
+    listed = {one.name: one for one in DIFFERENCES}
+    static = ConfigSource.STATIC_BROKER_CONFIG.value
+    told = {name: entry for name, entry in entries.items() if entry.source == static}
+    assert set(told) - set(listed) <= IDENTITY
+    for name in set(told) & set(listed):
+        values = {found.source: found.value for found in told[name].synonyms.values()}
+        assert values[ConfigSource.DEFAULT_CONFIG.value] == str(listed[name].default)

@@ -52,6 +52,7 @@ RELEASES = [
     pytest.param(Release("4.0.1", 1), marks=pytest.mark.full),
     pytest.param(Release("4.0.1", 2), marks=pytest.mark.full),
     pytest.param(Release("4.3.1", 1), marks=pytest.mark.full),
+    Release("4.4.0", 2),
 ]  # 4.3.1 at level 2 is what all other tests run on
 
 

@@ -46,9 +46,9 @@ class BatchReport:
 
 def new_batch(options: SinkOptions) -> BatchIdentity:
     """Check the topic and name the job. Runs on the driver, once a `save()`."""
+    check_output(options)
     if not options.exactly_once:
         return BatchIdentity("", 0)
-    check_output(options)
     version = control_plane.shared(options.kafka).end_txn_version()
     return BatchIdentity(f"batch-{uuid.uuid4()}", version)
 

@@ -20,6 +20,7 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.transactional_id import TransactionalIds
 from eo_kafka.state import compacted_topic
 from eo_kafka.state.compacted_topic import exists, settings_of
+from eo_kafka.state.unused_topic import is_unused
 from eo_kafka.transaction import TransactionState
 
 TIMEOUT_S = 30.0
@@ -188,7 +189,11 @@ def _own_topic(
     if not exists(admin, topic):
         text = f"'{topic}' is not there yet; the first batch creates it (needs Create on it)"
         return [Finding(Level.NOTE, subject, text)]
-    problems = compacted_topic.problems(admin, topic, partitions, brokers)
+    refusals, weak = compacted_topic.faults(admin, topic, partitions, brokers)
+    if refusals and topic.startswith(compacted_topic.OURS) and is_unused(admin, topic):
+        text = f"{' '.join(refusals)} It never held a record: the first batch sets it right."
+        return [Finding(Level.NOTE, subject, text)]
+    problems = [*refusals, *weak]
     permissions = _permissions(admin, topic, {"DESCRIBE", "READ", "WRITE"}, subject)
     return [*_durability(subject, problems), permissions]
 

@@ -8,7 +8,8 @@ upgrade changes that.
 
 Private are: _manager.run, .call_soon, .send and .cluster, _find_coordinator_ids,
 _list_partition_offsets_request and _process_response, _async_describe_features,
-_get_cluster_metadata, and in the cluster the cached _coordinators and _coordinator_brokers.
+_get_cluster_metadata, and in the cluster its config and the cached _coordinators and
+_coordinator_brokers.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class TransactionRequests:
 
     def __init__(self, admin: Any, servers: str) -> None:
         self._admin, self._servers = admin, servers
+        # It asks of no topic by itself; if it ever does, no topic shall be made by that.
+        admin._manager.cluster.config["allow_auto_create_topics"] = False
 
     def run(self, coroutine: Callable[..., Any], *args: Any) -> Any:
         """What the coroutine returns, or raises."""

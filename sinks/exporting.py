@@ -53,8 +53,7 @@ def export_snapshot(
     search = SnapshotSearch(job, options)
     topic = export.topic_of(search.job, name)
     found, decision = _newest_written(search)
-    if not exists(search.admin, topic):
-        compacted_topic.create(search.admin, topic, 1, search.brokers)
+    compacted_topic.ensure(search.admin, topic, 1, search.brokers)
     writer = ExportWriter(search.options, search.control, topic)
     _check_free(search, name)  # not before the fence: it may just have been finished
     writer.look()

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 PARTITIONS = 2  # 0: generations and decisions. 1: the tokens of sink "main"
 TOKEN_PARTITION = 1
 TRANSACTION_LOG = "__transaction_state"
+OUTPUT_TIMEOUT_S = 5.0  # for a topic made a moment ago
 _checked: set[tuple[str, str, bool]] = set()
 
 
@@ -34,11 +35,11 @@ def ensure(options: SinkOptions) -> None:
     if key in _checked:
         return
     admin, brokers = connect(options.kafka, TIMEOUT_S)
+    if options.topic is not None:
+        _check_topic(options.topic, admin)  # first: a refused start leaves no topics behind
     problems = []
     for name, partitions in own_topics(options):
-        if not exists(admin, name):
-            compacted_topic.create(admin, name, partitions, brokers)
-        problems += compacted_topic.problems(admin, name, partitions, brokers)
+        problems += compacted_topic.ensure(admin, name, partitions, brokers)
     if brokers > 1:
         problems += transaction_log_problems(admin)
     elif not options.allow_weak_replication:
@@ -54,8 +55,6 @@ def ensure(options: SinkOptions) -> None:
             "if losing decisions (and with them rows) is acceptable."
         )
     check_timeout(admin, options)
-    if options.topic is not None:
-        _check_topic(options.topic, admin)
     _checked.add(key)
 
 
@@ -92,21 +91,28 @@ def check_exists(options: SinkOptions) -> None:
 
 
 def check_output(options: SinkOptions) -> None:
-    """Check what a batch write needs, which has no ledger: the topic and the time allowed."""
+    """Check what a write needs that has no ledger: the topic, and the time for transactions."""
+    key = (options.kafka.get("bootstrap.servers", ""), options.topic or "", False)
+    if not options.exactly_once and (options.topic is None or key in _checked):
+        return
     admin, _ = connect(options.kafka, TIMEOUT_S)
-    check_timeout(admin, options)
+    if options.exactly_once:
+        check_timeout(admin, options)
     if options.topic is not None:
         _check_topic(options.topic, admin)
+    _checked.add(key)
 
 
 def _check_topic(topic: str, admin: Any) -> None:
-    """Raise EnvironmentRefused unless the output topic exists (or the broker just made it)."""
-    deadline = time.monotonic() + 5
+    """Raise EnvironmentRefused unless the output topic exists. A new one is not known to every
+    broker at once."""
+    deadline = time.monotonic() + OUTPUT_TIMEOUT_S
     while not exists(admin, topic):
         if time.monotonic() > deadline:
             raise EnvironmentRefused(
-                f"Topic '{topic}' does not exist and the broker does not create it. "
-                "Nothing was written. Create it, or correct option 'topic'."
+                f"Topic '{topic}' does not exist, and a write creates none, whatever the broker's "
+                "auto.create.topics.enable. Nothing was written. Create it, or correct option "
+                "'topic'."
             )
         time.sleep(0.2)
 

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from eo_kafka import kafka_config
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import WriteFailed
 from eo_kafka.sinks.fast import arrow_producer
@@ -26,9 +27,7 @@ FLUSH_TIMEOUT_S = 300.0
 
 def write(options: SinkOptions, partition: int, batches: Iterator[pa.RecordBatch]) -> None:
     """Send all rows. Runs on an executor, once an attempt. Raises WriteFailed."""
-    from confluent_kafka import Producer
-
-    producer = Producer(producer_settings(options))
+    producer = kafka_config.producer(producer_settings(options))
     writer = arrow_producer(producer, options.topic)
     for batch in batches:
         writer.send(batch)

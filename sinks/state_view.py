@@ -47,8 +47,7 @@ class ViewWriter:
     def __init__(self, job: str, name: str, options: Mapping[str, str]) -> None:
         search = SnapshotSearch(job, options)
         self.topic = topic_of(search.job, name)
-        if not exists(search.admin, self.topic):
-            compacted_topic.create(search.admin, self.topic, 1, search.brokers)
+        compacted_topic.ensure(search.admin, self.topic, 1, search.brokers)
         self._writer = ExportWriter(search.options, search.control, self.topic)
         self._settings = search.options.kafka
         self.marker = self.read().marker

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from eo_kafka import kafka_config
 from eo_kafka.kafka_config import quick_connect
 from eo_kafka.kept import Kept
 
@@ -26,10 +27,8 @@ def open_ahead(
 ) -> None:
     """Let a producer connect for the next `take` with the same arguments in this process. It takes
     no id and fences nobody before that. Raises KafkaException for settings that are refused."""
-    from confluent_kafka import Producer
-
     config = _config(settings, transactional_id, timeout_ms)
-    producer = Producer(config)
+    producer = kafka_config.producer(config)
     _ahead.put(config, producer)
     # A producer that is asked nothing learns the brokers' names, and connects to none of them.
     asks = threading.Thread(target=_wait_connected, args=(producer, topic or _ANY_TOPIC))
@@ -51,10 +50,8 @@ def take(
     Never one that was taken before: a (producer id, epoch) must not cover two transactions.
     Dropping the producer leaves an open transaction open; its `close()` would abort it.
     """
-    from confluent_kafka import Producer
-
     config = _config(settings, transactional_id, timeout_ms)
-    producer = _ahead.take(config) or Producer(config)
+    producer = _ahead.take(config) or kafka_config.producer(config)
     _wait_connected(producer, topic or _ANY_TOPIC)
     before()
     producer.init_transactions(INIT_TIMEOUT_S)

@@ -15,7 +15,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eo_kafka.errors import ReadTimeout, SourceError
-from eo_kafka.kafka_config import connection_settings, quick_connect
+from eo_kafka.kafka_config import admin_client, connection_settings, quick_connect
 from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
 from eo_kafka.sources.limits import Word
 from eo_kafka.sources.options import SourceOptions
@@ -248,7 +248,6 @@ class OffsetLookup:
     def _admin(self) -> Any:
         if self._client is None:
             from confluent_kafka import KafkaException
-            from confluent_kafka.admin import AdminClient
 
             settings: dict[str, Any] = {
                 **quick_connect(self._options.kafka),
@@ -256,7 +255,7 @@ class OffsetLookup:
             }
             settings["error_cb"] = self._on_error
             try:
-                self._client = AdminClient(settings)
+                self._client = admin_client(settings)
             except KafkaException as error:
                 raise SourceError(
                     f"No client can be made of these 'kafka.*' settings: {error.args[0].str()}."

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
-from eo_kafka.kafka_config import quick_connect
+from eo_kafka.kafka_config import consumer, quick_connect
 from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from eo_kafka.sources import plain
@@ -102,12 +102,10 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
 
 
 def _new_client(options: SourceOptions) -> _Client:
-    import confluent_kafka
-
     settings = consumer_settings(options)
     errors: list[KafkaError] = []
-    consumer = confluent_kafka.Consumer({**settings, "error_cb": errors.append})
-    return _Client(_kept_under(settings, options), consumer, errors)
+    client = consumer({**settings, "error_cb": errors.append})
+    return _Client(_kept_under(settings, options), client, errors)
 
 
 def _kept_under(settings: dict[str, str], options: SourceOptions) -> dict[str, str]:
@@ -223,7 +221,6 @@ def consumer_settings(options: SourceOptions) -> dict[str, str]:
         "enable.auto.offset.store": "false",
         "auto.offset.reset": "error",
         "enable.partition.eof": "true",
-        "allow.auto.create.topics": "false",
     }
 
 

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 30.0
 CREATE_ATTEMPTS = 3
 MAX_MESSAGE_BYTES = 8 << 20  # a decision names every task of its batch
+OURS = "__eo_kafka."
 
 
 def exists(admin: Any, topic: str) -> bool:
@@ -35,6 +36,35 @@ def exists(admin: Any, topic: str) -> bool:
     return False
 
 
+def ensure(admin: Any, name: str, partitions: int, brokers: int) -> list[str]:
+    """Create it, or check it, as `problems` does. One of ours that never held a record is set
+    right: where brokers create what they are asked about, any tool's look-up may have made it.
+    Raises EnvironmentRefused."""
+    from eo_kafka.state import unused_topic
+
+    if not exists(admin, name):
+        create(admin, name, partitions, brokers)
+    refusals, weak = faults(admin, name, partitions, brokers)
+    if (refusals or weak) and name.startswith(OURS) and unused_topic.is_unused(admin, name):
+        weak = unused_topic.set_right(admin, name, partitions, brokers)
+    elif refusals:
+        raise EnvironmentRefused(" ".join(refusals))
+    return weak
+
+
+def wanted_settings(replicas: int) -> dict[str, str]:
+    """What the topic is created with."""
+    return {
+        "cleanup.policy": "compact",
+        "retention.ms": "-1",
+        "max.message.bytes": str(MAX_MESSAGE_BYTES),
+        "min.insync.replicas": str(replicas // 2 + 1),
+        "unclean.leader.election.enable": "false",
+        # Tombstones and markers may be asked for by a recovery after a long holiday.
+        "delete.retention.ms": str(7 * 24 * 3600 * 1000),
+    }
+
+
 def create(admin: Any, name: str, partitions: int, brokers: int) -> None:
     """Create it, unless somebody has. Raises EnvironmentRefused."""
     from confluent_kafka.admin import NewTopic
@@ -44,15 +74,7 @@ def create(admin: Any, name: str, partitions: int, brokers: int) -> None:
         name,
         num_partitions=partitions,
         replication_factor=replicas,
-        config={
-            "cleanup.policy": "compact",
-            "retention.ms": "-1",
-            "max.message.bytes": str(MAX_MESSAGE_BYTES),
-            "min.insync.replicas": str(replicas // 2 + 1),
-            "unclean.leader.election.enable": "false",
-            # Tombstones and markers may be asked for by a recovery after a long holiday.
-            "delete.retention.ms": str(7 * 24 * 3600 * 1000),
-        },
+        config=wanted_settings(replicas),
     )
     for left in reversed(range(CREATE_ATTEMPTS)):
         if _is_created(admin, topic, may_fail=left > 0):
@@ -87,7 +109,7 @@ def _is_created(admin: Any, topic: Any, may_fail: bool) -> bool:
     return True
 
 
-def _partitions(admin: Any, topic: str) -> Any:
+def partitions_of(admin: Any, topic: str) -> Any:
     """The topic's partitions. Each broker hears of a new topic in its own time."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
@@ -102,32 +124,42 @@ def problems(admin: Any, name: str, partitions: int, brokers: int) -> list[str]:
 
     Raises EnvironmentRefused where it cannot be used at all.
     """
-    there = _partitions(admin, name)
+    refusals, weak = faults(admin, name, partitions, brokers)
+    if refusals:
+        raise EnvironmentRefused(" ".join(refusals))
+    return weak
+
+
+def faults(admin: Any, name: str, partitions: int, brokers: int) -> tuple[list[str], list[str]]:
+    """Sentences about why it cannot be used at all, and about what could lose a record."""
+    there = partitions_of(admin, name)
     config = settings_of(admin, name)
-    found = []
+    refusals, weak = [], []
     if len(there) < partitions:
-        raise EnvironmentRefused(
+        refusals.append(
             f"Topic '{name}' has {len(there)} partition(s) and needs {partitions}: tokens and "
             "decisions may not share one."
         )
     if config.get("cleanup.policy", "compact") != "compact":
-        raise EnvironmentRefused(
+        refusals.append(
             f"Topic '{name}' has cleanup.policy={config['cleanup.policy']}: Kafka would delete by "
             "age what a restart needs. It must be 'compact'."
         )
-    replicas = min(len(partition.replicas) for partition in there.values())
+    replicas = min((len(partition.replicas) for partition in there.values()), default=0)
     if brokers > 1 and replicas < 2:
-        found.append(f"Topic '{name}' has one replica.")
+        weak.append(
+            f"Topic '{name}' has one replica: let kafka-reassign-partitions.sh give it more."
+        )
     # Settings that may not be seen are not wrong ones: a warning has been given.
     in_sync = int(config.get("min.insync.replicas", replicas))
     if in_sync <= replicas // 2:
-        found.append(
+        weak.append(
             f"Topic '{name}' has min.insync.replicas={in_sync} of {replicas} replicas: "
             "a majority is needed."
         )
     if config.get("unclean.leader.election.enable") == "true":
-        found.append(f"Topic '{name}' allows unclean leader elections.")
-    return found
+        weak.append(f"Topic '{name}' allows unclean leader elections.")
+    return refusals, weak
 
 
 def settings_of(admin: Any, name: str, kind: Any = None) -> dict[str, str]:

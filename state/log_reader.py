@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from eo_kafka.errors import EnvironmentRefused, ReadTimeout
-from eo_kafka.kafka_config import connection_settings, quick_connect
+from eo_kafka.kafka_config import connection_settings, consumer, quick_connect
 from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 
 log = logging.getLogger(__name__)
@@ -49,11 +49,9 @@ def read_records(
             return
         except ReadTimeout as error:
             log.info("A consumer that was kept is given up: %s", error)
-    from confluent_kafka import Consumer
-
     # A group's name is required; it is never joined.
-    consumer = Consumer({**wanted, "group.id": f"eo-kafka-ledger-{uuid.uuid4()}"})
-    yield from _assigned(consumer, None, wanted, topic, partition, (start, end), at_once)
+    client = consumer({**wanted, "group.id": f"eo-kafka-ledger-{uuid.uuid4()}"})
+    yield from _assigned(client, None, wanted, topic, partition, (start, end), at_once)
 
 
 def _settings(settings: Mapping[str, str]) -> dict[str, str]:

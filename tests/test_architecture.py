@@ -20,6 +20,7 @@ MAY_IMPORT = {
 }
 FILE_LINES_MAX = 340
 FUNCTION_LINES_MAX = 60
+CLIENTS = {"Producer", "Consumer", "AdminClient", "SerializingProducer", "DeserializingConsumer"}
 FACADE = ROOT / "core" / "__init__.py"  # imports what it offers when that is used
 CODE = [path for package in MAY_IMPORT for path in sorted((ROOT / package).glob("*.py"))]
 
@@ -86,3 +87,15 @@ def test_every_folder_is_installed():
 def test_nothing_unpickles_what_comes_from_a_topic():
     for path in CODE:
         assert not {"pickle", "cloudpickle", "marshal"} & set(imports(path)), path
+
+
+@pytest.mark.parametrize("path", CODE, ids=name_of)
+def test_clients_of_librdkafka_are_made_in_one_place(path):
+    """There each is told to create no topic by asking about it."""
+    if name_of(path) == "core/kafka_config.py":
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("confluent_kafka"):
+            assert not CLIENTS & {one.name for one in node.names}, node.lineno
+        if isinstance(node, ast.Attribute):
+            assert node.attr not in CLIENTS, node.lineno

@@ -28,7 +28,8 @@ class Brokers:
 
     def __init__(self, kafka: KafkaCluster, jobs: Sequence[Job]) -> None:
         self.kafka, self.jobs = kafka, jobs
-        self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+        settings = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
+        self._admin = AdminClient({**settings, "allow.auto.create.topics": False})
 
     def heal(self) -> None:
         """Start what is down, and wait until every replica is in sync."""
@@ -112,6 +113,7 @@ def abort_writes(brokers: Brokers, chance: random.Random) -> Details | None:
         {
             "bootstrap.servers": brokers.kafka.bootstrap_servers,
             "transactional.id": "soak-foreign",
+            "allow.auto.create.topics": False,
             "transaction.timeout.ms": 15_000,
             "log_level": 0,
         }

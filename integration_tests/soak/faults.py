@@ -224,6 +224,7 @@ def _take(job: Job, transactional_id: str) -> None:
         {
             "bootstrap.servers": job.kafka.servers,
             "transactional.id": transactional_id,
+            "allow.auto.create.topics": False,
             "transaction.timeout.ms": job.transaction_timeout_s * 1000,
             "log_level": 0,
         }

@@ -26,6 +26,7 @@ class InputWriter(threading.Thread):
             {
                 "bootstrap.servers": servers,
                 "enable.idempotence": True,
+                "allow.auto.create.topics": False,
                 "linger.ms": 5,
                 "delivery.timeout.ms": 600_000,
                 "log_level": 0,
