@@ -104,6 +104,7 @@ class TaskReport:
     committed: bool = False
     torn: Torn | None = None  # from the plan; in partition 0's report only, it can be long
     checkpoint: str | None = None  # where Spark keeps it, as far as the task could see
+    coordinator: Identity | None = None  # the plan's
 
     @property
     def prepared(self) -> Participant | None:

@@ -135,7 +135,7 @@ def _decide(
         previous = ledger.decisions.get((options.sink, first.batch))
         if previous and (previous.round, previous.generation) == (first.round, first.generation):
             decided[:] = [previous]  # an earlier attempt landed; its answer was lost
-            return None
+            return Write([_record(previous)])  # once more: it proves that the fence is ours
         batch_identity.check_decided(options, identity, ledger)
         decision = _decision(options, previous, reports)
         _check_replacements(control, reports, options)
@@ -145,18 +145,25 @@ def _decide(
         decision = identity.on(decision, source_ids)
         crash_point("S6.before_decision")
         decided[:] = [decision]
-        key = records.decision_key(decision.sink, decision.batch, decision.round)
         owner = [(records.OWNER_KEY, records.encode_owner(first.query_id))]
+        done = decision.state is DecisionState.DONE  # of another S8 makes room
         written = [
-            (key, records.encode_decision(decision)),
+            _record(decision),
             *(owner if not ledger.owner else []),
             *one_phase_recovery.ends(options, ledger),
+            *(ledger.tombstones(options.sink) if done else []),
             *snapshot.records,
         ]
         return Write(written, snapshot.state)
 
+    coordinator.look_whether_replaced(first.coordinator, first.generation)
     coordinator.write(first.generation, attempt)
     return decided[0]
+
+
+def _record(decision: Decision) -> tuple[bytes, bytes]:
+    key = records.decision_key(decision.sink, decision.batch, decision.round)
+    return key, records.encode_decision(decision)
 
 
 def _decision(

@@ -159,4 +159,5 @@ def report(
         committed=committed,
         torn=plan.torn_at(task.batch) if task.partition == 0 else None,
         checkpoint=task.checkpoint,
+        coordinator=plan.coordinator,
     )
