@@ -45,8 +45,10 @@ class LedgerWriter(StreamArrowWriter):
         """S1 runs here: being pickled for the tasks is the one thing that happens to a writer
         before a batch and never before `commit` or `abort`. Spark pickles it more than once."""
         if self._options.exactly_once and self._plan is None:
+            from eo_kafka.sinks.ledger_topic import with_allowed_timeout
             from eo_kafka.sinks.recovery import make_plan
 
+            self._options = with_allowed_timeout(self._options)
             self._plan = make_plan(self._options)
         return self.__dict__.copy()
 
