@@ -177,9 +177,9 @@ def _repair(options: SinkOptions, arguments: argparse.Namespace) -> None:
     ledger = coordinator.read(fenced=False)
     written = ledger.of_sink(options.sink)
     # Of tasks that commit by themselves, the ledger does not know those of the batch to come
-    if ledger.one_phase_from is None or batch <= max(written, default=-1):
-        if _is_void(written.get(batch), batch):
-            return  # and a query that runs goes on
+    is_known = ledger.one_phase_from is None or batch <= max(written, default=-1)
+    if is_known and _is_void(written.get(batch), batch):
+        return  # and a query that runs goes on
     plan = make_plan(options, by_hand=True)
     torn = plan.torn_at(batch)
     if torn is not None:

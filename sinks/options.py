@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eo_kafka.errors import CheckpointError, OptionsError
+from eo_kafka.errors import CheckpointError, OptionsError, cut
 from eo_kafka.options import (
     KafkaSettings,
     Option,
