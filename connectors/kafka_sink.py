@@ -100,13 +100,15 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         from eo_kafka.sinks.batch import new_batch
+        from eo_kafka.sinks.ledger_topic import with_allowed_timeout
 
-        self._options, writing = _options(given, schema, streaming=False)
+        options, writing = _options(given, schema, streaming=False)
         if overwrite:
             raise OptionsError(
                 ["Save mode 'overwrite' is not allowed for Kafka: use mode('append')."]
             )
         self._writing = writing.prepared(schema)
+        self._options = with_allowed_timeout(options)
         self._batch = new_batch(self._options)
 
     @property

@@ -49,8 +49,10 @@ class LedgerWriter(StreamArrowWriter):
 
             check_output(self._options)
         elif self._plan is None:
+            from eo_kafka.sinks.ledger_topic import with_allowed_timeout
             from eo_kafka.sinks.recovery import make_plan
 
+            self._options = with_allowed_timeout(self._options)
             self._plan = make_plan(self._options)
         return self.__dict__.copy()
 

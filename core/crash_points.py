@@ -38,6 +38,7 @@ POINTS = frozenset(
         "one-phase.committed",  # the task's transaction; its message is about to be returned
         "S6.snapshot_taken",  # nothing of it is decided
         "S6.while_sending_ahead",  # some of its files are in the state topic
+        "S6.before_fence",  # the reports are there; nobody was asked whether this driver still may
         "S6.before_decision",
         "S6.after_decision",  # decided; no EndTxn sent
         "S7.after_first_end_txn",

@@ -44,10 +44,24 @@ def wait_until_timed_out(job: Copy) -> None:
     )
 
 
+def test_c1_a_task_that_is_killed_when_rows_of_it_are_with_the_broker_is_retried(
+    job, spark, crash_points
+):
+    """Its transaction stays open, and nobody who knows of it is left: DONE is readable all the
+    same."""
+    crash_points.arm("S3.while_writing", "wait")
+    with job.running(spark) as query:
+        task = crash_points.wait_reached("S3.while_writing")
+        wait_until(lambda: written(job.servers, job.sink_topic), "a row is acknowledged")
+        os.kill(task, signal.SIGKILL)
+        assert query.awaitTermination(180)
+    assert sum(written(job.servers, job.sink_topic).values()) > ROWS
+    assert_exactly_once(job, VALUES)
+
+
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param("S3.while_writing", id="C1-while-it-writes"),
         pytest.param("S2.after_init", id="C1-before-its-first-row"),
         pytest.param("S5.after_flush", id="C2-after-its-flush"),
         pytest.param("S5.prepared", id="C2-prepared-but-not-reported"),

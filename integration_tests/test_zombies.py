@@ -9,6 +9,7 @@ import signal
 
 import pytest
 
+from eo_kafka.transaction import Identity
 from harness import (
     Copy,
     assert_exactly_once,
@@ -162,6 +163,36 @@ def use_attempt_slot_0(spark) -> None:
     scheduler = spark.sparkContext._jsc.sc().taskScheduler()
     while scheduler.newTaskId() % 8 != 7:
         pass
+
+
+@pytest.mark.parametrize("commit", COMMITS)
+def test_c18_of_two_drivers_in_the_middle_of_one_batch_exactly_one_lives(
+    job, spark, crash_points, tmp_path, commit
+):
+    """The old one goes on between the new one's S1 and S6, and the new one's batch commits at its
+    first try."""
+    job.sink_extra["commit"], job.per_batch = commit, 150
+    crash_points.arm("S6.before_fence", "wait")
+    with started(job, tmp_path / "log") as old:
+        crash_points.wait_reached("S6.before_fence")
+        crash_points.arm("S5.prepared", "wait")
+        with job.running(spark) as new:
+            crash_points.wait_reached("S5.prepared")
+            taken = holder(job)
+            crash_points.release("S6.before_fence")
+            assert old.wait(180) != 0, "the old driver went on"
+            assert "Fenced" in (tmp_path / "log").read_text()
+            assert holder(job) == taken, "the old driver took the coordinator's id"
+            crash_points.release("S5.prepared")
+            assert new.awaitTermination(180)
+            assert new.exception() is None
+    assert_exactly_once(job, VALUES)
+
+
+def holder(job: Copy) -> Identity:
+    """Who has the coordinator's id, as Kafka says."""
+    with control_plane(job.servers) as control:
+        return control.describe_one(job.ids.coordinator).identity
 
 
 @pytest.mark.parametrize("commit", COMMITS)

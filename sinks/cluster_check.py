@@ -5,6 +5,8 @@ Looks only. `topic_rehearsal` is what writes, if it was asked for.
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -17,6 +19,8 @@ from eo_kafka.machine_check import Finding, Level
 from eo_kafka.sinks import ledger_topic
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.transaction_search import TransactionSearch
+from eo_kafka.sinks.transaction_verdict import OPEN_STATES, alarm_ms
 from eo_kafka.sinks.transactional_id import TransactionalIds
 from eo_kafka.state import compacted_topic
 from eo_kafka.state.compacted_topic import exists, settings_of
@@ -46,6 +50,7 @@ def check_cluster(options: SinkOptions) -> list[Finding]:
     with closing(ClusterView(options.kafka)) as view:
         findings += _tried("broker version", lambda: list(_versions(view, admin)))
         findings += _tried("transactional ids", lambda: [_may_describe_ids(view, options)])
+    findings += _tried("open transactions", lambda: [_open(options)])
     findings += _tried("broker limits", lambda: list(_limits(admin, options)))
     if brokers > 1:
         problems = ledger_topic.transaction_log_problems(admin)
@@ -112,6 +117,31 @@ def _may_describe_ids(view: ClusterView, options: SinkOptions) -> Finding:
         return Finding(Level.PROBLEM, "transactional ids", text)
     known = "" if found.state is TransactionState.MISSING else f" (it is {found.state.value})"
     return Finding(Level.OK, "transactional ids", f"'{name}' may be described{known}")
+
+
+def _open(options: SinkOptions) -> Finding:
+    """Those of all jobs under the prefix. Nobody but an operator sees those of a job that is down:
+    they hold up readers for as long as their timeout is."""
+    subject, now_ms = "open transactions", int(time.time() * 1000)
+    with closing(TransactionSearch(options.kafka, {})) as search:
+        found = search.describe(search.ids(re.escape(f"{options.prefix}.")))
+    ages = {
+        one.transactional_id: (now_ms - one.start_ms) / 1000
+        for one in found.values()
+        if one.state in OPEN_STATES and one.start_ms > 0
+    }
+    if not ages:
+        return Finding(Level.OK, subject, f"none under prefix '{options.prefix}'")
+    oldest = max(ages, key=lambda name: ages[name])
+    text = f"{len(ages)} under prefix '{options.prefix}', the oldest for {duration(ages[oldest])}"
+    if ages[oldest] * 1000 <= alarm_ms(found[oldest].timeout_ms):
+        return Finding(Level.OK, subject, text)
+    left = duration(found[oldest].remaining_ms(now_ms) / 1000)
+    text += (
+        f" ('{oldest}', {left} until Kafka aborts it): read_committed readers wait for it. "
+        "'eo-kafka txn list --older-than 10m' says whose it is, and what to do"
+    )
+    return Finding(Level.WARNING, subject, text)
 
 
 def _limits(admin: Any, options: SinkOptions) -> Iterator[Finding]:

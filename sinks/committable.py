@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from eo_kafka.errors import LedgerError
+from eo_kafka.moment import Moment
 from eo_kafka.transaction import Decision, DecisionState, Identity, Participant
 
 
@@ -51,6 +52,7 @@ class WritePlan:
     token_from: int
     decisions: dict[int, Decision] = field(default_factory=dict)
     torn: Torn | None = None
+    began: Moment | None = None  # before any task of the batch
 
     def torn_at(self, batch: int) -> Torn | None:
         """What is left of an earlier run of `batch`, if it was interrupted half-way."""
@@ -104,6 +106,9 @@ class TaskReport:
     committed: bool = False
     torn: Torn | None = None  # from the plan; in partition 0's report only, it can be long
     checkpoint: str | None = None  # where Spark keeps it, as far as the task could see
+    coordinator: Identity | None = None  # the plan's, as `began`
+    began: Moment | None = None
+    open_s: float = 0.0  # how long the task's transaction was, at S5, by the task's own clock
 
     @property
     def prepared(self) -> Participant | None:

@@ -16,7 +16,6 @@ from eo_kafka.errors import (
     OutcomeUnknown,
     ParticipantsLost,
     RepairNeeded,
-    Undecided,
 )
 from eo_kafka.sinks import batch_identity, control_plane, map_recovery, one_phase_recovery
 from eo_kafka.sinks.batch_identity import BatchIdentity
@@ -26,6 +25,7 @@ from eo_kafka.sinks.coordinator import Coordinator, Write
 from eo_kafka.sinks.finisher import Finisher
 from eo_kafka.sinks.ledger_topic import TOKEN_PARTITION
 from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.prepared_check import check_prepared
 from eo_kafka.sinks.recovery import settle
 from eo_kafka.sinks.snapshots import Snapshots
 from eo_kafka.state import records
@@ -135,28 +135,36 @@ def _decide(
         previous = ledger.decisions.get((options.sink, first.batch))
         if previous and (previous.round, previous.generation) == (first.round, first.generation):
             decided[:] = [previous]  # an earlier attempt landed; its answer was lost
-            return None
+            return Write([_record(previous)])  # once more: it proves that the fence is ours
         batch_identity.check_decided(options, identity, ledger)
         decision = _decision(options, previous, reports)
         _check_replacements(control, reports, options)
         snapshot = snapshots.take(coordinator, ledger) if snapshots else Write([])
-        source_ids = _check_prepared(control, reports, options, identity, ledger)
+        source_ids = check_prepared(control, reports, options, identity, ledger)
         batch_identity.check_sources(options, first.batch, ledger, source_ids)
         decision = identity.on(decision, source_ids)
         crash_point("S6.before_decision")
         decided[:] = [decision]
-        key = records.decision_key(decision.sink, decision.batch, decision.round)
         owner = [(records.OWNER_KEY, records.encode_owner(first.query_id))]
+        done = decision.state is DecisionState.DONE  # of another S8 makes room
         written = [
-            (key, records.encode_decision(decision)),
+            _record(decision),
             *(owner if not ledger.owner else []),
             *one_phase_recovery.ends(options, ledger),
+            *(ledger.tombstones(options.sink) if done else []),
             *snapshot.records,
         ]
         return Write(written, snapshot.state)
 
+    crash_point("S6.before_fence")
+    coordinator.look_whether_replaced(first.coordinator, first.generation)
     coordinator.write(first.generation, attempt)
     return decided[0]
+
+
+def _record(decision: Decision) -> tuple[bytes, bytes]:
+    key = records.decision_key(decision.sink, decision.batch, decision.round)
+    return key, records.encode_decision(decision)
 
 
 def _decision(
@@ -245,49 +253,6 @@ def _repair_sentence(
         f"'eo-kafka job repair {options.job} --batch {batch} --accept-loss "
         "--bootstrap-servers ...'."
     )
-
-
-def _check_prepared(
-    control: ControlPlane,
-    reports: Sequence[TaskReport],
-    options: SinkOptions,
-    identity: BatchIdentity,
-    ledger: Ledger,
-) -> list[tuple[str, str]]:
-    """Every transaction that waits for the decision must be open, as itself, with time left.
-    Returns the topics that the sources read, with their ids: asked for in the same request."""
-    prepared = [report.prepared for report in reports if report.prepared is not None]
-    map_recovery.check_staged(options, reports[0].batch, prepared)
-    mine = [part for part in prepared if part.has_transaction]
-    wrote = [part for report in reports if (part := report.participant)]
-    outputs = {name for part in wrote for name, _ in part.topics}
-    sources = identity.topics_asked_for - outputs
-    if not wrote:
-        return identity.known_sources(options, ledger)
-    found_now = control.look(
-        [part.identity.transactional_id for part in mine], topics=outputs | sources
-    )
-    described, there = found_now.described, set(found_now.topic_ids.items())
-    now_ms = int(time.time() * 1000)
-    for part in mine:
-        found = described[part.identity.transactional_id]
-        margin_ms = min(10_000, found.timeout_ms // 5)
-        if not found.is_open(part.identity):
-            problem = f"is not open any more (its id is {found.state.value}, epoch {found.epoch})"
-        elif found.remaining_ms(now_ms) < margin_ms:
-            problem = f"has {found.remaining_ms(now_ms)} ms left of {found.timeout_ms}"
-        elif gone := set(part.topics) - there:
-            problem = f"wrote to {sorted(name for name, _ in gone)}, deleted since"
-        else:
-            continue
-        raise Undecided(
-            f"Batch {reports[0].batch} is not decided: the transaction of partition "
-            f"{part.partition} {problem}. Nothing is visible; the batch will be run again from the "
-            f"same offsets. If this happens again, raise kafka.transaction.timeout.ms "
-            f"({options.transaction_timeout_ms} now): a batch, from its first row to its commit, "
-            "must fit in."
-        )
-    return [(name, found_now.topic_ids[name]) for name in sources & found_now.topic_ids.keys()]
 
 
 def _lost_sentence(decision: Decision, missing: Sequence[Participant], options: SinkOptions) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from eo_kafka.errors import (
@@ -21,20 +21,20 @@ from eo_kafka.errors import (
     LedgerError,
     OutcomeUnknown,
 )
-from eo_kafka.kept import Kept
 from eo_kafka.sinks import transactional_producer
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.control_requests import End
+from eo_kafka.sinks.ledger_memory import LedgerMemory
 from eo_kafka.sinks.ledger_topic import TOKEN_PARTITION
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.state.ledger import DECISION_PARTITION, Ledger
-from eo_kafka.state.log_reader import read_records
 from eo_kafka.transaction import Identity, TransactionState
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 60.0
 TRANSACTION_TIMEOUT_MS = 60_000
+SETTLED_TIMEOUT_S = 90.0
 ATTEMPTS = 5
 STATE_PARTITION = 0
 COMPLETED_TIMEOUT_S = 0.5
@@ -59,21 +59,6 @@ class Write:
 Attempt = Callable[[Ledger], "Write | None"]
 
 
-@dataclass
-class _Memory:
-    """What was read of a ledger, which is all that stands before `position`."""
-
-    topic_id: str = ""
-    ledger: Ledger = field(default_factory=Ledger)
-    position: int = 0
-    read_at: float = 0.0  # time.monotonic()
-
-
-# A tombstone that nobody read in time is compacted away: long before that, all is read again.
-MEMORY_S = 600.0
-_memories: Kept[_Memory] = Kept(limit=2)
-
-
 class AppendFailed(Exception):
     """A coordinator transaction did not end as asked; it may have landed all the same."""
 
@@ -86,10 +71,18 @@ class Coordinator:
         self._control = control
         _, self.topic = options.job_and_ledger
         self.ids = options.ids
-        self._memory = _Memory()
+        self._memory = LedgerMemory(options.kafka, self.topic)
         self._producer: Any = None
-        self.identity: Identity | None = None
+        self._learnt: Identity | None = None
+        self._proven = False
         self._end_at_fence: int | None = None
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who we are to Kafka since the last fence; None until something was appended after it.
+        It is learnt by a request of its own, before which another driver may have taken the id:
+        then the answer is who that is, and only an append of ours that lands says it was not."""
+        return self._learnt if self._proven else None
 
     @property
     def ledger(self) -> Ledger:
@@ -98,21 +91,33 @@ class Coordinator:
 
     def look_first(self, *, may_be_new: bool) -> tuple[int, int]:
         """Before a batch's first fence: a position before all tokens of that batch, and the version
-        of EndTxn.
+        of EndTxn. Reads the ledger, as far as it is stable, so that who is refused has fenced
+        nobody.
 
         Unless it `may_be_new`, raise LedgerError if the ledger is empty though Kafka remembers that
         the job wrote into one (for transactional.id.expiration.ms, seven days). A fence makes Kafka
         forget that.
         """
         tokens = (self.topic, TOKEN_PARTITION, False)
-        found = self._control.look([self.ids.coordinator], [self._end, tokens], version=True)
+        found = self._control.look(
+            [self.ids.coordinator], [self._stable_end, tokens], [self.topic], version=True
+        )
         state = found.described[self.ids.coordinator].state
         self._wait_completed(state)
         wrote = state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-        decisions_end, token_from = found.ends
-        if wrote and not decisions_end and not may_be_new:
+        stable, token_from = found.ends
+        if wrote and not stable and not may_be_new:
             self._check_still_empty()
+        self._memory.recall(found.topic_ids.get(self.topic, ""), stable)
+        self._memory.read_to(stable)
         return token_from, found.end_txn_version
+
+    def look_whether_replaced(self, held: Identity | None, generation: int) -> None:
+        """Before the fence of a batch's decision: raise Fenced if another driver has taken the id
+        from its `held` owner and a newer generation with it. That one goes on undisturbed."""
+        if self._control.describe_one(self.ids.coordinator).identity != held:
+            self.read(fenced=False)
+            self.check_generation(generation)
 
     def _check_still_empty(self) -> None:
         # Once more, after it and not with it: another driver's first record may have come between.
@@ -140,6 +145,7 @@ class Coordinator:
         """Take the coordinator's id. Every earlier holder's next write fails from here on."""
         from confluent_kafka import KafkaException
 
+        self._proven = False
         try:
             self._producer = transactional_producer.take(*self._taken, topic=self.topic)
         except KafkaException as error:
@@ -156,22 +162,17 @@ class Coordinator:
                 "has Kafka enough brokers for its transaction log?"
             ) from None
         found = self._control.look([self.ids.coordinator], [self._end], [self.topic])
-        self.identity = found.described[self.ids.coordinator].identity
+        self._learnt = found.described[self.ids.coordinator].identity
         self._end_at_fence = found.ends[0]  # asked after the fence, for the read that follows it
-        self._recall(found.topic_ids.get(self.topic, ""), found.ends[0])
-
-    def _recall(self, topic_id: str, end: int) -> None:
-        """Go on from what this process has read of this very topic: in a ledger of hundreds of
-        decisions, the last few records are new."""
-        if topic_id and topic_id == self._memory.topic_id and self._memory.position <= end:
-            return
-        kept = _memories.take(self._remembered(topic_id))
-        usable = kept and kept.position <= end and time.monotonic() - kept.read_at < MEMORY_S
-        self._memory = kept if kept and usable else _Memory(topic_id)
+        self._memory.recall(found.topic_ids.get(self.topic, ""), found.ends[0])
 
     @property
     def _end(self) -> End:
         return self.topic, DECISION_PARTITION, False
+
+    @property
+    def _stable_end(self) -> End:
+        return self.topic, DECISION_PARTITION, True
 
     @property
     def _taken(self) -> tuple[dict[str, str], str, int]:
@@ -182,11 +183,7 @@ class Coordinator:
         """At the end, for this process's next call: what was read, and a producer that connects
         now. It fences nobody yet."""
         transactional_producer.open_ahead(*self._taken, self.topic)
-        if self._memory.topic_id:
-            _memories.put(self._remembered(self._memory.topic_id), self._memory)
-
-    def _remembered(self, topic_id: str) -> dict[str, str]:
-        return {**self._options.kafka, "ledger": self.topic, "topic id": topic_id}
+        self._memory.keep()
 
     def read(self, *, fenced: bool = True) -> Ledger:
         """Bring `ledger` up to the partition's end. After a fence no transaction is open on it, so
@@ -194,14 +191,22 @@ class Coordinator:
         end, self._end_at_fence = self._end_at_fence, None
         if end is None:
             end = self._control.end_offset(self.topic, DECISION_PARTITION, committed=not fenced)
-        for offset, key, value in read_records(
-            self._options.kafka, self.topic, DECISION_PARTITION, self._memory.position, end
-        ):
-            self.ledger.apply(key, value)
-            self._memory.position = offset + 1
-        self._memory.position = max(self._memory.position, end)
-        self._memory.read_at = time.monotonic()
-        return self.ledger
+        return self._memory.read_to(end)
+
+    def read_settled(self) -> Ledger:
+        """All of the ledger that is there now, fencing nobody: who looks only waits for a decision
+        that is being written. Raises OutcomeUnknown if that takes longer than Kafka lets it."""
+        ends = self._control.look(ends=[self._end, self._stable_end]).ends
+        deadline = time.monotonic() + SETTLED_TIMEOUT_S
+        while ends[1] < ends[0]:
+            if time.monotonic() > deadline:
+                raise OutcomeUnknown(
+                    f"A transaction stays open on ledger '{self.topic}', so it is not known what "
+                    "is decided. Nothing was changed; try again."
+                )
+            time.sleep(0.05)
+            ends[1] = self._control.end_offset(self.topic, DECISION_PARTITION, committed=True)
+        return self._memory.read_to(ends[1])
 
     def append(self, records: Sequence[Record], state: Sequence[Record] = ()) -> None:
         """Write `records` into the ledger and `state` into the state topic, in one small
@@ -225,6 +230,7 @@ class Coordinator:
                 self._producer.produce(self.topic, value, key, DECISION_PARTITION, on_delivery=note)
             # It flushes first, and fails if a record was not delivered.
             self._producer.commit_transaction(TIMEOUT_S)
+            self._proven = True
         except KafkaException as error:
             refused.add(error.args[0].code())
             if KafkaError.TOPIC_AUTHORIZATION_FAILED in refused:
@@ -257,7 +263,8 @@ class Coordinator:
 
     def write(self, generation: int, attempt: Attempt) -> None:
         """Write under `generation` until it is certain: fence, read to the end, stop if a newer
-        generation is there, append what `attempt` answers; None: it has landed already.
+        generation is there, append what `attempt` answers. What landed already it answers again
+        where `identity` is asked for later; None: nothing is left to do.
 
         `attempt` may append by itself what is to come before. Raises Fenced, or OutcomeUnknown
         after ATTEMPTS rounds, or what `attempt` raises.

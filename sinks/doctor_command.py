@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write",
         action="store_true",
-        help="also open a transaction on --topic and abort it: checks permissions and clocks",
+        help="also open a transaction on --topic and abort it: checks permissions, compares clocks",
     )
     add_connection(parser)
     add_json(parser)

@@ -173,36 +173,37 @@ def _without_snapshot(ledger: Ledger) -> list[Record]:
 
 
 def _repair(options: SinkOptions, arguments: argparse.Namespace) -> None:
+    coordinator, batch = Coordinator(options, control_plane.shared(options.kafka)), arguments.batch
+    ledger = coordinator.read(fenced=False)
+    written = ledger.of_sink(options.sink)
+    # Of tasks that commit by themselves, the ledger does not know those of the batch to come
+    is_known = ledger.one_phase_from is None or batch <= max(written, default=-1)
+    if is_known and _is_void(written.get(batch), batch):
+        return  # and a query that runs goes on
     plan = make_plan(options, by_hand=True)
-    batch, torn = arguments.batch, plan.torn_at(arguments.batch)
+    torn = plan.torn_at(batch)
     if torn is not None:
-        decision, left = torn.decision, _what_is_left(torn)
-        found = replace(decision, participants=torn.committed)
-    else:
-        found, left = (
-            _settled(plan, batch),
-            "and counts as written, whatever a replay of it brings.",
-        )
-    if found.state is DecisionState.VOID:
-        print(f"Batch {batch} is VOID: it is written anew. Start the query again.")
+        found, left = replace(torn.decision, participants=torn.committed), _what_is_left(torn)
+    elif _is_void(plan.decisions.get(batch), batch):
         return
-    coordinator = Coordinator(options, control_plane.shared(options.kafka))
     coordinator.fence()
     ledger = coordinator.read()
     coordinator.check_generation(plan.generation)
     if torn is None:
         found = ledger.decisions[options.sink, batch]  # with all that the plan leaves out
+        left = "and counts as written, whatever a replay of it brings."
     done = replace(found, state=DecisionState.DONE, accepted=True)
     settle(coordinator, plan.generation, done)
     print(f"Batch {batch} is DONE {left} Start the query again.")
 
 
-def _settled(plan: WritePlan, batch: int) -> Decision:
-    """A batch that is not torn (any more). Raises EoKafkaError if nobody knows of it."""
-    found = plan.decisions.get(batch)
+def _is_void(found: Decision | None, batch: int) -> bool:
+    """Of a batch that is not torn; says so if it is. Raises EoKafkaError if nobody knows of it."""
     if found is None:
         raise EoKafkaError(f"Batch {batch} needs no repair: it is not decided.")
-    return found
+    if found.state is DecisionState.VOID:
+        print(f"Batch {batch} is VOID: it is written anew. Start the query again.")
+    return found.state is DecisionState.VOID
 
 
 def _redo(options: SinkOptions, arguments: argparse.Namespace) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 
 from eo_kafka.cluster import connect
 from eo_kafka.errors import EnvironmentRefused
+from eo_kafka.sinks.option_checks import ALLOWED_BY_BROKERS
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.state import compacted_topic
 from eo_kafka.state.compacted_topic import TIMEOUT_S, exists, settings_of
@@ -22,6 +24,7 @@ TOKEN_PARTITION = 1
 TRANSACTION_LOG = "__transaction_state"
 OUTPUT_TIMEOUT_S = 5.0  # for a topic made a moment ago
 _checked: set[tuple[str, str, bool]] = set()
+_allowed_ms: dict[str, int] = {}
 
 
 def ensure(options: SinkOptions) -> None:
@@ -79,6 +82,28 @@ def check_timeout(admin: Any, options: SinkOptions) -> None:
                 f"{options.transaction_timeout_ms}. Raise the one or lower the other; a batch, "
                 "from its first row to its commit, must fit in."
             )
+
+
+def with_allowed_timeout(options: SinkOptions) -> SinkOptions:
+    """With option `transactionTimeout` `max`: the longest that every broker allows. Runs on the
+    driver, before tasks are told. Raises EnvironmentRefused if it may not be seen."""
+    if options.timeout_ms != ALLOWED_BY_BROKERS:
+        return options
+    servers = options.kafka.get("bootstrap.servers", "")
+    if servers not in _allowed_ms:
+        from confluent_kafka.admin import ResourceType
+
+        admin, _ = connect(options.kafka, TIMEOUT_S)
+        brokers = admin.list_topics(timeout=TIMEOUT_S).brokers
+        found = [settings_of(admin, str(broker), ResourceType.BROKER) for broker in brokers]
+        if not all("transaction.max.timeout.ms" in config for config in found):
+            raise EnvironmentRefused(
+                "Option 'transactionTimeout' is 'max', and this principal may not see what the "
+                "brokers allow (transaction.max.timeout.ms). Grant it DescribeConfigs on the "
+                "cluster, or give a time."
+            )
+        _allowed_ms[servers] = min(int(config["transaction.max.timeout.ms"]) for config in found)
+    return replace(options, timeout_ms=_allowed_ms[servers])
 
 
 def check_exists(options: SinkOptions) -> None:

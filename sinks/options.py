@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import unquote, urlparse
 
-from eo_kafka.errors import OptionsError, cut
+from eo_kafka.errors import CheckpointError, OptionsError, cut
 from eo_kafka.options import (
     KafkaSettings,
     Option,
@@ -20,6 +17,14 @@ from eo_kafka.options import (
     whole_number,
 )
 from eo_kafka.sinks.map_staging import MapTarget
+from eo_kafka.sinks.option_checks import (
+    ALLOWED_BY_BROKERS,
+    LONGEST_TIMEOUT_MS,
+    check_client_settings,
+    check_different,
+    check_needs,
+    timeout_ms,
+)
 from eo_kafka.sinks.transactional_id import TransactionalIds
 from eo_kafka.state.job_topics import (
     LEDGER_TOPIC,
@@ -34,6 +39,7 @@ TWO_PHASE, IDEMPOTENT = "two-phase", "idempotent"
 # The most that Kafka allows by default: a batch that takes longer can never commit, and a job that
 # is down for longer repeats a batch (or repairs it), while read_committed readers wait this long.
 DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
+ANSWER_TIMEOUT_S = 900.0
 
 TOPIC: Option[str | None] = Option(
     "topic", text, None, "Topic of all rows; without it each row names its own in column `topic`."
@@ -96,6 +102,14 @@ FAIL_ON_DATA_LOSS = Option(
     "Whether the query stops when a topic that it reads was deleted and made again since its last "
     "batch (as far as the sink's cluster has that topic); with false it goes on with a warning.",
 )
+TRANSACTION_TIMEOUT: Option[int | None] = Option(
+    "transactionTimeout",
+    timeout_ms,
+    None,
+    "How long a transaction may be open, from a batch's first row to its commit, outages included: "
+    "a time such as `30 minutes`, or `max`, the longest that all brokers allow "
+    "(`transaction.max.timeout.ms`). Default: `15 minutes`, or `kafka.transaction.timeout.ms`.",
+)
 WEAK_REPLICATION = Option(
     "allowWeakReplication",
     boolean,
@@ -114,6 +128,7 @@ OPTIONS = (
     STATE,
     PREFIX,
     FAIL_ON_DATA_LOSS,
+    TRANSACTION_TIMEOUT,
     WEAK_REPLICATION,
 )
 
@@ -123,12 +138,6 @@ REFUSED_KAFKA = {
     "transactional.id": "transactional ids are the connector's own; "
     "set 'transactionalIdPrefix' to tell jobs apart",
 }
-# (setting, values that keep the promise, what the others would do)
-_NEEDS = (
-    ("enable.idempotence", ("true",), "retries could repeat or reorder rows"),
-    ("acks", ("all", "-1"), "an acknowledged row could be lost with its leader"),
-    ("request.required.acks", ("all", "-1"), "an acknowledged row could be lost with its leader"),
-)
 
 
 @dataclass(frozen=True)
@@ -153,6 +162,7 @@ class SinkOptions:
     query_name: str | None
     sink: str = MAIN_SINK
     staging: MapTarget | None = None  # a map that the rows go into
+    timeout_ms: int | None = None  # option transactionTimeout
 
     @classmethod
     def parse(cls, given: Mapping[str, str], streaming: bool) -> SinkOptions:
@@ -165,7 +175,7 @@ class SinkOptions:
         kafka = reader.kafka(REFUSED_KAFKA)
         guarantee = reader.get(GUARANTEE)
         if guarantee != NONE:
-            _check_needs(reader, kafka, guarantee)
+            check_needs(reader, kafka, guarantee)
         commit = reader.get(COMMIT)
         if commit == IDEMPOTENT and (guarantee != EXACTLY_ONCE or not streaming):
             reader.problem(
@@ -174,21 +184,24 @@ class SinkOptions:
             )
         if BATCH_ID.name in reader:
             _check_batch_id(reader, streaming, guarantee)
-        query_id = _query_id(given.get("checkpointlocation")) if streaming else None
+        keeps_ledger = streaming and guarantee == EXACTLY_ONCE
+        known = len(reader.problems)
+        query_id = _query_id(reader, given.get("checkpointlocation")) if keeps_ledger else None
         job = reader.get(JOB_NAME)
-        named = JOB_NAME.name in reader  # a wrong name has been told already
-        if streaming and guarantee == EXACTLY_ONCE and not named:
+        # A name that is wrong, or could not be read, has been told already
+        named = JOB_NAME.name in reader
+        if keeps_ledger and not named and len(reader.problems) == known:
             job = _default_job(reader, given, query_id)
         ledger = reader.get(LEDGER)
         if ledger is None and job is not None:
             ledger = LEDGER_TOPIC.format(job=job)
         topic = reader.get(TOPIC)
         named = named or bool(given.get("queryname"))
-        snapshots = _snapshots(reader, streaming and guarantee == EXACTLY_ONCE and named)
+        snapshots = _snapshots(reader, keeps_ledger and named)
         state = reader.get(STATE)
         if state is None and job is not None:
             state = STATE_TOPIC.format(job=job)
-        _check_different(reader, {"topic": topic, "ledgerTopic": ledger, "stateTopic": state})
+        check_different(reader, {"topic": topic, "ledgerTopic": ledger, "stateTopic": state})
         options = cls(
             kafka=kafka,
             guarantee=guarantee,
@@ -206,16 +219,29 @@ class SinkOptions:
             state_topic=state,
             checkpoint=given.get("checkpointlocation"),
             query_name=given.get("queryname"),
+            timeout_ms=reader.get(TRANSACTION_TIMEOUT),
         )
         reader.check_names([option.name for option in OPTIONS])
-        _check_client_settings(reader, kafka)
+        check_client_settings(reader, kafka, TRANSACTION_TIMEOUT.name)
         reader.finish()
         return options
 
     @property
     def transaction_timeout_ms(self) -> int:
         """How long the broker waits for a batch, counted from its first row."""
-        return int(self.kafka.get("transaction.timeout.ms", DEFAULT_TRANSACTION_TIMEOUT_MS))
+        if self.timeout_ms is None:
+            return int(self.kafka.get("transaction.timeout.ms", DEFAULT_TRANSACTION_TIMEOUT_MS))
+        return self.timeout_ms or LONGEST_TIMEOUT_MS
+
+    @property
+    def answer_timeout_s(self) -> float:
+        """How long a task waits for a broker's answer, however long its transaction may be."""
+        return min(self.transaction_timeout_ms / 1000, ANSWER_TIMEOUT_S)
+
+    @property
+    def timeout_text(self) -> str:
+        """`transaction_timeout_ms` for errors."""
+        return "max" if self.timeout_ms == ALLOWED_BY_BROKERS else f"{self.transaction_timeout_ms}"
 
     @property
     def exactly_once(self) -> bool:
@@ -298,46 +324,13 @@ def _snapshots(reader: OptionReader, possible: bool) -> bool:
     return snapshots
 
 
-def _check_different(reader: OptionReader, topics: Mapping[str, str | None]) -> None:
-    given = [name for name in topics.values() if name is not None]
-    for name in sorted({name for name in given if given.count(name) > 1}):
-        options = [option for option, topic in topics.items() if topic == name]
-        reader.problem(f"Options '{options[0]}' and '{options[1]}' are both '{name}'.")
-
-
-def _check_needs(reader: OptionReader, kafka: KafkaSettings, guarantee: str) -> None:
-    for name, allowed, consequence in _NEEDS:
-        value = kafka.get(name)
-        if value is not None and value.strip().lower() not in allowed:
-            reader.problem(
-                f"Option 'kafka.{name}' is '{value}', but guarantee '{guarantee}' needs "
-                f"'{allowed[0]}': {consequence}. Take the option away or choose a weaker guarantee."
-            )
-
-
-def _check_client_settings(reader: OptionReader, kafka: KafkaSettings) -> None:
-    from eo_kafka.librdkafka import setting_problems
-
-    for sentence in setting_problems(kafka):
-        reader.problem(sentence)
-
-
-def _query_id(checkpoint: str | None) -> str | None:
-    """The id Spark wrote into `<checkpoint>/metadata`, if it can be read from here."""
+def _query_id(reader: OptionReader, checkpoint: str | None) -> str | None:
     if not checkpoint:
         return None
+    from eo_kafka.state.query_id import read_query_id
+
     try:
-        return str(json.loads(_read_text(checkpoint.rstrip("/") + "/metadata"))["id"])
-    except Exception:  # not there, not reachable from this process, not Spark's: all mean unknown
+        return read_query_id(checkpoint)
+    except CheckpointError as error:
+        reader.problem(str(error))
         return None
-
-
-def _read_text(location: str) -> str:
-    parsed = urlparse(location)
-    if parsed.scheme in ("", "file"):
-        return Path(unquote(parsed.path) if parsed.scheme else location).read_text()
-    from pyarrow import fs
-
-    system, path = fs.FileSystem.from_uri(location)
-    with system.open_input_stream(path) as stream:
-        return bytes(stream.read()).decode()

@@ -10,6 +10,7 @@ import logging
 
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import OutcomeUnknown
+from eo_kafka.moment import Moment
 from eo_kafka.sinks import control_plane, ledger_topic, map_recovery, one_phase_recovery
 from eo_kafka.sinks.committable import Torn, WritePlan
 from eo_kafka.sinks.control_plane import ControlPlane
@@ -36,10 +37,10 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
     coordinator = Coordinator(options, control)
     try:
         token_from, version = coordinator.look_first(may_be_new=by_hand)
+        _check_is_mine(coordinator, options)
         generation = _take_generation(coordinator, control, options)
         finisher = Finisher(options, control, coordinator, accept_gone=by_hand)
         torn = None
-        map_recovery.check_same_map(options, coordinator.ledger)
         unfinished = coordinator.ledger.unfinished()
         for decision in unfinished:
             torn = _roll_forward(coordinator, finisher, generation, decision) or torn
@@ -54,7 +55,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         control_plane.forget(options.kafka)
         raise
     if coordinator.identity is None:
-        raise OutcomeUnknown("The coordinator was never fenced.")
+        raise OutcomeUnknown("Nothing was written after the last fence.")
     if unfinished or one_phase:
         # Read what was settled. What a newer driver decided since must not look so: its batch would
         # be skipped here, committed in Spark's log, and could still be lost (the model found this).
@@ -75,6 +76,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
             for batch, found in decisions.items()
         },
         torn=torn,
+        began=Moment.now(),
     )
 
 
@@ -91,7 +93,7 @@ def _take_generation(coordinator: Coordinator, control: ControlPlane, options: S
         coordinator.fence()
         crash_point("S1.after_fence")
         generation = coordinator.read().generation + 1
-        coordinator.check_owner(options.query_id)
+        _check_is_mine(coordinator, options)
         record = (records.GENERATION_KEY, records.encode_generation(generation))
         written = [record, *one_phase_recovery.starts(options, control, coordinator.ledger)]
         if coordinator.try_append(written):
@@ -102,6 +104,13 @@ def _take_generation(coordinator: Coordinator, control: ControlPlane, options: S
         f"No generation could be taken in ledger '{coordinator.topic}' in {ATTEMPTS} attempts: "
         "another driver of the same job may be starting at the same time. Run one of them."
     )
+
+
+def _check_is_mine(coordinator: Coordinator, options: SinkOptions) -> None:
+    """Who must not write is refused: before the fence, by what can be read without it, so that who
+    works is not disturbed; and after it, by all there is."""
+    coordinator.check_owner(options.query_id)
+    map_recovery.check_same_map(options, coordinator.ledger)
 
 
 def _roll_forward(
@@ -132,8 +141,4 @@ def settle(coordinator: Coordinator, generation: int, settled: Decision) -> None
     value = records.encode_decision(settled)
     if coordinator.try_append([(key, value), *coordinator.ledger.tombstones(settled.sink)]):
         return
-    at = (settled.sink, settled.batch)
-    coordinator.write(
-        generation,
-        lambda ledger: None if ledger.decisions.get(at) == settled else Write([(key, value)]),
-    )
+    coordinator.write(generation, lambda _: Write([(key, value)]))  # it may stand there twice

@@ -35,8 +35,8 @@ def restore(
     only a new job can start (`start_from`).
 
     `options` as given to the sink; what does not concern the connection or the job's topics is
-    ignored. Fences the job's coordinator: a commit that is under way elsewhere ends first, and a
-    driver that runs goes on, but a query started from the restored checkpoint will replace it.
+    ignored. Fences nobody: a decision that is being written elsewhere is waited for, and a driver
+    that runs goes on, but a query started from the restored checkpoint will replace it.
 
     Returns the snapshot, or None, with nothing written, if the job has none. Raises
     CheckpointError, CorruptSnapshot, OptionsError, EnvironmentRefused, OutcomeUnknown, ReadTimeout;
@@ -48,9 +48,7 @@ def restore(
         if export is not None:
             _check_is_newest(Ledger(), export.export, search.options)
         return None
-    coordinator = Coordinator(search.options, search.control)
-    coordinator.fence()
-    ledger = coordinator.read()
+    ledger = Coordinator(search.options, search.control).read_settled()
     if export is not None:
         _check_is_newest(ledger, export.export, search.options)
     found = export or search.newest(ledger)

@@ -50,6 +50,7 @@ class TaskTransaction:
         self._opening: Future[None] | None = None
         self._producer: Any = None
         self._writer: Any = None
+        self._opened_at = 0.0
         self.identity: Identity | None = None
         self.seen: dict[str, Described] = {}
         self.topics: tuple[tuple[str, str], ...] = ()  # what it wrote to; known once prepared
@@ -63,6 +64,11 @@ class TaskTransaction:
     def digest(self) -> str:
         """Of the rows sent so far."""
         return self._writer.digest.text() if self._writer else ""
+
+    @property
+    def open_s(self) -> float:
+        """How long it has been open: Kafka counts from the first row, which comes right after."""
+        return time.monotonic() - self._opened_at
 
     def open_ahead(self) -> None:
         """Let `open` happen while the first rows are being read. If there are none, an id was taken
@@ -91,6 +97,7 @@ class TaskTransaction:
         else:
             self._opening.result()
         self._writer = arrow_producer(self._producer, self._options.topic)
+        self._opened_at = time.monotonic()
 
     def _open(self) -> None:
         from confluent_kafka import KafkaException
@@ -151,7 +158,7 @@ class TaskTransaction:
 
     def _flush(self) -> None:
         """Every row must have been acknowledged with its offset."""
-        timeout_s = self._options.transaction_timeout_ms / 1000
+        timeout_s = self._options.answer_timeout_s
         deadline = time.monotonic() + timeout_s
         while self._producer.flush(1.0) and not self._writer.failures:
             if time.monotonic() > deadline:
@@ -181,7 +188,7 @@ class TaskTransaction:
         from confluent_kafka import KafkaException
 
         try:
-            self._producer.commit_transaction(self._options.transaction_timeout_ms / 1000)
+            self._producer.commit_transaction(self._options.answer_timeout_s)
         except KafkaException as error:
             raise WriteFailed(
                 f"{self._who}: the commit has no certain outcome ({error.args[0].str()}). The next "

@@ -36,8 +36,8 @@ def _summary(one: Judged) -> str:
 
 
 def _age(one: Judged, now_ms: int) -> str:
-    start = one.described.start_ms
-    return duration((now_ms - start) / 1000) if one.is_open and start > 0 else "-"
+    open_ms = one.open_for_ms(now_ms)
+    return duration(open_ms / 1000) if open_ms else "-"
 
 
 def _left(one: Judged, now_ms: int) -> str:

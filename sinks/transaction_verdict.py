@@ -26,6 +26,7 @@ from eo_kafka.transaction import (
 
 # The broker looks for transactions that timed out every ten seconds by default.
 OVERDUE_MS = 60_000
+ALARM_MS = 900_000
 OPEN_STATES = frozenset(
     {
         TransactionState.ONGOING,
@@ -34,6 +35,11 @@ OPEN_STATES = frozenset(
         TransactionState.PREPARE_EPOCH_FENCE,
     }
 )
+
+
+def alarm_ms(timeout_ms: int) -> int:
+    """After how long somebody should know that a transaction is open, however long it may be."""
+    return min(ALARM_MS, timeout_ms // 2)
 
 
 class Standing(Enum):
@@ -91,6 +97,11 @@ class Judged:
         """Whether readers of its partitions wait for it."""
         return self.described.state in OPEN_STATES or bool(self.hung_on)
 
+    def open_for_ms(self, now_ms: int) -> int:
+        """For how long readers have waited for it, by two machines' clocks; 0 if they do not."""
+        start = self.described.start_ms
+        return now_ms - start if self.is_open and start > 0 else 0
+
     def needs_attention(self, now_ms: int) -> str | None:
         """Why somebody must act, or None. A query that runs passes through none of this for longer
         than its commit takes."""
@@ -108,8 +119,8 @@ class Judged:
             return "decided and not committed yet: start the query, or commit it"
         if self.standing is Standing.OLDER:
             return "left over: it holds up readers until it is aborted or times out"
-        if left < self.described.timeout_ms // 2:
-            return "open for more than half its timeout, and not decided"
+        if self.open_for_ms(now_ms) > alarm_ms(self.described.timeout_ms):
+            return "open for more than half its timeout, or 15 minutes, and not decided"
         return None
 
 

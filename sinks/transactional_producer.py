@@ -15,6 +15,7 @@ INIT_TIMEOUT_S = 60.0
 # Without a connection that is up, InitProducerId is put off by half a second; so one waits for it,
 # but not for ever: what is wrong with the cluster, InitProducerId says better.
 CONNECT_TIMEOUT_S = 2.0
+MESSAGE_TIMEOUT_MAX_MS = 900_000
 _ANY_TOPIC = "__transaction_state"  # not all topics: there may be thousands
 
 
@@ -62,6 +63,8 @@ def _config(settings: Mapping[str, Any], transactional_id: str, timeout_ms: int)
     return {
         **quick_connect(settings),
         "log.connection.close": "false",  # of one that waits: it connects again when it is used
+        # By default librdkafka tries to send a row for as long as the transaction may be open.
+        "message.timeout.ms": str(min(timeout_ms, MESSAGE_TIMEOUT_MAX_MS)),
         **settings,
         "transactional.id": transactional_id,
         "transaction.timeout.ms": str(timeout_ms),

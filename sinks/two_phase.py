@@ -73,7 +73,9 @@ def write(
         transaction.abort()  # or it would hold up the readers until it times out
         raise
     crash_point("S5.prepared")
-    return report(plan, task, transaction.rows, transaction.digest, prepared)
+    return report(
+        plan, task, transaction.rows, transaction.digest, prepared, open_s=transaction.open_s
+    )
 
 
 def check_not_replaced(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> None:
@@ -141,6 +143,7 @@ def report(
     *,
     committed: bool = False,
     skipped: bool = False,
+    open_s: float = 0.0,
 ) -> TaskReport:
     """What the task answers to the driver. In a repair every task takes part in the new round,
     also those that only look on."""
@@ -159,4 +162,7 @@ def report(
         committed=committed,
         torn=plan.torn_at(task.batch) if task.partition == 0 else None,
         checkpoint=task.checkpoint,
+        coordinator=plan.coordinator,
+        began=plan.began,
+        open_s=open_s,
     )

@@ -16,6 +16,7 @@ from contextlib import closing
 
 from eo_kafka.command_line import WIDTH, add_connection, add_json, connection, print_json
 from eo_kafka.errors import EoKafkaError, LedgerError, OptionsError
+from eo_kafka.options import time_span_ms
 from eo_kafka.sinks.options import LEDGER, PREFIX, SinkOptions
 from eo_kafka.sinks.transaction_ending import Asked, Outcome, end
 from eo_kafka.sinks.transaction_report import as_json, details, ledger_says, listing
@@ -48,6 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ending.add_argument(
             "--force", action="store_true", help="although rows may be lost or repeated"
         )
+    for action in (listing, abort):
+        action.add_argument(
+            "--older-than",
+            type=_time_span_ms,
+            metavar="TIME",
+            help="only those that have been open for longer, such as 10m or '2 hours', by the "
+            "clocks of this machine and the broker",
+        )
     for action in (show, commit, abort):
         action.add_argument("ids", nargs="*", metavar="ID", help="transactional ids")
     for action in actions.choices.values():
@@ -69,10 +78,24 @@ def run(arguments: argparse.Namespace) -> int:
     settings = _options(arguments, job=None).kafka
     named = {arguments.ledger_topic: arguments.job} if arguments.ledger_topic else {}
     with closing(TransactionSearch(settings, named)) as search:
-        found = _find(search, arguments)
+        found = _older(_find(search, arguments), getattr(arguments, "older_than", None))
         if arguments.action in ("list", "show"):
             return _print_found(found, arguments)
         return _end(search, found, arguments)
+
+
+def _time_span_ms(text: str) -> int:
+    try:
+        return time_span_ms(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"'{text}' {error}") from None
+
+
+def _older(found: list[Judged], than_ms: int | None) -> list[Judged]:
+    if than_ms is None:
+        return found
+    now_ms = int(time.time() * 1000)
+    return [one for one in found if one.open_for_ms(now_ms) > than_ms]
 
 
 def _options(
@@ -99,7 +122,8 @@ def _find(search: TransactionSearch, arguments: argparse.Namespace) -> list[Judg
         return search.judge(ids)
     if topic:
         return search.on_topic(topic)
-    if arguments.action != "list" and not (arguments.job or arguments.query_id or arguments.prefix):
+    some = arguments.job or arguments.query_id or arguments.prefix
+    if arguments.action != "list" and not (some or getattr(arguments, "older_than", None)):
         raise OptionsError(["Which transactions? Give their ids, or --job, --query-id, --prefix."])
     states: frozenset[TransactionState] = OPEN_STATES
     if arguments.action == "show" or getattr(arguments, "all", False):

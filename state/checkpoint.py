@@ -91,7 +91,7 @@ def open_checkpoint(url: str) -> Checkpoint:
     system, root = _file_system(scheme, authority, path)
     location = f"{scheme}:{_place(scheme, authority)}"
     location += path if _fsspec_of(system) else path.partition("?")[0]
-    return RemoteCheckpoint(_without_secrets(url), system, root.rstrip("/"), location.rstrip("/"))
+    return RemoteCheckpoint(without_secrets(url), system, root.rstrip("/"), location.rstrip("/"))
 
 
 def _place(scheme: str, authority: str) -> str:
@@ -103,7 +103,8 @@ def _place(scheme: str, authority: str) -> str:
     return f"{user.partition(':')[0]}@{host}".replace("//@", "//")
 
 
-def _without_secrets(text: str) -> str:
+def without_secrets(text: str) -> str:
+    """A URL, or what was said about it, without what must not be logged."""
     return _SECRET_SETTING.sub(r"\1***", _SECRET.sub(r"\1:***@", text))
 
 
@@ -131,7 +132,7 @@ def _file_system(scheme: str, authority: str, path: str) -> tuple[Any, str]:
             else ""
         )
         raise CheckpointError(
-            _without_secrets(
+            without_secrets(
                 f"The checkpoint '{scheme}:{authority}{path}' cannot be reached: "
                 f"{cut(error, 400)}.{advice}"
             )

@@ -26,8 +26,8 @@ class Control:
         self.asked += 1
         return Described(name, self._states.pop(0) if len(self._states) > 1 else self._states[0])
 
-    def look(self, ids: list[str], ends: list[Any], version: bool) -> Look:
-        return Look({name: self.describe_one(name) for name in ids}, [7 for _ in ends], {}, 0)
+    def look(self, ids: list[str], ends: list[Any], topics: list[str], version: bool) -> Look:
+        return Look({name: self.describe_one(name) for name in ids}, [0 for _ in ends], {}, 0)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_transaction_that_is_completing_is_waited_for(
     options: SinkOptions, states: list[TransactionState], asked: int
 ) -> None:
     control: Any = Control(*states)
-    Coordinator(options, control).look_first(may_be_new=False)
+    Coordinator(options, control).look_first(may_be_new=True)
     assert control.asked == asked
 
 
@@ -58,5 +58,5 @@ def test_one_that_never_completes_is_left_to_librdkafka(
 ) -> None:
     monkeypatch.setattr(coordinator, "COMPLETED_TIMEOUT_S", 0.02)
     control: Any = Control(PREPARED)
-    Coordinator(options, control).look_first(may_be_new=False)
+    Coordinator(options, control).look_first(may_be_new=True)
     assert control.asked > 1

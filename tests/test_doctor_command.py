@@ -73,8 +73,8 @@ def test_driver_and_workers_must_be_the_same():
 
 @pytest.mark.parametrize(
     ("broker", "after", "level"),
-    [(100.1, 100.2, Level.OK), (104.0, 100.2, Level.OK), (110.0, 100.2, Level.PROBLEM),
-     (80.0, 100.2, Level.PROBLEM), (110.0, 130.0, Level.OK)],
+    [(100.1, 100.2, Level.OK), (104.0, 100.2, Level.OK), (110.0, 100.2, Level.WARNING),
+     (80.0, 100.2, Level.WARNING), (110.0, 130.0, Level.OK)],
 )  # fmt: skip
 def test_a_clock_is_wrong_only_where_the_measurement_is_sure(broker, after, level):
     assert clock(broker, 100.0, after).level is level

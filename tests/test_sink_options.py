@@ -10,6 +10,7 @@ import pytest
 
 from eo_kafka.errors import OptionsError
 from eo_kafka.sinks.options import DEFAULT_TRANSACTION_TIMEOUT_MS, SinkOptions
+from eo_kafka.state.checkpoint import open_checkpoint
 
 GOOD = {"kafka.bootstrap.servers": "localhost:9092", "topic": "out", "jobName": "job"}
 LONGEST_JOB = 249 - len("__eo_kafka..ledger")
@@ -76,14 +77,47 @@ def test_the_query_id_comes_from_the_checkpoint(tmp_path: Path, scheme: str) -> 
     assert parsed(checkpointlocation=scheme + checkpoint(tmp_path) + "/").query_id == "b1-c2"
 
 
-@pytest.mark.parametrize("content", [None, "", "[]", "{}", "nonsense"])
-def test_without_any_name_it_is_refused(tmp_path: Path, content: str | None) -> None:
-    if content is not None:
-        (tmp_path / "metadata").write_text(content)
-
+def test_without_any_name_it_is_refused(tmp_path: Path) -> None:
     (found,) = problems(without_job(checkpointlocation=str(tmp_path)))
 
     assert "set option 'jobName' (or queryName)" in found
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "nonsense"])
+def test_a_query_id_that_cannot_be_read_is_no_query_id(tmp_path: Path, content: str) -> None:
+    (tmp_path / "metadata").write_text(content)
+
+    for given in (GOOD, without_job()):
+        (found,) = problems({**given, "checkpointlocation": str(tmp_path)})
+        assert "The query's id could not be read" in found
+        assert "keep the checkpoint where it can be read" in found
+        assert parsed(checkpointlocation=str(tmp_path), guarantee="at-least-once").query_id is None
+
+
+def test_the_query_id_is_read_wherever_a_checkpoint_may_be(tmp_path: Path) -> None:
+    where = "memory://checkpoints/one"  # fsspec's, which pyarrow does not know
+    assert parsed(checkpointlocation=where).query_id is None
+    folder = open_checkpoint(where)
+    folder.write("metadata", [b'{"id":"b1-c2"}'])
+    try:
+        assert parsed(checkpointlocation=where).query_id == "b1-c2"
+    finally:
+        folder.clear("metadata")
+
+
+def test_a_checkpoint_that_nobody_can_open_is_told_without_its_secrets() -> None:
+    (found,) = problems({**GOOD, "checkpointlocation": "nosuch://me:secret@host/path"})
+
+    assert "nosuch" in found
+    assert "secret" not in found
+
+
+def test_how_long_a_transaction_may_be() -> None:
+    assert parsed(transactionTimeout="2 hours").transaction_timeout_ms == 7_200_000
+    longest = parsed(transactionTimeout="MAX")
+    assert (longest.transaction_timeout_ms, longest.timeout_text) == (2**31 - 1, "max")
+    assert longest.answer_timeout_s == 900
+    assert parsed(transactionTimeout="5 s").answer_timeout_s == 5
 
 
 def test_a_query_name_that_cannot_be_a_topic_name_is_refused() -> None:
@@ -134,6 +168,12 @@ def test_a_batch_needs_no_name() -> None:
         ({"kafka.enable.idempotence": "false"}, "'exactly-once' needs 'true': retries could"),
         ({"kafka.no.such.setting": "1"}, "'kafka.no.such.setting' is not known to librdkafka"),
         ({"kafka.linger.ms": "soon"}, "'kafka.linger.ms' has a value librdkafka refuses"),
+        (
+            {"transactionTimeout": "1 minute", "kafka.transaction.timeout.ms": "5000"},
+            "'transactionTimeout' and 'kafka.transaction.timeout.ms' say the same",
+        ),
+        ({"transactionTimeout": "25 days"}, "'transactionTimeout' must be 'max' or a time of 1"),
+        ({"transactionTimeout": "ever"}, "'transactionTimeout' must be a time like"),
         ({"kafka.transaction.timeout.ms": "x"}, "'kafka.transaction.timeout.ms' has a value"),
     ],
 )

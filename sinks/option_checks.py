@@ -1,0 +1,60 @@
+"""What of a sink's options contradicts the guarantee, or another of them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eo_kafka.options import KafkaSettings, OptionReader, time_span_ms
+
+LONGEST_TIMEOUT_MS = 2**31 - 1  # of which Kafka 4 makes: never
+ALLOWED_BY_BROKERS = 0  # the value `max`, until a broker was asked
+
+# (setting, values that keep the promise, what the others would do)
+_NEEDS = (
+    ("enable.idempotence", ("true",), "retries could repeat or reorder rows"),
+    ("acks", ("all", "-1"), "an acknowledged row could be lost with its leader"),
+    ("request.required.acks", ("all", "-1"), "an acknowledged row could be lost with its leader"),
+)
+
+
+def check_different(reader: OptionReader, topics: Mapping[str, str | None]) -> None:
+    """`topics`: option -> topic. No two may be the same."""
+    given = [name for name in topics.values() if name is not None]
+    for name in sorted({name for name in given if given.count(name) > 1}):
+        options = [option for option, topic in topics.items() if topic == name]
+        reader.problem(f"Options '{options[0]}' and '{options[1]}' are both '{name}'.")
+
+
+def check_needs(reader: OptionReader, kafka: KafkaSettings, guarantee: str) -> None:
+    """No setting may take away what the guarantee needs."""
+    for name, allowed, consequence in _NEEDS:
+        value = kafka.get(name)
+        if value is not None and value.strip().lower() not in allowed:
+            reader.problem(
+                f"Option 'kafka.{name}' is '{value}', but guarantee '{guarantee}' needs "
+                f"'{allowed[0]}': {consequence}. Take the option away or choose a weaker guarantee."
+            )
+
+
+def check_client_settings(reader: OptionReader, kafka: KafkaSettings, timeout: str) -> None:
+    """librdkafka must know each setting, and take its value; `timeout` is the option that stands
+    for one of them."""
+    from eo_kafka.librdkafka import setting_problems
+
+    if timeout in reader and "transaction.timeout.ms" in kafka:
+        reader.problem(
+            f"Options '{timeout}' and 'kafka.transaction.timeout.ms' say the same: take one of "
+            "them away."
+        )
+    for sentence in setting_problems(kafka):
+        reader.problem(sentence)
+
+
+def timeout_ms(value: str) -> int:
+    """`max`, or a time, in milliseconds."""
+    if value.strip().lower() == "max":
+        return ALLOWED_BY_BROKERS
+    found = time_span_ms(value)
+    if not 1000 <= found <= LONGEST_TIMEOUT_MS:
+        raise ValueError("must be 'max' or a time of 1 second to 24 days")
+    return found

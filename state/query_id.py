@@ -1,0 +1,29 @@
+"""A query's id, as Spark keeps it in the checkpoint."""
+
+from __future__ import annotations
+
+import json
+
+from eo_kafka.errors import CheckpointError, cut
+from eo_kafka.state.checkpoint import open_checkpoint, without_secrets
+
+
+def read_query_id(checkpoint: str) -> str | None:
+    """The id; None before Spark has written one. Runs on the driver.
+
+    Raises CheckpointError if it cannot be read: another query's ledger would pass for this one's.
+    """
+    try:
+        with open_checkpoint(checkpoint).open("metadata") as stream:
+            return str(json.loads(stream.read())["id"])
+    except FileNotFoundError:
+        return None
+    except Exception as error:
+        found = cut(without_secrets(f"{type(error).__name__}: {error}"), 600)
+        raise CheckpointError(
+            "The query's id could not be read from 'metadata' in the checkpoint "
+            f"'{without_secrets(checkpoint)}', so it is not known whether the job's ledger is this "
+            f"query's ({found}). Nothing was written. Either let the driver's Python read it: "
+            "pyarrow's file system for it, or fsspec and its package, and credentials, which are "
+            "not Spark's; or keep the checkpoint where it can be read."
+        ) from None

@@ -1,0 +1,95 @@
+"""However many batches a job writes, and however they are committed, its ledger stays as long as
+the last hundred: what a thousand commits write, folded as compaction does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from eo_kafka.sinks import committer, control_plane, map_recovery
+from eo_kafka.sinks.committable import TaskReport
+from eo_kafka.sinks.control_requests import Look
+from eo_kafka.sinks.coordinator import Record, Write
+from eo_kafka.sinks.finisher import Outcome
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.state.ledger import DECISIONS_KEPT, Ledger, fold
+from eo_kafka.transaction import Described, Identity, Participant, TransactionState
+
+BATCHES = 1000
+MINE = Identity("id", 1, 1)
+
+
+class Log:
+    """A ledger's decision partition, and a coordinator that nobody fences."""
+
+    def __init__(self) -> None:
+        self.live: dict[bytes, bytes] = {}
+        self.ledger = Ledger(generation=1)
+
+    def write(self, _generation: int, attempt: Callable[[Ledger], Write | None]) -> None:
+        found = attempt(self.ledger)
+        assert found is not None
+        self.try_append(found.records)
+
+    def try_append(self, written: Sequence[Record]) -> bool:
+        fold(written, self.ledger)
+        for key, value in written:
+            if value is None:
+                self.live.pop(key, None)
+            else:
+                self.live[key] = value
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_args, **_named: None
+
+
+class Open:
+    """A control plane that knows every transaction as open, with all its time left."""
+
+    def look(self, ids: Sequence[str], topics: Sequence[str] = ()) -> Look:
+        described = {
+            name: Described(name, TransactionState.ONGOING, 1, 1, 10**9, 10**15) for name in ids
+        }
+        return Look(described, [], {}, 2)
+
+
+class Finished:
+    """A finisher whose transactions all commit."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def finish(self, _decision: object) -> Outcome:
+        return Outcome()
+
+    def forget(self, _decision: object) -> None: ...
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
+    made = Log()
+    monkeypatch.setattr(committer, "Coordinator", lambda *_: made)
+    monkeypatch.setattr(committer, "Finisher", Finished)
+    monkeypatch.setattr(control_plane, "shared", lambda _: Open())
+    monkeypatch.setattr(map_recovery, "check_staged", lambda *_: None)
+    yield made
+
+
+@pytest.mark.parametrize(
+    ("commit", "rows"),
+    [("two-phase", 5), ("two-phase", 0), ("idempotent", 5), ("idempotent", 0)],
+)
+def test_a_thousand_batches_leave_what_a_hundred_leave(log: Log, commit: str, rows: int) -> None:
+    given = {"kafka.bootstrap.servers": "b:1", "topic": "t", "jobName": "j", "commit": commit}
+    options = SinkOptions.parse(given, streaming=True)
+    part = Participant(0, 0, 1, MINE, rows, "digest") if rows else None
+    one_phase = commit == "idempotent"
+    for batch in range(BATCHES):
+        report = TaskReport(
+            0, batch, 0, False, "q", 1, 5, 0, rows, "digest", part, one_phase and rows > 0
+        )
+        committer.commit(options, [report], batch)
+    assert len(log.live) <= DECISIONS_KEPT + 2, "a decision each, the newest one, and the owner"
+    assert (options.sink, BATCHES - 1) in log.ledger.decisions
