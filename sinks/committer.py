@@ -53,8 +53,10 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> N
     try:
         decision = _decide(options, control, coordinator, reports, snapshots)
         crash_point("S6.after_decision")
-        if decision.state is not DecisionState.DONE:
-            finisher = Finisher(options, control, coordinator)
+        finisher = Finisher(options, control, coordinator)
+        if decision.state is DecisionState.DONE:
+            finisher.end_others(decision)  # an attempt may have opened one, and lost
+        else:
             missing = finisher.finish(decision).missing
             if missing:
                 raise ParticipantsLost(_lost_sentence(decision, missing, options))
