@@ -45,9 +45,11 @@ class LedgerWriter(StreamArrowWriter):
         """S1 runs here: being pickled for the tasks is the one thing that happens to a writer
         before a batch and never before `commit` or `abort`. Spark pickles it more than once."""
         if self._options.exactly_once and self._plan is None:
+            from eo_kafka.sinks import driver_memory
             from eo_kafka.sinks.recovery import make_plan
 
             self._plan = make_plan(self._options)
+            driver_memory.remember(self._options, self._plan.generation)
         return self.__dict__.copy()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -59,13 +61,15 @@ class LedgerWriter(StreamArrowWriter):
             committer.commit(self._options, [task for task in reports if task], batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver, when a task or `commit` failed. It must not hide why."""
-        reports = _reports(messages)
-        if self._options.exactly_once and any(reports):
-            from eo_kafka.sinks import committer
+        """On the driver, when a task or `commit` failed, or the query was stopped in the middle of
+        a batch. It must not hide why."""
+        if self._options.exactly_once:
+            from eo_kafka.sinks import committer, driver_memory
 
+            planned = self._plan.generation if self._plan else None
             try:
-                committer.abort(self._options, reports)
+                generation = planned or driver_memory.remembered(self._options)
+                committer.abort(self._options, _reports(messages), generation)
             except Exception as error:
                 log.warning("Batch %d: the next start cleans up (%s).", batchId, error)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -103,8 +102,3 @@ class StuckTask:
 
 def wait_open(job: HandMadeTasks, count: int) -> None:
     wait_until(lambda: len(job.open()) == count, f"{count} transactions are open")
-
-
-def quietly(call: Callable[[], object]) -> None:
-    with suppress(Exception):
-        call()

@@ -15,7 +15,7 @@ from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.task_transaction import TaskTransaction
 from hand_made_tasks import HandMadeTasks, StuckTask, batch_of, wait_open
-from harness import committed
+from harness import committed, wait_until, written
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_save_without_a_ledger_can_be_read_when_it_returns(broker, make_topic)
     options = SinkOptions.parse(given, streaming=False)
     save = df_write.new_batch(options)
     lost = StuckTask(lambda rows: df_write.write(options, save, 0, 0, rows), b"lost")
-    time.sleep(0)  # both run
+    wait_until(lambda: written(broker.bootstrap_servers, topic), "the lost one has sent its row")
     report = df_write.write(options, save, 0, 1, iter([batch_of(b"a")]))
     with_open = TaskTransaction(options, ["another-program"], "x")
     with_open.send(batch_of(b"not ours to end"))
