@@ -3,6 +3,10 @@ hide everything later from readers, until it times out."""
 
 from __future__ import annotations
 
+import os
+import signal
+
+import psutil
 import pytest
 
 from eo_kafka.errors import Fenced
@@ -14,10 +18,14 @@ from harness import (
     assert_exactly_once,
     committed,
     control_plane,
+    kill_driver_at,
     make_copy,
     open_tasks,
+    read_ledger,
+    started,
     wait_until,
 )
+from processes import has_ended
 
 VALUES = [b"%d" % number for number in range(300)]
 
@@ -88,5 +96,31 @@ def test_a_query_that_is_stopped_ends_its_own_at_once(copy, spark, crash_points)
     wait_until(lambda: len(open_tasks(copy)) == 2, "both tasks have written")
     query.stop()
     assert open_tasks(copy) == []
+    copy.run(spark)
+    assert_exactly_once(copy, VALUES)
+
+
+@pytest.mark.parametrize(
+    "whom", ["python", pytest.param("java", marks=pytest.mark.full)], ids=["driver", "its-jvm"]
+)
+def test_a_driver_that_is_told_to_stop_leaves_nothing_open(copy, crash_points, tmp_path, whom):
+    """SIGTERM: Spark kills the process that it starts for `abort()` before it has begun."""
+    crash_points.arm("S5.prepared", "wait")
+    with started(copy, tmp_path / "log") as driver:
+        crash_points.wait_reached("S5.prepared")
+        wait_until(lambda: len(open_tasks(copy)) == 2, "both tasks have written")
+        (jvm,) = [one for one in psutil.Process(driver.pid).children() if one.name() == "java"]
+        os.kill(driver.pid if whom == "python" else jvm.pid, signal.SIGTERM)
+        wait_until(lambda: has_ended(jvm.pid), "the driver is gone")
+        wait_until(lambda: open_tasks(copy) == [], "nothing is open", 30)
+    assert read_ledger(copy).decisions == {}
+
+
+def test_a_driver_that_is_killed_leaves_the_rest_to_the_next_start(
+    copy, spark, crash_points, tmp_path
+):
+    """Of a driver that may only be cut off, nobody else ends anything."""
+    kill_driver_at(copy, crash_points, "S6.before_decision", tmp_path / "log")
+    assert len(open_tasks(copy)) == 2
     copy.run(spark)
     assert_exactly_once(copy, VALUES)

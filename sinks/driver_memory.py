@@ -12,31 +12,44 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from eo_kafka.sinks import after_driver
 from eo_kafka.sinks.options import SinkOptions
 
 _DIRECTORIES = "SPARK_LOCAL_DIRS"  # Spark's word for it, before the first of several a comma
 
 
-def remember(options: SinkOptions, generation: int) -> None:
+def begin(options: SinkOptions, generation: int) -> None:
     """S1 took `generation`. Without a place to keep that, `abort()` ends only what was reported."""
-    path = _path(options)
-    if path is not None:
+    if directory := _directory():
         with suppress(OSError):
-            path.write_text(str(generation))
+            Path(directory, _name(options)).write_text(str(generation))
+        after_driver.tell(directory, _whose(options), options, generation)
+
+
+def end(options: SinkOptions) -> None:
+    """The batch has ended, by `commit()` or `abort()`."""
+    if directory := _directory():
+        after_driver.tell(directory, _whose(options), options, None)
 
 
 def remembered(options: SinkOptions) -> int | None:
     """The generation that this driver took last for the job; None if that is not known."""
-    path = _path(options)
     try:
-        return int(path.read_text()) if path is not None else None
+        return int(Path(_directory(), _name(options)).read_text())
     except (OSError, ValueError):
         return None
 
 
-def _path(options: SinkOptions) -> Path | None:
-    directory = os.environ.get(_DIRECTORIES, "").split(",")[0]
+def _directory() -> str:
+    found = os.environ.get(_DIRECTORIES, "").split(",")[0]
+    return found if os.path.isdir(found) else ""
+
+
+def _name(options: SinkOptions) -> str:
+    return f"eo-kafka-{_whose(options)}"
+
+
+def _whose(options: SinkOptions) -> str:
     job, ledger = options.job_and_ledger
     whose = repr((options.kafka.get("bootstrap.servers"), ledger, job))
-    name = hashlib.sha256(whose.encode()).hexdigest()[:16]
-    return Path(directory, f"eo-kafka-{name}") if directory else None
+    return hashlib.sha256(whose.encode()).hexdigest()[:16]
