@@ -49,29 +49,35 @@ class LedgerWriter(StreamArrowWriter):
 
             check_output(self._options)
         elif self._plan is None:
+            from eo_kafka.sinks import driver_memory
             from eo_kafka.sinks.ledger_topic import with_allowed_timeout
             from eo_kafka.sinks.recovery import make_plan
 
             self._options = with_allowed_timeout(self._options)
             self._plan = make_plan(self._options)
+            driver_memory.begin(self._options, self._plan.generation)
         return self.__dict__.copy()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """S6 to S8, on the driver, once a batch, or again after a failure."""
         reports = _reports(messages)
         if self._options.exactly_once:
-            from eo_kafka.sinks import committer
+            from eo_kafka.sinks import committer, driver_memory
 
             committer.commit(self._options, [task for task in reports if task], batchId)
+            driver_memory.end(self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver, when a task or `commit` failed. It must not hide why."""
-        reports = _reports(messages)
-        if self._options.exactly_once and any(reports):
-            from eo_kafka.sinks import committer
+        """On the driver, when a task or `commit` failed, or the query was stopped in the middle of
+        a batch. It must not hide why."""
+        if self._options.exactly_once:
+            from eo_kafka.sinks import committer, driver_memory
 
+            planned = self._plan.generation if self._plan else None
             try:
-                committer.abort(self._options, reports)
+                generation = planned or driver_memory.remembered(self._options)
+                committer.abort(self._options, _reports(messages), generation)
+                driver_memory.end(self._options)
             except Exception as error:
                 log.warning("Batch %d: the next start cleans up (%s).", batchId, error)
 

@@ -55,7 +55,7 @@ def is_opening() -> bool:
 
 
 def test_the_id_is_taken_before_the_first_row_and_once(broker, options, name, described):
-    transaction = TaskTransaction(options, name, "a task")
+    transaction = TaskTransaction(options, [name], "a task")
     transaction.open_ahead()
     wait_until(lambda: described().epoch >= 0, "the id is taken")
     ahead = described().identity
@@ -70,21 +70,21 @@ def test_a_task_without_rows_leaves_no_transaction_and_nothing_that_could_begin_
     options, name, described
 ):
     asked = threading.Event()
-    transaction = TaskTransaction(options, name, "a task", before_open=asked.set)
+    transaction = TaskTransaction(options, [name], "a task", before_open=lambda _: asked.set())
     transaction.open_ahead()
     assert asked.wait(30)
     transaction.abort()
     assert not is_opening()
     assert described().state is TransactionState.EMPTY
-    TaskTransaction(options, uuid.uuid4().hex, "the next one").open_ahead()
+    TaskTransaction(options, [uuid.uuid4().hex], "the next one").open_ahead()
     assert not is_opening(), "most tasks of this process have no rows"
 
 
 def test_what_forbids_the_id_is_raised_at_the_first_row(options, name, described):
-    def replaced() -> None:
+    def replaced(_: str) -> None:
         raise Fenced("another driver")
 
-    transaction = TaskTransaction(options, name, "a task", before_open=replaced)
+    transaction = TaskTransaction(options, [name], "a task", before_open=replaced)
     transaction.open_ahead()
     with pytest.raises(Fenced, match="another driver"):
         transaction.send(ROWS)
@@ -95,7 +95,7 @@ def test_what_forbids_the_id_is_raised_at_the_first_row(options, name, described
 def test_what_kafka_refuses_is_raised_at_the_first_row(given, name):
     too_long = {**given, "kafka.transaction.timeout.ms": "1000000000"}
     options = SinkOptions.parse(too_long, streaming=True)
-    transaction = TaskTransaction(options, name, "a task")
+    transaction = TaskTransaction(options, [name], "a task")
     transaction.open_ahead()
     with pytest.raises(EnvironmentRefused, match=r"max\.timeout\.ms"):
         transaction.send(ROWS)

@@ -12,15 +12,18 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, ParticipantsLost, Undecided
 from eo_kafka.sinks import control_plane
+from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.ledger_topic import check_output
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.task_transaction import TaskTransaction
+from eo_kafka.sinks.stragglers import beside, end_all, list_open
+from eo_kafka.sinks.task_transaction import SlotTaken, TaskTransaction
 from eo_kafka.sinks.transactional_id import TransactionalIds
-from eo_kafka.transaction import EndTxnAnswer, Identity, end_txn_answer
+from eo_kafka.transaction import EndTxnAnswer, Identity, TransactionState, end_txn_answer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +45,7 @@ class BatchReport:
 
     partition: int
     prepared: Identity | None
+    topics: tuple[tuple[str, str], ...] = ()  # names and ids of what it wrote to
 
 
 def new_batch(options: SinkOptions) -> BatchIdentity:
@@ -64,8 +68,9 @@ def write(
     ids = TransactionalIds(options.prefix, batch.name)
     transaction = TaskTransaction(
         options,
-        ids.task(options.sink, partition, 0, task_attempt_id),
+        ids.attempt_slots(options.sink, partition, 0, task_attempt_id),
         who=f"Partition {partition}",
+        before_open=partial(_check_slot, options),
     )
     try:
         for found in rows:
@@ -75,17 +80,32 @@ def write(
     except BaseException:
         transaction.abort()
         raise
-    return BatchReport(partition, prepared)
+    return BatchReport(partition, prepared, transaction.topics)
+
+
+def _check_slot(options: SinkOptions, transactional_id: str) -> None:
+    found = control_plane.shared(options.kafka).describe_one(transactional_id)
+    if found.state is TransactionState.ONGOING:  # of another attempt, perhaps the reported one
+        raise SlotTaken(transactional_id)
 
 
 def commit(
     options: SinkOptions, batch: BatchIdentity, reports: Sequence[BatchReport | None]
 ) -> None:
-    """Look that all are open, then end all. Runs on the driver. Raises Undecided (nothing is
-    visible), ParticipantsLost or OutcomeUnknown (part may be)."""
+    """Look that all are open, then end all, and abort what other attempts left open: it would hide
+    the rows from readers. Runs on the driver. Raises Undecided (nothing is visible),
+    ParticipantsLost or OutcomeUnknown (part may be)."""
     control = control_plane.shared(options.kafka)
-    identities = [report.prepared for report in reports if report and report.prepared]
-    described = control.describe(identity.transactional_id for identity in identities)
+    prepared = [report for report in reports if report and report.prepared]
+    identities = [report.prepared for report in prepared if report.prepared]
+    topics = {topic for report in prepared for topic in report.topics}
+    seen = control.look([one.transactional_id for one in identities], topics=dict(topics))
+    if replaced := topics - set(seen.topic_ids.items()):
+        raise Undecided(
+            f"Topics {sorted(name for name, _ in replaced)} were deleted while rows were written "
+            "to them. Nothing is visible. Run the write again."
+        )
+    described = seen.described
     closed = [one for one in identities if not described[one.transactional_id].is_open(one)]
     if closed:
         raise Undecided(
@@ -93,10 +113,17 @@ def commit(
             f"is '{closed[0].transactional_id}'. Nothing is visible. If the job took longer than "
             f"kafka.transaction.timeout.ms ({options.transaction_timeout_ms}), raise that."
         )
+    ids = TransactionalIds(options.prefix, batch.name)
+    others = beside(lambda: list_open(control, ids, but=identities))
+    _commit_all(control, identities, batch.end_txn_version)
+    end_all(control, [found.identity for found in others.result()], batch.end_txn_version)
+
+
+def _commit_all(control: ControlPlane, identities: Sequence[Identity], version: int) -> None:
     pending = {identity.transactional_id: identity for identity in identities}
     deadline = time.monotonic() + END_TIMEOUT_S
     while pending:
-        for name, error in control.end(pending.values(), True, batch.end_txn_version).items():
+        for name, error in control.end(pending.values(), True, version).items():
             answer = end_txn_answer(error)
             if answer is EndTxnAnswer.ENDED:
                 del pending[name]
@@ -120,6 +147,8 @@ def commit(
 def abort(
     options: SinkOptions, batch: BatchIdentity, reports: Sequence[BatchReport | None]
 ) -> None:
-    """Abort what was prepared. Runs on the driver; what it misses times out."""
-    identities = [report.prepared for report in reports if report and report.prepared]
-    control_plane.shared(options.kafka).end(identities, False, batch.end_txn_version)
+    """Abort whatever the save has open: of attempts that did not report, too, but for what opens
+    later. Runs on the driver; what it misses times out. Raises OutcomeUnknown."""
+    control = control_plane.shared(options.kafka)
+    found = list_open(control, TransactionalIds(options.prefix, batch.name))
+    end_all(control, [one.identity for one in found], batch.end_txn_version)

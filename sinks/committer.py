@@ -28,13 +28,12 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.prepared_check import check_prepared
 from eo_kafka.sinks.recovery import settle
 from eo_kafka.sinks.snapshots import Snapshots
+from eo_kafka.sinks.stragglers import end_all, end_listed, list_open
 from eo_kafka.state import records
 from eo_kafka.state.ledger import Ledger, with_state
 from eo_kafka.transaction import Decision, DecisionState, IllegalMove, Participant
 
 log = logging.getLogger(__name__)
-
-ABORT_TIMEOUT_S = 15.0
 
 
 def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> None:
@@ -57,8 +56,10 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> N
     try:
         decision = _decide(options, control, coordinator, reports, identity, snapshots)
         crash_point("S6.after_decision")
-        if decision.state is not DecisionState.DONE:
-            finisher = Finisher(options, control, coordinator)
+        finisher = Finisher(options, control, coordinator)
+        if decision.state is DecisionState.DONE:
+            finisher.end_others(decision)  # an attempt may have opened one, and lost
+        else:
             missing = finisher.finish(decision).missing
             if missing:
                 raise ParticipantsLost(_lost_sentence(decision, missing, options))
@@ -71,20 +72,29 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> N
     crash_point("S8.after_done")
 
 
-def abort(options: SinkOptions, reports: Sequence[TaskReport | None]) -> None:
-    """Abort what the tasks prepared and nothing decided. Best effort: the next S1 does what is
-    left. Spark calls this also when `commit` failed, with all reports."""
+def abort(
+    options: SinkOptions, reports: Sequence[TaskReport | None], generation: int | None = None
+) -> None:
+    """Abort what the tasks prepared and nothing decided; if `generation`, this driver's last, is
+    still the newest, whatever else this sink has open, too: of attempts that did not report.
+
+    Spark calls this also when `commit` failed, with all reports, and when the query is stopped in
+    the middle of a batch, with those that there are. Raises what a cluster that is away makes it
+    raise: the next S1 does what is left.
+    """
     known = [report for report in reports if report is not None]
     prepared = [report.prepared for report in known if report.prepared is not None]
-    if not prepared:
+    mine = known[0].generation if known else generation
+    if mine is None:
         return
     control = control_plane.shared(options.kafka)
     coordinator = Coordinator(options, control)
-    if coordinator.read(fenced=False).generation == known[0].generation:
+    newest = coordinator.read(fenced=False).generation
+    if newest == mine:
         # A decision of ours may still be on its way. A newer driver's fence has settled that, and
         # it must not be fenced by us.
         coordinator.fence()
-        coordinator.read()
+        newest = coordinator.read().generation
     decided = {
         part.identity
         for decision in coordinator.ledger.decisions.values()
@@ -92,21 +102,13 @@ def abort(options: SinkOptions, reports: Sequence[TaskReport | None]) -> None:
     }
     crash_point("abort.before_end_txn")
     undecided = [part for part in prepared if part.identity not in decided]
-    _abort(control, undecided, known[0].end_txn_version)
-    map_recovery.discard(options, coordinator.ledger, known[0].batch, prepared)
-
-
-def _abort(control: ControlPlane, prepared: Sequence[Participant], version: int) -> None:
-    # Exactly these transactions: InitProducerId could hit somebody else's under the same id.
-    pending = {
-        part.identity.transactional_id: part.identity for part in prepared if part.has_transaction
-    }
-    deadline = time.monotonic() + ABORT_TIMEOUT_S
-    while pending and time.monotonic() < deadline:
-        answers = control.end(pending.values(), commit=False, version=version)
-        pending = {name: pending[name] for name, error in answers.items() if error == "NETWORK"}
-        if pending:
-            time.sleep(0.1)
+    version = known[0].end_txn_version if known else control.end_txn_version()
+    end_all(control, [part.identity for part in undecided if part.has_transaction], version)
+    if newest == mine:
+        found = list_open(control, options.ids, options.sink, decided)
+        end_listed(control, options.ids, coordinator.identity, found, version)
+    if known:
+        map_recovery.discard(options, coordinator.ledger, known[0].batch, prepared)
 
 
 def _check_reports(reports: Sequence[TaskReport], batch: int) -> None:
@@ -224,7 +226,8 @@ def _check_replacements(
         map_recovery.check_unequal_is_accepted(options, torn.decision, unequal)
         return
     prepared = [report.prepared for report in reports if report.prepared is not None]
-    _abort(control, prepared, reports[0].end_txn_version)
+    mine = [part.identity for part in prepared if part.has_transaction]
+    end_all(control, mine, reports[0].end_txn_version)
     raise RepairNeeded(_repair_sentence(torn, unequal, more, options))
 
 

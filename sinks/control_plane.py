@@ -6,7 +6,7 @@ A `ControlPlane` keeps its connections; `shared` gives each process one per set 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, cut
@@ -93,9 +93,11 @@ class ControlPlane:
         answers: dict[str, str] = self._ask(self._requests.end, wanted, commit, version)
         return answers
 
-    def open_transactions(self, pattern: str, matches: Callable[[str], bool]) -> list[Described]:
-        """Ongoing transactions whose id matches. Every broker is asked; this is for cleaning up,
-        and safety never rests on it."""
+    def open_transactions(
+        self, pattern: str, matches: Callable[[str], bool], but: Collection[Identity] = ()
+    ) -> list[Described]:
+        """Ongoing transactions whose id matches, and none of `but`. Every broker is asked; this is
+        for cleaning up, and safety never rests on it. Raises OutcomeUnknown if one is silent."""
         from kafka.errors import UnsupportedVersionError
 
         try:
@@ -106,8 +108,14 @@ class ControlPlane:
             )
         except UnsupportedVersionError:
             listings = self._call(self._admin.list_transactions, state_filters=["Ongoing"])
-        ids = {row.transactional_id for rows in listings.values() for row in rows or ()}
-        described = self.describe(sorted(name for name in ids if name and matches(name)))
+        known = {(one.transactional_id, one.producer_id) for one in but}
+        rows = [row for of_broker in listings.values() for row in of_broker or ()]
+        ids = {
+            name
+            for name, producer_id in {(row.transactional_id, row.producer_id) for row in rows}
+            if name and matches(name) and (name, producer_id) not in known
+        }
+        described = self.describe(sorted(ids))
         return [found for found in described.values() if found.state is TransactionState.ONGOING]
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:

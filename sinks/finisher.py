@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eo_kafka.crash_points import armed, crash_point
 from eo_kafka.errors import EnvironmentRefused, EoKafkaError, LedgerError, OutcomeUnknown
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.control_requests import Look
-from eo_kafka.sinks.coordinator import Coordinator
+from eo_kafka.sinks.coordinator import ATTEMPTS, Coordinator
 from eo_kafka.sinks.map_finisher import StagedRows
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.settled_tokens import read_tokens, token_ends
-from eo_kafka.sinks.stragglers import abort_stragglers
+from eo_kafka.sinks.stragglers import abort_stragglers, beside, end_listed, list_open
 from eo_kafka.transaction import (
     Decision,
+    Described,
     EndTxnAnswer,
     Identity,
     Participant,
@@ -81,8 +83,10 @@ class Finisher:
                 given_up = self._accepted(decision, lost, repeated)
         missing: set[Participant] = set()
         if any(part.has_token for part in decision.participants):
+            listing = beside(lambda: self._list_others(decision))
             self._end_all(decision)
             crash_point("S7.after_last_end_txn")
+            self.end_others(decision, listing.result())
             seen = self._control.look(
                 ends=token_ends(self._options, decision.token_partition),
                 topics=[name for part in decision.participants for name, _ in part.topics],
@@ -93,6 +97,33 @@ class Finisher:
             crash_point("S7.applied")
         found = tuple(part for part in decision.participants if part in missing)
         return Outcome(found, torn=0 < len(found) < len(decision.participants))
+
+    def end_others(self, decision: Decision, listed: Sequence[Described] | None = None) -> None:
+        """End what this sink has open and no decision names: attempts that were lost, or that lost
+        against another one. They would hide the batch from readers until they time out; DONE says
+        that it can be read. `listed`: what was found open, after our fence.
+
+        Raises OutcomeUnknown, EnvironmentRefused, Fenced.
+        """
+        coordinator, mine = self._coordinator, self._coordinator.ledger.generation
+        for _ in range(ATTEMPTS):
+            found = self._list_others(decision) if listed is None else listed
+            version = decision.end_txn_version
+            if end_listed(self._control, self._options.ids, coordinator.identity, found, version):
+                return
+            # Perhaps only an operator's command: then what is open is still ours to end.
+            listed = None
+            coordinator.fence()
+            coordinator.read()
+            coordinator.check_generation(mine)
+        raise OutcomeUnknown(
+            f"Batch {decision.batch} is decided, and others keep taking the coordinator's id of "
+            f"job '{self._options.job}'. Start the query again: it goes on from there."
+        )
+
+    def _list_others(self, decision: Decision) -> list[Described]:
+        kept = self._decided(decision.participants)
+        return list_open(self._control, self._options.ids, self._options.sink, kept)
 
     def forget(self, decision: Decision) -> None:
         """S8, once the decision is DONE: remove what was staged."""
@@ -216,19 +247,17 @@ class Finisher:
         )
         return without_token(decision, tokens)
 
-    def abort_stragglers(self, version: int, keep: tuple[Participant, ...] = ()) -> int:
+    def abort_stragglers(self, version: int, keep: tuple[Participant, ...] = ()) -> None:
         """Abort the job's open transactions that are in no decision of the ledger, nor in `keep`
-        (a decision made since the ledger was read). Returns how many there were."""
-        decided = [
+        (a decision made since the ledger was read). Raises OutcomeUnknown, EnvironmentRefused."""
+        ids, holder = self._options.ids, self._coordinator.identity
+        abort_stragglers(self._control, ids, holder, self._decided(keep), version)
+
+    def _decided(self, also: tuple[Participant, ...]) -> set[Identity]:
+        parts = [
             part for found in self._coordinator.ledger.unfinished() for part in found.participants
         ]
-        return abort_stragglers(
-            self._control,
-            self._options.ids,
-            self._coordinator.identity,
-            {part.identity for part in (*keep, *decided)},
-            version,
-        )
+        return {part.identity for part in (*also, *parts)}
 
 
 def _without_lost(decision: Decision, staged: StagedRows) -> Outcome:

@@ -71,11 +71,16 @@ class _Attempt:
         self._id = options.ids.task(options.sink, task.partition, plan.generation, 0)
         self._control = control_plane.shared(options.kafka)
         self._before: Described | None = None
-        self.transaction = TaskTransaction(options, self._id, task.name, self._before_open)
+        self.transaction = TaskTransaction(
+            options,
+            [self._id],
+            task.name,
+            self._before_open,
+            lambda: two_phase.check_still_wanted(options, plan, task),
+        )
 
-    def _before_open(self) -> None:
-        two_phase.check_not_replaced(self._options, self._plan, self._task)
-        self._before = self._control.describe_one(self._id)
+    def _before_open(self, name: str) -> None:
+        self._before = two_phase.check_not_replaced(self._options, self._plan, self._task, name)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> TaskReport:
         self.transaction.open()

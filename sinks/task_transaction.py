@@ -10,14 +10,16 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import EnvironmentRefused, WriteFailed
+from eo_kafka.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
 from eo_kafka.sinks import control_plane, transactional_producer
 from eo_kafka.sinks.fast import arrow_producer
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.producer_settings import producer_settings
+from eo_kafka.sinks.second_look import SecondLook
 from eo_kafka.transaction import Described, Identity
 
 if TYPE_CHECKING:
@@ -26,9 +28,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+class SlotTaken(Exception):
+    """What `before_open` raises if a transaction is open under the id, that must not be ended."""
+
+
 class TaskTransaction:
-    """A transaction under `transactional_id`. `who` names the task in errors; `before_open` is
-    asked right before the id is taken and raises if it may not be."""
+    """A transaction under the first of `ids` that may be taken. `who` names the task in errors.
+
+    `before_open` is asked right before an id is taken and raises if it may not be. `still_wanted`
+    is asked while rows are written, and raises Fenced if nobody will ask for this transaction.
+    """
 
     # Whether this process's last task had rows. Where most have none, an id is taken ahead in vain;
     # nothing but time hangs on a wrong guess.
@@ -37,14 +46,18 @@ class TaskTransaction:
     def __init__(
         self,
         options: SinkOptions,
-        transactional_id: str,
+        ids: Sequence[str],
         who: str,
-        before_open: Callable[[], None] = lambda: None,
+        before_open: Callable[[str], None] = lambda _: None,
+        still_wanted: Callable[[], None] | None = None,
     ) -> None:
         self._options = options
-        self._id = transactional_id
+        self._ids = ids
+        self._id = ids[0]
         self._who = who
         self._before_open = before_open
+        self._still_wanted = still_wanted
+        self._second_look: SecondLook | None = None
         self._control = control_plane.shared(options.kafka)
         self._opener: ThreadPoolExecutor | None = None
         self._opening: Future[None] | None = None
@@ -53,6 +66,7 @@ class TaskTransaction:
         self._opened_at = 0.0
         self.identity: Identity | None = None
         self.seen: dict[str, Described] = {}
+        self._topic_ids: dict[str, str] = {}  # as they were before the first row to each
         self.topics: tuple[tuple[str, str], ...] = ()  # what it wrote to; known once prepared
 
     @property
@@ -82,10 +96,28 @@ class TaskTransaction:
     def send(self, batch: pa.RecordBatch) -> None:
         """S3. The first call opens the transaction, if `open` has not."""
         self.open()
+        self._ask_topics(batch)
+        if self._second_look is None and self._still_wanted is not None:
+            self._second_look = SecondLook(self._is_open, self._still_wanted, self._end)
         try:
             self._writer.send(batch)
-        except WriteFailed as error:
+        except SinkError as error:
+            if self._second_look is not None:
+                self._second_look.check()
+            if not isinstance(error, WriteFailed):
+                raise
             raise WriteFailed(f"{self._who}: {error}{self._why()}") from None
+
+    def _ask_topics(self, batch: pa.RecordBatch) -> None:
+        """Before the first row to a topic: if it is made again later, that row is gone."""
+        if self._options.topic is None and "topic" in batch.schema.names:
+            named = {name for name in batch.column("topic").unique().to_pylist() if name}
+            if new := named - self._topic_ids.keys():
+                self._topic_ids.update(self._control.topic_ids(new))
+
+    def _is_open(self) -> bool:
+        found = self._control.describe_one(self._id)
+        return self.identity is not None and found.is_open(self.identity)
 
     def open(self) -> None:
         """S2: take the id, once. Raises EnvironmentRefused, or what `before_open` raises."""
@@ -104,15 +136,13 @@ class TaskTransaction:
 
         options = self._options
         try:
-            self._producer = transactional_producer.take(
-                producer_settings(options),
-                self._id,
-                options.transaction_timeout_ms,
-                self._before_open,
-                options.topic or options.ledger_topic,
-            )
-            # Now, before the first write: what is prepared later must be this very transaction.
-            self.identity = self._control.describe_one(self._id).identity
+            self._take_id()
+            # Now, before the first write: what is prepared later must be this very transaction,
+            # and the topic that its rows went to.
+            usual = {options.topic} if options.topic else set()
+            found = self._control.look([self._id], topics=usual)
+            self.identity = found.described[self._id].identity
+            self._topic_ids = dict(found.topic_ids)
             crash_point("S2.after_init")
             self._producer.begin_transaction()
         except KafkaException as error:
@@ -124,8 +154,31 @@ class TaskTransaction:
                 "exceed the broker's transaction.max.timeout.ms."
             ) from None
 
+    def _take_id(self) -> None:
+        options = self._options
+        for name in self._ids:
+            self._id = name
+            try:
+                self._producer = transactional_producer.take(
+                    producer_settings(options),
+                    self._id,
+                    options.transaction_timeout_ms,
+                    partial(self._before_open, name),
+                    options.topic or options.ledger_topic,
+                )
+                return
+            except SlotTaken:
+                continue
+        raise WriteFailed(
+            f"{self._who}: {len(self._ids)} attempts of this task have open transactions, and "
+            "there are no more transactional ids for it. Nothing was written by this one. The "
+            "batch's end, or its next run, ends them."
+        )
+
     def produce(self, topic: str, key: bytes, value: bytes, partition: int) -> None:
-        """S4: one more record, of ours."""
+        """S4: one more record, of ours. Raises Fenced if the transaction was ended meanwhile."""
+        if self._second_look is not None:
+            self._second_look.stop()
         self._producer.produce(topic, value, key, partition)
 
     def prepare(
@@ -152,8 +205,14 @@ class TaskTransaction:
         written = {topic for topic, _ in found.partitions} - {
             must_include[0] if must_include else ""
         }
-        topic_ids = {**answers.topic_ids, **self._control.topic_ids(written - usual)}
-        self.topics = tuple(sorted(item for item in topic_ids.items() if item[0] in written))
+        now = {**answers.topic_ids, **self._control.topic_ids(written - usual)}
+        replaced = sorted(name for name in written if now.get(name) != self._topic_ids.get(name))
+        if replaced:
+            raise WriteFailed(
+                f"{self._who}: {replaced} were deleted, or made, while rows were written to them: "
+                "some of these rows may be gone. Nothing of the attempt is visible."
+            )
+        self.topics = tuple(sorted((name, now[name]) for name in written if name in now))
         return self.identity
 
     def _flush(self) -> None:
@@ -200,8 +259,16 @@ class TaskTransaction:
         it. Nothing of the task goes on after this."""
         if self._opener is not None:
             self._opener.shutdown()  # whatever it raises, there is nothing to write any more
+        try:
+            if self._second_look is not None:
+                self._second_look.stop()
+        except Fenced:
+            return  # it is ended
         if self._writer is not None:
-            try:
-                self._producer.abort_transaction(10.0)
-            except Exception as error:  # what the task failed of must not be hidden by this
-                log.warning("%s: not aborted now (%s).", self._who, error)
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            self._producer.abort_transaction(10.0)
+        except Exception as error:  # what the task failed of must not be hidden by this
+            log.warning("%s: not aborted now (%s).", self._who, error)

@@ -46,14 +46,23 @@ class TransactionalIds:
             f".g{generation % GENERATION_SLOTS}.a{task_attempt_id % ATTEMPT_SLOTS}"
         )
 
-    def task_pattern(self) -> str:
-        """A regular expression (RE2 and Python) that matches all task ids of the job, no other."""
-        stem = re.escape(f"{self.prefix}.{_hash(self.job)}.")
-        return rf"^{stem}[0-9a-f]{{12}}\.p[0-9]+\.g[0-9]+\.a[0-9]+$"
+    def attempt_slots(
+        self, sink: str, partition: int, generation: int, task_attempt_id: int
+    ) -> tuple[str, ...]:
+        """All ids of one partition, the attempt's own first: the next, while one is in use."""
+        attempts = range(task_attempt_id, task_attempt_id + ATTEMPT_SLOTS)
+        return tuple(self.task(sink, partition, generation, attempt) for attempt in attempts)
 
-    def is_task(self, transactional_id: str) -> bool:
-        """Whether the id belongs to a task of this job."""
-        return re.fullmatch(self.task_pattern(), transactional_id) is not None
+    def task_pattern(self, sink: str | None = None) -> str:
+        """A regular expression (RE2 and Python) that matches all task ids of the job, or of one of
+        its sinks, and no other."""
+        stem = re.escape(f"{self.prefix}.{_hash(self.job)}.")
+        sinks = "[0-9a-f]{12}" if sink is None else _hash(sink)
+        return rf"^{stem}{sinks}\.p[0-9]+\.g[0-9]+\.a[0-9]+$"
+
+    def is_task(self, transactional_id: str, sink: str | None = None) -> bool:
+        """Whether the id belongs to a task of this job, or of one of its sinks."""
+        return re.fullmatch(self.task_pattern(sink), transactional_id) is not None
 
 
 @dataclass(frozen=True)

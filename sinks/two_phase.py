@@ -17,9 +17,9 @@ from eo_kafka.sinks.coordinator import check_owner
 from eo_kafka.sinks.fast import row_digest
 from eo_kafka.sinks.ledger_topic import TOKEN_PARTITION
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.task_transaction import TaskTransaction
+from eo_kafka.sinks.task_transaction import SlotTaken, TaskTransaction
 from eo_kafka.state import records
-from eo_kafka.transaction import Described, Participant, Token
+from eo_kafka.transaction import Described, Participant, Token, TransactionState
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,9 +55,12 @@ def write(
         return report(plan, task, rows, digest, skipped=plan.torn_at(task.batch) is None)
     transaction = TaskTransaction(
         options,
-        options.ids.task(options.sink, task.partition, plan.generation, task.task_attempt_id),
+        options.ids.attempt_slots(
+            options.sink, task.partition, plan.generation, task.task_attempt_id
+        ),
         who=task.name,
-        before_open=lambda: check_not_replaced(options, plan, task),
+        before_open=lambda name: _check_slot(options, plan, task, name),
+        still_wanted=lambda: check_still_wanted(options, plan, task),
     )
     transaction.open_ahead()
     try:
@@ -78,13 +81,32 @@ def write(
     )
 
 
-def check_not_replaced(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> None:
-    """Raise Fenced if another driver of the job has taken the coordinator's id since the plan was
-    made. Ids are used again: a task of a driver that has been replaced must not take one under
-    which a newer driver's transaction may be prepared."""
+def check_not_replaced(
+    options: SinkOptions, plan: WritePlan, task: TaskIdentity, transactional_id: str
+) -> Described:
+    """Raise Fenced if the coordinator's id has been taken since the plan was made; else, what Kafka
+    has under the task's. Ids are used again: a task of a driver that has been replaced must not
+    take one under which a newer driver's transaction may be prepared."""
+    coordinator = options.ids.coordinator
+    found = control_plane.shared(options.kafka).describe([coordinator, transactional_id])
+    _check_coordinator(options, plan, task, found[coordinator])
+    crash_point("S2.before_init")
+    return found[transactional_id]
+
+
+def _check_slot(
+    options: SinkOptions, plan: WritePlan, task: TaskIdentity, transactional_id: str
+) -> None:
+    # S1 ended all that was older: what is open is another attempt's, and perhaps the reported one.
+    found = check_not_replaced(options, plan, task, transactional_id)
+    if found.state is TransactionState.ONGOING:
+        raise SlotTaken(transactional_id)
+
+
+def check_still_wanted(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> None:
+    """Raise Fenced if the batch was decided or given up, or another driver has taken over."""
     control = control_plane.shared(options.kafka)
     _check_coordinator(options, plan, task, control.describe_one(options.ids.coordinator))
-    crash_point("S2.before_init")
 
 
 def _check_coordinator(
@@ -92,8 +114,8 @@ def _check_coordinator(
 ) -> None:
     if found.identity != plan.coordinator:
         raise Fenced(
-            f"{task.name}: another driver of job '{options.job}' has taken over. Nothing of this "
-            "attempt is visible."
+            f"{task.name}: another driver of job '{options.job}' has taken over, or the batch has "
+            "ended without this attempt. Nothing of this attempt is visible."
         )
 
 

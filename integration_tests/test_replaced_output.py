@@ -1,0 +1,65 @@
+"""An output topic that is deleted and made again while a task writes to it: no row is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from eo_kafka.errors import Undecided, WriteFailed
+from eo_kafka.sinks import batch as df_write
+from eo_kafka.sinks.options import SinkOptions
+from hand_made_tasks import HandMadeTasks, batch_of
+from harness import committed, delete_topic, wait_until, written
+
+
+def make_again(servers: str, topic: str) -> None:
+    delete_topic(servers, topic)
+    admin = AdminClient({"bootstrap.servers": servers})
+
+    def made() -> bool:
+        try:
+            admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
+        except Exception as error:
+            return "TOPIC_ALREADY_EXISTS" in str(error)
+        return True
+
+    wait_until(made, f"{topic} is made again")
+    wait_until(lambda: topic in admin.list_topics(timeout=30).topics, f"{topic} is there")
+
+
+def replaced_after_first_row(servers: str, topic: str, *rows: pa.RecordBatch) -> Iterator:
+    yield rows[0]
+    wait_until(lambda: written(servers, topic), "the first row has reached the broker")
+    make_again(servers, topic)
+    yield from rows[1:]
+
+
+@pytest.mark.parametrize("column", [False, True], ids=["option-topic", "column-topic"])
+def test_a_topic_made_again_between_the_first_row_and_s5_fails_the_task(broker, make_topic, column):
+    servers, topic = broker.bootstrap_servers, make_topic("out")
+    job = HandMadeTasks(servers, None if column else topic)
+    named = topic if column else None
+    first, second = batch_of(b"a", topic=named), batch_of(b"b", topic=named)
+    plan = job.plan()
+    with pytest.raises(WriteFailed, match="deleted|ended"):
+        job.write(plan, replaced_after_first_row(servers, topic, first, second))
+    job.commit(job.write(plan, iter([first, second]), attempt=1))  # Spark tries again
+    assert committed(servers, topic) == Counter([b"a", b"b"])
+    assert job.open() == []
+
+
+def test_a_topic_made_again_after_a_save_has_prepared_stops_the_save(broker, make_topic):
+    servers, topic = broker.bootstrap_servers, make_topic("out")
+    given = {"kafka.bootstrap.servers": servers, "topic": topic}
+    options = SinkOptions.parse(given, streaming=False)
+    save = df_write.new_batch(options)
+    report = df_write.write(options, save, 0, 0, iter([batch_of(b"a")]))
+    make_again(servers, topic)
+    with pytest.raises(Undecided, match="deleted"):
+        df_write.commit(options, save, [report])
+    df_write.abort(options, save, [report])
