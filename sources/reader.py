@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +16,7 @@ from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from eo_kafka.sources import plain
 from eo_kafka.sources.lookup import OffsetLookup, resolved
 from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.topic_identity import check_not_replaced, without_replaced
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,10 +56,24 @@ class _Stalled(Exception):
         self.offset = offset
 
 
-def read_ranges(options: SourceOptions, wanted: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-    """One range after the other, as `read_range` does, by one consumer."""
+def read_ranges(
+    options: SourceOptions, wanted: Iterable[OffsetRange], ids: Mapping[str, str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """One range after the other, as `read_range` does, by one consumer.
+
+    `ids` are those of the topics for which the ranges were planned. Raises DataLossError at the end
+    if one was replaced by then; where going on is allowed, one that is replaced is not read.
+    """
+    if ids and not options.fail_on_data_loss:
+        same = without_replaced(options, ids)
+        wanted = [
+            one for one in wanted if one.partition.topic in same or one.partition.topic not in ids
+        ]
+        ids = {topic: ids[topic] for topic in same}
     for one in wanted:
         yield from read_range(options, one)
+    if ids:
+        check_not_replaced(options, ids)
 
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -151,6 +166,7 @@ def _batches(
     if client.was_kept:
         timeout_s = min(timeout_s, KEPT_STALL_TIMEOUT_S)
     moved = time.monotonic()
+    is_there = False
     while position < end:
         fetched = fetch(consumer, topic, partition, end, include_headers=options.include_headers)
         reached = max(fetched.next_offset or 0, fetched.eof_offset or 0)
@@ -160,6 +176,8 @@ def _batches(
             position, moved = reached, time.monotonic()
         if fetched.error is not None:
             _raise(wanted, position, *fetched.error)
+        if fetched.eof_offset is not None and position < end and not is_there:
+            end, is_there = _end_there(options, wanted), True
         if time.monotonic() - moved > timeout_s:
             reason = f" The client's last error was: {last_error[-1].str()}." if last_error else ""
             raise _Stalled(
@@ -212,9 +230,6 @@ def consumer_settings(options: SourceOptions) -> dict[str, str]:
         # All of a range exists already. Waiting for more would only hold up the answer that says
         # that nothing but a transaction's marker is left before its end.
         "fetch.wait.max.ms": "10",
-        # A consumer that is kept would tell of an outage between two batches many times a second;
-        # what it says while it reads is in our errors.
-        "log_level": "2",
         **quick_connect(options.kafka),
         **options.kafka,
         "enable.auto.commit": "false",
@@ -236,6 +251,26 @@ def resolved_now(options: SourceOptions, wanted: OffsetRange) -> OffsetRange:
         lookup.close()
 
 
+def _end_there(options: SourceOptions, wanted: OffsetRange) -> int:
+    """Where `wanted` can end, as the log was seen to end before: at its end if the log reaches it,
+    and what is before it is only held back by open transactions; else where the log ends, if going
+    on is allowed."""
+    at = wanted.partition
+    all_of_it = options.kafka.merged(isolation_level="read_uncommitted")
+    lookup = OffsetLookup(replace(options, kafka=all_of_it))
+    high = lookup.latest([at], {at: wanted.end})[at]
+    lookup.close()
+    if high >= wanted.end:
+        return wanted.end
+    _data_loss(
+        options,
+        f"Reading {wanted} cannot end: the log ends at {high}. Either that end was given too high "
+        "('endingOffsets'), or the records from there on were lost, or the topic was deleted and "
+        "made again.",
+    )
+    return high
+
+
 def _after_loss(options: SourceOptions, wanted: OffsetRange, offset: int) -> int:
     """Where to go on after `offset` turned out to be gone, if going on is allowed."""
     at = wanted.partition
@@ -247,10 +282,14 @@ def _after_loss(options: SourceOptions, wanted: OffsetRange, offset: int) -> int
         f"holds offsets {low} to {high}. The records in between expired or were deleted, or the "
         "topic was deleted and created again."
     )
+    _data_loss(options, sentence)
+    # A log that ends before the offset is another log: nothing in it belongs to this range.
+    return low if low > offset else wanted.end
+
+
+def _data_loss(options: SourceOptions, sentence: str) -> None:
     if options.fail_on_data_loss:
         raise DataLossError(
             f"{sentence} To go on with what is left, set 'failOnDataLoss' to false."
         )
     log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)
-    # A log that ends before the offset is another log: nothing in it belongs to this range.
-    return low if low > offset else wanted.end
