@@ -1,6 +1,6 @@
-"""What earlier versions left in Kafka and on disk is gone on from, exactly: golden/ has their ledgers,
-state topics and checkpoints. A file that cannot be read any more is a break of the promise, and not
-to be made anew."""
+"""What earlier versions left in Kafka and on disk is gone on from, exactly: golden/ has their
+ledgers, state topics and checkpoints. A file that cannot be read any more is a break of the
+promise, and not to be made anew."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Puts what an earlier version left into a Kafka of today: the same records at the same offsets,
 the same markers between them, and the transactions that were open are open again.
 
-What Kafka gives out anew is put into the records: ids of topics, and (producer id, epoch) of what is
-open. Nothing else is changed.
+What Kafka gives out anew is put into the records: ids of topics, and (producer id, epoch) of what
+is open. Nothing else is changed.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Golden:
 
 
 class _Log:
-    """One partition while it is filled: each transaction has a producer of its own until it ends."""
+    """One partition while it is filled: a transaction has a producer of its own until it ends."""
 
     def __init__(self, servers: str, topic: str, number: int) -> None:
         self._servers, self._at = servers, TopicPartition(topic, number)

@@ -4,8 +4,8 @@ Run it in a checkout of the version to be kept, with that version installed in i
 
     git worktree add /tmp/old 3e6068f && make -C /tmp/old setup
     cp -r integration_tests/golden /tmp/old/integration_tests/
-    cd /tmp/old && PYSPARK_PYTHON=$PWD/.venv/bin/python \\
-        .venv/bin/python integration_tests/golden/make.py 3e6068f <this tree>/integration_tests/golden
+    cd /tmp/old && export PYSPARK_PYTHON=$PWD/.venv/bin/python
+    .venv/bin/python integration_tests/golden/make.py 3e6068f <this tree>/integration_tests/golden
 
 Each job has a broker of its own, whose log files are read: they alone say which records belong to
 which transaction, and where the markers stand.
@@ -19,13 +19,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-CRASH_FOLDER = tempfile.mkdtemp()
-os.environ["EO_KAFKA_CRASH_POINTS"] = CRASH_FOLDER  # the drivers' workers inherit it
 
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -63,7 +61,7 @@ class Place:
 
     broker: KafkaBroker
     folder: Path
-    points: CrashPoints = field(default_factory=lambda: CrashPoints(Path(CRASH_FOLDER)))
+    points: CrashPoints
 
     @property
     def servers(self) -> str:
@@ -209,9 +207,11 @@ def text(content: bytes | None) -> str | None:
 
 def main() -> None:
     commit, target = sys.argv[1], Path(sys.argv[2])
+    points = CrashPoints(Path(tempfile.mkdtemp()))
+    os.environ["EO_KAFKA_CRASH_POINTS"] = str(points.folder)  # the drivers' workers inherit it
     for make in JOBS:
         with tempfile.TemporaryDirectory() as folder, KafkaBroker(properties=BROKER) as broker:
-            place = Place(broker, Path(folder))
+            place = Place(broker, Path(folder), points)
             job = make(place)
             with control_plane(broker.bootstrap_servers) as control:
                 found = control.open_transactions(".*", lambda _: True)
