@@ -142,7 +142,8 @@ class Decision:
     `offsets` are where its sources began and ended, a line for each as Spark wrote it (none where
     there is no checkpoint to read them from, nor in ledgers of eo-kafka 0.1); `source_ids` the
     topics among them and their ids, as far as the sink's cluster has them; `target` what the rows
-    went to. `accepted`: a person has said that it counts as written, whatever a replay brings.
+    went to. `repeatable`: it was decided with snapshots on, so that a restore of an older one may
+    repeat it from these offsets. `accepted`: a person has said that it counts as written, whatever a replay brings.
     """
 
     sink: str
@@ -158,6 +159,7 @@ class Decision:
     starts: tuple[str, ...] = ()
     source_ids: tuple[tuple[str, str], ...] = ()
     target: str = ""
+    repeatable: bool = False
     accepted: bool = False
 
     def check_follows(self, previous: Decision | None) -> None:

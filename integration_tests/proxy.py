@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -28,12 +29,15 @@ class Api(IntEnum):
     LIST_OFFSETS = 2
     METADATA = 3
     FIND_COORDINATOR = 10
+    API_VERSIONS = 18
     CREATE_TOPICS = 19
     INIT_PRODUCER_ID = 22
     ADD_PARTITIONS_TO_TXN = 24
     END_TXN = 26
+    DESCRIBE_CONFIGS = 32
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 class Action(Enum):
@@ -87,6 +91,7 @@ class Proxy:
 
     def __init__(self, target: int) -> None:
         self.port = free_port()
+        self.counts: Counter[int] = Counter()  # requests that arrived, by the key of their API
         self._target = target
         self._faults: list[Fault] = []
         self._links: set[_Link] = set()
@@ -157,6 +162,7 @@ class Proxy:
             while True:
                 request = await _frame(link.client)
                 await self._flows["requests"].wait()
+                self.counts[int.from_bytes(request[4:6], "big")] += 1
                 fault = next((one for one in self._faults if one.hits(request)), None)
                 if fault and fault.action is Action.REFUSE:
                     return

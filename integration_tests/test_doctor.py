@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,11 @@ from confluent_kafka.admin import (
 from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.cli import main
-from eo_kafka.machine_check import Level, ask, check_lookup
+from eo_kafka.machine_check import Finding, Level, ask, check_lookup
 from harness import committed, produce, wait_until
+from proxy import Action, Api, Proxy, proxied_broker
+
+CHECKED = Finding(Level.OK, "transactional ids", "")
 
 
 @pytest.fixture
@@ -150,6 +154,60 @@ def test_missing_permissions_are_named(poor, doctor):
     assert "may not Describe 'denied." in found["transactional ids"][1]
     code, found = doctor(*where, "--write")
     assert (code, found["rehearsal"][0]) == (1, "problem")
+
+
+@pytest.fixture(scope="module")
+def proxied() -> Iterator[tuple[KafkaBroker, Proxy]]:
+    with proxied_broker() as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("request_kind", "name"),
+    [
+        (Api.DESCRIBE_TRANSACTIONS, "DescribeTransactions"),
+        (Api.LIST_TRANSACTIONS, "ListTransactions"),
+        (Api.END_TXN, "EndTxn"),
+    ],
+)
+def test_a_request_that_brokers_do_not_serve_is_named(
+    proxied, doctor, monkeypatch, request_kind, name
+):
+    """As some managed brokers do: they offer it, and end the connection that asks."""
+    broker, proxy = proxied
+    monkeypatch.setattr("eo_kafka.sinks.control_plane.LOOKUP_TIMEOUT_S", 1.0)
+    # whatever looks before it is answered
+    monkeypatch.setattr("eo_kafka.sinks.cluster_check._may_describe_ids", lambda *_: CHECKED)
+    topic = topic_maker(broker.bootstrap_servers)("unserved")
+    proxy.add(request_kind, Action.REFUSE)
+    where = ["--bootstrap-servers", f"127.0.0.1:{proxy.port}", "--topic", topic, "--write"]
+    try:
+        code, found = doctor(*where)
+    finally:
+        proxy.heal()
+    assert code == 1
+    assert found["rehearsal"][0] == "problem"
+    assert found["rehearsal"][1].startswith(name)
+    assert found["requests"][0] == "ok"
+    code, found = doctor(*where)
+    assert (code, found["rehearsal"][0]) == (0, "ok")
+
+
+def test_a_topic_that_may_not_be_written_is_told_from_an_id_that_may_not_be_taken(poor, doctor):
+    servers = poor.bootstrap_servers
+    topic = topic_maker(servers)("read-only")
+    where = ["--bootstrap-servers", servers, "--topic", topic, "--write"]
+    allow_only(servers, ResourceType.TOPIC, topic, "User:ANONYMOUS", AclOperation.DESCRIBE)
+
+    def refused() -> str:
+        return doctor(*where)[1]["rehearsal"][1]
+
+    wait_until(lambda: "AddPartitionsToTxn" in refused(), "the broker knows the permissions")
+    assert "Grant Write and Describe on the topic" in refused()
+    prefix = ["--prefix", "taken"]
+    allow_only(servers, ResourceType.TRANSACTIONAL_ID, "taken", "User:eva", AclOperation.WRITE)
+    where += prefix
+    wait_until(lambda: refused().startswith("InitProducerId"), "and of the id")
 
 
 def test_no_broker_is_a_finding_beside_the_others(doctor, monkeypatch):

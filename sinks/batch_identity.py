@@ -70,10 +70,13 @@ class BatchIdentity:
         before = _before(options, self.batch, ledger)
         return list(before.source_ids) if before else []
 
-    def on(self, decision: Decision, source_ids: Sequence[tuple[str, str]]) -> Decision:
+    def on(
+        self, decision: Decision, source_ids: Sequence[tuple[str, str]], *, repeatable: bool
+    ) -> Decision:
         """The decision, with what its batch is."""
         return replace(
             decision,
+            repeatable=repeatable,
             offsets=self.ends,
             starts=self.starts,
             target=self.target,

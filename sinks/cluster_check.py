@@ -16,7 +16,7 @@ from eo_kafka.cluster import connect
 from eo_kafka.command_line import duration
 from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown
 from eo_kafka.machine_check import Finding, Level
-from eo_kafka.sinks import ledger_topic
+from eo_kafka.sinks import ledger_topic, request_check
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.transaction_search import TransactionSearch
@@ -40,6 +40,10 @@ class ClusterView(ControlPlane):
         """Kafka's version of a node, as far as its list of requests gives it away."""
         found = self._call(self._admin.get_broker_version_data, node)
         return tuple(found.broker_version)
+
+    def requests_of(self, node: int) -> dict[int, tuple[int, int]]:
+        """The requests that a node offers: key -> least and greatest version."""
+        return dict(self._call(self._admin.get_broker_version_data, node).api_versions)
 
 
 def check_cluster(options: SinkOptions) -> list[Finding]:
@@ -91,6 +95,7 @@ def _versions(view: ClusterView, admin: Any) -> Iterator[Finding]:
             yield Finding(Level.WARNING, "broker version", text)
         else:
             yield Finding(Level.OK, "broker version", text)
+        yield from request_check.offered(node, view.requests_of(node))
     level = view.transaction_version()
     if level >= 2:
         text = f"finalized at {level}: each transaction has an epoch of its own (EndTxn 5)"

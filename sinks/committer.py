@@ -144,7 +144,7 @@ def _decide(
         snapshot = snapshots.take(coordinator, ledger) if snapshots else Write([])
         source_ids = check_prepared(control, reports, options, identity, ledger)
         batch_identity.check_sources(options, first.batch, ledger, source_ids)
-        decision = identity.on(decision, source_ids)
+        decision = identity.on(decision, source_ids, repeatable=options.snapshots)
         crash_point("S6.before_decision")
         decided[:] = [decision]
         owner = [(records.OWNER_KEY, records.encode_owner(first.query_id))]

@@ -7,47 +7,106 @@ read_committed; the topic keeps it, and the abort marker, as it keeps those of e
 
 from __future__ import annotations
 
+import re
 import time
+from contextlib import suppress
+from typing import Any
 
+from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown
 from eo_kafka.machine_check import Finding, Level
 from eo_kafka.sinks import transactional_producer
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.transactional_id import TransactionalIds
-from eo_kafka.transaction import TransactionState
+from eo_kafka.transaction import Described
 
+SUBJECT = "rehearsal"
 _ID = "doctor"
 _TIMEOUT_MS = 60_000
 CLOCK_MAX_S = 5.0
 
 
 def rehearse(options: SinkOptions, control: ControlPlane) -> list[Finding]:
-    """Open, write one record, describe, abort."""
+    """Open, write one record, describe, list, abort: each as a batch does it."""
     from confluent_kafka import KafkaException
 
     name = TransactionalIds(options.prefix, _ID).coordinator
     settings = {**options.kafka, "linger.ms": "0"}
+    grant = f"Grant Write and Describe on transactional ids with prefix '{options.prefix}.'."
     try:
         producer = transactional_producer.take(settings, name, _TIMEOUT_MS, topic=options.topic)
-        producer.begin_transaction()
-        before = time.time()
-        producer.produce(options.topic, b"aborted", b"eo-kafka doctor")
-        left = producer.flush(30.0)
-        after = time.time()
-        found = control.describe_one(name)
-        producer.abort_transaction(30.0)
     except KafkaException as error:
-        text = (
-            f"a transaction under '{name}' on '{options.topic}' failed: {error.args[0].str()}. "
-            "Grant Write and Describe on the topic and on transactional ids with prefix "
-            f"'{options.prefix}.'."
-        )
-        return [Finding(Level.PROBLEM, "rehearsal", text)]
-    if left or found.state is not TransactionState.ONGOING:
-        text = f"'{options.topic}' took no record in a transaction (it is {found.state.value})"
-        return [Finding(Level.PROBLEM, "rehearsal", text)]
-    text = f"a transaction on '{options.topic}' was opened, described and aborted"
-    return [Finding(Level.OK, "rehearsal", text), clock(found.start_ms / 1000, before, after)]
+        return [_refused("InitProducerId", f"for '{name}': {error.args[0].str()}", grant)]
+    producer.begin_transaction()
+    before = time.time()
+    producer.produce(options.topic, b"aborted", b"eo-kafka doctor")
+    left = producer.flush(30.0)
+    after = time.time()
+    if said := "no answer in 30 s" if left else _failure(producer):
+        _abort(producer)
+        text = f"on '{options.topic}', in a transaction: {said}"
+        advice = "Grant Write and Describe on the topic."
+        return [_refused("AddPartitionsToTxn or Produce", text, advice)]
+    try:
+        found = control.describe_one(name)
+    except (EnvironmentRefused, OutcomeUnknown) as error:
+        _abort(producer)
+        return [_refused("DescribeTransactions", str(error), grant)]
+    refused = [one for one in (_listed(control, name, grant), _ended(control, found)) if one]
+    if refused:
+        _abort(producer)
+    text = f"a transaction on '{options.topic}' was opened, described, listed and aborted"
+    told = refused or [Finding(Level.OK, SUBJECT, text)]
+    return [*told, clock(found.start_ms / 1000, before, after)]
+
+
+def _listed(control: ControlPlane, name: str, grant: str) -> Finding | None:
+    """Brokers leave out of the list what the principal may not describe."""
+    try:
+        if control.open_transactions(re.escape(name), lambda found: found == name):
+            return None
+        said = f"leaves out '{name}', which is open"
+    except (EnvironmentRefused, OutcomeUnknown) as error:
+        said = str(error)
+    left = "What a dead task leaves open would stay so until it times out. "
+    return _refused("ListTransactions", said, left + grant)
+
+
+def _ended(control: ControlPlane, found: Described) -> Finding | None:
+    """As a driver ends what a task has opened: by another connection, and by name and epoch."""
+    try:
+        version = control.end_txn_version()
+        said = control.end([found.identity], commit=False, version=version)[found.transactional_id]
+    except (EnvironmentRefused, OutcomeUnknown) as error:
+        said = str(error)
+    if said == "NONE":
+        return None
+    text = f"(from another connection than the one that opened the transaction): {said}"
+    return _refused("EndTxn", text, "No batch can be committed: exactly-once does not work here.")
+
+
+def _failure(producer: Any) -> str:
+    """What the transaction failed of, if it did: beginning another one is refused with the reason,
+    and changes nothing."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        producer.begin_transaction()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError._STATE:
+            return str(error.args[0].str())
+    return ""
+
+
+def _refused(request: str, text: str, advice: str) -> Finding:
+    return Finding(Level.PROBLEM, SUBJECT, f"{request} {text}. {advice}")
+
+
+def _abort(producer: Any) -> None:
+    from confluent_kafka import KafkaException
+
+    with suppress(KafkaException):
+        producer.abort_transaction(10.0)
 
 
 def clock(broker_s: float, before_s: float, after_s: float) -> Finding:

@@ -9,7 +9,8 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from eo_kafka.command_line import WIDTH, add_connection, add_json, connection, print_json, table
@@ -55,6 +56,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--passes", type=int, default=1, help="read the topics so often, to use less memory"
     )
     add_connection(parser)
+    parser.add_argument(
+        "--output-bootstrap-servers",
+        metavar="HOST:PORT,...",
+        help="where the output is, if on another cluster than the input",
+    )
+    parser.add_argument(
+        "--output-config",
+        type=Path,
+        metavar="FILE",
+        help="client settings for that cluster; none of --config go there",
+    )
     add_json(parser)
 
 
@@ -64,8 +76,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.passes < 1 or arguments.limit < 0:
         raise OptionsError(["--passes must be at least 1 and --limit at least 0."])
     # The output's end first: all of it then comes from input that is read too.
-    sink = _side(arguments, arguments.output, arguments.output_range, how)
-    source = _side(arguments, arguments.input, arguments.input_range, how)
+    here = connection(arguments)
+    there = argparse.Namespace(
+        bootstrap_servers=arguments.output_bootstrap_servers, config=arguments.output_config
+    )
+    elsewhere = there.bootstrap_servers or there.config
+    sink_at = connection(there) if elsewhere else here
+    sink = _side(sink_at, arguments.output, arguments.output_range, how)
+    source = _side(here, arguments.input, arguments.input_range, how)
     expected = sum(one.end - one.start for side in (source, sink) for one in side.ranges)
     found = compare(
         source,
@@ -82,11 +100,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if found.equal else 1
 
 
-def _side(arguments: argparse.Namespace, topic: str, ranges: Sequence[str], how: How) -> Side:
-    given = connection(arguments)
-    given["kafka.isolation.level"] = "read_committed"
+def _side(kafka: Mapping[str, str], topic: str, ranges: Sequence[str], how: How) -> Side:
     options = SourceOptions.parse(
-        {**given, "subscribe": topic, "includeHeaders": str(how.needs_headers).lower()},
+        {
+            **kafka,
+            "kafka.isolation.level": "read_committed",
+            "subscribe": topic,
+            "includeHeaders": str(how.needs_headers).lower(),
+        },
         streaming=False,
     )
     lookup = OffsetLookup(options)

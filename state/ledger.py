@@ -100,7 +100,7 @@ class Ledger:
             return []
         mine = self.of_sink(sink)
         batches = count(self.snapshot.batch)
-        known = takewhile(lambda batch: batch in mine and mine[batch].offsets, batches)
+        known = takewhile(lambda batch: batch in mine and _is_repeatable(mine[batch]), batches)
         return [mine[batch] for batch in known]
 
     def tombstones(self, sink: str, keep: int = DECISIONS_KEPT) -> list[tuple[bytes, None]]:
@@ -115,6 +115,11 @@ class Ledger:
             for batch in old
             for round_ in range(mine[batch].round + 1)
         ]
+
+
+def _is_repeatable(decision: Decision) -> bool:
+    # eo-kafka 0.1 recorded offsets only then, and no target
+    return bool(decision.offsets) and (decision.repeatable or not decision.target)
 
 
 def with_state(decision: Decision, state: DecisionState) -> Decision:

@@ -194,6 +194,7 @@ def _batch_fields(decision: Decision) -> dict[str, Any]:
         "starts": decision.starts,
         "sourceIds": dict(decision.source_ids),
         "target": decision.target,
+        "repeatable": decision.repeatable,
         "accepted": decision.accepted,
     }
     return {name: value for name, value in fields.items() if value}
@@ -217,6 +218,7 @@ def decode_decision(key: bytes, value: bytes) -> Decision:
             starts=_lines(fields.get("starts", [])),
             source_ids=_topics(fields.get("sourceIds", {})),
             target=_str(fields.get("target", "")),
+            repeatable=fields.get("repeatable", False) is True,
             accepted=fields.get("accepted", False) is True,
         )
         if key != decision_key(decision.sink, decision.batch, decision.round):

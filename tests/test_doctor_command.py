@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eo_kafka.machine_check import Level, check_lookup, check_same, check_versions
+from eo_kafka.sinks.request_check import NEEDED, offered
 from eo_kafka.sinks.topic_rehearsal import clock
 
 GOOD = {
@@ -78,3 +79,16 @@ def test_driver_and_workers_must_be_the_same():
 )  # fmt: skip
 def test_a_clock_is_wrong_only_where_the_measurement_is_sure(broker, after, level):
     assert clock(broker, 100.0, after).level is level
+
+
+def test_a_broker_that_offers_less_than_the_protocol_needs_is_told_request_by_request():
+    complete = {one.key: (0, one.version) for one in NEEDED}
+    (fine,) = offered(1, complete)
+    assert (fine.level, "Metadata stands in" in fine.text) == (Level.OK, True)
+    (fine,) = offered(1, {**complete, 75: (0, 0)})
+    assert "DescribeTopicPartitions" not in fine.text
+    lacking = {key: versions for key, versions in complete.items() if key != 66}
+    first, second = offered(2, {**lacking, 26: (0, 2)})
+    assert first.level is second.level is Level.PROBLEM
+    assert "node 2 does not offer EndTxn 3, for the driver" in first.text
+    assert "node 2 does not offer ListTransactions 0, to find what" in second.text

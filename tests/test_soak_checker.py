@@ -178,6 +178,16 @@ def test_a_ledger_that_cannot_be_read():
     assert found(COPY, events) == {"ledger": "1 times: CorruptLedger: key b'x'"}
 
 
+def test_what_a_stopped_query_leaves_open_is_told_unless_a_broker_was_struck():
+    told = {"kind": "stop in mid-batch", "begun": 20.0, "left_open": ["eo-kafka.a.b.p0.g1.a0"]}
+    stop = Event(30.0, "copy", "fault", told)
+    (found,) = check(COPY, [stop])
+    assert (found.kind, "eo-kafka.a.b.p0.g1.a0" in found.text) == ("left open", True)
+    assert not check(COPY, [Event(30.0, "copy", "fault", {**told, "left_open": []})])
+    struck = Event(21.0, "brokers", "fault", {"kind": "kill a broker", "begun": 12.0})
+    assert not check(COPY, [struck, stop])
+
+
 @pytest.mark.parametrize("why", REFUSALS)
 def test_refused(why):
     events = [*LEDGER, Event(8, "copy", "end", {"why": why, "told": "see to it"})]

@@ -12,6 +12,7 @@ not a prefix        a reader that watched saw what is not the beginning of the f
 hung transaction    something is still open after everything was settled
 ledger              the batches are not DONE once each, without a gap
 refused             the job stopped and asked for a person, where nothing called for that
+left open           a query was stopped, and what it had prepared stayed open
 stuck               the job did not come to the end of its input after all faults had ended
 """
 
@@ -76,6 +77,7 @@ def check(seen: Observed, events: Sequence[Event]) -> list[Anomaly]:
         *not_a_prefix(seen),
         *wrong_ledger(seen.job, mine),
         *refused(seen.job, mine),
+        *left_open(seen.job, events),
     ]
 
 
@@ -194,6 +196,22 @@ def refused(job: str, events: Sequence[Event]) -> list[Anomaly]:
         for event in events
         if event.what == "end" and event.details["why"] in REFUSALS
     ]
+
+
+def left_open(job: str, events: Sequence[Event]) -> list[Anomaly]:
+    """Transactions of stopped queries, unless a broker was in trouble at that time."""
+    struck = [
+        (event.details["begun"], event.t)
+        for event in events
+        if (event.who, event.what) == ("brokers", "fault")
+    ]
+    found = []
+    for event in events:
+        left = event.details.get("left_open") if (event.who, event.what) == (job, "fault") else None
+        begun = event.details.get("begun", event.t)
+        if left and not any(start <= event.t and end >= begun - 10 for start, end in struck):
+            found.append(f"{len(left)} after the stop at {event.t:.0f} s: {', '.join(left)}")
+    return _summed("left open", job, found)
 
 
 def hung(

@@ -172,7 +172,7 @@ def zombie_driver(job: Job, chance: random.Random) -> Details | None:
         at_work = _start_another(job)
         old.signal_all(signal.SIGCONT)
         new = job.driver
-        _wait(lambda: old.exit_code is not None or new is None or new.exit_code is not None, 40)
+        wait(lambda: old.exit_code is not None or new is None or new.exit_code is not None, 40)
         killed = old.exit_code is None
         job.reap(old)
     return {"point": point or "any", "second_at_work": at_work, "first_killed": killed}
@@ -188,7 +188,7 @@ def zombie_worker(job: Job, chance: random.Random) -> Details | None:
         send([one for one in old.session() if one != pid], signal.SIGKILL)
         at_work = _start_another(job)
         send([pid], signal.SIGCONT)
-        _wait(lambda: not psutil.pid_exists(pid), 10)
+        wait(lambda: not psutil.pid_exists(pid), 10)
         job.reap(old)
     return {"point": point, "second_at_work": at_work}
 
@@ -196,7 +196,7 @@ def zombie_worker(job: Job, chance: random.Random) -> Details | None:
 def _start_another(job: Job) -> bool:
     """Start a driver beside the one there is. Tells whether it got a batch DONE."""
     new, done = job.start(), job.batches_done()
-    _wait(lambda: job.batches_done() > done or new.exit_code is not None, 120)
+    wait(lambda: job.batches_done() > done or new.exit_code is not None, 120)
     return job.batches_done() > done
 
 
@@ -236,25 +236,26 @@ def _take(job: Job, transactional_id: str) -> None:
     thief.abort_transaction(10)
 
 
-def reach(job: Job, point: str, action: str) -> int | None:
+def reach(job: Job, point: str, action: str, seconds: float = REACH_S) -> int | None:
     """Arm a crash point; the process that reached it, or None if none did in time."""
     driver = job.driver
     job.crash_points.clear()
     job.crash_points.arm(point, action)
-    _wait(
+    wait(
         lambda: job.crash_points.reached(point) or driver is None or driver.exit_code is not None,
-        REACH_S,
+        seconds,
     )
     (job.crash_points.folder / point).unlink(missing_ok=True)
     return job.crash_points.reached(point)
 
 
-def _wait(condition: Callable[[], object], seconds: float) -> bool:
+def wait(condition: Callable[[], object], seconds: float, pause: float = 0.02) -> bool:
+    """Whether it came true in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.02)
+        time.sleep(pause)
     return True
 
 

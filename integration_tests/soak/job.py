@@ -35,8 +35,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.set())
     threading.Thread(target=end_with_the_soak, daemon=True).start()
     job = json.loads(sys.argv[1])
-    builder = SparkSession.builder.master(f"local[{job['cores']},4]")
-    for name, value in SETTINGS.items():
+    builder = SparkSession.builder.master(job["master"])
+    for name, value in {**SETTINGS, **job["conf"]}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -15,6 +15,7 @@ from typing import Any
 from soak.broker_faults import BROKER_FAULTS, Brokers
 from soak.faults import FAULTS
 from soak.history import History
+from soak.query_faults import OPENING, QUERY_FAULTS
 from soak.supervisor import Job
 
 QUIET_S = 120.0  # without progress for so long, strike all the same
@@ -58,7 +59,16 @@ class JobNemesis(Nemesis):
     """Strikes a job again when it has got on since the last time. `only` names faults."""
 
     def __init__(self, job: Job, only: Sequence[str], seed: int, history: History) -> None:
-        super().__init__(job.name, job, _named(FAULTS, only), seed, history)
+        self._opens = bool(_named([OPENING], only))
+        super().__init__(job.name, job, _named((*FAULTS, *QUERY_FAULTS), only), seed, history)
+
+    def open(self) -> None:
+        """What is only done before the first batch is DONE; every other time, by the seed."""
+        if self._opens and self._chance.random() < 0.5:
+            try:
+                self._strike(OPENING)
+            except Exception:
+                self.failure = traceback.format_exc()
 
     def _rest(self) -> None:
         """Until one to three more batches are DONE, as a rule, and a moment longer."""
@@ -85,4 +95,9 @@ class BrokerNemesis(Nemesis):
 
 
 def _named(faults: Sequence[Any], only: Sequence[str]) -> list[Any]:
-    return [fault for fault in faults if not only or fault.name in only]
+    """A fault of weight 0 is picked only where it is named."""
+    if only:
+        return [
+            fault._replace(weight=max(1, fault.weight)) for fault in faults if fault.name in only
+        ]
+    return [fault for fault in faults if fault.weight]

@@ -33,6 +33,7 @@ from soak.faults import FAULTS
 from soak.history import History, RowLog
 from soak.nemesis import BrokerNemesis, JobNemesis, Nemesis
 from soak.producers import InputWriter
+from soak.query_faults import OPENING, QUERY_FAULTS
 from soak.report import Result, write_report
 from soak.supervisor import Job
 from soak.watcher import Follower, LedgerWatcher, row_of, watch_output
@@ -42,7 +43,7 @@ START_S = 180.0
 FINISH_S = 600.0
 SETTLE_S = 30.0
 TOLD_EVERY_S = 5.0
-BROKER = {"group.initial.rebalance.delay.ms": 0, "log.segment.bytes": 16 * 1024 * 1024}
+BROKER = {"log.segment.bytes": 16 * 1024 * 1024}  # or three brokers fill the disk in an hour
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,21 @@ def _trouble(
     """Run the jobs under all faults for as long as was asked for."""
     jobs = [one.job for one in attended]
     only, seed = arguments.faults, arguments.seed
-    nemeses: list[Nemesis] = [JobNemesis(job, only, seed, history) for job in jobs]
+    of_jobs = [JobNemesis(job, only, seed, history) for job in jobs]
+    nemeses: list[Nemesis] = [*of_jobs]
     brokers = Brokers(kafka, jobs)
     nemeses.append(BrokerNemesis(brokers, only, seed, history))
     # The first batch compiles the connector's loops, and the brokers make their own topics.
-    _run_while(lambda: not all(job.batches_done() for job in jobs), START_S, attended, history)
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        opened = [pool.submit(nemesis.open) for nemesis in of_jobs]
+        _run_while(
+            lambda: (
+                not all(job.batches_done() for job in jobs) or not all(one.done() for one in opened)
+            ),
+            START_S,
+            attended,
+            history,
+        )
     for nemesis in nemeses:
         nemesis.start()
     _run_while(
@@ -273,7 +284,7 @@ def _arguments() -> argparse.Namespace:
         choices=list(WORKLOADS),
         help="default: count, bank, and by the seed copy (even) or idempotent (odd)",
     )
-    names = [fault.name for fault in (*FAULTS, *BROKER_FAULTS)]
+    names = [fault.name for fault in (*FAULTS, *QUERY_FAULTS, OPENING, *BROKER_FAULTS)]
     parser.add_argument("--faults", nargs="+", choices=names, default=[], help="only these")
     arguments = parser.parse_args()
     if not arguments.jobs:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 import random
+import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from eo_kafka.sinks import job_command
 from harness import Copy, CrashPoints
 from soak.driver import Driver
 from soak.history import History
 from soak.workload import WATERMARK_DELAY_S, WINDOW_S, Workload
 
 PER_BATCH = 300
+REWIND = "job rewind"
+
+
+def can_rewind() -> bool:
+    """Whether the installed version has the command for a checkpoint that was rolled back."""
+    parser = argparse.ArgumentParser()
+    job_command.add_arguments(parser)
+    return "rewind" in parser.format_help()
 
 
 class Job:
@@ -38,6 +51,9 @@ class Job:
         self.cores, self.tasks = 2, 3
         self.driver: Driver | None = None
         self.in_hand = threading.RLock()
+        # Another cluster's URL, and settings for it; else the driver runs its tasks itself.
+        self.elsewhere: tuple[str, dict[str, str]] | None = None
+        self.rolled_back = False  # the checkpoint is an old one: a refusal is in order
         self._starts = 0
         self._to_the_end = False
         # The names under which harness.py knows a job.
@@ -55,10 +71,15 @@ class Job:
     def start(self) -> Driver:
         """Start a driver; whatever runs already is left alone."""
         self._starts += 1
+        master, conf = self.elsewhere or (f"local[{self.cores},4]", {})
         words = {
             **self.kafka.as_job(),
+            "master": master,
+            "conf": {
+                **conf,
+                "spark.executorEnv.EO_KAFKA_CRASH_POINTS": str(self.crash_points.folder),
+            },
             "workload": self.workload.transform,
-            "cores": self.cores,
             "tasks": self.tasks,
             "window_s": WINDOW_S,
             "watermark_delay_s": WATERMARK_DELAY_S,
@@ -73,9 +94,25 @@ class Job:
         """Note how a driver ended, and end what is left of it."""
         driver.kill()
         why, told = driver.reason()
+        if self.rolled_back and REWIND in driver.log.read_text(errors="replace"):
+            why = "rolled back"
+            self._rewind()
         self.history.add(self.name, "end", why=why, told=told, log=driver.log.name)
         if driver is self.driver:
             self.driver = None
+
+    def _rewind(self) -> None:
+        """What the refusal asks for. Where that is refused too (a plan with state goes on from a
+        snapshot only), the checkpoint is given up: the snapshot in Kafka is the newest."""
+        servers = ["--bootstrap-servers", self.kafka.servers]
+        words = ["job", "rewind", self.kafka.job_name, "--checkpoint", str(self.checkpoint)]
+        command = [str(Path(sys.executable).with_name("eo-kafka")), *words, *servers]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        told = (done.stdout + done.stderr)[-400:]
+        self.history.add(self.name, "rewound", exit_code=done.returncode, told=told)
+        if done.returncode:
+            shutil.rmtree(self.checkpoint)
+        self.rolled_back = False
 
     def kill(self) -> None:
         """SIGKILL everything of the job."""
