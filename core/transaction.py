@@ -143,7 +143,8 @@ class Decision:
     there is no checkpoint to read them from, nor in ledgers of eo-kafka 0.1); `source_ids` the
     topics among them and their ids, as far as the sink's cluster has them; `target` what the rows
     went to. `repeatable`: it was decided with snapshots on, so that a restore of an older one may
-    repeat it from these offsets. `accepted`: a person has said that it counts as written, whatever a replay brings.
+    repeat it from these offsets. `accepted`: a person has said that it counts as written, whatever
+    a replay brings.
     """
 
     sink: str

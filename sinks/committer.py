@@ -7,7 +7,6 @@ tasks' reports and the ledger.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 
 from eo_kafka.crash_points import crash_point

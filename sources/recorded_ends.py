@@ -65,7 +65,7 @@ def recorded_topic_ids(ledger: Ledger) -> Mapping[str, str]:
     """The ids of the sources' topics, as the newest decision that counts has them."""
     decided = ledger.of_sink(MAIN_SINK)
     counts = [batch for batch in decided if decided[batch].state is not DecisionState.VOID]
-    return dict(getattr(decided[max(counts)], "source_ids", ())) if counts else {}
+    return dict(decided[max(counts)].source_ids) if counts else {}
 
 
 def check_is_there(end: Offsets, newest: Offsets) -> None:
