@@ -35,7 +35,7 @@ DOCUMENT = Path(__file__).parent.parent / "docs" / "security.md"
 PASSWORD = "s3cret-of-a-job-Kt4"
 TOPIC, ID = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
 CREATE, READ, WRITE = AclOperation.CREATE, AclOperation.READ, AclOperation.WRITE
-DESCRIBE = AclOperation.DESCRIBE
+DESCRIBE, ALTER = AclOperation.DESCRIBE, AclOperation.ALTER
 users = iter(f"job-{number}" for number in range(1000))
 
 
@@ -143,6 +143,18 @@ def make_ledger(secure: SecureBroker, ledger: str) -> None:
 
     topic = NewTopic(ledger, num_partitions=2, config={"cleanup.policy": "compact"})
     secure.admin.create_topics([topic])[ledger].result(30)
+
+
+def test_who_may_not_set_an_unused_ledger_right_is_told_what_is_missing(secure, job):
+    """Some look-up made it, with the settings that this broker gives to all topics."""
+    secure.grant(user_of(job), everything(job))
+    secure.admin.list_topics(job.ledger, timeout=30)
+    for right, operation in (("AlterConfigs", AclOperation.ALTER_CONFIGS), ("Alter", ALTER)):
+        with pytest.raises(EnvironmentRefused, match=f"Grant this principal {right} on it, or del"):
+            run_one_batch(job)
+        secure.grant(user_of(job), [(TOPIC, job.ledger, operation)])
+    run_one_batch(job)
+    assert committed(job.servers, job.sink_topic)
 
 
 def run_one_batch(job: SecureCopy) -> None:

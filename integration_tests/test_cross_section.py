@@ -194,6 +194,6 @@ class Scene:
             f"txn list --job {job.job_name}",
             f"snapshots list {job.job_name}",
             f"snapshots export {job.job_name} kept",
-            f"snapshots verify {job.job_name} --snapshot kept",
+            f"snapshots verify {job.job_name} kept",
         ):
             assert cli.main([*words.split(), "--config", str(config)]) == 0, words

@@ -47,11 +47,10 @@ def missing(broker_that_creates):
 
 
 COMMANDS = (
-    "doctor --topic {0} --job {0}",
     "doctor --topic {0} --job {0} --write",
     "job show {0}",
     "job reset {0}",
-    "job repair {0} --batch 1 --mark-done",
+    "job repair {0} --batch 1 --accept-loss",
     "txn list --job {0}",
     "txn list --topic {0}",
     "txn show --job {0}",
@@ -63,7 +62,7 @@ COMMANDS = (
     "snapshots show {0}",
     "snapshots export {0} kept",
     "snapshots verify {0}",
-    "snapshots verify {0} --snapshot kept",
+    "snapshots verify {0} kept",
     "snapshots delete {0} kept",
     "snapshots restore {0} {1}/restored",
     "snapshots start-from {0} kept --job {0}-new --checkpoint {1}/new",

@@ -12,7 +12,7 @@ from typing import Any
 from eo_kafka import outages
 from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, cut
 from eo_kafka.kafka_config import control_settings
-from eo_kafka.sinks.control_requests import End, Look, TransactionRequests
+from eo_kafka.sinks.control_requests import End, Look, TransactionRequests, create_nothing
 from eo_kafka.transaction import Described, Identity, TransactionState
 
 REQUEST_TIMEOUT_MS = 15_000
@@ -65,6 +65,7 @@ class ControlPlane:
                 f"No Kafka broker at {self._servers} could be reached for the commit "
                 f"({type(error).__name__}). Check kafka.bootstrap.servers and security settings."
             ) from None
+        create_nothing(self._admin)
         self._requests = TransactionRequests(self._admin, self._servers)
 
     def close(self) -> None:

@@ -54,8 +54,6 @@ class TransactionRequests:
 
     def __init__(self, admin: Any, servers: str) -> None:
         self._admin, self._servers = admin, servers
-        # It asks of no topic by itself; if it ever does, no topic shall be made by that.
-        admin._manager.cluster.config["allow_auto_create_topics"] = False
 
     def run(self, coroutine: Callable[..., Any], *args: Any) -> Any:
         """What the coroutine returns, or raises."""
@@ -226,6 +224,11 @@ class TransactionRequests:
         name = f"{node}-{number}"
         cluster._coordinator_brokers[name] = type(known)(name, known.host, known.port, known.rack)
         return name
+
+
+def create_nothing(admin: Any) -> None:
+    """A KafkaAdminClient asks of no topic by itself; if one ever does, none shall be made by it."""
+    admin._manager.cluster.config["allow_auto_create_topics"] = False
 
 
 def _error_name(code: int) -> str:

@@ -32,6 +32,7 @@ def rehearse(options: SinkOptions, control: ControlPlane) -> list[Finding]:
 
     name = TransactionalIds(options.prefix, _ID).coordinator
     settings = {**options.kafka, "linger.ms": "0"}
+    settings["topic.metadata.propagation.max.ms"] = "5000"  # a topic that is not there is none
     grant = f"Grant Write and Describe on transactional ids with prefix '{options.prefix}.'."
     try:
         producer = transactional_producer.take(settings, name, _TIMEOUT_MS, topic=options.topic)

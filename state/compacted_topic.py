@@ -37,17 +37,22 @@ def exists(admin: Any, topic: str) -> bool:
 
 
 def ensure(admin: Any, name: str, partitions: int, brokers: int) -> list[str]:
-    """Create it, or check it, as `problems` does. One of ours that never held a record is set
-    right: where brokers create what they are asked about, any tool's look-up may have made it.
-    Raises EnvironmentRefused."""
+    """Create it, or check it; what could lose an acknowledged record, a sentence each. One of ours
+    that never held a record is set right: where brokers create what they are asked about, any
+    tool's look-up may have made it. Raises EnvironmentRefused where it cannot be used at all."""
     from eo_kafka.state import unused_topic
 
     if not exists(admin, name):
         create(admin, name, partitions, brokers)
     refusals, weak = faults(admin, name, partitions, brokers)
     if (refusals or weak) and name.startswith(OURS) and unused_topic.is_unused(admin, name):
-        weak = unused_topic.set_right(admin, name, partitions, brokers)
-    elif refusals:
+        try:
+            return unused_topic.set_right(admin, name, partitions, brokers)
+        except EnvironmentRefused as error:
+            if refusals:
+                raise
+            return [*weak, str(error)]
+    if refusals:
         raise EnvironmentRefused(" ".join(refusals))
     return weak
 
@@ -117,17 +122,6 @@ def partitions_of(admin: Any, topic: str) -> Any:
         if found or time.monotonic() > deadline:
             return found
         time.sleep(0.1)
-
-
-def problems(admin: Any, name: str, partitions: int, brokers: int) -> list[str]:
-    """What of its settings could lose an acknowledged record, a sentence each.
-
-    Raises EnvironmentRefused where it cannot be used at all.
-    """
-    refusals, weak = faults(admin, name, partitions, brokers)
-    if refusals:
-        raise EnvironmentRefused(" ".join(refusals))
-    return weak
 
 
 def faults(admin: Any, name: str, partitions: int, brokers: int) -> tuple[list[str], list[str]]:

@@ -7,7 +7,7 @@ import pytest
 from eo_kafka import kafka_config
 from eo_kafka.errors import OptionsError
 from eo_kafka.options import OptionReader
-from eo_kafka.sinks.control_requests import TransactionRequests
+from eo_kafka.sinks.control_requests import create_nothing
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
 
@@ -52,5 +52,5 @@ def test_kafka_pythons_own_look_ups_create_nothing():
     cluster = ClusterMetadata(bootstrap_servers=["127.0.0.1:1"])
     cluster.add_topic("t")
     assert cluster.metadata_request().allow_auto_topic_creation
-    TransactionRequests(SimpleNamespace(_manager=SimpleNamespace(cluster=cluster)), "")
+    create_nothing(SimpleNamespace(_manager=SimpleNamespace(cluster=cluster)))
     assert not cluster.metadata_request().allow_auto_topic_creation
