@@ -4,13 +4,18 @@ hide everything later from readers, until it times out."""
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
 from eo_kafka.errors import Fenced
-from eo_kafka.sinks import committer
+from eo_kafka.sinks import committer, driver_memory
 from eo_kafka.sinks.control_plane import ControlPlane
 from hand_made_tasks import HandMadeTasks, StuckTask, batch_of, wait_open
 from harness import (
@@ -36,19 +41,21 @@ def job(broker, make_topic) -> HandMadeTasks:
 
 
 def test_abort_ends_what_no_attempt_reported(job):
+    for batch in range(4):  # ids of a producer that decisions name, in their next use
+        job.commit(job.write(job.plan(), iter([batch_of(b"%d" % batch)]), batch=batch))
     plan = job.plan()
-    running = StuckTask(lambda rows: job.write(plan, rows), b"a")
-    reported = job.write(plan, iter([batch_of(b"b")]), partition=1)
+    running = StuckTask(lambda rows: job.write(plan, rows, batch=4), b"a")
+    reported = job.write(plan, iter([batch_of(b"b")]), batch=4, partition=1)
     wait_open(job, 2)
     committer.abort(job.options, [None, reported], plan.generation)
     assert job.open() == []
     running.end()
     assert isinstance(running.error, Exception)
     with pytest.raises(Fenced):  # one that begins only now
-        job.write(plan, iter([batch_of(b"c")]), attempt=2)
+        job.write(plan, iter([batch_of(b"c")]), batch=4, attempt=2)
     plan = job.plan()
-    job.commit(job.write(plan, iter([batch_of(b"d")])))
-    assert list(committed(job.servers, job.topic)) == [b"d"]
+    job.commit(job.write(plan, iter([batch_of(b"4")]), batch=4))
+    assert committed(job.servers, job.topic) == Counter(b"%d" % batch for batch in range(5))
 
 
 def test_abort_leaves_what_a_newer_driver_has_open_and_does_not_fence_it(job):
@@ -80,6 +87,39 @@ def test_abort_after_the_decision_ends_only_what_the_decision_does_not_name(job,
     assert [found.identity for found in job.open()] == [report.participant.identity]
     job.plan()
     assert list(committed(job.servers, job.topic)) == [b"a"]
+
+
+@pytest.fixture
+def driver(tmp_path, monkeypatch) -> Iterator[tuple[subprocess.Popen, Path]]:
+    """A process and a directory, as Spark's Python workers see their driver."""
+    directory = tmp_path / "blockmgr"
+    directory.mkdir()
+    with subprocess.Popen(["sleep", "600"]) as process:
+        monkeypatch.setattr(os, "getppid", lambda: process.pid)
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{directory},/another")
+        yield process, directory
+        process.kill()
+
+
+@pytest.mark.parametrize("how", ["is told to stop", "has ended the batch"])
+def test_what_is_done_when_the_driver_is_gone(job, driver, how):
+    process, directory = driver
+    plan = job.plan()
+    driver_memory.begin(job.options, plan.generation)
+    assert driver_memory.remembered(job.options) == plan.generation
+    if how == "has ended the batch":
+        driver_memory.end(job.options)
+    (waiting,) = [
+        one for one in psutil.Process().children() if "eo_kafka.sinks.after_driver" in one.cmdline()
+    ]
+    stuck = StuckTask(lambda rows: job.write(plan, rows), b"a")
+    wait_open(job, 1)
+    process.kill()
+    process.wait()
+    shutil.rmtree(directory)
+    waiting.wait(60)
+    assert len(job.open()) == (1 if how == "has ended the batch" else 0)
+    stuck.end()
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ jobs that are in a batch, and of no other, and holds no connection.
 
 from __future__ import annotations
 
-import fcntl
+import json
 import os
-import pickle
 import select
 import struct
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,10 +32,12 @@ _HEAD = struct.Struct("=16sI")  # whose, and how many bytes follow; 0: it is in 
 def tell(directory: str, whose: str, options: SinkOptions, generation: int | None) -> None:
     """S1 took `generation` for a batch; None: the batch has ended. Driver; cheap. Best effort: the
     next start, or the timeout, ends what this would have ended."""
-    body = b"" if generation is None else pickle.dumps((options, generation))
+    body = b"" if generation is None else _encode(options, generation)
     message = _HEAD.pack(whose.encode()[:16], len(body)) + body
     path = Path(directory, "eo-kafka.pipe")
-    with suppress(OSError), Path(directory, "eo-kafka.lock").open("w") as lock:
+    with suppress(OSError, ImportError), Path(directory, "eo-kafka.lock").open("w") as lock:
+        import fcntl  # not on Windows
+
         fcntl.flock(lock, fcntl.LOCK_EX)
         pipe = _pipe(path, start=generation is not None)
         if pipe is None:
@@ -45,6 +47,20 @@ def tell(directory: str, whose: str, options: SinkOptions, generation: int | Non
                 path.unlink()  # whoever reads is stuck: the next S1 starts another one
         finally:
             os.close(pipe)
+
+
+def _encode(options: SinkOptions, generation: int) -> bytes:
+    told = {field.name: getattr(options, field.name) for field in fields(options)}
+    told |= {"kafka": dict(options.kafka), "staging": None}  # nothing that is staged is asked for
+    return json.dumps([told, generation]).encode()
+
+
+def _decode(body: bytes) -> tuple[SinkOptions, int]:
+    from eo_kafka.options import KafkaSettings
+    from eo_kafka.sinks.options import SinkOptions
+
+    told, generation = json.loads(body)
+    return SinkOptions(**{**told, "kafka": KafkaSettings(told["kafka"])}), generation
 
 
 def _pipe(path: Path, *, start: bool) -> int | None:
@@ -110,8 +126,7 @@ def main(daemon: int, directory: Path) -> None:
     for told in jobs.found.values():
         if told:
             with suppress(Exception):
-                # From S1, through a pipe that nobody but this user can open
-                options, generation = pickle.loads(told)  # noqa: S301
+                options, generation = _decode(told)
                 committer.abort(options, [], generation)
 
 

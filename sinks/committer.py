@@ -104,8 +104,9 @@ def abort(
     version = known[0].end_txn_version if known else control.end_txn_version()
     end_all(control, [part.identity for part in undecided if part.has_transaction], version)
     if newest == mine:
-        found = list_open(control, options.ids, options.sink, decided)
-        end_listed(control, options.ids, coordinator.identity, found, version)
+        found = list_open(control, options.ids, options.sink)
+        others = [one for one in found if one.identity not in decided]
+        end_listed(control, options.ids, coordinator.identity, others, version)
     if known:
         map_recovery.discard(options, coordinator.ledger, known[0].batch, prepared)
 

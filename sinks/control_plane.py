@@ -103,8 +103,9 @@ class ControlPlane:
     def open_transactions(
         self, pattern: str, matches: Callable[[str], bool], but: Collection[Identity] = ()
     ) -> list[Described]:
-        """Ongoing transactions whose id matches, and none of `but`. Every broker is asked; this is
-        for cleaning up, and safety never rests on it. Raises OutcomeUnknown if one is silent."""
+        """Ongoing transactions whose id matches, and none of `but`, nor a later one of the same
+        id and producer. Every broker is asked; this is for cleaning up, and safety never rests on
+        it. Raises OutcomeUnknown if one is silent."""
         from kafka.errors import UnsupportedVersionError
 
         try:

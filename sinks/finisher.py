@@ -122,8 +122,10 @@ class Finisher:
         )
 
     def _list_others(self, decision: Decision) -> list[Described]:
+        mine = [part.identity for part in decision.participants]
+        found = list_open(self._control, self._options.ids, self._options.sink, mine)
         kept = self._decided(decision.participants)
-        return list_open(self._control, self._options.ids, self._options.sink, kept)
+        return [one for one in found if one.identity not in kept]
 
     def forget(self, decision: Decision) -> None:
         """S8, once the decision is DONE: remove what was staged."""

@@ -44,11 +44,13 @@ class SecondLook:
             raise self._found
 
     def _run(self) -> None:
+        pause_s = LOOK_AFTER_S
         try:
-            while not self._stopped.wait(LOOK_AFTER_S):
+            while not self._stopped.wait(pause_s):
                 if self._is_open():
                     self._look()
                     return
+                pause_s = min(30.0, pause_s * 2)  # it may have been ended: then S5 says so
         except Fenced as error:
             with self._settling:
                 if not self._stopped.is_set():

@@ -52,8 +52,9 @@ def list_open(
     sink: str | None = None,
     but: Collection[Identity] = (),
 ) -> list[Described]:
-    """The open transactions of the job's tasks, or of one sink's, that are none of `but`. One that
-    could not be listed is not "none": asked again, then OutcomeUnknown."""
+    """The open transactions of the job's tasks, or of one sink's, that are none of `but` (which are
+    being ended: they are not described). A listing that failed is not "none": asked again, then
+    OutcomeUnknown."""
     deadline = time.monotonic() + LIST_TIMEOUT_S
     while True:
         try:
