@@ -181,3 +181,15 @@ def test_a_decision_that_had_landed_is_finished_under_a_fence_that_is_ones_own(
     assert seen[0] is not None
     assert seen[0] != other, "it was the other's identity"
     assert visible(options) == Counter([b"row 0"])
+
+
+def test_abort_ends_what_was_not_reported_under_a_fence_that_is_ones_own(options):
+    _, (report,) = prepare(options, 0)
+    control = control_plane.shared(options.kafka)
+    name = report.participant.identity.transactional_id
+    assert control.describe_one(name).is_open(report.participant.identity)
+    committer.abort(options, [None], report.generation)
+    assert not control.describe_one(name).is_open(report.participant.identity)
+    _, reports = prepare(options, 0, attempt=1)
+    committer.commit(options, reports, 0)
+    assert visible(options) == Counter([b"row 0"])
