@@ -109,15 +109,14 @@ def test_restore_fences_nobody(broker, make_topic, tmp_path):
     assert job.visible == all_rows(0, 1, 2)
 
 
-def test_repairing_a_batch_that_needs_none_fences_nobody(options, capsys):
+def test_repairing_a_batch_that_is_not_there_fences_nobody(options, capsys):
     _, reports = prepare(options, 0)
     committer.commit(options, reports, 0)
     plan, reports = prepare(options, 1)
     servers = options.kafka["bootstrap.servers"]
     words = ["job", "repair", options.job, "--accept-loss", "--bootstrap-servers", servers]
-    assert cli.main([*words, "--batch", "0"]) == 0
-    assert "Batch 0 is DONE" in capsys.readouterr().out
     assert cli.main([*words, "--batch", "1"]) == 1
+    assert "needs no repair" in capsys.readouterr().err
     assert holder(options) == plan.coordinator
     committer.commit(options, reports, 1)
     assert visible(options) == Counter([b"row 0", b"row 1"])
@@ -181,4 +180,16 @@ def test_a_decision_that_had_landed_is_finished_under_a_fence_that_is_ones_own(
     ((_, other),) = overtake()
     assert seen[0] is not None
     assert seen[0] != other, "it was the other's identity"
+    assert visible(options) == Counter([b"row 0"])
+
+
+def test_abort_ends_what_was_not_reported_under_a_fence_that_is_ones_own(options):
+    _, (report,) = prepare(options, 0)
+    control = control_plane.shared(options.kafka)
+    name = report.participant.identity.transactional_id
+    assert control.describe_one(name).is_open(report.participant.identity)
+    committer.abort(options, [None], report.generation)
+    assert not control.describe_one(name).is_open(report.participant.identity)
+    _, reports = prepare(options, 0, attempt=1)
+    committer.commit(options, reports, 0)
     assert visible(options) == Counter([b"row 0"])

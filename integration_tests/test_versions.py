@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from kafka.admin import KafkaAdminClient
+from kafka.protocol.producer.transaction import InitProducerIdRequest
 
 from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaBroker
@@ -176,3 +177,48 @@ def test_a_decision_outlives_an_upgrade_of_the_broker(spark, crash_points, tmp_p
         assert open_transactions(job), "the prepared transaction did not survive"
         job.run(spark)
         assert_exactly_once(job, VALUES)
+
+
+INIT_PRODUCER_ID, LOADING = 22, (14, 15, 16, 51)
+UNSTABLE = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
+
+
+def init_producer_id(control: ControlPlane, keep_prepared: bool) -> int:
+    """Ask in version 6 for a transaction that never times out; Kafka's error number."""
+
+    async def ask() -> int:
+        (node,) = await control._requests.coordinators(["probe"])
+        request = InitProducerIdRequest(
+            transactional_id="probe",
+            transaction_timeout_ms=60_000,
+            producer_id=-1,
+            producer_epoch=-1,
+            enable2_pc=True,
+            keep_prepared_txn=keep_prepared,
+            min_version=6,
+            max_version=6,
+        )
+        return (await control._admin._manager.send(request, node_id=node)).error_code
+
+    control.describe_one("probe")
+    return control._requests.run(ask)
+
+
+def test_kafkas_own_two_phase_commit_is_not_usable_yet(broker):
+    """KIP-939: when this fails, a prepared transaction could outlive its writer without a timeout
+    (docs: `transactionTimeout`). Today version 6 is offered to nobody; where unstable versions are
+    switched on, a transaction may be told not to time out, and not be kept by who takes its id."""
+    with closing(ControlPlane({"bootstrap.servers": broker.bootstrap_servers})) as control:
+        offered = control._admin.get_broker_version_data(1).api_versions[INIT_PRODUCER_ID]
+    assert offered[1] == 5, "InitProducerId v6 is stable now"
+    with (
+        KafkaBroker(properties=UNSTABLE) as own,
+        closing(ControlPlane({"bootstrap.servers": own.bootstrap_servers})) as control,
+    ):
+        answers = []
+        wait_until(
+            lambda: answers.append(init_producer_id(control, False)) or answers[-1] not in LOADING,
+            "the coordinator is there",
+        )
+        assert answers[-1] == 0
+        assert init_producer_id(control, True) == 35, "KeepPreparedTxn is usable now"

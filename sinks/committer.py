@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import (
+    Fenced,
     LedgerError,
     OutcomeUnknown,
     ParticipantsLost,
@@ -91,9 +93,11 @@ def abort(
     newest = coordinator.read(fenced=False).generation
     if newest == mine:
         # A decision of ours may still be on its way. A newer driver's fence has settled that, and
-        # it must not be fenced by us.
-        coordinator.fence()
-        newest = coordinator.read().generation
+        # it must not be fenced by us. Written once more, the generation proves that we are not.
+        again = (records.GENERATION_KEY, records.encode_generation(mine))
+        with suppress(Fenced):
+            coordinator.write(mine, lambda _: Write([again]))
+        newest = coordinator.ledger.generation
     decided = {
         part.identity
         for decision in coordinator.ledger.decisions.values()
