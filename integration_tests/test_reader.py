@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -195,12 +196,42 @@ def test_records_that_are_gone(broker: Any, make_topic: Any) -> None:
 
 @both_loops
 def test_a_range_that_cannot_end_times_out(broker: Any, make_topic: Any) -> None:
+    """The records are there, and an open transaction holds them back."""
     topic = make_topic("stuck")
     produce(broker, topic, b"a")
+    still_open = transaction(broker, topic, b"b", b"c", b"d", b"e", end="open")
     impatient = options(broker, topic, **{"kafkaConsumer.pollTimeoutMs": "1500"})
 
     with pytest.raises(ReadTimeout, match=rf"{topic}-0 .* no progress for 1.5 s at offset 1\."):
         rows(impatient, 0, 5)
+    still_open.abort_transaction()
+
+
+@both_loops
+def test_an_end_that_the_log_does_not_reach_is_told_at_once(broker: Any, make_topic: Any) -> None:
+    """Nothing will ever come: a user's wrong endingOffsets, or a log that lost its newest records."""
+    topic = make_topic("short")
+    produce(broker, topic, *[b"%d" % number for number in range(10)])
+    began = time.monotonic()
+    lenient = options(broker, topic, failOnDataLoss="false")
+
+    assert [row["offset"] for row in rows(lenient, 3, 1_000_000)] == list(range(3, 10))
+    assert rows(lenient, 10, 1_000_000) == []
+    with pytest.raises(DataLossError, match=rf"{topic}-0 from offset 3 to 1000000 .* ends at 10"):
+        rows(options(broker, topic), 3, 1_000_000)
+    assert time.monotonic() - began < 20
+
+
+@both_loops
+def test_what_is_held_back_before_a_log_that_is_too_short_is_waited_for(
+    broker: Any, make_topic: Any
+) -> None:
+    topic = make_topic("held")
+    still_open = transaction(broker, topic, b"a", b"b", end="open")
+    lenient = options(broker, topic, failOnDataLoss="false")
+    Timer(4, still_open.commit_transaction).start()
+
+    assert [row["value"] for row in rows(lenient, 0, 1_000_000)] == [b"a", b"b"]
 
 
 @both_loops

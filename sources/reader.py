@@ -151,6 +151,7 @@ def _batches(
     if client.was_kept:
         timeout_s = min(timeout_s, KEPT_STALL_TIMEOUT_S)
     moved = time.monotonic()
+    is_there = False
     while position < end:
         fetched = fetch(consumer, topic, partition, end, include_headers=options.include_headers)
         reached = max(fetched.next_offset or 0, fetched.eof_offset or 0)
@@ -160,6 +161,8 @@ def _batches(
             position, moved = reached, time.monotonic()
         if fetched.error is not None:
             _raise(wanted, position, *fetched.error)
+        if fetched.eof_offset is not None and position < end and not is_there:
+            end, is_there = _end_there(options, wanted), True
         if time.monotonic() - moved > timeout_s:
             reason = f" The client's last error was: {last_error[-1].str()}." if last_error else ""
             raise _Stalled(
@@ -236,6 +239,26 @@ def resolved_now(options: SourceOptions, wanted: OffsetRange) -> OffsetRange:
         lookup.close()
 
 
+def _end_there(options: SourceOptions, wanted: OffsetRange) -> int:
+    """Where `wanted` can end, as the log was seen to end before: at its end if the log reaches it,
+    and what is before it is only held back by open transactions; else where the log ends, if going
+    on is allowed."""
+    at = wanted.partition
+    all_of_it = options.kafka.merged(isolation_level="read_uncommitted")
+    lookup = OffsetLookup(replace(options, kafka=all_of_it))
+    high = lookup.latest([at], {at: wanted.end})[at]
+    lookup.close()
+    if high >= wanted.end:
+        return wanted.end
+    _data_loss(
+        options,
+        f"Reading {wanted} cannot end: the log ends at {high}. Either that end was given too high "
+        "('endingOffsets'), or the records from there on were lost, or the topic was deleted and "
+        "made again.",
+    )
+    return high
+
+
 def _after_loss(options: SourceOptions, wanted: OffsetRange, offset: int) -> int:
     """Where to go on after `offset` turned out to be gone, if going on is allowed."""
     at = wanted.partition
@@ -247,10 +270,14 @@ def _after_loss(options: SourceOptions, wanted: OffsetRange, offset: int) -> int
         f"holds offsets {low} to {high}. The records in between expired or were deleted, or the "
         "topic was deleted and created again."
     )
+    _data_loss(options, sentence)
+    # A log that ends before the offset is another log: nothing in it belongs to this range.
+    return low if low > offset else wanted.end
+
+
+def _data_loss(options: SourceOptions, sentence: str) -> None:
     if options.fail_on_data_loss:
         raise DataLossError(
             f"{sentence} To go on with what is left, set 'failOnDataLoss' to false."
         )
     log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)
-    # A log that ends before the offset is another log: nothing in it belongs to this range.
-    return low if low > offset else wanted.end
