@@ -70,8 +70,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._reading = reading
         self._lookup = OffsetLookup(options)
-        self._planner = Planner(options, self._lookup)
         self._recorded = RecordedEnds(options)
+        self._planner = Planner(options, self._lookup, self._recorded.topic_ids)
         self._initial: dict[TopicPartition, int] | None = None
         self._newest: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] | None = None
@@ -110,7 +110,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = self._start() if self._reached is None else self._reached
         end = self._recorded.after(begin)
         if self._target is None:
-            self._newest = self._planner.newest(begin if end is None else end)
+            self._newest = self._planner.newest(begin, end, first=begin == self._initial)
             if self._until_now:
                 self._target = self._newest
         if end is not None:
@@ -134,7 +134,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises DataLossError when part of the batch is gone already.
         """
-        return _tasks(self._options, self.ranges(_stored(start), _stored(end)))
+        ranges = self.ranges(_stored(start), _stored(end))
+        return _tasks(self._options, ranges, self._planner.topic_ids)
 
     def ranges(
         self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
@@ -187,7 +188,7 @@ class KafkaBatchReader(DataSourceReader):
             ranges = Planner(self._options, lookup).batch_ranges()
         finally:
             lookup.close()
-        return _tasks(self._options, ranges)
+        return _tasks(self._options, ranges, {})
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task's ranges. Executor, once for each task attempt. Where there is no
@@ -197,8 +198,15 @@ class KafkaBatchReader(DataSourceReader):
         return _read(self._options, self._reading, partition)
 
 
-def _tasks(options: SourceOptions, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
-    return [InputPartition(held) for held in gather(ranges, options.max_partitions)]
+def _tasks(
+    options: SourceOptions, ranges: Sequence[OffsetRange], ids: Mapping[str, str]
+) -> list[InputPartition]:
+    """Each with its ranges, and the ids that their topics must have."""
+    tasks = []
+    for held in gather(ranges, options.max_partitions):
+        topics = {one.partition.topic for one in held} & ids.keys()
+        tasks.append(InputPartition((held, {topic: ids[topic] for topic in sorted(topics)})))
+    return tasks
 
 
 def _read(
@@ -206,11 +214,12 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     from eo_kafka.sources.reader import read_ranges
 
+    ranges, ids = partition.value
     if reading is None:
-        return read_ranges(options, partition.value)
+        return read_ranges(options, ranges, ids)
     if reading.needs_headers:
         options = replace(options, include_headers=True)
-    return reading.batches(read_ranges(options, partition.value))
+    return reading.batches(read_ranges(options, ranges, ids))
 
 
 def _stored(offset: Any) -> dict[TopicPartition, int]:

@@ -209,7 +209,7 @@ def test_a_range_that_cannot_end_times_out(broker: Any, make_topic: Any) -> None
 
 @both_loops
 def test_an_end_that_the_log_does_not_reach_is_told_at_once(broker: Any, make_topic: Any) -> None:
-    """Nothing will ever come: a user's wrong endingOffsets, or a log that lost its newest records."""
+    """Nothing will ever come: endingOffsets that are wrong, or a log that lost records."""
     topic = make_topic("short")
     produce(broker, topic, *[b"%d" % number for number in range(10)])
     began = time.monotonic()

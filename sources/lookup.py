@@ -8,16 +8,24 @@ loss, and travels between processes without the client.
 from __future__ import annotations
 
 import logging
+import struct
 import time
-from collections.abc import Callable, Collection, Mapping
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from eo_kafka.errors import ReadTimeout, SourceError
 from eo_kafka.kafka_config import admin_client, connection_settings, quick_connect
 from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
 from eo_kafka.sources.limits import Word
+from eo_kafka.sources.lookup_errors import (
+    UnknownTopic,
+    is_denied,
+    is_of_old_metadata,
+    is_wrong_setting,
+)
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state.compacted_topic import settings_of
 
@@ -31,8 +39,11 @@ NO_OFFSET = -1  # the broker's answer where no record is as new as asked for
 _POLL_S = 0.1
 
 
-class UnknownTopic(SourceError):
-    """The cluster has no topic of this name, also when asked more than once."""
+class Topics(NamedTuple):
+    """What is read: all its partitions, and the id of each topic (none before Kafka 2.8)."""
+
+    partitions: set[TopicPartition]
+    ids: dict[str, str]
 
 
 class OffsetLookup:
@@ -53,23 +64,41 @@ class OffsetLookup:
     def partitions(self) -> set[TopicPartition]:
         """Every partition that is read. Raises SourceError for an unknown topic that is named."""
         subscription = self._options.subscription
-        if not subscription.topics:
-            return subscription.wanted(self._all())
-        from confluent_kafka import TopicCollection
+        if subscription.topics:
+            return self.topics().partitions
+        return subscription.wanted(self._all())
 
-        # Not list_topics(): asked for one topic by name, it makes the broker create it.
-        topics = list(subscription.topics)
-        described = self._ask(
-            lambda timeout: self._admin().describe_topics(
-                TopicCollection(topics), request_timeout=timeout
-            ),
-            lambda topic: f"topic '{topic}'",
-        )
-        return {
+    def topics(self) -> Topics:
+        """Every partition that is read, and the ids of their topics. Raises as `partitions`."""
+        subscription = self._options.subscription
+        if not subscription.topics:
+            found = subscription.wanted(self._all())
+            return Topics(found, self.ids({at.topic for at in found}))
+        described = self._described(subscription.topics)
+        partitions = {
             TopicPartition(topic, partition.id)
             for topic, description in described.items()
             for partition in description.partitions
         }
+        return Topics(partitions, _ids_of(described))
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The ids of topics: one that was deleted and made again has another. Raises UnknownTopic,
+        and as `partitions`."""
+        return _ids_of(self._described(topics))
+
+    def _described(self, topics: Iterable[str]) -> dict[str, Any]:
+        from confluent_kafka import TopicCollection
+
+        names = sorted(topics)
+        if not names:
+            return {}
+        return self._ask(
+            lambda timeout: self._admin().describe_topics(
+                TopicCollection(names), request_timeout=timeout
+            ),
+            lambda topic: f"topic '{topic}'",
+        )
 
     def _all(self) -> set[TopicPartition]:
         """Every partition that the principal may describe."""
@@ -199,10 +228,10 @@ class OffsetLookup:
                 return answers
             about, error = failed.popitem()
             out_of_time = time.monotonic() + pause >= deadline
-            if out_of_time or attempt >= self._options.num_retries or _is_permanent(error):
+            if out_of_time or attempt >= self._options.num_retries or is_denied(error):
                 raise self._refused(subject(about), error)
             log.warning("looking up %s: %s; asking again", subject(about), error.str())
-            if _is_of_old_metadata(error):
+            if is_of_old_metadata(error):
                 self.close()
             attempt += 1
             time.sleep(pause)
@@ -238,7 +267,7 @@ class OffsetLookup:
                     raise self._unreachable() from None
 
     def _check_settings(self) -> None:
-        if (error := self._last_error) is not None and _is_wrong_setting(error):
+        if (error := self._last_error) is not None and is_wrong_setting(error):
             raise SourceError(
                 f"The brokers at '{self._options.servers}' cannot be talked to with these "
                 f"'kafka.*' settings: {error.str()}. Check the security protocol, the "
@@ -285,13 +314,24 @@ class OffsetLookup:
                 f"The {subject} does not exist on the cluster at '{self._options.servers}'. "
                 "Create it, or correct the option 'subscribe'."
             )
-        if _is_permanent(error):
+        if is_denied(error):
             return SourceError(
                 f"Not authorized to look up {subject} on the cluster at "
                 f"'{self._options.servers}': the query's principal needs DESCRIBE and READ on "
-                "every topic it subscribes to."
+                "every topic it subscribes to, and DESCRIBE on a consumer group it starts from."
             )
         return SourceError(f"Looking up {subject} failed: {error.str()}.")
+
+
+def _ids_of(described: Mapping[str, Any]) -> dict[str, str]:
+    """As UUIDs, the way the ledger has them."""
+    found = {}
+    for topic, description in described.items():
+        halves = description.topic_id
+        high, low = halves.get_most_significant_bits(), halves.get_least_significant_bits()
+        if high or low:  # a broker that knows no ids says 0
+            found[topic] = str(uuid.UUID(bytes=struct.pack(">qq", high, low)))
+    return found
 
 
 def resolved(lookup: OffsetLookup, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
@@ -305,26 +345,3 @@ def resolved(lookup: OffsetLookup, ranges: Collection[OffsetRange]) -> list[Offs
         OffsetRange(at, *(known[limit][at] if limit in known else limit for limit in limits))
         for at, *limits in ranges
     ]
-
-
-def _is_wrong_setting(error: KafkaError) -> bool:
-    from confluent_kafka import KafkaError
-
-    return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
-
-
-def _is_of_old_metadata(error: KafkaError) -> bool:
-    """Whether the client knows the leaders of a time that is over. librdkafka's admin does not ask
-    for them again by itself after these."""
-    from confluent_kafka import KafkaError
-
-    return error.code() in (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
-
-
-def _is_permanent(error: KafkaError) -> bool:
-    from confluent_kafka import KafkaError
-
-    return error.code() in (
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    )

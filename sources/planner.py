@@ -7,7 +7,7 @@ what can no longer be read is reported as data loss, or logged with `failOnDataL
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from eo_kafka.errors import DataLossError, SourceError
 from eo_kafka.offsets import (
@@ -24,19 +24,31 @@ from eo_kafka.sources.lookup import OffsetLookup, resolved
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.range_split import split
 from eo_kafka.sources.rate_limit import rate_limited
+from eo_kafka.sources.topic_identity import KnownTopics, moved
 
 log = logging.getLogger(__name__)
 
 _FAIL = "To go on without those records, set 'failOnDataLoss' to false."
+_REPLACED = (
+    "To read the new one from its beginning, take a new checkpoint; or, where the source has the "
+    "option 'jobName', set 'failOnDataLoss' to false. Do not just start the query again: without "
+    "'jobName' it cannot know the old topic any more, and would go on at that offset of the new."
+)
 _WARN = "To stop the query in such a case, set 'failOnDataLoss' to true."
 
 
 class Planner:
     """Plans the batches of one query; asks the brokers through `lookup`."""
 
-    def __init__(self, options: SourceOptions, lookup: OffsetLookup) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        lookup: OffsetLookup,
+        recorded_ids: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         self._options = options
         self._lookup = lookup
+        self._topics = KnownTopics(recorded_ids)
         self._late: set[TopicPartition] = set()  # a new query finds them, and starts at their ends
 
     def stored_start(self) -> dict[TopicPartition, int]:
@@ -53,17 +65,50 @@ class Planner:
         earliest = self._lookup.earliest([at for at in present if starts[at] == EARLIEST])
         return {at: earliest.get(at, start) for at, start in starts.items() if start != LATEST}
 
-    def newest(self, known: Offsets) -> dict[TopicPartition, int]:
-        """The end of what can be read now, of every partition there is."""
-        return self._lookup.latest(self._lookup.partitions(), known)
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """The id of each topic that was looked at."""
+        return self._topics.ids or {}
+
+    def newest(
+        self, start: Offsets, recorded: Offsets | None = None, *, first: bool
+    ) -> dict[TopicPartition, int]:
+        """The end of what can be read now, of every partition there is, for the batch from `start`,
+        which is known to have ended at `recorded`. `first` as for `ranges`.
+
+        Raises DataLossError where a topic is not the one that `start` is an offset of any more.
+        """
+        found = self._lookup.topics()
+        self._compare(found.ids, start, recorded, first=first)
+        known = start if recorded is None else recorded
+        return self._lookup.latest(
+            found.partitions,
+            {at: known[at] for at in known if not self._topics.is_read_anew(at, start)},
+        )
+
+    def _compare(
+        self, ids: Mapping[str, str], start: Offsets, recorded: Offsets | None, *, first: bool
+    ) -> None:
+        replaced = self._topics.replaced(ids, start, first=first)
+        for sentence in replaced.values():
+            if recorded is not None:
+                raise DataLossError(
+                    f"{sentence} A batch that is to be repeated since the restored snapshot cannot "
+                    "be, and nothing was read. Give up what the job remembers: 'eo-kafka job "
+                    "reset', and a new checkpoint."
+                )
+            if self._options.fail_on_data_loss:
+                raise DataLossError(f"{sentence} {_REPLACED}")
+            log.warning("%s The new one is read from its beginning. %s", sentence, _WARN)
+        self._topics.accept(ids, start, replaced)
 
     def end(self, start: Offsets, newest: Offsets, limit: int | None) -> dict[TopicPartition, int]:
         """Where the batch from `start` ends, within `limit` offsets if there is a limit."""
         if not start and isinstance(self._options.starting, ByGroup):
             return self._positions(self._options.starting.group, newest)
-        if limit is None:
-            return dict(newest)
-        return rate_limited(limit, self._begin(start, newest), newest)
+        begin = self._begin(start, newest)
+        end = newest if limit is None else rate_limited(limit, begin, newest)
+        return moved(end, start, begin, newest)
 
     def ranges(self, start: Offsets, end: Offsets, *, first: bool) -> list[OffsetRange]:
         """What the batch from `start` to `end` reads. Raises DataLossError.
@@ -71,6 +116,8 @@ class Planner:
         `first` says that `start` was looked up by this run and not read from the offset log: it
         may then name partitions younger than the batch, which the next one will find.
         """
+        if self._topics.ids is None:  # a restart in the middle of this batch
+            self._compare(self._lookup.topics().ids, start, None, first=first)
         gone = start.keys() - end.keys()
         if gone and first:
             gone -= self._lookup.partitions()
@@ -175,12 +222,15 @@ class Planner:
 
     def _begin(self, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
         """Where each partition of `end` begins, those without an entry in `start` too."""
-        begin = {at: start[at] for at in end if at in start}
+        begin = {
+            at: start[at] for at in end if at in start and not self._topics.is_read_anew(at, start)
+        }
         unstored = end.keys() - begin.keys()
         pinned = {
             at
             for at in unstored
-            if at in self._late or self._options.starts_at_latest(at, new_query=not start)
+            if at not in start
+            and (at in self._late or self._options.starts_at_latest(at, new_query=not start))
         }
         return {
             **begin,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +16,7 @@ from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from eo_kafka.sources import plain
 from eo_kafka.sources.lookup import OffsetLookup, resolved
 from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.topic_identity import check_not_replaced, without_replaced
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,10 +56,24 @@ class _Stalled(Exception):
         self.offset = offset
 
 
-def read_ranges(options: SourceOptions, wanted: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-    """One range after the other, as `read_range` does, by one consumer."""
+def read_ranges(
+    options: SourceOptions, wanted: Iterable[OffsetRange], ids: Mapping[str, str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """One range after the other, as `read_range` does, by one consumer.
+
+    `ids` are those of the topics for which the ranges were planned. Raises DataLossError at the end
+    if one was replaced by then; where going on is allowed, one that is replaced is not read.
+    """
+    if ids and not options.fail_on_data_loss:
+        same = without_replaced(options, ids)
+        wanted = [
+            one for one in wanted if one.partition.topic in same or one.partition.topic not in ids
+        ]
+        ids = {topic: ids[topic] for topic in same}
     for one in wanted:
         yield from read_range(options, one)
+    if ids:
+        check_not_replaced(options, ids)
 
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -215,9 +230,6 @@ def consumer_settings(options: SourceOptions) -> dict[str, str]:
         # All of a range exists already. Waiting for more would only hold up the answer that says
         # that nothing but a transaction's marker is left before its end.
         "fetch.wait.max.ms": "10",
-        # A consumer that is kept would tell of an outage between two batches many times a second;
-        # what it says while it reads is in our errors.
-        "log_level": "2",
         **quick_connect(options.kafka),
         **options.kafka,
         "enable.auto.commit": "false",

@@ -14,13 +14,15 @@ from dataclasses import replace
 
 from eo_kafka.errors import DataLossError
 from eo_kafka.offsets import Offsets, TopicPartition, encode_text
-from eo_kafka.sources.lookup import OffsetLookup, UnknownTopic
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.lookup_errors import UnknownTopic
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.subscription import Subscription
 from eo_kafka.state.batch_ends import Ambiguous, next_ends
 from eo_kafka.state.job_topics import MAIN_SINK
 from eo_kafka.state.ledger import DECISION_PARTITION, Ledger, fold
 from eo_kafka.state.log_reader import read_records
+from eo_kafka.transaction import DecisionState
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,7 @@ class RecordedEnds:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._next: Mapping[str, Offsets] | None = None if options.ledger_topic else {}
+        self._ids: Mapping[str, str] = {}
 
     def after(self, start: Offsets) -> Offsets | None:
         """Where the batch from `start` ended; None if that is not recorded, and from then on.
@@ -41,12 +44,28 @@ class RecordedEnds:
         Reads the ledger the first time. Driver. Raises SourceError, ReadTimeout,
         EnvironmentRefused, CorruptLedger.
         """
-        if self._next is None:
-            self._next = _recorded(_read(self._options))
-        found = self._next.get(encode_text(start))
+        found = self._look().get(encode_text(start))
         if found is None:
             self._next = {}  # a new batch: what comes after it is new, too
         return found
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """The ids of the topics that the job has read; raises as `after`."""
+        self._look()
+        return self._ids
+
+    def _look(self) -> Mapping[str, Offsets]:
+        if self._next is None:
+            ledger = _read(self._options)
+            self._next, self._ids = _recorded(ledger), recorded_topic_ids(ledger)
+        return self._next
+
+
+def recorded_topic_ids(ledger: Ledger) -> Mapping[str, str]:
+    """The ids of the sources' topics, as the newest decision that counts has them."""
+    decided = ledger.of_sink(MAIN_SINK)
+    counts = [batch for batch in decided if decided[batch].state is not DecisionState.VOID]
+    return dict(getattr(decided[max(counts)], "source_ids", ())) if counts else {}
 
 
 def check_is_there(end: Offsets, newest: Offsets) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from eo_kafka.errors import DataLossError, SourceError
 from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
-from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.lookup import OffsetLookup, Topics
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner
 
@@ -24,9 +24,13 @@ class Cluster:
         self.logs = {TopicPartition("t", int(name[1:])): log for name, log in logs.items()}
         self.groups: dict[TopicPartition, int] = {}
         self.times: dict[TopicPartition, dict[int, int]] = {}
+        self.ids = {"t": "first"}
 
     def partitions(self) -> set[TopicPartition]:
         return set(self.logs)
+
+    def topics(self) -> Topics:
+        return Topics(set(self.logs), dict(self.ids))
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {at: self.logs[at][0] for at in partitions}
@@ -55,7 +59,7 @@ def planner(cluster: Cluster, *, streaming: bool = True, **options: str) -> Plan
 def test_latest_stores_its_start_as_the_end_of_a_batch_that_reads_nothing() -> None:
     plan = planner(Cluster(p0=(0, 10), p1=(3, 20)))
     start = plan.stored_start()
-    end = plan.end(start, plan.newest(start), None)
+    end = plan.end(start, plan.newest(start, first=True), None)
 
     assert start == {}
     assert end == {A: 10, B: 20}
@@ -87,7 +91,7 @@ def test_explicit_offsets_are_read_at_once_and_latest_beside_them_is_not() -> No
     start = plan.stored_start()
 
     assert start == {A: 7, C: 4}
-    assert plan.ranges(start, plan.newest(start), first=True) == [
+    assert plan.ranges(start, plan.newest(start, first=True), first=True) == [
         OffsetRange(A, 7, 10),
         OffsetRange(C, 4, 30),
     ]
@@ -254,7 +258,7 @@ def test_the_first_batch_ends_where_the_group_is_and_reads_nothing(
 
     start = plan.stored_start()
     with caplog.at_level(logging.WARNING):
-        end = plan.end(start, plan.newest(start), 5)
+        end = plan.end(start, plan.newest(start, first=True), 5)
     assert (start, end) == ({}, {A: 7, B: 3})
     assert "has committed nothing for t-1" in caplog.text
     assert plan.ranges(start, end, first=True) == []
@@ -281,3 +285,71 @@ def test_a_group_that_is_where_no_records_are_is_data_loss(position: int, end: i
         planner(cluster, **GROUP).end({}, {B: 20}, None)
     tolerant = planner(cluster, failOnDataLoss="false", **GROUP)
     assert tolerant.end({}, {B: 20}, None) == {B: end}
+
+
+def test_a_topic_that_was_replaced_is_told_whatever_its_length() -> None:
+    for length in (5, 10, 30):
+        cluster = Cluster(p0=(0, 10))
+        plan = planner(cluster)
+        assert plan.newest({A: 10}, first=False) == {A: 10}
+        cluster.logs[A], cluster.ids = (0, length), {"t": "second"}
+        for _ in range(2):
+            with pytest.raises(
+                DataLossError, match=r"its id was first and is second now.*\"0\":10"
+            ):
+                plan.newest({A: 10}, first=False)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 10, 30])
+@pytest.mark.parametrize("limit", [None, 1, 3, 10])
+def test_where_going_on_is_allowed_a_new_topic_is_read_from_its_beginning_once(
+    length: int, limit: int | None
+) -> None:
+    """Spark runs a batch where the end differs from the start, and what follows starts there."""
+    cluster = Cluster(p0=(0, 10))
+    plan = planner(cluster, failOnDataLoss="false")
+    plan.newest({A: 10}, first=False)
+    cluster.logs[A], cluster.ids = (0, length), {"t": "second"}
+    read: list[int] = []
+    start: Offsets = {A: 10}
+    for step in range(60):
+        if step == 40:
+            cluster.logs[A] = (0, length + 7)
+        end = plan.end(start, plan.newest(start, first=False), limit)
+        if end != start:
+            for one in plan.ranges(start, end, first=False):
+                read += range(one.start, one.end)
+            start = end
+    assert read == list(range(length + 7))
+
+
+def test_a_restart_knows_the_topics_that_the_job_has_recorded() -> None:
+    cluster = Cluster(p0=(0, 30))
+    options = SourceOptions.parse(
+        {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}, streaming=True
+    )
+    for recorded, is_another in (({"t": "zero"}, True), ({"t": "first"}, False), ({}, False)):
+        for is_replay in (True, False):
+            plan = Planner(options, cast(OffsetLookup, cluster), lambda found=recorded: found)  # type: ignore[misc]
+
+            def look(plan: Planner = plan, is_replay: bool = is_replay) -> object:
+                if is_replay:
+                    return plan.ranges({A: 10}, {A: 20}, first=False)
+                return plan.newest({A: 10}, first=False)
+
+            if is_another:
+                with pytest.raises(DataLossError, match="was zero and is first now"):
+                    look()
+            else:
+                assert look()
+
+
+def test_a_batch_that_must_be_repeated_is_not_read_of_another_topic() -> None:
+    cluster = Cluster(p0=(0, 30))
+    options = SourceOptions.parse(
+        {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t", "failOnDataLoss": "false"},
+        streaming=True,
+    )
+    plan = Planner(options, cast(OffsetLookup, cluster), lambda: {"t": "zero"})
+    with pytest.raises(DataLossError, match="cannot be, and nothing was read"):
+        plan.newest({A: 10}, {A: 20}, first=False)

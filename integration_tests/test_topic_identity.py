@@ -1,0 +1,153 @@
+"""A source's topic that is deleted and made again, longer than before: offsets show nothing.
+
+The reader is driven as Spark drives it, without Spark.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from eo_kafka.connectors.kafka_source import KafkaStreamReader
+from eo_kafka.connectors.spark_versions import ReadAllAvailable
+from eo_kafka.errors import DataLossError
+from eo_kafka.sources import recorded_ends, topic_identity
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.options import SourceOptions
+from harness import produce
+from processes import wait_until
+
+OLD = [b"old-%d" % number for number in range(50)]
+NEW = [b"new-%d" % number for number in range(80)]
+
+
+class Stream:
+    """One run of a query: a new one is another process, as far as the reader knows."""
+
+    def __init__(self, servers: str, done: dict | None = None, **options: str) -> None:
+        given = {"kafka.bootstrap.servers": servers, "startingOffsets": "earliest", **options}
+        self.reader = KafkaStreamReader(SourceOptions.parse(given, streaming=True))
+        self.done = done
+
+    def plan(self) -> list:
+        """The tasks of the next batch."""
+        start = self.reader.initialOffset() if self.done is None else self.done
+        self.done = self.reader.latestOffset(start, ReadAllAvailable())
+        return list(self.reader.partitions(start, self.done))
+
+    def read(self, tasks: list) -> list[bytes]:
+        batches = [batch for task in tasks for batch in self.reader.read(task)]
+        return [value for batch in batches for value in batch["value"].to_pylist()]
+
+    def batch(self) -> list[bytes]:
+        return self.read(self.plan())
+
+
+def recreate(servers: str, topic: str, values: list[bytes]) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([topic])[topic].result(30)
+
+    def is_made() -> bool:
+        try:
+            admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        except Exception:
+            return False
+        return True
+
+    wait_until(is_made, f"{topic} is made again")
+    produce(servers, topic, values)
+
+
+@pytest.fixture
+def servers(broker) -> str:
+    return broker.bootstrap_servers
+
+
+@pytest.fixture
+def topic(servers, make_topic) -> str:
+    name = make_topic("replaced")
+    produce(servers, name, OLD)
+    return name
+
+
+def test_between_two_batches_it_stops_the_query(servers, topic):
+    for how in (
+        {"subscribe": topic},
+        {"subscribePattern": topic},
+        {"assign": f'{{"{topic}":[0]}}'},
+    ):
+        stream = Stream(servers, **how)
+        stream.batch()
+        recreate(servers, topic, NEW)
+        with pytest.raises(DataLossError, match=f"Topic '{topic}' was deleted and made") as stop:
+            stream.batch()
+        assert f"is at {json.dumps(stream.done, separators=(',', ':'))}" in str(stop.value)
+
+
+def test_between_two_batches_it_is_read_from_its_beginning_where_going_on_is_allowed(
+    servers, topic, caplog
+):
+    stream = Stream(servers, subscribe=topic, failOnDataLoss="false")
+    assert stream.batch() == OLD
+    recreate(servers, topic, NEW)
+    assert stream.batch() == NEW
+    assert caplog.text.count("was deleted and made again") == 1
+    produce(servers, topic, [b"later"])
+    assert stream.batch() == [b"later"]
+
+
+def test_between_planning_and_reading_the_task_notices(servers, topic, caplog):
+    stream = Stream(servers, subscribe=topic)
+    lenient = Stream(servers, subscribe=topic, failOnDataLoss="false")
+    for one in (stream, lenient):
+        one.batch()
+    produce(servers, topic, [b"more"])
+    tasks, lenient_tasks = stream.plan(), lenient.plan()
+    recreate(servers, topic, NEW)
+    with pytest.raises(DataLossError, match="was deleted and made again while it was read"):
+        stream.read(tasks)
+    assert lenient.read(lenient_tasks) == []
+    assert "nothing more of the batch is in it" in caplog.text
+    assert lenient.batch() == NEW
+
+
+def test_while_it_is_read_the_task_notices(servers, topic):
+    stream = Stream(servers, subscribe=topic)
+    (task,) = stream.plan()
+    rows = stream.reader.read(task)
+    assert next(rows).num_rows == len(OLD)
+    recreate(servers, topic, NEW)
+    with pytest.raises(DataLossError, match="was deleted and made again while it was read"):
+        list(rows)
+
+
+def test_between_two_runs_a_job_knows_it_by_what_it_recorded(servers, topic, monkeypatch):
+    first = Stream(servers, subscribe=topic)
+    first.batch()
+    ids = first.reader._planner.topic_ids
+    assert ids == OffsetLookup(first.reader._options).ids([topic])
+    recreate(servers, topic, NEW)
+    monkeypatch.setattr(recorded_ends, "_read", lambda options: None)
+    monkeypatch.setattr(recorded_ends, "_recorded", lambda ledger: {})
+    monkeypatch.setattr(recorded_ends, "recorded_topic_ids", lambda ledger: ids)
+    second = Stream(servers, first.done, subscribe=topic, jobName="a-job")
+    with pytest.raises(DataLossError, match="was deleted and made again: its id was"):
+        second.batch()
+    lenient = Stream(servers, first.done, subscribe=topic, jobName="a-job", failOnDataLoss="false")
+    assert lenient.batch() == NEW
+    # Without a job nobody remembers: docs/guarantees.md says so.
+    forgetful = Stream(servers, first.done, subscribe=topic)
+    assert forgetful.batch() == NEW[len(OLD) :]
+
+
+def test_a_worker_keeps_the_client_it_asks_with(servers, topic):
+    topic_identity._kept.close()
+    stream = Stream(servers, subscribe=topic)
+    assert stream.batch() == OLD
+    (_, kept), *_ = topic_identity._kept._idle
+    produce(servers, topic, NEW)
+    assert stream.batch() == NEW
+    assert [lookup for _, lookup in topic_identity._kept._idle] == [kept]

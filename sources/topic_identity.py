@@ -1,0 +1,130 @@
+"""Whether the topics that are read are still those that the query knows, by the ids that Kafka
+gives them: one that was deleted and made again has the same name, and offsets of its own.
+
+The planner compares in each look, and a task when it has read its ranges. Together that leaves no
+gap: a task's id is the one of the look before, and ids never come back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from eo_kafka.errors import DataLossError
+from eo_kafka.kept import Kept
+from eo_kafka.offsets import Offsets, TopicPartition, encode_text
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.lookup_errors import UnknownTopic
+from eo_kafka.sources.options import SourceOptions
+
+log = logging.getLogger(__name__)
+
+# A worker runs one task at a time; a query may read with more than one set of settings.
+_kept: Kept[OffsetLookup] = Kept(limit=4, close=lambda lookup: lookup.close())
+
+
+class KnownTopics:
+    """The id of each topic, as the query has read it. Lives in Spark's source process, and begins
+    with what `recorded` says: the ids of an earlier run."""
+
+    def __init__(self, recorded: Callable[[], Mapping[str, str]]) -> None:
+        self._recorded = recorded
+        self._ids: dict[str, str] | None = None
+        # Partitions of a topic that was replaced -> the old one's offset: the batch from there
+        # reads the new one from its beginning.
+        self._anew: dict[TopicPartition, int] = {}
+
+    @property
+    def ids(self) -> Mapping[str, str] | None:
+        """Of all topics that were looked at; None before the first look."""
+        return self._ids
+
+    def replaced(self, now: Mapping[str, str], start: Offsets, *, first: bool) -> dict[str, str]:
+        """A sentence for each topic that is another than the one `start` is an offset of. `first`
+        says that `start` was looked up by this run: it is of what is there now."""
+        known = self._ids
+        if known is None:
+            known = {} if first or not start else dict(self._recorded())
+        return {
+            topic: _sentence(topic, known[topic], now[topic], start)
+            for topic in sorted({at.topic for at in start})
+            if topic in known and topic in now and known[topic] != now[topic]
+        }
+
+    def accept(self, now: Mapping[str, str], start: Offsets, replaced: Mapping[str, str]) -> None:
+        """Go on with the topics that there are, those that were `replaced` from their beginning."""
+        self._ids = {**(self._ids or {}), **now}
+        self._anew.update({at: offset for at, offset in start.items() if at.topic in replaced})
+
+    def is_read_anew(self, at: TopicPartition, start: Offsets) -> bool:
+        """Whether the batch from `start` begins at the partition's first record. One that starts
+        elsewhere comes after that batch, and what comes then may be at the old offset again."""
+        if at in self._anew and self._anew[at] != start.get(at):
+            del self._anew[at]
+        return at in self._anew
+
+
+def _sentence(topic: str, old: str, new: str, start: Offsets) -> str:
+    position = encode_text({at: offset for at, offset in start.items() if at.topic == topic})
+    return (
+        f"Topic '{topic}' was deleted and made again: its id was {old} and is {new} now. The query "
+        f"is at {position} of the one that is gone: what that held from there on is lost, and what "
+        "the new one holds below would be passed over."
+    )
+
+
+def moved(
+    end: Offsets, start: Offsets, begin: Offsets, newest: Offsets
+) -> dict[TopicPartition, int]:
+    """`end`, or one record less or more: Spark runs no batch that ends at the numbers it started
+    with, although those of a topic that is read anew mean other records."""
+    found = dict(end)
+    if found != dict(start):
+        return found
+    for at in sorted(found):
+        if begin[at] < found[at] - 1:
+            return {**found, at: found[at] - 1}
+        if begin[at] < found[at] < newest[at]:
+            return {**found, at: found[at] + 1}
+    return found
+
+
+def without_replaced(options: SourceOptions, planned: Mapping[str, str]) -> set[str]:
+    """The topics of a task that are still those that were `planned`; told of the others. On an
+    executor, before it reads, where going on is allowed: nothing in a new topic belongs to it."""
+    replaced = _replaced(options, planned)
+    for topic in sorted(replaced):
+        log.warning(
+            "Topic '%s' was deleted and made again since the batch was planned: nothing more of "
+            "the batch is in it, and the next batch reads it from its beginning.",
+            topic,
+        )
+    return planned.keys() - replaced
+
+
+def check_not_replaced(options: SourceOptions, planned: Mapping[str, str]) -> None:
+    """Raise DataLossError if a topic is another than was `planned`. On an executor, when all was
+    read: so no record of another topic was."""
+    replaced = _replaced(options, planned)
+    if replaced:
+        going_on = (
+            "The batch is run again, and reads the new topic from its beginning later."
+            if not options.fail_on_data_loss
+            else "Start the query again to be told of the offsets at stake and of the ways out."
+        )
+        raise DataLossError(
+            f"Topic '{min(replaced)}' was deleted and made again while it was read (or since the "
+            f"batch was planned): what was read is of two topics. Nothing of it is used. {going_on}"
+        )
+
+
+def _replaced(options: SourceOptions, planned: Mapping[str, str]) -> set[str]:
+    """Those of `planned` that have another id now. One that is gone has none: nothing else can have
+    been read in its place."""
+    lookup = _kept.take(options.kafka) or OffsetLookup(options)
+    try:
+        now = lookup.ids(planned)
+    except UnknownTopic:
+        now = {}
+    _kept.put(options.kafka, lookup)
+    return {topic for topic in planned if now.get(topic, planned[topic]) != planned[topic]}
