@@ -209,7 +209,7 @@ class KafkaBroker:
         """Ids of the brokers in the metadata; none while our own Kafka does not answer."""
         from confluent_kafka import KafkaException
 
-        admin = admin_client({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        admin = admin_client({"bootstrap.servers": self.bootstrap_servers})
         try:
             metadata = admin.list_topics(timeout=2)
         except KafkaException:

@@ -97,7 +97,7 @@ class ConsumerGroup(StreamingQueryListener):
         from confluent_kafka import TopicPartition as Position
 
         if self._consumer is None:
-            self._consumer = consumer({**self._settings, "log_level": "3"})
+            self._consumer = consumer(self._settings)
         positions = [Position(*at, offset) for at, offset in sorted(self._ends.items())]
         for answer in self._consumer.commit(offsets=positions, asynchronous=False):
             if answer.error:

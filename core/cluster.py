@@ -27,7 +27,7 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
     servers = settings.get("bootstrap.servers", "")
     errors: list[KafkaError] = []
     client: dict[str, Any] = dict(connection_settings(settings))
-    client.update({"log_level": "2", "error_cb": errors.append})
+    client["error_cb"] = errors.append
     try:
         admin = admin_client(client)
     except KafkaException as error:

@@ -7,9 +7,12 @@ The control plane is kafka-python, which has keyword arguments of its own, and P
 
 from __future__ import annotations
 
+import struct
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from eo_kafka import outages
 from eo_kafka.tls import tls_context
 
 # librdkafka's name -> kafka-python's. What is not here is of the data plane only, or of tls.py.
@@ -43,6 +46,10 @@ _CONNECTION_PREFIXES = (
 # on waiting when Kafka is back.
 _QUICK_CONNECT = {"reconnect.backoff.ms": "22", "reconnect.backoff.max.ms": "1000"}
 
+# librdkafka writes to stderr, past `logging`, of every attempt of every client. What it has to say
+# comes as errors, too: of a call, or to the callback. `kafka.debug` is louder than this.
+_QUIET = {"log_level": "0"}
+
 # What every client of ours is made with, over all else.
 _ALWAYS = {
     # To ask a broker of a topic by name, or to write to it, creates it where the broker's
@@ -56,21 +63,43 @@ def admin_client(settings: Mapping[str, Any]) -> Any:
     """An AdminClient. Raises KafkaException for settings that are refused, as the next two do."""
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient({**settings, **_ALWAYS})
+    return AdminClient(_ours(settings))
 
 
 def producer(settings: Mapping[str, Any]) -> Any:
     """A Producer."""
     from confluent_kafka import Producer
 
-    return Producer({**settings, **_ALWAYS})
+    return Producer(_ours(settings))
 
 
 def consumer(settings: Mapping[str, Any]) -> Any:
     """A Consumer."""
     from confluent_kafka import Consumer
 
-    return Consumer({**settings, **_ALWAYS})
+    return Consumer(_ours(settings))
+
+
+def _ours(settings: Mapping[str, Any]) -> dict[str, Any]:
+    told_too = settings.get("error_cb")
+
+    def told(error: Any) -> None:
+        outages.told(error)
+        if told_too is not None:
+            told_too(error)
+
+    return {**_QUIET, **settings, **_ALWAYS, "error_cb": told}
+
+
+def topic_ids(described: Mapping[str, Any]) -> dict[str, str]:
+    """Topic -> its id, from answers of an AdminClient, as kafka-python and the ledger write it."""
+    found = {}
+    for topic, description in described.items():
+        halves = description.topic_id
+        high, low = halves.get_most_significant_bits(), halves.get_least_significant_bits()
+        if high or low:  # a broker that knows no ids says 0
+            found[topic] = str(uuid.UUID(bytes=struct.pack(">qq", high, low)))
+    return found
 
 
 class _Hidden(str):

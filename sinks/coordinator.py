@@ -44,7 +44,6 @@ _SETTINGS = {
     "compression.type": "lz4",
     # A decision names every task, in some 250 bytes each: what is too large the topic says.
     "message.max.bytes": str(64 << 20),
-    "log_level": "2",
 }
 
 

@@ -34,7 +34,7 @@ class ExportWriter:
         self._topic = topic
         self.keys: set[bytes] = set()  # of the chunks that are there, as far as we have looked
         name = TransactionalIds(options.prefix, topic).coordinator
-        settings = {**options.kafka, "compression.type": "lz4", "log_level": "2"}
+        settings = {**options.kafka, "compression.type": "lz4"}
         try:
             self._producer: Any = transactional_producer.take(
                 settings, name, TRANSACTION_TIMEOUT_MS, topic=topic

@@ -37,12 +37,13 @@ def ensure(options: SinkOptions) -> None:
     admin, brokers = connect(options.kafka, TIMEOUT_S)
     if options.topic is not None:
         _check_topic(options.topic, admin)  # first: a refused start leaves no topics behind
+    is_new = not exists(admin, ledger)
     problems = []
     for name, partitions in own_topics(options):
         problems += compacted_topic.ensure(admin, name, partitions, brokers)
     if brokers > 1:
         problems += transaction_log_problems(admin)
-    elif not options.allow_weak_replication:
+    elif is_new and not options.allow_weak_replication:  # once: each process comes here
         log.warning(
             "Kafka at %s has a single live broker: the promise holds as long as its disk does.",
             key[0],

@@ -14,7 +14,6 @@ _DEFAULTS = {
     "partitioner": "murmur2_random",
     # Rows come by the thousand: small waits make large requests.
     "linger.ms": "20",
-    "log_level": "3",
 }
 # By default librdkafka lets 1 GB wait for a broker that is slow. Rows wait in Spark instead.
 QUEUE_KIB = 64 << 10

@@ -26,7 +26,7 @@ def rehearse(options: SinkOptions, control: ControlPlane) -> list[Finding]:
     from confluent_kafka import KafkaException
 
     name = TransactionalIds(options.prefix, _ID).coordinator
-    settings = {**options.kafka, "linger.ms": "0", "log_level": "2"}
+    settings = {**options.kafka, "linger.ms": "0"}
     settings["topic.metadata.propagation.max.ms"] = "5000"  # a topic that is not there is none
     try:
         producer = transactional_producer.take(settings, name, _TIMEOUT_MS, topic=options.topic)

@@ -72,7 +72,6 @@ def _settings(settings: Mapping[str, str]) -> dict[str, str]:
         "fetch.message.max.bytes": str(8 << 20),
         # How long it fetches nothing once enough waits for us: by default a second.
         "fetch.queue.backoff.ms": "5",
-        "log_level": "2",
     }
 
 

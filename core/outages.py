@@ -1,0 +1,80 @@
+"""Says once that a broker is away, and once that it is back, for all clients of a process.
+
+librdkafka tells of every failed attempt of every client. What it tells is looked into: the broker
+is away if nothing answers at its address. Then a thread waits until something does.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+log = logging.getLogger(__name__)
+
+# How librdkafka begins what it says of a broker: `sasl_ssl://host:9092/1: `.
+_BROKER = re.compile(r"(?:\w+://)?\[?([^/\]]+)\]?:(\d+)/")
+_CONNECT_TIMEOUT_S = 3.0
+_PAUSE_S = 0.25
+_watched: set[tuple[str, int]] = set()
+_lock = threading.Lock()
+
+
+def told(error: KafkaError) -> None:
+    """Look into what a client's error callback was told. Any thread; waits for nothing."""
+    from confluent_kafka import KafkaError
+
+    found = _BROKER.match(error.str())
+    if found and error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE):
+        _watch(found[1], int(found[2]))
+
+
+def suspect(servers: str) -> None:
+    """Look whether the brokers of a `bootstrap.servers` are there; as `told`."""
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        if host and port.isdecimal():
+            _watch(host.strip("[]"), int(port))
+
+
+def _watch(host: str, port: int) -> None:
+    with _lock:
+        if (host, port) in _watched:
+            return
+        _watched.add((host, port))
+    threading.Thread(target=_until_back, args=(host, port), daemon=True).start()
+
+
+def _until_back(host: str, port: int) -> None:
+    try:
+        reason = _problem(host, port)
+        if reason is None:
+            return
+        began = time.monotonic()
+        log.warning(
+            "Kafka broker %s:%d is away (%s). What needs it waits for it, and is tried again.",
+            *(host, port, reason),
+        )
+        while _problem(host, port) is not None:
+            time.sleep(_PAUSE_S)
+        log.warning(
+            "Kafka broker %s:%d is back after %.0f s.", host, port, time.monotonic() - began
+        )
+    finally:
+        with _lock:
+            _watched.discard((host, port))
+
+
+def _problem(host: str, port: int) -> str | None:
+    """Why nothing answers there, or None."""
+    try:
+        socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return None
