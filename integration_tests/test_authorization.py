@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,15 @@ from eo_kafka.crash_points import CrashPointReached
 from eo_kafka.errors import EnvironmentRefused, SourceError, WriteFailed
 from eo_kafka.offsets import OffsetRange, TopicPartition
 from eo_kafka.sinks import committer, control_plane, ledger_topic, two_phase
+from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.recovery import make_plan
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
+from eo_kafka.transaction import Identity
 from harness import assert_exactly_once, committed, open_transactions, produce
+from processes import wait_until
 from secure_broker import Grant, SecureBroker, SecureCopy
 
 pytest_plugins = ["secure_broker"]
@@ -228,6 +232,41 @@ def test_what_is_missing_after_the_decision_leaves_it_for_the_next_start(
     secure.grant(user_of(job), [write_ids])
     run_one_batch(job)
     assert_exactly_once(job, VALUES)
+
+
+def test_what_the_control_plane_may_not_ask_is_told_at_once(secure, job):
+    """Not after half a minute of asking again, and not as a broker that does not answer."""
+    own, topic = f"eo-kafka.{job.job_name}", job.sink_topic
+    denied = ControlPlane(job.client)
+    questions = [
+        ("describe transactions", lambda: denied.describe([own])),
+        ("end transactions", lambda: denied.end([Identity(own, 1, 0)], commit=False, version=3)),
+        (f"TopicAuthorization.*{topic}", lambda: denied.end_offset(topic, 0, committed=True)),
+        (f"TopicAuthorization.*{topic}", lambda: denied.topic_ids([topic])),
+    ]
+    try:
+        for words, ask in questions:
+            began = time.monotonic()
+            with pytest.raises(EnvironmentRefused, match=words) as stop:
+                ask()
+            assert "docs/security.md" in str(stop.value)
+            assert time.monotonic() - began < 5, words
+        # Transactions may be described, and not ended: that is an answer, and nobody's to repeat.
+        secure.grant(user_of(job), [(ID, own, DESCRIBE)])
+        wait_until(lambda: can(lambda: denied.describe([own])), "the grant has arrived")
+        assert denied.end([Identity(own, 1, 0)], commit=False, version=3) == {
+            own: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+        }
+    finally:
+        denied.close()
+
+
+def can(ask) -> bool:
+    try:
+        ask()
+    except EnvironmentRefused:
+        return False
+    return True
 
 
 def test_a_principal_without_any_acl_is_told_so(secure, job):

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from eo_kafka import outages
 from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, cut
 from eo_kafka.kafka_config import control_settings
 from eo_kafka.sinks.control_requests import End, Look, TransactionRequests, create_nothing
@@ -17,6 +18,11 @@ from eo_kafka.transaction import Described, Identity, TransactionState
 REQUEST_TIMEOUT_MS = 15_000
 BOOTSTRAP_TIMEOUT_MS = 30_000
 LOOKUP_TIMEOUT_S = 30.0
+_QUESTIONS = {
+    "describe": "describe transactions",
+    "end": "end transactions",
+    "look": "look at transactions and topics",
+}
 _shared: dict[tuple[tuple[str, str], ...], ControlPlane] = {}
 
 
@@ -145,27 +151,41 @@ class ControlPlane:
         return retrying(self._once, method, *args, **kwargs)
 
     def _once(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        from kafka.errors import BrokerResponseError, KafkaError, UnsupportedVersionError
+        from kafka.errors import (
+            AuthorizationError,
+            BrokerResponseError,
+            KafkaError,
+            UnsupportedVersionError,
+        )
 
+        name = (args[0] if method == self._requests.run else method).__name__
+        what = _QUESTIONS.get(name, name.replace("_", " "))
         try:
             return method(*args, **kwargs)
         except UnsupportedVersionError:
             raise
+        except AuthorizationError as error:
+            raise EnvironmentRefused(
+                f"{self._servers} does not let this principal {what}: {cut(error)}. It needs Write "
+                "and Describe on the job's transactional ids, Describe on its topics: "
+                "docs/security.md has the list. Grant what is missing and start again."
+            ) from error
         except BrokerResponseError as error:
             if error.retriable:
                 raise OutcomeUnknown(f"{self._servers} answered {type(error).__name__}.") from error
             raise EnvironmentRefused(
-                f"{self._servers} refused {method.__name__}: {type(error).__name__}."
+                f"{self._servers} refused to {what}: {type(error).__name__}."
             ) from error
         except (KafkaError, OSError) as error:
+            outages.suspect(self._servers)
             # It may not have heard yet that a broker is back.
             self._requests.refresh()
             raise OutcomeUnknown(
-                f"{self._servers} did not answer {method.__name__} ({type(error).__name__})."
+                f"{self._servers} did not answer when asked to {what} ({type(error).__name__})."
             ) from error
         except (ValueError, TypeError, LookupError, AttributeError, struct.error) as error:
             raise OutcomeUnknown(
-                f"{self._servers} answered {method.__name__} with something that cannot be read "
+                f"{self._servers}, asked to {what}, answered something that cannot be read "
                 f"({type(error).__name__}: {cut(error)})."
             ) from error
 

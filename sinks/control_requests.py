@@ -71,6 +71,7 @@ class TransactionRequests:
         features = soon(admin._async_describe_features) if version else None
         named = sorted({*topics, *(topic for topic, *_ in ends)})
         rows = (await admin._get_cluster_metadata(named))["topics"] if named else []
+        _check(rows)
         offsets = await self._ends(rows, ends)
         return Look(
             described=(await described) if described else {},
@@ -168,13 +169,16 @@ class TransactionRequests:
         return found
 
     async def end(self, wanted: list[Identity], commit: bool, version: int) -> dict[str, str]:
-        """An EndTxn for each, sent at once. Kafka's error names by id; "NETWORK": no answer."""
+        """An EndTxn for each, sent at once. Kafka's error names by id; "NETWORK": no answer. Raises
+        AuthorizationError if the coordinators may not be asked for."""
         from kafka import errors
         from kafka.protocol.producer.transaction import EndTxnRequest
 
         answers = {identity.transactional_id: "NETWORK" for identity in wanted}
         try:
             nodes = self._spread(await self.coordinators(list(answers)))
+        except errors.AuthorizationError:
+            raise
         except errors.KafkaError:
             self._forget_coordinators(answers)
             return answers
@@ -231,6 +235,17 @@ def _error_name(code: int) -> str:
     from kafka import errors
 
     return "NONE" if code == 0 else str(errors.for_code(code).message)
+
+
+def _check(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Raise the error of a topic, but for one that is not there: a topic that we may not see, or
+    that has no leader yet, is another thing than one that does not exist."""
+    from kafka import errors
+
+    for row in rows:
+        error = errors.for_code(row["error_code"])
+        if error not in (errors.NoError, errors.UnknownTopicOrPartitionError):
+            raise error(row["name"])
 
 
 def _ids_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:

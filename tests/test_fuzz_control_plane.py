@@ -60,6 +60,7 @@ class Wire:
         self._manager = self
         self.cluster = self
         self._coordinators: dict[Any, Any] = {}
+        self.config: dict[str, Any] = {}
 
     def run(self, coroutine: Callable[..., Any], *args: Any) -> Any:
         try:
