@@ -135,7 +135,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises DataLossError when part of the batch is gone already.
         """
         ranges = self.ranges(_stored(start), _stored(end))
-        return _tasks(self._options, ranges, self._planner.topic_ids)
+        return _tasks(self._options, ranges, self.topic_ids)
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """The ids of the topics for which the ranges were planned. Driver."""
+        return self._planner.topic_ids
 
     def ranges(
         self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]

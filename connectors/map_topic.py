@@ -79,7 +79,8 @@ class TopicMapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, until = self._position(start), self._position(end)
         late = begin.caught_up_ms + self._removals_kept_ms()
         ranges = self._stream.ranges(begin.offsets, until.offsets)
-        return [InputPartition(ChangesTask(one, late)) for one in ranges]
+        ids = self._stream.topic_ids
+        return [InputPartition(ChangesTask(one, late, ids)) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of one range. Executor, once for each task attempt."""

@@ -127,7 +127,7 @@ def test_while_it_is_read_the_task_notices(servers, topic):
 def test_between_two_runs_a_job_knows_it_by_what_it_recorded(servers, topic, monkeypatch):
     first = Stream(servers, subscribe=topic)
     first.batch()
-    ids = first.reader._planner.topic_ids
+    ids = first.reader.topic_ids
     assert ids == OffsetLookup(first.reader._options).ids([topic])
     recreate(servers, topic, NEW)
     monkeypatch.setattr(recorded_ends, "_read", lambda options: None)

@@ -115,7 +115,8 @@ JOB_NAME: Option[str | None] = Option(
     job_name,
     None,
     "Streams only: the job (the sink's `jobName`) whose recorded batch ends are followed after a "
-    "restore; needed where the sink has a `snapshotInterval`.",
+    "restore, and whose recorded topic ids tell that a topic was deleted and made again between "
+    "two runs; needed where the sink has a `snapshotInterval`.",
 )
 LEDGER: Option[str | None] = Option(
     "ledgerTopic",

@@ -8,16 +8,14 @@ loss, and travels between processes without the client.
 from __future__ import annotations
 
 import logging
-import struct
 import time
-import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from eo_kafka.errors import ReadTimeout, SourceError
-from eo_kafka.kafka_config import admin_client, connection_settings, quick_connect
+from eo_kafka.kafka_config import admin_client, connection_settings, quick_connect, topic_ids
 from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
 from eo_kafka.sources.limits import Word
 from eo_kafka.sources.lookup_errors import (
@@ -65,10 +63,10 @@ class OffsetLookup:
         """Every partition that is read. Raises SourceError for an unknown topic that is named."""
         subscription = self._options.subscription
         if subscription.topics:
-            return self.topics().partitions
+            return self.look().partitions
         return subscription.wanted(self._all())
 
-    def topics(self) -> Topics:
+    def look(self) -> Topics:
         """Every partition that is read, and the ids of their topics. Raises as `partitions`."""
         subscription = self._options.subscription
         if not subscription.topics:
@@ -80,12 +78,12 @@ class OffsetLookup:
             for topic, description in described.items()
             for partition in description.partitions
         }
-        return Topics(partitions, _ids_of(described))
+        return Topics(partitions, topic_ids(described))
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The ids of topics: one that was deleted and made again has another. Raises UnknownTopic,
         and as `partitions`."""
-        return _ids_of(self._described(topics))
+        return topic_ids(self._described(topics))
 
     def _described(self, topics: Iterable[str]) -> dict[str, Any]:
         from confluent_kafka import TopicCollection
@@ -111,7 +109,7 @@ class OffsetLookup:
             except KafkaException as error:
                 self._admin().poll(0)
                 self._check_settings()
-                if not left:
+                if not left or is_denied(error.args[0]):
                     raise self._refused("topics", error.args[0]) from None
                 time.sleep(self._options.retry_interval_ms / 1000)
             else:
@@ -321,17 +319,6 @@ class OffsetLookup:
                 "every topic it subscribes to, and DESCRIBE on a consumer group it starts from."
             )
         return SourceError(f"Looking up {subject} failed: {error.str()}.")
-
-
-def _ids_of(described: Mapping[str, Any]) -> dict[str, str]:
-    """As UUIDs, the way the ledger has them."""
-    found = {}
-    for topic, description in described.items():
-        halves = description.topic_id
-        high, low = halves.get_most_significant_bits(), halves.get_least_significant_bits()
-        if high or low:  # a broker that knows no ids says 0
-            found[topic] = str(uuid.UUID(bytes=struct.pack(">qq", high, low)))
-    return found
 
 
 def resolved(lookup: OffsetLookup, ranges: Collection[OffsetRange]) -> list[OffsetRange]:

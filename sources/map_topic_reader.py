@@ -7,7 +7,7 @@ to where its partition ends when it is read, without those that say that the key
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from eo_kafka.crash_points import crash_point
@@ -20,7 +20,7 @@ from eo_kafka.sources.map_topic_options import TopicMapOptions
 from eo_kafka.sources.map_topic_position import now_ms, too_late
 from eo_kafka.sources.map_topic_rows import TopicRows
 from eo_kafka.sources.newest_records import NewestRecords
-from eo_kafka.sources.reader import read_range, resolved_now
+from eo_kafka.sources.reader import read_range, read_ranges, resolved_now
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +37,7 @@ class ChangesTask(NamedTuple):
 
     wanted: OffsetRange
     read_until_ms: int
+    ids: Mapping[str, str] | None = None  # the topic's, as it was planned
 
 
 class EntriesTask(NamedTuple):
@@ -90,7 +91,7 @@ def read_changes(
     """
     rows = TopicRows(options, typed)
     found = 0
-    for records in read_range(options.source, task.wanted):
+    for records in read_ranges(options.source, [task.wanted], task.ids):
         found += records.num_rows
         yield rows.of_changes(records)
         crash_point("source.while_reading_map")

@@ -78,7 +78,7 @@ class Planner:
 
         Raises DataLossError where a topic is not the one that `start` is an offset of any more.
         """
-        found = self._lookup.topics()
+        found = self._lookup.look()
         self._compare(found.ids, start, recorded, first=first)
         known = start if recorded is None else recorded
         return self._lookup.latest(
@@ -106,6 +106,8 @@ class Planner:
         """Where the batch from `start` ends, within `limit` offsets if there is a limit."""
         if not start and isinstance(self._options.starting, ByGroup):
             return self._positions(self._options.starting.group, newest)
+        if limit is None and newest != start:
+            return dict(newest)
         begin = self._begin(start, newest)
         end = newest if limit is None else rate_limited(limit, begin, newest)
         return moved(end, start, begin, newest)
@@ -117,7 +119,7 @@ class Planner:
         may then name partitions younger than the batch, which the next one will find.
         """
         if self._topics.ids is None:  # a restart in the middle of this batch
-            self._compare(self._lookup.topics().ids, start, None, first=first)
+            self._compare(self._lookup.look().ids, start, None, first=first)
         gone = start.keys() - end.keys()
         if gone and first:
             gone -= self._lookup.partitions()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from eo_kafka.errors import DataLossError
 from eo_kafka.kept import Kept
@@ -122,9 +123,12 @@ def _replaced(options: SourceOptions, planned: Mapping[str, str]) -> set[str]:
     """Those of `planned` that have another id now. One that is gone has none: nothing else can have
     been read in its place."""
     lookup = _kept.take(options.kafka) or OffsetLookup(options)
+    now: dict[str, str] = {}
     try:
         now = lookup.ids(planned)
     except UnknownTopic:
-        now = {}
+        for topic in planned:
+            with suppress(UnknownTopic):
+                now |= lookup.ids([topic])
     _kept.put(options.kafka, lookup)
     return {topic for topic in planned if now.get(topic, planned[topic]) != planned[topic]}

@@ -24,6 +24,7 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.restoring import _check_can_go_on
 from eo_kafka.sinks.snapshot_interval import is_due
 from eo_kafka.sources import recorded_ends
+from eo_kafka.sources.lookup import Topics
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state import records
 from eo_kafka.state.ledger import Ledger
@@ -61,6 +62,9 @@ class Log:
 
     def partitions(self) -> set[TopicPartition]:
         return {at for at in self.ends if at.topic in self.topics}
+
+    def look(self) -> Topics:
+        return Topics(self.partitions(), {})
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)

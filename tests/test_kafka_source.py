@@ -14,10 +14,12 @@ from eo_kafka.connectors import kafka_source
 from eo_kafka.connectors.kafka_source import KafkaBatchReader, KafkaStreamReader
 from eo_kafka.errors import OptionsError, SourceError
 from eo_kafka.offsets import Offsets, TopicPartition
+from eo_kafka.sources.lookup import Topics
 from eo_kafka.sources.options import SourceOptions
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 END = {"t": {"0": 10, "1": 20}}
+IDS = {"t": "an id"}
 END_LATER = {"t": {"0": 1010, "1": 1020}}
 
 
@@ -31,6 +33,9 @@ class Log:
 
     def partitions(self) -> set[TopicPartition]:
         return {TopicPartition("t", 0), TopicPartition("t", 1)}
+
+    def look(self) -> Topics:
+        return Topics(self.partitions(), IDS)
 
     def earliest(self, partitions: Offsets) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
@@ -61,7 +66,7 @@ def test_latest_is_answered_alike_by_every_process(log: type[Log]) -> None:
     assert end == END
     assert restarted.partitions(start, end) == []
     tasks = [part.value for part in restarted.partitions(end, END_LATER)]
-    assert [[one.start for one in held] for held in tasks] == [[10], [20]]
+    assert [[one.start for one in held] for held, _ in tasks] == [[10], [20]]
 
 
 def test_offsets_are_written_in_one_way_however_the_broker_orders_them() -> None:
@@ -103,7 +108,7 @@ def test_available_now_ends_where_the_first_look_did(log: type[Log]) -> None:
 def test_an_offset_of_the_jvm_connector_as_text() -> None:
     ranges = stream().partitions('{"t":{"0":4,"1":20}}', END)
 
-    assert [part.value for part in ranges] == [((("t", 0), 4, 10),)]
+    assert [part.value for part in ranges] == [(((("t", 0), 4, 10),), IDS)]
 
 
 @pytest.mark.parametrize("offset", ['{"t":{"0":-1}}', {"t": 5}, "nonsense", None, 7])
@@ -116,8 +121,9 @@ def test_ranges_travel_to_the_tasks() -> None:
     (part, _) = stream().partitions({"t": {"0": 4, "1": 0}}, END)
     (shared,) = stream(maxPartitions="1").partitions({"t": {"0": 4, "1": 0}}, END)
 
-    assert pickle.loads(pickle.dumps(part)).value == ((("t", 0), 4, 10),)
-    assert pickle.loads(pickle.dumps(shared)).value == ((("t", 0), 4, 10), (("t", 1), 0, 20))
+    one, other = (("t", 0), 4, 10), (("t", 1), 0, 20)
+    assert pickle.loads(pickle.dumps(part)).value == ((one,), IDS)
+    assert pickle.loads(pickle.dumps(shared)).value == ((one, other), IDS)
 
 
 def test_a_reader_that_talked_to_the_brokers_travels_without_its_client(

@@ -29,7 +29,7 @@ class Cluster:
     def partitions(self) -> set[TopicPartition]:
         return set(self.logs)
 
-    def topics(self) -> Topics:
+    def look(self) -> Topics:
         return Topics(set(self.logs), dict(self.ids))
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -15,7 +15,8 @@ from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.errors import DataLossError, OptionsError, ReadTimeout
 from eo_kafka.offsets import Offsets, TopicPartition
 from eo_kafka.sources import recorded_ends
-from eo_kafka.sources.lookup import UnknownTopic
+from eo_kafka.sources.lookup import Topics
+from eo_kafka.sources.lookup_errors import UnknownTopic
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state import records
 from eo_kafka.state.manifest import Blob, SnapshotHead
@@ -55,6 +56,9 @@ class Kafka:
             TopicPartition(*self._options.subscription.topics, 0),
             TopicPartition(*self._options.subscription.topics, 1),
         }
+
+    def look(self) -> Topics:
+        return Topics(self.partitions(), {})
 
     def earliest(self, partitions: Offsets) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
