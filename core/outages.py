@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 # How librdkafka begins what it says of a broker: `sasl_ssl://host:9092/1: `.
 _BROKER = re.compile(r"(?:\w+://)?\[?([^/\]]+)\]?:(\d+)/")
 _CONNECT_TIMEOUT_S = 3.0
-_PAUSE_S = 0.25
+_PAUSE_S, _PAUSE_MAX_S = 0.25, 5.0  # one that never comes back is looked for at leisure
 _watched: set[tuple[str, int]] = set()
 _lock = threading.Lock()
 
@@ -61,8 +61,10 @@ def _until_back(host: str, port: int) -> None:
             "Kafka broker %s:%d is away (%s). What needs it waits for it, and is tried again.",
             *(host, port, reason),
         )
+        pause = _PAUSE_S
         while _problem(host, port) is not None:
-            time.sleep(_PAUSE_S)
+            time.sleep(pause)
+            pause = min(1.1 * pause, _PAUSE_MAX_S)
         log.warning(
             "Kafka broker %s:%d is back after %.0f s.", host, port, time.monotonic() - began
         )

@@ -251,6 +251,10 @@ def test_what_the_control_plane_may_not_ask_is_told_at_once(secure, job):
                 ask()
             assert "docs/security.md" in str(stop.value)
             assert time.monotonic() - began < 5, words
+        given = {f"kafka.{name}": value for name, value in job.client.items()}
+        source = SourceOptions.parse({**given, "subscribe": job.source_topic}, streaming=True)
+        with pytest.raises(SourceError, match="Not authorized to look up consumer group 'app'"):
+            OffsetLookup(source).committed("app", [TopicPartition(job.source_topic, 0)])
         # Transactions may be described, and not ended: that is an answer, and nobody's to repeat.
         secure.grant(user_of(job), [(ID, own, DESCRIBE)])
         wait_until(lambda: can(lambda: denied.describe([own])), "the grant has arrived")

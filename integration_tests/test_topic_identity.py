@@ -15,9 +15,8 @@ from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.connectors.spark_versions import ReadAllAvailable
 from eo_kafka.errors import DataLossError
 from eo_kafka.sources import recorded_ends, topic_identity
-from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
-from harness import produce
+from harness import control_plane, produce
 from processes import wait_until
 
 OLD = [b"old-%d" % number for number in range(50)]
@@ -128,7 +127,8 @@ def test_between_two_runs_a_job_knows_it_by_what_it_recorded(servers, topic, mon
     first = Stream(servers, subscribe=topic)
     first.batch()
     ids = first.reader.topic_ids
-    assert ids == OffsetLookup(first.reader._options).ids([topic])
+    with control_plane(servers) as control:
+        assert ids == control.topic_ids([topic]), "what the sink would record"
     recreate(servers, topic, NEW)
     monkeypatch.setattr(recorded_ends, "_read", lambda options: None)
     monkeypatch.setattr(recorded_ends, "_recorded", lambda ledger: {})

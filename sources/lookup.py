@@ -71,7 +71,11 @@ class OffsetLookup:
         subscription = self._options.subscription
         if not subscription.topics:
             found = subscription.wanted(self._all())
-            return Topics(found, self.ids({at.topic for at in found}))
+            try:
+                return Topics(found, self.ids({at.topic for at in found}))
+            except UnknownTopic:  # deleted since it was listed
+                found = subscription.wanted(self._all())
+                return Topics(found, self.ids({at.topic for at in found}))
         described = self._described(subscription.topics)
         partitions = {
             TopicPartition(topic, partition.id)

@@ -24,7 +24,7 @@ from eo_kafka.sources.lookup import OffsetLookup, resolved
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.range_split import split
 from eo_kafka.sources.rate_limit import rate_limited
-from eo_kafka.sources.topic_identity import KnownTopics, moved
+from eo_kafka.sources.topic_identity import KnownTopics
 
 log = logging.getLogger(__name__)
 
@@ -106,11 +106,11 @@ class Planner:
         """Where the batch from `start` ends, within `limit` offsets if there is a limit."""
         if not start and isinstance(self._options.starting, ByGroup):
             return self._positions(self._options.starting.group, newest)
-        if limit is None and newest != start:
+        if limit is None and not self._topics.any_anew:
             return dict(newest)
         begin = self._begin(start, newest)
         end = newest if limit is None else rate_limited(limit, begin, newest)
-        return moved(end, start, begin, newest)
+        return self._topics.moved(end, start, begin)
 
     def ranges(self, start: Offsets, end: Offsets, *, first: bool) -> list[OffsetRange]:
         """What the batch from `start` to `end` reads. Raises DataLossError.

@@ -40,6 +40,11 @@ class KnownTopics:
         """Of all topics that were looked at; None before the first look."""
         return self._ids
 
+    @property
+    def any_anew(self) -> bool:
+        """Whether there may be a partition that is read from its first record."""
+        return bool(self._anew)
+
     def replaced(self, now: Mapping[str, str], start: Offsets, *, first: bool) -> dict[str, str]:
         """A sentence for each topic that is another than the one `start` is an offset of. `first`
         says that `start` was looked up by this run: it is of what is there now."""
@@ -64,6 +69,14 @@ class KnownTopics:
             del self._anew[at]
         return at in self._anew
 
+    def moved(self, end: Offsets, start: Offsets, begin: Offsets) -> dict[TopicPartition, int]:
+        """`end`, where nothing is read of a partition that is read anew and would end at the number
+        it started with: that would look like a batch that was not run yet."""
+        return {
+            at: begin[at] if offset == start.get(at) and self.is_read_anew(at, start) else offset
+            for at, offset in end.items()
+        }
+
 
 def _sentence(topic: str, old: str, new: str, start: Offsets) -> str:
     position = encode_text({at: offset for at, offset in start.items() if at.topic == topic})
@@ -72,22 +85,6 @@ def _sentence(topic: str, old: str, new: str, start: Offsets) -> str:
         f"is at {position} of the one that is gone: what that held from there on is lost, and what "
         "the new one holds below would be passed over."
     )
-
-
-def moved(
-    end: Offsets, start: Offsets, begin: Offsets, newest: Offsets
-) -> dict[TopicPartition, int]:
-    """`end`, or one record less or more: Spark runs no batch that ends at the numbers it started
-    with, although those of a topic that is read anew mean other records."""
-    found = dict(end)
-    if found != dict(start):
-        return found
-    for at in sorted(found):
-        if begin[at] < found[at] - 1:
-            return {**found, at: found[at] - 1}
-        if begin[at] < found[at] < newest[at]:
-            return {**found, at: found[at] + 1}
-    return found
 
 
 def without_replaced(options: SourceOptions, planned: Mapping[str, str]) -> set[str]:

@@ -302,25 +302,31 @@ def test_a_topic_that_was_replaced_is_told_whatever_its_length() -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 5, 10, 30])
 @pytest.mark.parametrize("limit", [None, 1, 3, 10])
+@pytest.mark.parametrize("more", [0, 5])
 def test_where_going_on_is_allowed_a_new_topic_is_read_from_its_beginning_once(
-    length: int, limit: int | None
+    length: int, limit: int | None, more: int
 ) -> None:
     """Spark runs a batch where the end differs from the start, and what follows starts there."""
-    cluster = Cluster(p0=(0, 10))
-    plan = planner(cluster, failOnDataLoss="false")
-    plan.newest({A: 10}, first=False)
-    cluster.logs[A], cluster.ids = (0, length), {"t": "second"}
-    read: list[int] = []
-    start: Offsets = {A: 10}
-    for step in range(60):
-        if step == 40:
+    other = TopicPartition("u", 0)  # of a topic that stays
+    cluster = Cluster(p0=(0, 10), p1=(0, 10))
+    cluster.logs[other], cluster.ids = (0, 20), {"t": "first", "u": "same"}
+    plan = planner(cluster, subscribe="t,u", failOnDataLoss="false")
+    start: Offsets = {A: 10, B: 10, other: 20}
+    plan.newest(start, first=False)
+    cluster.logs = {A: (0, length), B: (0, 10), other: (0, 20 + more)}
+    cluster.ids = {"t": "second", "u": "same"}
+    read: dict[TopicPartition, list[int]] = {A: [], B: [], other: []}
+    for step in range(80):
+        if step == 60:
             cluster.logs[A] = (0, length + 7)
         end = plan.end(start, plan.newest(start, first=False), limit)
         if end != start:
             for one in plan.ranges(start, end, first=False):
-                read += range(one.start, one.end)
+                read[one.partition] += range(one.start, one.end)
             start = end
-    assert read == list(range(length + 7))
+    assert read[A] == list(range(length + 7))
+    assert read[B] == list(range(10))
+    assert read[other] == list(range(20, 20 + more))
 
 
 def test_a_restart_knows_the_topics_that_the_job_has_recorded() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -18,7 +19,9 @@ from eo_kafka.sources import recorded_ends
 from eo_kafka.sources.lookup import Topics
 from eo_kafka.sources.lookup_errors import UnknownTopic
 from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.recorded_ends import recorded_topic_ids
 from eo_kafka.state import records
+from eo_kafka.state.ledger import Ledger
 from eo_kafka.state.manifest import Blob, SnapshotHead
 from eo_kafka.transaction import Decision, DecisionState
 
@@ -243,3 +246,20 @@ def test_a_reader_that_follows_travels_to_the_tasks(kafka: type[Kafka]) -> None:
     travelled = pickle.loads(pickle.dumps(reader._recorded))
 
     assert travelled.after({TopicPartition("t", 0): 30}) == {TopicPartition("t", 0): 40}
+
+
+def test_the_ids_of_topics_are_those_of_the_newest_decision_that_counts() -> None:
+    def decision(state: DecisionState, **more: object) -> SimpleNamespace:
+        return SimpleNamespace(state=state, **more)
+
+    ledger = Ledger()
+    assert recorded_topic_ids(ledger) == {}
+    ledger.decisions = {  # type: ignore[assignment]
+        ("main", 1): decision(DecisionState.DONE, source_ids=(("t", "a"),)),
+        ("main", 2): decision(DecisionState.DECIDED, source_ids=(("t", "b"), ("u", "x"))),
+        ("main", 3): decision(DecisionState.VOID, source_ids=(("t", "c"),)),
+        ("other", 9): decision(DecisionState.DONE, source_ids=(("t", "d"),)),
+    }
+    assert recorded_topic_ids(ledger) == {"t": "b", "u": "x"}
+    ledger.decisions = {("main", 4): decision(DecisionState.DONE)}  # type: ignore[dict-item]
+    assert recorded_topic_ids(ledger) == {}, "written before decisions had any"
