@@ -16,7 +16,7 @@ from eo_kafka.errors import EoKafkaError
 from harness import committed_messages, open_transactions
 from soak.driver import send
 from soak.faults import Details, Fault, reach, wait
-from soak.supervisor import Job, can_rewind
+from soak.supervisor import Job
 from soak.workload import PARTITIONS
 from standalone_spark import standalone
 
@@ -161,6 +161,5 @@ QUERY_FAULTS = (
     Fault("speculation", 2, speculation),
     Fault("twin driver", 2, twin_driver),
     Fault("stop in mid-batch", 3, stop_in_mid_batch),
-    # Today's `job` command says whether this version has a way back; else it is only on demand.
-    Fault("checkpoint rolled back", 2 if can_rewind() else 0, roll_back),
+    Fault("checkpoint rolled back", 2, roll_back),
 )
