@@ -10,7 +10,8 @@ a request says what it is for.
 What counts is the fewest that one of the batches got by with: who waits for something (the last
 stable offset, a coordinator) asks once more. Fetch is left out: a consumer asks again until there
 is something. Metadata and ApiVersions are bounded: librdkafka asks by itself, with each connection
-and until it has heard of a topic's leader, which is a matter of milliseconds.
+and until it has heard of a topic's leader, which is a matter of milliseconds. What only some
+batches need (a tombstone now and then) is not seen here.
 """
 
 from __future__ import annotations

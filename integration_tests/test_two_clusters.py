@@ -53,8 +53,8 @@ def new_job(broker, elsewhere, make_topic, tmp_path):
     """Jobs from `elsewhere` to here."""
     inputs = topic_maker(elsewhere.bootstrap_servers)
 
-    def new(kind: type[Copy] = Copy, values=VALUES, **settings) -> Copy:
-        source = inputs("far", partitions=2)
+    def new(kind: type[Copy] = Copy, values=VALUES, partitions=2, **settings) -> Copy:
+        source = inputs("far", partitions)
         produce(elsewhere.bootstrap_servers, source, values)
         return kind(
             servers=broker.bootstrap_servers,
@@ -118,7 +118,7 @@ def test_a_batch_is_read_there_and_written_here_once(new_job, spark):
 
 
 def test_foreach_batch_in_update_mode(new_job, spark, crash_points):
-    job = new_job(Counting)
+    job = new_job(Counting, partitions=1)
     fail_at(job, spark, crash_points, "S6.after_decision")
     job.run(spark)
     assert committed(job.servers, job.sink_topic) == expected(3)

@@ -133,6 +133,7 @@ def lose_disk(job: Job, _chance: random.Random) -> Details | None:
         if not job.checkpoint.exists():
             return None
         shutil.rmtree(job.checkpoint)
+        job.rolled_back = False
     return {}
 
 

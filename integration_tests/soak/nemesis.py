@@ -95,9 +95,4 @@ class BrokerNemesis(Nemesis):
 
 
 def _named(faults: Sequence[Any], only: Sequence[str]) -> list[Any]:
-    """A fault of weight 0 is picked only where it is named."""
-    if only:
-        return [
-            fault._replace(weight=max(1, fault.weight)) for fault in faults if fault.name in only
-        ]
-    return [fault for fault in faults if fault.weight]
+    return [fault for fault in faults if not only or fault.name in only]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import shutil
 import subprocess
@@ -12,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from eo_kafka.sinks import job_command
 from harness import Copy, CrashPoints
 from soak.driver import Driver
 from soak.history import History
@@ -20,13 +18,7 @@ from soak.workload import WATERMARK_DELAY_S, WINDOW_S, Workload
 
 PER_BATCH = 300
 REWIND = "job rewind"
-
-
-def can_rewind() -> bool:
-    """Whether the installed version has the command for a checkpoint that was rolled back."""
-    parser = argparse.ArgumentParser()
-    job_command.add_arguments(parser)
-    return "rewind" in parser.format_help()
+WAYS_BACK = (REWIND, "snapshots restore")
 
 
 class Job:
@@ -94,24 +86,32 @@ class Job:
         """Note how a driver ended, and end what is left of it."""
         driver.kill()
         why, told = driver.reason()
-        if self.rolled_back and REWIND in driver.log.read_text(errors="replace"):
+        said = driver.log.read_text(errors="replace") if self.rolled_back else ""
+        if any(command in said for command in WAYS_BACK):
             why = "rolled back"
-            self._rewind()
+            self._go_back(REWIND in said)
         self.history.add(self.name, "end", why=why, told=told, log=driver.log.name)
         if driver is self.driver:
             self.driver = None
 
-    def _rewind(self) -> None:
-        """What the refusal asks for. Where that is refused too (a plan with state goes on from a
-        snapshot only), the checkpoint is given up: the snapshot in Kafka is the newest."""
-        servers = ["--bootstrap-servers", self.kafka.servers]
-        words = ["job", "rewind", self.kafka.job_name, "--checkpoint", str(self.checkpoint)]
-        command = [str(Path(sys.executable).with_name("eo-kafka")), *words, *servers]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        told = (done.stdout + done.stderr)[-400:]
-        self.history.add(self.name, "rewound", exit_code=done.returncode, told=told)
-        if done.returncode:
+    def _go_back(self, rewind: bool) -> None:
+        """What the refusal asks for: `job rewind`; or, and where that is refused too (a plan with
+        state goes on from a snapshot only), to give the checkpoint up for the newest snapshot."""
+        done, told = -1, ""
+        if rewind:
+            where = [
+                "--checkpoint",
+                str(self.checkpoint),
+                "--bootstrap-servers",
+                self.kafka.servers,
+            ]
+            tool = str(Path(sys.executable).with_name("eo-kafka"))
+            command = [tool, *REWIND.split(), self.kafka.job_name, *where]
+            run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            done, told = run.returncode, (run.stdout + run.stderr)[-400:]
+        if done:
             shutil.rmtree(self.checkpoint)
+        self.history.add(self.name, "went back", rewound=not done, told=told)
         self.rolled_back = False
 
     def kill(self) -> None:
