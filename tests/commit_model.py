@@ -12,9 +12,29 @@ replayed in another partitioning. All generations share their transactional ids 
 harder than what the code does.
 
 What the code decides without I/O is the code itself: Decision.check_follows, without_token,
-WritePlan. Not modelled: markers and the last stable offset, compaction, several sinks.
+WritePlan. Not modelled: markers, compaction, several sinks.
 
-Each rule of the protocol can be switched off (`Rules`); the tests show what then goes wrong.
+Each subject has a file of its own, whose steps a `Setting` puts in: model_tasks.py (attempts, topics),
+model_sweep.py (what is committed can be read; abort), model_fences.py (who may fence),
+model_checkpoint.py (offsets, a checkpoint that goes back), one_phase_model.py.
+
+Each rule of the protocol can be switched off (`Rules`); the tests show what then goes wrong. Of the
+newer rules, switched off, the shortest trace ends in:
+
+| rule | what is seen without it |
+|---|---|
+| look_before_fence, look_before_each_fence | a driver that is refused fences the one that works |
+| identity_proven | another driver's identity is taken for one's own; its decided transaction aborted |
+| sweep_before_done, sweep_lists_again | a task killed after its first row holds up a committed batch |
+| sweep_of_skipped | the same, of a batch that S1 finished and its replay skips |
+| sweep_looks_after_listing, abort_spares_newer | a newer driver's decided transaction is aborted |
+| second_look | a copy that begins after the sweep holds up a committed batch |
+| next_slot_if_open | an attempt aborts another that is prepared and reported |
+| topic_id_at_first_row | DONE, and rows went with a topic that was made again |
+| abort_ends_unreported | a stopped query's tasks are dead, and a transaction is open |
+| identity_checked, torn_identity_checked | batch N is skipped though it holds other records: lost |
+| offsets_as_planned | a decision names offsets whose rows it has not: lost |
+| forgotten_is_refused | a batch that was trimmed is written again |
 """
 
 from __future__ import annotations
@@ -186,7 +206,9 @@ class Driver(NamedTuple):
     swept: tuple[Identity, ...] = ()
     stopped: bool = False
     offsets: tuple[int, int] | None = None  # of the batch, as it was planned
-    detached: bool = False  # from the checkpoint: that went back, and this driver has the other copy
+    detached: bool = (
+        False  # from the checkpoint: that went back, and this driver has the other copy
+    )
 
 
 class World(NamedTuple):
@@ -560,7 +582,9 @@ def is_another_batch(driver: Driver, setting: Setting) -> bool:
     known = required(torn.decision if torn else decision_of(plan.decisions, driver.batch))
     if setting.known_source:
         return known.offsets != offsets_of(driver.offsets)
-    digests = (report.prepared.digest if report.prepared else report.digest for report in driver.reports)
+    digests = (
+        report.prepared.digest if report.prepared else report.digest for report in driver.reports
+    )
     return _merged(digests) != _merged(part.digest for part in known.participants)
 
 

@@ -105,4 +105,5 @@ ROLLBACK = Setting(
     drivers=3,
     one_by_one=True,
     splits=("ab",),
+    deaths=False,
 )

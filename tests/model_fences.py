@@ -45,5 +45,4 @@ def foreign_holder(world: World) -> str:
     return ""
 
 
-TWO_STEPS = Setting(after_fence=learn, lost_answers=True, splits=("ab",))
 LOOKS = Setting(looks=True, splits=("ab",))
