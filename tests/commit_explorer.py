@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import commit_model
+import model_checkpoint
+import model_fences
+import model_sweep
+import model_tasks
 from commit_model import Driver, Moves, Setting, Txn, World
 
 from eo_kafka.transaction import DecisionState, without_token
@@ -54,12 +58,16 @@ class Outcome:
 
 def start(setting: Setting) -> World:
     """One driver, an empty ledger."""
-    return World(drivers=(Driver(step=commit_model.start_batch),))
+    if setting.records:
+        return model_checkpoint.first_world()
+    return model_fences.first_world(setting)
 
 
 def moves(world: World, setting: Setting) -> Moves:
     """Everything that may happen next."""
     yield from _chaos(world, setting)
+    for subject in (model_fences, model_tasks, model_sweep, model_checkpoint):
+        yield from subject.chaos(world, setting)
     for index, driver in enumerate(world.drivers):
         for label, after in driver.step(world, index, setting):
             yield f"driver {index}: {label}", after
@@ -70,12 +78,14 @@ def moves(world: World, setting: Setting) -> Moves:
 
 
 def _chaos(world: World, setting: Setting) -> Moves:
-    if len(world.drivers) < setting.drivers:
-        drivers = (*world.drivers, Driver(step=commit_model.start_batch))
+    all_gone = all(driver.step is commit_model.gone for driver in world.drivers)
+    if len(world.drivers) < setting.drivers and (all_gone or not setting.one_by_one):
+        first = setting.start_step or commit_model.start_batch
+        drivers = (*world.drivers, Driver(step=first))
         yield "a new driver starts", world._replace(drivers=drivers)
     if world.timeouts < setting.timeouts:
         for name, txn in world.txns:
-            if txn.token is not None:
+            if txn.is_open:
                 yield f"{name} times out", _time_out(world, name, txn)
     if world.on_its_way is not None and world.on_its_way[0] == world.holder:
         landed = commit_model.append(world, world.on_its_way[1])
@@ -90,26 +100,29 @@ def _chaos(world: World, setting: Setting) -> Moves:
 
 
 def _time_out(world: World, name: str, txn: Txn) -> World:
+    world = commit_model.ended_from_outside(world, name)
     ended = commit_model.set_txn(world, name, Txn(txn.epoch + 1))
-    return ended._replace(timeouts=world.timeouts + 1, excuse=True)
+    return ended._replace(timeouts=world.timeouts + 1)
 
 
 def _left_behind(world: World, driver: Driver) -> World:
     """Whoever dies while it appends a decision may leave it on its way."""
-    if driver.step is not commit_model.s6_decide or driver.fence != world.holder:
+    if driver.step is not commit_model.s6_decide or driver.mine != world.holder:
         return world
     return world._replace(
-        on_its_way=(commit_model.required(driver.fence), commit_model.required(driver.decision))
+        on_its_way=(commit_model.required(driver.mine), commit_model.required(driver.decision))
     )
 
 
-def fault(world: World) -> str:
+def fault(world: World, setting: Setting) -> str:
     """Which promise this world breaks, or ""."""
     return (
         world.fault
         or _duplicate_row_visible(world)
         or _committed_batch_not_visible(world)
         or _done_without_its_participants(world)
+        or model_tasks.held_up(world, setting)
+        or model_fences.foreign_holder(world)
     )
 
 
@@ -119,9 +132,11 @@ def _duplicate_row_visible(world: World) -> str:
 
 
 def _committed_batch_not_visible(world: World) -> str:
-    """What Spark's commit log holds is visible, all of it, once."""
+    """What Spark's commit log holds is visible, all of it, once; or was, until its topic went."""
+    if world.input:
+        return model_checkpoint.missing_records(world)
     for batch in range(world.commit_log + 1):
-        rows = sorted(row for of, row in world.visible if of == batch)
+        rows = sorted({row for of, row in (*world.visible, *world.deleted) if of == batch})
         if rows != list(commit_model.ROWS):
             return f"batch {batch} is in the commit log and of its rows visible: {rows}"
     return ""
@@ -143,11 +158,17 @@ def explore(setting: Setting, *, liveness: bool = False) -> Outcome:
     of_commit = Model(
         start(setting),
         lambda world: moves(world, setting),
-        fault,
-        lambda world: world.commit_log == setting.batches - 1,
+        lambda world: fault(world, setting),
+        lambda world: _is_finished(world, setting),
         lambda world: len(world.drivers) < setting.drivers,
     )
     return walk(of_commit, liveness=liveness)
+
+
+def _is_finished(world: World, setting: Setting) -> bool:
+    if setting.records:
+        return model_checkpoint.is_finished(world, setting)
+    return world.commit_log == setting.batches - 1
 
 
 def walk(model: Model[W], *, liveness: bool = False) -> Outcome:

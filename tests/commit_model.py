@@ -12,17 +12,38 @@ replayed in another partitioning. All generations share their transactional ids 
 harder than what the code does.
 
 What the code decides without I/O is the code itself: Decision.check_follows, without_token,
-WritePlan. Not modelled: markers and the last stable offset, compaction, several sinks.
+WritePlan. Not modelled: markers, compaction, several sinks.
 
-Each rule of the protocol can be switched off (`Rules`); the tests show what then goes wrong.
+Each subject has a file of its own, whose steps a `Setting` puts in: model_tasks.py (attempts, topics),
+model_sweep.py (what is committed can be read; abort), model_fences.py (who may fence),
+model_checkpoint.py (offsets, a checkpoint that goes back), one_phase_model.py.
+
+Each rule of the protocol can be switched off (`Rules`); the tests show what then goes wrong. Of the
+newer rules, switched off, the shortest trace ends in:
+
+| rule | what is seen without it |
+|---|---|
+| look_before_fence, look_before_each_fence | a driver that is refused fences the one that works |
+| identity_proven | another driver's identity is taken for one's own; its decided transaction aborted |
+| sweep_before_done, sweep_lists_again | a task killed after its first row holds up a committed batch |
+| sweep_of_skipped | the same, of a batch that S1 finished and its replay skips |
+| sweep_looks_after_listing, abort_spares_newer | a newer driver's decided transaction is aborted |
+| second_look | a copy that begins after the sweep holds up a committed batch |
+| next_slot_if_open | an attempt aborts another that is prepared and reported |
+| topic_id_at_first_row | DONE, and rows went with a topic that was made again |
+| abort_ends_unreported | a stopped query's tasks are dead, and a transaction is open |
+| identity_checked, torn_identity_checked | batch N is skipped though it holds other records: lost |
+| offsets_as_planned | a decision names offsets whose rows it has not: lost |
+| forgotten_is_refused | a batch that was trimmed is written again |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import NamedTuple, TypeVar
 
+from eo_kafka.errors import LedgerError
 from eo_kafka.sinks.committable import Torn, WritePlan
 from eo_kafka.state.ledger import with_state
 from eo_kafka.transaction import (
@@ -63,6 +84,25 @@ class Rules(NamedTuple):
     looks_for_earlier_attempt: bool = True
     nobody_came_between: bool = True
     torn_must_be_equal: bool = True
+    # of who may take the coordinator's id (model_fences.py)
+    look_before_fence: bool = True
+    look_before_each_fence: bool = True  # not only before a call's first
+    identity_proven: bool = True
+    # of tasks that die, and what they leave open (model_tasks.py, model_sweep.py)
+    second_look: bool = True
+    next_slot_if_open: bool = True
+    topic_id_at_first_row: bool = True
+    sweep_before_done: bool = True
+    sweep_of_skipped: bool = True  # also where a batch is skipped as a whole
+    sweep_looks_after_listing: bool = True
+    sweep_lists_again: bool = True  # a listing that failed is not "none"
+    abort_ends_unreported: bool = True
+    abort_spares_newer: bool = True
+    # of the checkpoint that goes back (model_checkpoint.py)
+    identity_checked: bool = True
+    torn_identity_checked: bool = True
+    offsets_as_planned: bool = True  # a decision has those of its rows, not those on disk by now
+    forgotten_is_refused: bool = True
 
 
 class Setting(NamedTuple):
@@ -79,7 +119,25 @@ class Setting(NamedTuple):
     rules: Rules = Rules()
     # commit=idempotent: how its tasks begin, and what S1 does after it aborted stragglers
     first_step: TaskStep | None = None
+    repair_step: TaskStep | None = None
     find_torn: Step | None = None
+    # what a subject adds: each in the file that its step comes from
+    start_step: Step | None = None  # a batch begins
+    after_fence: Step | None = None  # the fence's identity is asked by a request of its own
+    looks: bool = False  # steps of their own before a fence
+    before_end: Step | None = None  # between a decision and S7, or the end of a skipped batch
+    lost_answers: bool = False  # of S1's DONE
+    crash_loops: bool = False  # a driver of another query starts again and again
+    attempt_slots: int = 0  # 0: each attempt has an id of its own
+    task_deaths: int = 0
+    recreations: int = 0  # of the output topic
+    stop_step: Step | None = None  # query.stop()
+    one_by_one: bool = False  # a driver starts when those before it are gone; their tasks may live
+    records: int = 0  # that the input will hold; 0: each batch has the same two rows
+    rollbacks: int = 0  # of the checkpoint
+    known_source: bool = True  # its offsets say which records they are
+    orphans: bool = False  # whether what a task killed within its second look leaves is a fault
+    kept: int = 0  # batches that the ledger keeps; 0: all
 
 
 class Txn(NamedTuple):
@@ -88,6 +146,15 @@ class Txn(NamedTuple):
     epoch: int = 0
     token: Token | None = None
     rows: tuple[str, ...] = ()
+    begun: bool = False  # a row was sent, and no token yet
+    generation: int = 0  # of the task, which the protocol can't see
+    late: bool = False  # begun after the coordinator's next fence
+    orphan: bool = False  # late, and its task was killed before it looked again
+    topic: int = 0  # which output topic of that name the rows went to
+
+    @property
+    def is_open(self) -> bool:
+        return self.begun or self.token is not None
 
 
 class Plan(NamedTuple):
@@ -117,19 +184,31 @@ class Task(NamedTuple):
     step: TaskStep
     epoch: int = -1
     first: bool = False  # one-phase: nobody had the id before, in this generation
+    slot: int = -1  # of its id, if it chose one
+    topic: int = -1  # the id of the output topic, as it was before the first row
 
 
 class Driver(NamedTuple):
     step: Step
     batch: int = -1
     generation: int = 0
-    fence: Holder | None = None
+    fence: Holder | None = None  # who the coordinator's holder was when we asked after our fence
+    mine: Holder | None = None  # our fence: what our appends stand under
     view: tuple[Decision, ...] | None = ()  # the ledger as S1 read it; None: it settled some since
     lost: Torn | None = None
     found: tuple[Identity, ...] = ()  # open transactions listed, or those still to be ended
     decision: Decision | None = None
     plan: Plan | None = None
     reports: tuple[Report, ...] = ()
+    then: Step | None = None  # what comes after the steps of a subject
+    looked: bool = False  # right before this fence, and found nothing against it
+    owner: str = "right"
+    swept: tuple[Identity, ...] = ()
+    stopped: bool = False
+    offsets: tuple[int, int] | None = None  # of the batch, as it was planned
+    detached: bool = (
+        False  # from the checkpoint: that went back, and this driver has the other copy
+    )
 
 
 class World(NamedTuple):
@@ -145,9 +224,19 @@ class World(NamedTuple):
     planned: int = -1  # Spark's offset log
     commit_log: int = -1
     timeouts: int = 0
-    # A transaction may have been ended from outside: a timeout, or a task that was overtaken
-    # between its check of the coordinator and its InitProducerId.
-    excuse: bool = False
+    # Prepared transactions that were ended from outside: by a timeout, or by a task that was
+    # overtaken between its look and its InitProducerId.
+    ended: tuple[Identity, ...] = ()
+    owner: str = ""  # of the ledger
+    deaths: int = 0  # of tasks
+    topic: int = 0  # how often the output topic was made again
+    deleted: tuple[tuple[int, str], ...] = ()  # rows that were visible, and went with their topic
+    readable: int = -1  # the newest generation in Spark's commit log, where that matters
+    stopped: tuple[int, ...] = ()  # generations whose abort() has returned
+    input: int = 0  # records so far
+    offsets: tuple[tuple[int, int], ...] = ()  # Spark's offset log, where it matters
+    rollbacks: int = 0
+    refused: int = -1  # the batch that the sink refused to skip
     fault: str = ""
 
 
@@ -175,16 +264,18 @@ def _first(item: tuple[str, Txn]) -> str:
 
 def _is_open(world: World, identity: Identity) -> bool:
     txn = txn_of(world, identity.transactional_id)
-    return txn.token is not None and txn.epoch == identity.epoch
+    return txn.is_open and txn.epoch == identity.epoch
 
 
 def end_txn(world: World, identity: Identity, *, commit: bool, exact: bool) -> World:
     """EndTxn v5: ends the transaction of this epoch only, and raises the epoch."""
     txn = txn_of(world, identity.transactional_id)
-    if txn.token is None or (exact and txn.epoch != identity.epoch):
+    if not txn.is_open or (exact and txn.epoch != identity.epoch):
         return world
-    if commit:
-        rows = tuple((txn.token.batch, row) for row in txn.rows)
+    if commit and txn.token is not None:
+        # A record of the input has its name in every batch.
+        batch = -1 if world.input else txn.token.batch
+        rows = tuple((batch, row) for row in txn.rows if txn.topic == world.topic)
         world = world._replace(
             visible=tuple(sorted(world.visible + rows)),
             tokens=tuple(sorted({*world.tokens, txn.token}, key=_token_order)),
@@ -221,17 +312,43 @@ def driver_of(world: World, index: int, **changes: object) -> World:
 
 def die(world: World, index: int) -> World:
     drivers = list(world.drivers)
-    drivers[index] = Driver(step=gone)
+    drivers[index] = Driver(step=gone, owner=drivers[index].owner)
     return world._replace(drivers=tuple(drivers))
 
 
-def _fence(world: World, index: int, why: str, step: Step) -> World:
+def fence(world: World, index: int, setting: Setting, why: str, step: Step) -> World:
     """InitProducerId for the coordinator: what is on its way from others will not land."""
-    holder = (index, world.drivers[index].batch, why)
-    return driver_of(world._replace(holder=holder, on_its_way=None), index, fence=holder, step=step)
+    driver = world.drivers[index]
+    if setting.looks and not driver.looked and is_refused(world, index):
+        world = world._replace(fault="a driver that is refused has fenced the one that works")
+    holder = (index, driver.batch, why)
+    world = world._replace(holder=holder, on_its_way=None)
+    if setting.after_fence is not None:
+        apart = {"fence": None, "then": step, "step": setting.after_fence}
+        return driver_of(world, index, mine=holder, looked=False, **apart)
+    return driver_of(world, index, mine=holder, fence=holder, looked=False, step=step)
+
+
+def is_refused(world: World, index: int) -> bool:
+    """Whether the ledger says that this driver may not write."""
+    driver = world.drivers[index]
+    foreign = world.owner not in ("", driver.owner)
+    return foreign or bool(driver.generation and newer(world, index))
+
+
+def must_look(world: World, index: int, setting: Setting, *, again: bool = False) -> bool:
+    rules = setting.rules
+    wanted = rules.look_before_fence and (rules.look_before_each_fence or not again)
+    return setting.looks and wanted and not world.drivers[index].looked
+
+
+def may_append(world: World, index: int) -> bool:
+    """What decides whether an append lands: nobody has fenced since we did."""
+    return world.holder is not None and world.holder == world.drivers[index].mine
 
 
 def holds(world: World, index: int) -> bool:
+    """What a look at the coordinator says: whether it is as it was when we asked after our fence."""
     return world.holder is not None and world.holder == world.drivers[index].fence
 
 
@@ -258,13 +375,21 @@ def s1_read_before_fence(world: World, index: int, setting: Setting) -> Moves:
 
 
 def s1_fence(world: World, index: int, setting: Setting) -> Moves:
-    yield "S1 fence", _fence(world, index, "S1", s1_generation)
+    if not must_look(world, index, setting):
+        yield "S1 fence", fence(world, index, setting, "S1", s1_generation)
+    elif is_refused(world, index):
+        yield "S1 looks and is refused", die(world, index)
+    else:
+        yield "S1 looks", driver_of(world, index, looked=True)
 
 
 def s1_generation(world: World, index: int, setting: Setting) -> Moves:
     """Read to the end and write the next generation: one step, because the append only lands if
     nobody else has fenced since."""
-    if not holds(world, index):
+    if world.owner not in ("", world.drivers[index].owner):
+        yield "S1 is refused: another query's", die(world, index)
+        return
+    if not may_append(world, index):
         yield "S1 was fenced, again", driver_of(world, index, step=s1_fence)
         return
     view = world.decisions if setting.rules.fence_before_read else world.drivers[index].view
@@ -300,21 +425,38 @@ def s1_settle(world: World, index: int, setting: Setting) -> Moves:
         lost = Torn(decision, missing)
         yield (
             f"S1 finds {len(missing)} lost",
-            driver_of(_lost(world), index, lost=lost, decision=None, step=s1_list),
+            driver_of(_lost(world, missing), index, lost=lost, decision=None, step=s1_list),
         )
-    elif not holds(world, index):
-        yield "S1 fences again", _fence(world, index, "S1 again", s1_settle)
-    elif newer(world, index):
+        return
+    state = DecisionState.VOID if missing else DecisionState.DONE
+    settled = with_state(decision, state)
+    # Written by us, and the answer was lost; or by another driver, meanwhile.
+    landed = decision_of(world.decisions, decision.batch) == settled
+    mine = driver.mine
+    read_again = mine is None or mine[2] == "S1 again"
+    if newer(world, index) and (read_again or may_append(world, index)):
         yield "S1 sees a newer generation", die(world, index)
+    elif landed and read_again and mine and not setting.rules.identity_proven:
+        yield f"S1 sees {state.value}", driver_of(world, index, decision=None, step=s1_list)
+    elif not may_append(world, index):
+        yield from _s1_fences_again(world, index, setting)
     else:
-        state = DecisionState.VOID if missing else DecisionState.DONE
-        world = append(_lost(world) if missing else world, with_state(decision, state))
+        world = append(_lost(world, missing), settled)
         yield f"S1 writes {state.value}", driver_of(world, index, decision=None, step=s1_list)
+        if setting.lost_answers and not landed:
+            yield f"S1 writes {state.value}, answer lost", driver_of(world, index, mine=None)
+
+
+def _s1_fences_again(world: World, index: int, setting: Setting) -> Moves:
+    if must_look(world, index, setting, again=True):
+        yield "S1 looks again", driver_of(world, index, looked=True)
+    else:
+        yield "S1 fences again", fence(world, index, setting, "S1 again", s1_settle)
 
 
 def s1_list(world: World, index: int, setting: Setting) -> Moves:
     """List the open transactions of the job; those of a lost batch have all ended."""
-    found = tuple(Identity(name, 1, txn.epoch) for name, txn in world.txns if txn.token is not None)
+    found = tuple(Identity(name, 1, txn.epoch) for name, txn in world.txns if txn.is_open)
     none = setting.find_torn or s1_plan
     step = s1_check if found and setting.rules.list_then_check else s1_abort if found else none
     yield f"S1 lists {len(found)}", driver_of(world, index, found=found, step=step)
@@ -366,18 +508,22 @@ def launch(world: World, index: int, setting: Setting) -> Moves:
     driver = world.drivers[index]
     plan = required(driver.plan)
     repair = plan.lost is not None and plan.lost.decision.batch == driver.batch
+    if setting.rules.forgotten_is_refused and _is_forgotten(driver):
+        yield "the ledger does not remember this batch", die(world, index)
+        return
     for split in setting.splits:
         reports: list[Report] = []
         tasks: list[Task] = []
-        for partition, rows in enumerate(SPLITS[split]):
-            if not write_plan(plan).must_write(driver.batch, partition):
-                digest = "".join(rows)
+        for partition, rows in enumerate(rows_of(driver, split)):
+            forgotten = _is_forgotten(driver)
+            if not (forgotten or write_plan(plan).must_write(driver.batch, partition)):
+                digest = digest_of(rows)
                 reports.append(Report(partition, None, skipped=not repair, digest=digest))
             elif not rows:
                 reports.append(Report(partition, None))
             else:
                 attempts = setting.attempts if partition == 0 else 1
-                step = s2_check if repair else setting.first_step or s2_check
+                step = (setting.repair_step if repair else setting.first_step) or s2_check
                 tasks += [
                     Task(index, driver.batch, partition, attempt, rows, plan, step)
                     for attempt in range(attempts)
@@ -389,49 +535,147 @@ def launch(world: World, index: int, setting: Setting) -> Moves:
         )
 
 
+def rows_of(driver: Driver, split: str) -> tuple[tuple[str, ...], ...]:
+    """The rows of the batch, by partition. Where its offsets matter, its even records and its odd
+    ones."""
+    if driver.offsets is None:
+        return SPLITS[split]
+    parts = tuple(
+        tuple(f"r{at}" for at in range(*driver.offsets) if at % 2 == rest) for rest in (0, 1)
+    )
+    return parts if split == "ab" else parts[::-1]
+
+
+def _is_forgotten(driver: Driver) -> bool:
+    """The code's own judgement."""
+    try:
+        write_plan(required(driver.plan)).must_write(driver.batch, 0)
+    except LedgerError:
+        return True
+    return False
+
+
 def wait_for_tasks(world: World, index: int, setting: Setting) -> Moves:
-    reports = world.drivers[index].reports
-    if len(reports) == len(SPLITS["ab"]):
-        skipped = all(report.skipped for report in reports)
-        step = write_commit_log if skipped else s6_fence
-        yield "all skipped" if skipped else "commit()", driver_of(world, index, step=step)
+    driver = world.drivers[index]
+    if len(driver.reports) < len(SPLITS["ab"]):
+        return
+    if not all(report.skipped for report in driver.reports):
+        yield "commit()", driver_of(world, index, step=s6_fence)
+    elif is_another_batch(driver, setting):
+        yield "is another batch than the one that is DONE", refuse(world, index)
+    elif setting.before_end is not None and setting.rules.sweep_of_skipped:
+        then = {"then": write_commit_log, "step": setting.before_end}
+        yield "all skipped", driver_of(world, index, **then)
+    else:
+        yield "all skipped", driver_of(world, index, step=write_commit_log)
+
+
+def is_another_batch(driver: Driver, setting: Setting) -> bool:
+    """Whether what is to be skipped, or mended, is not the batch of that number in the ledger.
+    Equal offsets excuse rows that differ; where offsets say nothing, the rows must be the same."""
+    plan = required(driver.plan)
+    torn = plan.lost if plan.lost and plan.lost.decision.batch == driver.batch else None
+    rules = setting.rules
+    wanted = rules.torn_identity_checked if torn else rules.identity_checked
+    if driver.offsets is None or not wanted or (torn and not torn.decided):
+        return False  # what one-phase tasks left says by its digests how it goes on
+    known = required(torn.decision if torn else decision_of(plan.decisions, driver.batch))
+    if setting.known_source:
+        return known.offsets != offsets_of(driver.offsets)
+    digests = (
+        report.prepared.digest if report.prepared else report.digest for report in driver.reports
+    )
+    return _merged(digests) != _merged(part.digest for part in known.participants)
+
+
+def _merged(digests: Iterable[str]) -> list[str]:
+    return sorted(row for digest in digests for row in digest.split())
+
+
+def offsets_of(offsets: tuple[int, int]) -> tuple[str, ...]:
+    """As a decision records them."""
+    return (f"{offsets[0]}-{offsets[1]}",)
+
+
+def refuse(world: World, index: int) -> World:
+    """The query stops, and a person must say how to go on."""
+    return die(world._replace(refused=world.drivers[index].batch), index)
 
 
 def s6_fence(world: World, index: int, setting: Setting) -> Moves:
-    yield "S6 fence", _fence(world, index, "S6", s6_check)
+    again = world.drivers[index].mine is not None and world.drivers[index].mine[2] == "S6"
+    if not must_look(world, index, setting, again=again):
+        yield "S6 fence", fence(world, index, setting, "S6", s6_check)
+    elif is_refused(world, index):
+        yield "S6 looks and is refused", fail(world, index, setting)
+    else:
+        yield "S6 looks", driver_of(world, index, looked=True)
 
 
 def s6_check(world: World, index: int, setting: Setting) -> Moves:
     """May it be decided? All that is looked at stays true while the fence holds."""
     driver, rules = world.drivers[index], setting.rules
     previous = decision_of(world.decisions, driver.batch)
-    decision = _proposal(driver, rules)
+    decision = _proposal(world, driver, rules)
     if rules.s6_checks_generation and newer(world, index):
         yield "S6 sees a newer generation", fail(world, index, setting)
     elif previous and (previous.round, previous.generation) == (
         decision.round,
         decision.generation,
     ):
-        yield "S6 has landed", _decided(world, index, previous)
+        yield from _s6_landed(world, index, setting, previous)
     elif not _follows(decision, previous):
         yield "S6 may not follow", fail(world, index, setting)
+    elif is_repair(driver) and is_another_batch(driver, setting):
+        for identity in _prepared(driver):
+            world = end_txn(world, identity, commit=False, exact=True)
+        yield "is another batch than the one that is torn", refuse(world, index)
     elif _unequal(driver, rules):
         for identity in _prepared(driver):
             world = end_txn(world, identity, commit=False, exact=True)
-        if not any(batch == driver.batch for batch, _ in world.visible):
+        rows = (*world.visible, *world.deleted)
+        if not any(batch in (driver.batch, -1) for batch, _ in rows):
             world = world._replace(fault="asked for repair where nothing was committed")
         yield "S6 asks for repair", die(world, index)
-    elif not all(_is_open(world, x) for x in _prepared(driver)):
+    elif not all(_is_open(world, x) for x in _prepared(driver)) or any(
+        is_gone(world, report.prepared) for report in driver.reports if report.prepared
+    ):
         yield "S6 undecided", fail(world, index, setting)
     else:
         yield "S6 may decide", driver_of(world, index, decision=decision, step=s6_decide)
 
 
-def _proposal(driver: Driver, rules: Rules) -> Decision:
+def _s6_landed(world: World, index: int, setting: Setting, decision: Decision) -> Moves:
+    """An earlier attempt, whose answer was lost. Nothing was appended under this fence: so nothing
+    shows that the identity asked for after it is ours."""
+    if setting.after_fence and setting.rules.identity_proven and not may_append(world, index):
+        yield "S6 was fenced, again", driver_of(world, index, step=s6_fence)
+    else:
+        yield "S6 has landed", _decided(world, index, decision, setting)
+
+
+def is_repair(driver: Driver) -> bool:
+    plan = required(driver.plan)
+    return plan.lost is not None and plan.lost.decision.batch == driver.batch
+
+
+def is_gone(world: World, participant: Participant) -> bool:
+    """Whether the topic that the rows went to is not the one of that name any more."""
+    return bool(participant.topics) and participant.topics != topics_of(world.topic)
+
+
+def topics_of(topic: int) -> tuple[tuple[str, str], ...]:
+    return (("out", str(topic)),)
+
+
+def _proposal(world: World, driver: Driver, rules: Rules) -> Decision:
     plan = required(driver.plan)
     participants = [report.prepared for report in driver.reports if report.prepared]
     if plan.lost and plan.lost.decision.batch == driver.batch:
         participants += plan.lost.committed
+    offsets = driver.offsets
+    if offsets and not rules.offsets_as_planned and driver.batch < len(world.offsets):
+        offsets = world.offsets[driver.batch]
     return Decision(
         sink="main",
         batch=driver.batch,
@@ -442,6 +686,7 @@ def _proposal(driver: Driver, rules: Rules) -> Decision:
         token_partition=1,
         token_from=0,
         participants=tuple(sorted(participants, key=lambda part: part.partition)),
+        offsets=offsets_of(offsets) if offsets else (),
     )
 
 
@@ -471,20 +716,24 @@ def _prepared(driver: Driver) -> tuple[Identity, ...]:
     return tuple(x.prepared.identity for x in driver.reports if x.prepared and not x.committed)
 
 
-def _decided(world: World, index: int, decision: Decision) -> World:
+def _decided(world: World, index: int, decision: Decision, setting: Setting) -> World:
     """The decision is in the ledger: on to S7, or to the end if nobody waits for it."""
     if decision.state is DecisionState.DONE:
-        return driver_of(world, index, decision=None, step=write_commit_log)
-    return driver_of(world, index, decision=decision, found=_own(decision), step=s7_end)
+        world, then = driver_of(world, index, decision=None), write_commit_log
+    else:
+        world, then = driver_of(world, index, decision=decision, found=_own(decision)), s7_end
+    if setting.before_end is None or not setting.rules.sweep_before_done:
+        return driver_of(world, index, step=then)
+    return driver_of(world, index, then=then, step=setting.before_end)
 
 
 def s6_decide(world: World, index: int, setting: Setting) -> Moves:
-    if not holds(world, index):
+    if not may_append(world, index):
         yield "S6 was fenced, again", driver_of(world, index, decision=None, step=s6_fence)
         return
     decision = required(world.drivers[index].decision)
     landed = append(world, decision)
-    yield f"S6 DECIDED round {decision.round}", _decided(landed, index, decision)
+    yield f"S6 DECIDED round {decision.round}", _decided(landed, index, decision, setting)
     yield "S6 DECIDED, answer lost", driver_of(landed, index, decision=None, step=s6_fence)
 
 
@@ -503,28 +752,44 @@ def s7_end(world: World, index: int, setting: Setting) -> Moves:
 def s7_tokens(world: World, index: int, setting: Setting) -> Moves:
     missing = _missing(world, required(world.drivers[index].decision), setting)
     if missing:
-        yield f"S7 finds {len(missing)} lost", fail(_lost(world), index, setting)
+        yield f"S7 finds {len(missing)} lost", fail(_lost(world, missing), index, setting)
     else:
         yield "S7 sees all tokens", driver_of(world, index, step=s8_done)
 
 
 def s8_done(world: World, index: int, setting: Setting) -> Moves:
-    if not holds(world, index):
-        yield "S8 fence", _fence(world, index, "S8", s8_done)
+    if not may_append(world, index):
+        if not must_look(world, index, setting, again=True):
+            yield "S8 fence", fence(world, index, setting, "S8", s8_done)
+        elif is_refused(world, index):
+            yield "S8 looks and is refused", fail(world, index, setting)
+        else:
+            yield "S8 looks", driver_of(world, index, looked=True)
     elif newer(world, index):
         yield "S8 sees a newer generation", fail(world, index, setting)
     else:
         decision = required(world.drivers[index].decision)
         done = world
         if decision.state is not DecisionState.DONE:
-            done = append(world, with_state(decision, DecisionState.DONE))
+            done = trim(append(world, with_state(decision, DecisionState.DONE)), setting)
         yield "S8 DONE", driver_of(done, index, decision=None, step=write_commit_log)
 
 
+def trim(world: World, setting: Setting) -> World:
+    """Tombstones for all batches but the newest."""
+    return world._replace(decisions=world.decisions[-setting.kept :])
+
+
 def write_commit_log(world: World, index: int, setting: Setting) -> Moves:
-    batch = world.drivers[index].batch
+    driver = world.drivers[index]
+    batch = driver.batch
+    if driver.detached:
+        yield "commit log of the other copy", die(world, index)
+        return
+    if setting.before_end is not None:
+        world = world._replace(readable=max(world.readable, driver.generation))
     world = die(world._replace(commit_log=max(world.commit_log, batch)), index)
-    yield f"commit log {batch}", driver_of(world, index, step=start_batch)
+    yield f"commit log {batch}", driver_of(world, index, step=setting.start_step or start_batch)
 
 
 # --- abort()
@@ -533,20 +798,24 @@ def write_commit_log(world: World, index: int, setting: Setting) -> Moves:
 def fail(world: World, index: int, setting: Setting) -> World:
     """The query fails: Spark calls abort() with the reports it has, then the driver ends."""
     driver = world.drivers[index]
+    if setting.stop_step is not None:
+        return driver_of(world, index, stopped=True, step=setting.stop_step)
     reports = tuple(x for x in driver.reports if x.prepared and not x.committed)
     if not reports:
         return die(world, index)
     step = abort_fence if setting.rules.abort_reads_ledger else abort_end
-    failed = Driver(step, driver.batch, driver.generation, reports=reports)
+    failed = Driver(step, driver.batch, driver.generation, reports=reports, owner=driver.owner)
     return driver_of(world, index, **failed._asdict())
 
 
 def abort_fence(world: World, index: int, setting: Setting) -> Moves:
     """What is on its way from our own commit must not land later. A newer driver saw to that."""
-    if newer(world, index):
+    if not world.drivers[index].looked and newer(world, index):
         yield "abort sees a newer generation", driver_of(world, index, step=abort_read)
+    elif must_look(world, index, setting):
+        yield "abort looks", driver_of(world, index, looked=True)
     else:
-        yield "abort fence", _fence(world, index, "abort", abort_read)
+        yield "abort fence", fence(world, index, setting, "abort", abort_read)
 
 
 def abort_read(world: World, index: int, setting: Setting) -> Moves:
@@ -586,22 +855,31 @@ def s2_init(world: World, task: Task, setting: Setting) -> Moves:
     name = id_of(task, setting)
     txn = txn_of(world, name)
     overtaken = world.holder != task.plan.coordinator
-    if setting.rules.check_before_init and overtaken and txn.token is not None:
-        world = world._replace(excuse=True)
+    if setting.rules.check_before_init and overtaken and txn.is_open:
+        world = ended_from_outside(world, name)
     opened = task._replace(epoch=txn.epoch + 1, step=s3_write)
     yield "S2 init", with_task(set_txn(world, name, Txn(txn.epoch + 1)), task, opened)
 
 
 def s3_write(world: World, task: Task, setting: Setting) -> Moves:
     """S3, S4, S5 and the report: a crash between them looks like one before or after all."""
-    name = id_of(task, setting)
-    if txn_of(world, name).epoch != task.epoch:
+    if txn_of(world, id_of(task, setting)).epoch != task.epoch:
         yield "S3 is fenced", task_fails(world, task, setting)
-        return
+    else:
+        yield "S5 prepared", prepared(world, task, setting)
+
+
+def prepared(
+    world: World, task: Task, setting: Setting, topics: tuple[tuple[str, str], ...] = ()
+) -> World:
+    """The token is in the log, and the driver has the report if it still waits for one."""
+    name = id_of(task, setting)
     round_ = write_plan(task.plan).round_of(task.batch) if setting.rules.rounds else 0
-    digest = "".join(task.rows)
+    digest = digest_of(task.rows)
     made = (task.partition, task.batch, round_, task.plan.generation, len(task.rows), digest)
-    world = set_txn(world, name, Txn(task.epoch, Token("main", *made), task.rows))
+    begun = txn_of(world, name)
+    written = begun._replace(token=Token("main", *made), rows=task.rows, begun=False)
+    world = set_txn(world, name, written)
     world = with_task(world, task, None)
     if is_waited_for(world, task):
         prepared = Participant(
@@ -611,15 +889,21 @@ def s3_write(world: World, task: Task, setting: Setting) -> Moves:
             identity=Identity(name, 1, task.epoch),
             rows=len(task.rows),
             digest=digest,
+            topics=topics,
         )
         reports = (*world.drivers[task.driver].reports, Report(task.partition, prepared))
         world = driver_of(world, task.driver, reports=tuple(sorted(reports)))
-    yield "S5 prepared", world
+    return world
+
+
+def digest_of(rows: tuple[str, ...]) -> str:
+    return " ".join(rows)
 
 
 def id_of(task: Task, setting: Setting) -> str:
-    attempt = task.attempt if setting.first_step is None else 0
-    return f"p{task.partition}.g{task.plan.generation % setting.slots}.a{attempt}"
+    attempt = task.slot if task.slot >= 0 else task.attempt
+    slot = attempt % setting.attempt_slots if setting.attempt_slots else attempt
+    return f"p{task.partition}.g{task.plan.generation % setting.slots}.a{slot}"
 
 
 def is_waited_for(world: World, task: Task) -> bool:
@@ -658,12 +942,20 @@ def _own(decision: Decision) -> tuple[Identity, ...]:
 def _missing(world: World, decision: Decision, setting: Setting) -> tuple[Participant, ...]:
     if not setting.rules.done_needs_tokens:
         return ()
-    return without_token(decision, list(world.tokens))
+    lost = without_token(decision, list(world.tokens))
+    return tuple(part for part in decision.participants if part in lost or is_gone(world, part))
 
 
-def _lost(world: World) -> World:
-    """A decided transaction is gone: only a timeout, or a task that was overtaken, may do that."""
-    if world.excuse:
+def ended_from_outside(world: World, name: str) -> World:
+    """What is prepared under this id will be ended, and no rule of the protocol is to blame."""
+    identity = Identity(name, 1, txn_of(world, name).epoch)
+    return world._replace(ended=tuple(sorted({*world.ended, identity}, key=str)))
+
+
+def _lost(world: World, missing: tuple[Participant, ...]) -> World:
+    """Decided transactions are gone: only a timeout, a task that was overtaken, or whoever deleted
+    the topic, may do that."""
+    if all(part.identity in world.ended or is_gone(world, part) for part in missing):
         return world
     return world._replace(fault="a decided transaction was lost though nothing timed out")
 

@@ -13,8 +13,10 @@ from commit_model import (
     Task,
     Txn,
     World,
+    digest_of,
     driver_of,
     end_txn,
+    ended_from_outside,
     holds,
     id_of,
     is_waited_for,
@@ -92,7 +94,7 @@ def s2_init(world: World, task: Task, setting: Setting) -> Moves:
     name = id_of(task, setting)
     txn = txn_of(world, name)
     if world.holder != task.plan.coordinator and txn.token is not None:
-        world = world._replace(excuse=True)
+        world = ended_from_outside(world, name)
     first = task.first
     if setting.rules.nobody_came_between:
         first = first and txn.epoch == task.epoch
@@ -155,7 +157,7 @@ def _reported(world: World, task: Task, setting: Setting) -> World:
 
 
 def _token(task: Task) -> Token:
-    plan, digest = write_plan(task.plan), "".join(task.rows)
+    plan, digest = write_plan(task.plan), digest_of(task.rows)
     round_ = plan.round_of(task.batch)
     return Token(
         "main", task.partition, task.batch, round_, plan.generation, len(task.rows), digest
@@ -177,4 +179,4 @@ def _is_open(world: World, identity: Identity) -> bool:
     return txn.token is not None and txn.epoch == identity.epoch
 
 
-ONE_PHASE = Setting(first_step=s2_look, find_torn=s1_pending)
+ONE_PHASE = Setting(first_step=s2_look, find_torn=s1_pending, attempt_slots=1)

@@ -1,0 +1,66 @@
+"""A checkpoint that goes back loses and repeats no record. Each rule for it is needed."""
+
+from __future__ import annotations
+
+import pytest
+from commit_explorer import explore
+from commit_model import Rules, Setting
+from model_checkpoint import ROLLBACK
+
+TIMEOUT = ROLLBACK._replace(timeouts=1, records=3)
+UNKNOWN = ROLLBACK._replace(known_source=False)  # one whose offsets do not say which records
+TWO_COPIES = ROLLBACK._replace(one_by_one=False, drivers=2, batches=1)
+NOT_VISIBLE = "is in the commit log and records"
+# rule -> (the settings in which it is missed, what is then seen)
+NEEDED = {
+    "identity_checked": ((ROLLBACK, UNKNOWN), NOT_VISIBLE),
+    "torn_identity_checked": ((TIMEOUT, TIMEOUT._replace(known_source=False)), NOT_VISIBLE),
+    "offsets_as_planned": ((TWO_COPIES,), NOT_VISIBLE),
+    "forgotten_is_refused": ((ROLLBACK._replace(kept=1),), "visible twice"),
+}
+ANOTHER = "is another batch than the one that is DONE"
+
+
+@pytest.mark.parametrize("setting", [ROLLBACK, UNKNOWN, TIMEOUT], ids=["", "digests", "torn"])
+def test_no_record_is_lost_and_a_command_goes_on(setting: Setting) -> None:
+    # Where a decision is torn, more drivers stop than may start here.
+    outcome = explore(setting, liveness=not setting.timeouts)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.labels[ANOTHER]
+    assert outcome.labels["all skipped"]  # the same batch again is no reason to stop
+    assert outcome.labels["a person has the checkpoint follow the ledger"]
+
+
+def test_a_batch_that_the_ledger_has_forgotten_is_not_written_again() -> None:
+    outcome = explore(ROLLBACK._replace(kept=1))
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.labels["the ledger does not remember this batch"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "setting",
+    [
+        TWO_COPIES,
+        TIMEOUT._replace(rollbacks=2, splits=("ab", "ba")),
+        ROLLBACK._replace(deaths=True, drivers=2, batches=2),
+    ],
+    ids=["another copy of the disk", "twice", "drivers die"],
+)
+def test_larger_worlds_keep_every_promise(setting: Setting) -> None:
+    outcome = explore(setting)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.finished
+
+
+@pytest.mark.parametrize("rule", NEEDED)
+def test_without_this_rule_a_promise_is_broken(rule: str) -> None:
+    settings, seen = NEEDED[rule]
+    for setting in settings:
+        outcome = explore(setting._replace(rules=Rules()._replace(**{rule: False})))
+
+        assert seen in outcome.fault
+        assert outcome.trace
