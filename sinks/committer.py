@@ -93,10 +93,9 @@ def abort(
     newest = coordinator.read(fenced=False).generation
     if newest == mine:
         # A decision of ours may still be on its way. A newer driver's fence has settled that, and
-        # it must not be fenced by us. Written once more, the generation proves that we are not.
-        again = (records.GENERATION_KEY, records.encode_generation(mine))
+        # it must not be fenced by us.
         with suppress(Fenced):
-            coordinator.write(mine, lambda _: Write([again]))
+            coordinator.take_again(mine)
         newest = coordinator.ledger.generation
     decided = {
         part.identity

@@ -27,6 +27,7 @@ from eo_kafka.sinks.control_requests import End
 from eo_kafka.sinks.ledger_memory import LedgerMemory
 from eo_kafka.sinks.ledger_topic import TOKEN_PARTITION
 from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.state import records
 from eo_kafka.state.ledger import DECISION_PARTITION, Ledger
 from eo_kafka.transaction import Identity, TransactionState
 
@@ -269,6 +270,8 @@ class Coordinator:
         after ATTEMPTS rounds, or what `attempt` raises.
         """
         for count in range(ATTEMPTS):
+            if self._learnt is not None:  # a fence of ours may have been broken by a newer driver
+                self.look_whether_replaced(self._learnt, generation)
             self.fence()
             ledger = self.read()
             self.check_generation(generation)
@@ -285,6 +288,12 @@ class Coordinator:
             f"Writing to ledger '{self.topic}' had no certain outcome in {ATTEMPTS} attempts. "
             "Nothing is lost: the next start reads the ledger and goes on from what it says."
         )
+
+    def take_again(self, generation: int) -> None:
+        """Fence anew under one's own `generation`. Written once more, it proves that the fence is
+        ours. Raises Fenced, OutcomeUnknown."""
+        again = (records.GENERATION_KEY, records.encode_generation(generation))
+        self.write(generation, lambda _: Write([again]))
 
     def check_generation(self, generation: int) -> None:
         """Raise Fenced unless the ledger's newest generation is `generation`."""

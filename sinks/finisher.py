@@ -113,9 +113,7 @@ class Finisher:
                 return
             # Perhaps only an operator's command: then what is open is still ours to end.
             listed = None
-            coordinator.fence()
-            coordinator.read()
-            coordinator.check_generation(mine)
+            coordinator.take_again(mine)
         raise OutcomeUnknown(
             f"Batch {decision.batch} is decided, and others keep taking the coordinator's id of "
             f"job '{self._options.job}'. Start the query again: it goes on from there."
