@@ -14,8 +14,8 @@ harder than what the code does.
 What the code decides without I/O is the code itself: Decision.check_follows, without_token,
 WritePlan. Not modelled: markers, compaction, several sinks.
 
-Each subject has a file of its own, whose steps a `Setting` puts in: model_tasks.py (attempts, topics),
-model_sweep.py (what is committed can be read; abort), model_fences.py (who may fence),
+Each subject has a file of its own, whose steps a `Setting` puts in: model_tasks.py (attempts,
+topics), model_sweep.py (what is committed can be read; abort), model_fences.py (who may fence),
 model_checkpoint.py (offsets, a checkpoint that goes back), one_phase_model.py.
 
 Each rule of the protocol can be switched off (`Rules`); the tests show what then goes wrong. Of the
@@ -24,8 +24,8 @@ newer rules, switched off, the shortest trace ends in:
 | rule | what is seen without it |
 |---|---|
 | look_before_fence, look_before_each_fence | a driver that is refused fences the one that works |
-| identity_proven | another driver's identity is taken for one's own; its decided transaction aborted |
-| sweep_before_done, sweep_lists_again | a task killed after its first row holds up a committed batch |
+| identity_proven | another driver's decided transaction is aborted, as one's own |
+| sweep_before_done, sweep_lists_again | what a killed task had begun holds up a committed batch |
 | sweep_of_skipped | the same, of a batch that S1 finished and its replay skips |
 | sweep_looks_after_listing, abort_spares_newer | a newer driver's decided transaction is aborted |
 | second_look | a copy that begins after the sweep holds up a committed batch |
@@ -348,7 +348,7 @@ def may_append(world: World, index: int) -> bool:
 
 
 def holds(world: World, index: int) -> bool:
-    """What a look at the coordinator says: whether it is as it was when we asked after our fence."""
+    """What a look at the coordinator says: it is as it was when we asked after our fence."""
     return world.holder is not None and world.holder == world.drivers[index].fence
 
 

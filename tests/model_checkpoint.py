@@ -2,8 +2,8 @@
 
 The input is a row of records, and more may arrive at any moment. Spark's offset log says from where
 to where each batch goes, its commit log which are done. While all drivers are down, or have another
-copy of the disk, the checkpoint may be restored from an older one, or lose its newest files. Batch N
-may then hold other records than the batch N that the ledger has as DONE.
+copy of the disk, the checkpoint may be restored from an older one, or lose its newest files.
+Batch N may then hold other records than the batch N that the ledger has as DONE.
 
 A batch that the sink refused goes on by a person's command, which makes the checkpoint follow the
 ledger: batch N gets the offsets that the decision recorded.

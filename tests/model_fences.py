@@ -4,8 +4,8 @@ A fence and the look that learns its identity are two requests: between them ano
 fenced, and the identity is that one's. It counts once something was appended under the fence.
 
 Whoever is about to be refused looks first and fences nobody: a driver of another query, started
-again and again by its supervisor, and one that a newer generation has replaced. What stays: the look
-and the fence are two steps, too. A driver whose look came before the newer driver wrote its
+again and again by its supervisor, and one that a newer generation has replaced. What stays: the
+look and the fence are two steps, too. A driver whose look came before the newer driver wrote its
 generation may fence it once; it sees the generation then, and stops (its next look refuses it), and
 the newer driver's batch is run again.
 """

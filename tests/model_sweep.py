@@ -1,8 +1,8 @@
 """In the model of commit_model.py: DONE means readable, and a stopped query leaves nothing open.
 
-Sweep: after the decision (and where a batch is skipped as a whole, which has none) list what is open
-of this sink, look whether the coordinator is still ours, end what no decision names. The order is
-what spares a newer driver's tasks: they begin after its fence.
+Sweep: after the decision (and where a batch is skipped as a whole, which has none) list what is
+open of this sink, look whether the coordinator is still ours, end what no decision names. The
+order is what spares a newer driver's tasks: they begin after its fence.
 
 abort(): the same for a query that is stopped in the middle of a batch, if the newest generation is
 its own. The tasks that Spark has not heard of are found by the listing.
