@@ -207,10 +207,14 @@ def produce(servers: str, topic: str, values: list[bytes]) -> None:
             "allow.auto.create.topics": False,  # a test that mistakes a name must not make it
         }
     )
+    failed: list[KafkaError] = []
     for value in values:
-        producer.produce(topic, value, value)
+        producer.produce(
+            topic, value, value, on_delivery=lambda error, _: error and failed.append(error)
+        )
         producer.poll(0)
     assert producer.flush(60) == 0
+    assert not failed, failed[0]
 
 
 def committed_messages(
