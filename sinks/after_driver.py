@@ -119,6 +119,7 @@ def main(daemon: int, directory: Path) -> None:
     deadline = time.monotonic() + WAIT_S
     while directory.exists() and time.monotonic() < deadline:
         jobs.read(0.05)
+    jobs.read(0.0)  # the last words, as many as a pipe holds
     if directory.exists():
         return  # the driver goes on, or it was killed, and may be cut off from what it decided
     from eo_kafka.sinks import committer
