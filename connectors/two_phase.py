@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import WriterCommitMessage
@@ -32,7 +32,8 @@ class LedgerWriter(StreamArrowWriter):
 
     def __init__(self, options: SinkOptions, batch: tuple[str, int] | None = None) -> None:
         """`batch`: query id and number, where Spark does not tell the tasks."""
-        self._options = options
+        # Who writes is known before S1, then: another's ledger is refused without a fence.
+        self._options = replace(options, query_id=batch[0]) if batch else options
         self._batch = batch
         self._plan: WritePlan | None = None
 

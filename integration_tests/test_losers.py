@@ -4,13 +4,16 @@ Kafka."""
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from eo_kafka import cli
+from eo_kafka.connectors.foreach_batch import of_job
 from eo_kafka.errors import Fenced, ForeignLedger
 from eo_kafka.sinks import committer, control_plane, coordinator, two_phase
 from eo_kafka.sinks.coordinator import AppendFailed, Coordinator
@@ -193,3 +196,18 @@ def test_abort_ends_what_was_not_reported_under_a_fence_that_is_ones_own(options
     _, reports = prepare(options, 0, attempt=1)
     committer.commit(options, reports, 0)
     assert visible(options) == Counter([b"row 0"])
+
+
+def test_a_numbered_save_under_the_name_of_a_query_fences_nobody(options):
+    _, reports = prepare(options, 0)
+    committer.commit(options, reports, 0)
+    plan, reports = prepare(options, 1)
+    servers = options.kafka["bootstrap.servers"]
+    given = {"kafka.bootstrap.servers": servers, "topic": options.topic, "jobname": options.job}
+    schema = StructType([StructField("value", BinaryType())])
+    writer = of_job({**given, "batchid": "1"}, schema, overwrite=False)
+    with pytest.raises(ForeignLedger):
+        pickle.dumps(writer)  # S1
+    assert holder(options) == plan.coordinator
+    committer.commit(options, reports, 1)
+    assert visible(options) == Counter([b"row 0", b"row 1"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -276,7 +277,7 @@ def test_a_decision_that_comes_between_the_look_and_the_abort_wins(job, tool, mo
     assert job.visible() == job.all_rows(0)
 
 
-def test_what_an_older_generation_left_is_aborted_without_further_ado(job, tool):
+def test_what_an_older_generation_left_is_aborted_without_further_ado(job, tool, monkeypatch):
     job.prepare()
     control = ControlPlane({"bootstrap.servers": job.servers})
     try:
@@ -288,7 +289,13 @@ def test_what_an_older_generation_left_is_aborted_without_further_ado(job, tool)
         control.close()
     code, shown = tool("list", "--job", job.name)
     assert (code, facts(shown, "ledger")) == (3, [("not decided, stale",)] * 2)
-    code, shown = tool("abort", "--job", job.name)
+    old = ["--job", job.name, "--older-than", "10m"]
+    for action in ("list", "abort"):
+        assert tool(action, *old)[1]["transactions"] == []
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 601)  # ages are by two machines' clocks
+    assert len(tool("list", *old)[1]["transactions"]) == 2
+    code, shown = tool("abort", *old)
     assert (code, facts(shown, "outcome")) == (0, [("aborted",), ("aborted",)])
     assert not any(is_open(job, name) for name in job.ids)
 

@@ -66,6 +66,8 @@ class Finished:
 
     def forget(self, _decision: object) -> None: ...
 
+    def end_others(self, _decision: object) -> None: ...
+
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
