@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from conftest import topic_maker
 from eo_kafka import kafka_config
 from eo_kafka.offsets import OffsetRange, TopicPartition
+from eo_kafka.sinks import ledger_topic
 from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
@@ -28,6 +30,15 @@ def test_a_run_writes_nothing_of_the_clients_to_stderr(broker, make_topic, tmp_p
     assert OF_LIBRDKAFKA.findall(said) == []
     assert said.count("single live broker") == 1
     assert_exactly_once(job, VALUES)
+
+
+def test_a_single_broker_is_told_once_and_not_by_each_process(broker, make_topic, caplog):
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": make_topic("out")}
+    options = SinkOptions.parse({**given, "jobName": f"single-{given['topic']}"}, streaming=True)
+    for _ in range(3):
+        ledger_topic._checked.clear()  # as in another process
+        ledger_topic.ensure(options)
+    assert caplog.text.count("single live broker") == 1
 
 
 def test_a_broker_that_goes_and_comes_back_is_told_once_each(own, caplog, capfd):

@@ -24,16 +24,11 @@ from eo_kafka.sources.lookup import OffsetLookup, resolved
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.range_split import split
 from eo_kafka.sources.rate_limit import rate_limited
-from eo_kafka.sources.topic_identity import KnownTopics
+from eo_kafka.sources.topic_identity import WAYS_OUT, KnownTopics
 
 log = logging.getLogger(__name__)
 
 _FAIL = "To go on without those records, set 'failOnDataLoss' to false."
-_REPLACED = (
-    "To read the new one from its beginning, take a new checkpoint; or, where the source has the "
-    "option 'jobName', set 'failOnDataLoss' to false. Do not just start the query again: without "
-    "'jobName' it cannot know the old topic any more, and would go on at that offset of the new."
-)
 _WARN = "To stop the query in such a case, set 'failOnDataLoss' to true."
 
 
@@ -98,7 +93,7 @@ class Planner:
                     "reset', and a new checkpoint."
                 )
             if self._options.fail_on_data_loss:
-                raise DataLossError(f"{sentence} {_REPLACED}")
+                raise DataLossError(f"{sentence} {WAYS_OUT}")
             log.warning("%s The new one is read from its beginning. %s", sentence, _WARN)
         self._topics.accept(ids, start, replaced)
 

@@ -20,6 +20,11 @@ from eo_kafka.sources.options import SourceOptions
 
 log = logging.getLogger(__name__)
 
+WAYS_OUT = (
+    "To read the new one from its beginning, take a new checkpoint; or, where the source has the "
+    "option 'jobName', set 'failOnDataLoss' to false. Do not just start the query again: without "
+    "'jobName' it cannot know the old topic any more, and would go on at that offset of the new."
+)
 # A worker runs one task at a time; a query may read with more than one set of settings.
 _kept: Kept[OffsetLookup] = Kept(limit=4, close=lambda lookup: lookup.close())
 
@@ -106,9 +111,9 @@ def check_not_replaced(options: SourceOptions, planned: Mapping[str, str]) -> No
     replaced = _replaced(options, planned)
     if replaced:
         going_on = (
-            "The batch is run again, and reads the new topic from its beginning later."
-            if not options.fail_on_data_loss
-            else "Start the query again to be told of the offsets at stake and of the ways out."
+            WAYS_OUT
+            if options.fail_on_data_loss
+            else "The task is run again, and the next batch reads the new topic from its beginning."
         )
         raise DataLossError(
             f"Topic '{min(replaced)}' was deleted and made again while it was read (or since the "
