@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator, Mapping
-from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -249,17 +248,17 @@ def test_a_reader_that_follows_travels_to_the_tasks(kafka: type[Kafka]) -> None:
 
 
 def test_the_ids_of_topics_are_those_of_the_newest_decision_that_counts() -> None:
-    def decision(state: DecisionState, **more: object) -> SimpleNamespace:
-        return SimpleNamespace(state=state, **more)
+    def decision(state: DecisionState, *ids: tuple[str, str]) -> Decision:
+        return Decision("main", 1, 0, state, 1, 5, 1, 0, (), source_ids=ids)
 
     ledger = Ledger()
     assert recorded_topic_ids(ledger) == {}
-    ledger.decisions = {  # type: ignore[assignment]
-        ("main", 1): decision(DecisionState.DONE, source_ids=(("t", "a"),)),
-        ("main", 2): decision(DecisionState.DECIDED, source_ids=(("t", "b"), ("u", "x"))),
-        ("main", 3): decision(DecisionState.VOID, source_ids=(("t", "c"),)),
-        ("other", 9): decision(DecisionState.DONE, source_ids=(("t", "d"),)),
+    ledger.decisions = {
+        ("main", 1): decision(DecisionState.DONE, ("t", "a")),
+        ("main", 2): decision(DecisionState.DECIDED, ("t", "b"), ("u", "x")),
+        ("main", 3): decision(DecisionState.VOID, ("t", "c")),
+        ("other", 9): decision(DecisionState.DONE, ("t", "d")),
     }
     assert recorded_topic_ids(ledger) == {"t": "b", "u": "x"}
-    ledger.decisions = {("main", 4): decision(DecisionState.DONE)}  # type: ignore[dict-item]
+    ledger.decisions = {("main", 4): decision(DecisionState.DONE)}
     assert recorded_topic_ids(ledger) == {}, "written before decisions had any"

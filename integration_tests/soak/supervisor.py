@@ -17,8 +17,8 @@ from soak.history import History
 from soak.workload import WATERMARK_DELAY_S, WINDOW_S, Workload
 
 PER_BATCH = 300
-REWIND = "job rewind"
-WAYS_BACK = (REWIND, "snapshots restore")
+REDO = "job redo"
+WAYS_BACK = (REDO, "snapshots restore")
 
 
 class Job:
@@ -89,24 +89,19 @@ class Job:
         said = driver.log.read_text(errors="replace") if self.rolled_back else ""
         if any(command in said for command in WAYS_BACK):
             why = "rolled back"
-            self._go_back(REWIND in said)
+            self._go_back(REDO in said)
         self.history.add(self.name, "end", why=why, told=told, log=driver.log.name)
         if driver is self.driver:
             self.driver = None
 
-    def _go_back(self, rewind: bool) -> None:
-        """What the refusal asks for: `job rewind`; or, and where that is refused too (a plan with
+    def _go_back(self, redo: bool) -> None:
+        """What the refusal asks for: `job redo`; or, and where that is refused too (a plan with
         state goes on from a snapshot only), to give the checkpoint up for the newest snapshot."""
         done, told = -1, ""
-        if rewind:
-            where = [
-                "--checkpoint",
-                str(self.checkpoint),
-                "--bootstrap-servers",
-                self.kafka.servers,
-            ]
+        if redo:
+            where = [str(self.checkpoint), "--bootstrap-servers", self.kafka.servers]
             tool = str(Path(sys.executable).with_name("eo-kafka"))
-            command = [tool, *REWIND.split(), self.kafka.job_name, *where]
+            command = [tool, *REDO.split(), self.kafka.job_name, *where]
             run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
             done, told = run.returncode, (run.stdout + run.stderr)[-400:]
         if done:
