@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 import eo_kafka
 from eo_kafka import cli
@@ -25,6 +27,7 @@ from harness import (
     assert_exactly_once,
     assert_settled,
     committed,
+    delete_topic,
     make_copy,
     open_transactions,
     produce,
@@ -82,6 +85,23 @@ def test_a_checkpoint_that_lost_its_newest_batch_loses_nothing(job, spark, capsy
     assert_exactly_once(job, OLD[:80] + NEW)
     assert command("job", "redo", job.job_name, str(job.checkpoint), job=job) == 0
     assert "is as new as the ledger" in capsys.readouterr().out
+
+
+def test_a_source_topic_replaced_between_two_runs_is_found_out(job, spark):
+    """Longer than before: Spark's offsets are those of the old topic, and fit the new one."""
+    job.run(spark)
+    delete_topic(job.servers, job.source_topic)
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    made = admin.create_topics([NewTopic(job.source_topic, num_partitions=2)])
+    made[job.source_topic].result(30)
+    produce(job.servers, job.source_topic, again := [b"again-%d" % n for n in range(200)])
+    with pytest.raises(Exception, match=rf"\['{job.source_topic}'\] were deleted and made again"):
+        job.run(spark)
+    assert committed(job.servers, job.sink_topic) == Counter(OLD[:80])
+    job.sink_extra["failOnDataLoss"] = "false"  # the rows below the old offsets are given up
+    job.run(spark)
+    after = committed(job.servers, job.sink_topic) - Counter(OLD[:80])
+    assert 0 < sum(after.values()) < len(again)
 
 
 def test_two_foreach_batches_of_one_name_are_refused(job, spark, make_topic):

@@ -15,7 +15,7 @@ Runs on the driver, in `commit(N)`. The checkpoint is read once a batch: two sma
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eo_kafka.digest import Digest
@@ -65,10 +65,13 @@ class BatchIdentity:
         found = {topic for line in self.ends for topic in _topics(line)}
         return found if len(found) <= SOURCE_TOPICS_MAX else set()
 
-    def known_sources(self, options: SinkOptions, ledger: Ledger) -> list[tuple[str, str]]:
-        """What the decision before says of them."""
+    def sources(
+        self, options: SinkOptions, ledger: Ledger, seen: Mapping[str, str]
+    ) -> list[tuple[str, str]]:
+        """The ids of those topics: as `seen` now, else as the decision before has them."""
         before = _before(options, self.batch, ledger)
-        return list(before.source_ids) if before else []
+        known = {**dict(before.source_ids if before else ()), **seen}
+        return [(name, known[name]) for name in self.topics_asked_for & known.keys()]
 
     def on(
         self, decision: Decision, source_ids: Sequence[tuple[str, str]], *, repeatable: bool
@@ -137,8 +140,8 @@ def check_sources(
     sentence = (
         f"Source topics {replaced} were deleted and made again since batch {newest.batch} "
         f"(topic ids {[before[t] for t in replaced]}, now {[here[t] for t in replaced]}). Batch "
-        f"{batch} goes on at the old topic's offsets, so what the new one holds below them was not "
-        "read."
+        f"{batch} goes on at the old topic's offsets, and what the new one holds below them was "
+        "not read, unless the source begins anew (its own option 'failOnDataLoss' is false)."
     )
     if options.fail_on_data_loss:
         raise DataLossError(

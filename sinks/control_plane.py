@@ -140,11 +140,13 @@ class ControlPlane:
         ends: Iterable[End] = (),
         topics: Iterable[str] = (),
         version: bool = False,
+        others: Collection[str] = (),
     ) -> Look:
         """What `describe`, `end_offset`, `topic_ids` and `transaction_version` answer, all asked at
-        once: nothing may hang on which was answered first. Raises what each would raise."""
+        once: nothing may hang on which was answered first. Raises what each would raise. Of
+        `others`, topics that the principal may not be allowed to see, the ids of those it sees."""
         found: Look = self._ask(
-            self._requests.look, list(ids), list(ends), sorted(set(topics)), version
+            self._requests.look, list(ids), list(ends), sorted(set(topics)), version, others
         )
         return found
 

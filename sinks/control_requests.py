@@ -15,7 +15,7 @@ _coordinator_brokers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,20 +63,29 @@ class TransactionRequests:
         """Look again where the brokers are, soon."""
         self._admin._manager.cluster.request_update()
 
-    async def look(self, ids: list[str], ends: list[End], topics: list[str], version: bool) -> Look:
+    async def look(
+        self,
+        ids: list[str],
+        ends: list[End],
+        topics: list[str],
+        version: bool,
+        others: Collection[str] = (),
+    ) -> Look:
         """`describe`, the ends of partitions, the ids of topics and the transactions' version, at
-        once: each request costs the broker's turn on the connection, and Python about 1 ms."""
+        once: each request costs the broker's turn on the connection, and Python about 1 ms. Of
+        `others`, topics that we may have no right to see, those that are seen."""
         soon, admin = self._admin._manager.call_soon, self._admin
         described = soon(self.describe, ids) if ids else None
         features = soon(admin._async_describe_features) if version else None
-        named = sorted({*topics, *(topic for topic, *_ in ends)})
-        rows = (await admin._get_cluster_metadata(named))["topics"] if named else []
-        _check(rows)
+        named = {*topics, *(topic for topic, *_ in ends)}
+        asked = sorted(named.union(others))
+        rows = (await admin._get_cluster_metadata(asked))["topics"] if asked else []
+        _check(row for row in rows if row["name"] in named)
         offsets = await self._ends(rows, ends)
         return Look(
             described=(await described) if described else {},
             ends=[offsets[end] for end in ends],
-            topic_ids={name: found for name, found in _ids_of(rows).items() if name in topics},
+            topic_ids={name: i for name, i in _ids_of(rows).items() if name in {*topics, *others}},
             transaction_version=_transaction_version(await features) if features else 0,
         )
 

@@ -37,10 +37,9 @@ def check_prepared(
     outputs = {name for part in wrote for name, _ in part.topics}
     sources = identity.topics_asked_for - outputs
     if not wrote:
-        return identity.known_sources(options, ledger)
-    found_now = control.look(
-        [part.identity.transactional_id for part in mine], topics=outputs | sources
-    )
+        return identity.sources(options, ledger, {})
+    ids = [part.identity.transactional_id for part in mine]
+    found_now = control.look(ids, topics=outputs, others=sources)
     described, there = found_now.described, set(found_now.topic_ids.items())
     open_s = {report.partition: report.open_s for report in reports}
     began = reports[0].began
@@ -64,7 +63,8 @@ def check_prepared(
             f"If this happens again, raise option 'transactionTimeout' ({options.timeout_text} "
             "now): a batch, from its first row to its commit, must fit in."
         )
-    return [(name, found_now.topic_ids[name]) for name in sources & found_now.topic_ids.keys()]
+    seen = {name: found for name, found in found_now.topic_ids.items() if name in sources}
+    return identity.sources(options, ledger, seen)
 
 
 def _has_time(timeout_s: float, at_most_s: float | None, at_least_s: float) -> bool:

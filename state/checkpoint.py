@@ -94,6 +94,11 @@ def open_checkpoint(url: str) -> Checkpoint:
     return RemoteCheckpoint(without_secrets(url), system, root.rstrip("/"), location.rstrip("/"))
 
 
+def is_without_scheme(url: str) -> bool:
+    """Whether it depends on Spark's settings which file system holds it."""
+    return _URL.fullmatch(url) is None
+
+
 def _place(scheme: str, authority: str) -> str:
     """Without who logs in: Spark does not take that from a URL, and does not write it into files.
     In Azure's URLs a container stands there."""

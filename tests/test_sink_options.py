@@ -77,10 +77,17 @@ def test_the_query_id_comes_from_the_checkpoint(tmp_path: Path, scheme: str) -> 
     assert parsed(checkpointlocation=scheme + checkpoint(tmp_path) + "/").query_id == "b1-c2"
 
 
-def test_without_any_name_it_is_refused(tmp_path: Path) -> None:
-    (found,) = problems(without_job(checkpointlocation=str(tmp_path)))
+def test_without_any_name_it_is_refused() -> None:
+    (found,) = problems(without_job())
 
     assert "set option 'jobName' (or queryName)" in found
+
+
+def test_a_checkpoint_that_is_on_another_file_system_is_asked_for_by_its_scheme(tmp_path) -> None:
+    """Spark resolves a path without one by its Hadoop settings, which no Python worker knows."""
+    for given in (GOOD, without_job()):
+        (found,) = problems({**given, "checkpointlocation": str(tmp_path)})
+        assert "Write option 'checkpointLocation' with its scheme, as in 'hdfs://" in found
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "nonsense"])

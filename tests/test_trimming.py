@@ -49,7 +49,7 @@ class Log:
 class Open:
     """A control plane that knows every transaction as open, with all its time left."""
 
-    def look(self, ids: Sequence[str], topics: Sequence[str] = ()) -> Look:
+    def look(self, ids: Sequence[str], topics: Sequence[str], others: object) -> Look:
         described = {
             name: Described(name, TransactionState.ONGOING, 1, 1, 10**9, 10**15) for name in ids
         }
