@@ -229,6 +229,7 @@ def test_hundreds_of_batches_leave_a_topic_as_small_as_one(job):
 
 
 def test_a_checkpoint_that_cannot_be_read_stops_before_the_decision(job):
+    job.put("metadata", b'{"id":"%s"}' % QUERY.encode())
     with pytest.raises(CheckpointError, match="offsets of batch 0 .* cannot be read"):
         job.run(0)
     job.snapshots = "false"  # what the batch is, is read from there all the same

@@ -1,0 +1,109 @@
+"""An older checkpoint, brought to where the ledger is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from eo_kafka.errors import CheckpointError
+from eo_kafka.state.checkpoint import LocalCheckpoint
+from eo_kafka.state.redo import redo
+
+WRITTEN = {batch: [json.dumps({"in": {"0": 10 * batch + 10}})] for batch in range(3, 8)}
+HEADER = 'v1\n{"batchWatermarkMs":5}'
+
+
+def checkpoint(folder: Path, planned: Mapping[int, str], committed: int) -> LocalCheckpoint:
+    """One whose batches up to `committed` are committed, and the `planned` ones are as given."""
+    (folder / "metadata").write_text('{"id":"q"}')
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir()
+    for batch, line in planned.items():
+        (folder / "offsets" / str(batch)).write_text(f"{HEADER}\n{line}")
+        (folder / "offsets" / f".{batch}.crc").write_text("Hadoop's")
+        if batch <= committed:
+            (folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":7}')
+    return LocalCheckpoint(str(folder), folder)
+
+
+def logs(folder: Path) -> dict[str, str]:
+    found = (path for path in folder.glob("*/*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_text() for path in found}
+
+
+@pytest.mark.parametrize("newest", [3, 5, 6])
+def test_what_the_checkpoint_lacks_or_holds_otherwise_is_written_as_it_was(tmp_path, newest):
+    planned = {batch: WRITTEN[batch][0] for batch in range(3, newest)}
+    other = '{"in":{"0":999}}'  # what came when it was run again, refused by the sink
+    found = checkpoint(tmp_path, {**planned, newest: other}, newest - 1)
+    assert redo(found, WRITTEN) == list(range(newest, 8))
+    after = logs(tmp_path)
+    assert {name for name in after if not name.startswith("offsets/.")} == {
+        f"{folder}/{batch}" for folder in ("offsets", "commits") for batch in range(3, 8)
+    }
+    assert f"offsets/.{newest}.crc" not in after, "a checksum of other content"
+    for batch, lines in WRITTEN.items():
+        assert after[f"offsets/{batch}"] == "\n".join([HEADER, *lines])
+    assert redo(found, WRITTEN) == []
+
+
+def test_a_batch_that_was_planned_beyond_the_ledger_is_planned_again(tmp_path):
+    planned = {batch: lines[0] for batch, lines in WRITTEN.items()}
+    found = checkpoint(tmp_path, {**planned, 7: '{"in":{"0":1}}', 8: '{"in":{"0":2}}'}, 6)
+    assert redo(found, WRITTEN) == [7]
+    assert "offsets/8" not in logs(tmp_path)
+
+
+def test_one_that_died_in_the_middle_is_done_again(tmp_path, monkeypatch):
+    found = checkpoint(tmp_path, {3: WRITTEN[3][0]}, 3)
+    write, left = LocalCheckpoint.write, iter(range(6))
+
+    def until(self, path, chunks):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        write(self, path, chunks)
+
+    monkeypatch.setattr(LocalCheckpoint, "write", until)
+    with pytest.raises(KeyboardInterrupt):
+        redo(found, WRITTEN)
+    committed = {int(name.partition("/")[2]) for name in logs(tmp_path) if name[:7] == "commits"}
+    planned = {int(name[8:]) for name in logs(tmp_path) if name[8:].isdigit()}
+    assert planned == set(WRITTEN), "no batch counts as committed whose offsets are not there"
+    assert committed < planned
+    monkeypatch.undo()
+    redo(found, WRITTEN)
+    assert {f"commits/{batch}" for batch in WRITTEN} <= logs(tmp_path).keys()
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("state/0/0/3.delta", "keeps state, which the ledger does not hold"),
+        ("commits/9", "has batch 9 as committed, and the ledger ends with batch 7"),
+        ("_eo_kafka_restoring", "was not restored to its end"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_and_changes_nothing(tmp_path, path, words):
+    found = checkpoint(tmp_path, {3: WRITTEN[3][0]}, 3)
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text("v1\n{}")
+    before = logs(tmp_path)
+    with pytest.raises(CheckpointError, match=words):
+        redo(found, WRITTEN)
+    assert logs(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ({7: []}, "does not say where the sources of batch 7 ended"),
+        ({6: ['{"logOffset":1}'], 7: ['{"logOffset":2}']}, "a source of the query is not Kafka"),
+        ({7: WRITTEN[7]}, "Spark needs batch 6 too"),
+    ],
+)
+def test_what_the_ledger_does_not_know_is_said(tmp_path, written, words):
+    with pytest.raises(CheckpointError, match=words):
+        redo(checkpoint(tmp_path, {3: WRITTEN[3][0]}, 3), written)
