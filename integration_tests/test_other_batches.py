@@ -21,7 +21,7 @@ from eo_kafka.sinks.job_command import _redo
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.recovery import make_plan
 from eo_kafka.sinks.two_phase import TaskIdentity
-from hand_made_job import HandMadeJob
+from hand_made_job import HandMadeJob, all_rows
 from harness import (
     Copy,
     assert_exactly_once,
@@ -212,6 +212,24 @@ def lose(job: HandMadeJob, numbered: Numbered, monkeypatch, parts, lost: int) ->
         patch.setattr(Finisher, "finish", aborted_first)
         with pytest.raises(Exception, match="was decided, but Kafka had aborted"):
             numbered.write(0, *parts)
+
+
+def test_a_decision_says_of_its_rows_what_they_are(broker, make_topic, tmp_path):
+    """A checkpoint that is restored in place while a driver is asleep between its tasks and its
+    decision: the next driver plans the batch otherwise. The sleeper's rows are not that batch."""
+    topic = make_topic("out")
+    given = {"snapshots": "false", "checkpointlocation": str(tmp_path / "cp")}  # as Spark spells it
+    job = HandMadeJob(broker.bootstrap_servers, topic, f"job-{topic}", tmp_path / "cp", extra=given)
+    job.begin(0)
+    committer.commit(job.options, job.prepare(0), 0)
+    job.begin(1)
+    reports = job.prepare(1)
+    job.put("offsets/1", 'v1\n{}\n{"in":{"0":1000}}')
+    with pytest.raises(CheckpointError, match="offsets/1 of checkpoint .* is not what it was when"):
+        committer.commit(job.options, reports, 1)
+    committer.abort(job.options, reports)
+    job.run(1)
+    assert job.visible == all_rows(0, 1)
 
 
 def test_a_query_with_state_goes_on_from_a_snapshot_only(broker, make_topic, tmp_path):

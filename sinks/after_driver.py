@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from eo_kafka.sinks.options import SinkOptions
 
 WAIT_S = 30.0  # from the end of the driver's Python daemon to that of its local directory
+_PIPE = "eo-kafka.pipe"
 _HEAD = struct.Struct("=16sI")  # whose, and how many bytes follow; 0: it is in no batch any more
 
 
@@ -34,7 +35,7 @@ def tell(directory: str, whose: str, options: SinkOptions, generation: int | Non
     next start, or the timeout, ends what this would have ended."""
     body = b"" if generation is None else _encode(options, generation)
     message = _HEAD.pack(whose.encode()[:16], len(body)) + body
-    path = Path(directory, "eo-kafka.pipe")
+    path = Path(directory, _PIPE)
     with suppress(OSError, ImportError), Path(directory, "eo-kafka.lock").open("w") as lock:
         import fcntl  # not on Windows
 
@@ -73,7 +74,9 @@ def _pipe(path: Path, *, start: bool) -> int | None:
     pipe = os.open(path, os.O_RDWR)  # kept open by who reads: it never ends
     command = [sys.executable, "-m", __name__, str(os.getppid()), str(path.parent)]
     nothing = subprocess.DEVNULL
-    subprocess.Popen(command, stdin=pipe, stdout=nothing, stderr=nothing)
+    # Where we came by `--py-files`, only this process's path leads to us.
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.Popen(command, stdin=pipe, stdout=nothing, stderr=nothing, env=found)
     return pipe
 
 
@@ -109,12 +112,22 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
+def _is_told(directory: Path) -> bool:
+    """Whether the driver still speaks to this process: where it could not, it started another."""
+    try:
+        return os.path.samestat(os.stat(directory / _PIPE), os.fstat(0))
+    except OSError:
+        return not directory.exists()  # Spark is shutting down
+
+
 def main(daemon: int, directory: Path) -> None:
     """Wait for the end of a driver, and end what its jobs have open."""
     # What ends the driver's Python workers is sent to their group, and Ctrl-C to the terminal's.
     os.setpgid(0, 0)
     jobs = _Jobs()
     while _is_alive(daemon):
+        if not _is_told(directory):
+            return
         jobs.read(0.25)
     deadline = time.monotonic() + WAIT_S
     while directory.exists() and time.monotonic() < deadline:

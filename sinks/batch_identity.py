@@ -14,12 +14,13 @@ Runs on the driver, in `commit(N)`. The checkpoint is read once a batch: two sma
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eo_kafka.digest import Digest
-from eo_kafka.errors import BatchMismatch, DataLossError, cut
+from eo_kafka.errors import BatchMismatch, CheckpointError, DataLossError, LedgerError, cut
 from eo_kafka.offsets import decode
 from eo_kafka.sinks.committable import TaskReport
 from eo_kafka.sinks.options import SinkOptions
@@ -49,12 +50,18 @@ class BatchIdentity:
     @classmethod
     def of(cls, options: SinkOptions, first: TaskReport) -> BatchIdentity:
         """As the checkpoint says, if the report of the first task knows where it is. Raises
-        CheckpointError if it cannot be read."""
+        CheckpointError if it cannot be read, or is not the one that the batch was planned by."""
         batch, target = first.batch, options.target
         if first.checkpoint is None:
             return cls(batch, target)
         checkpoint = open_checkpoint(first.checkpoint)
         ends = source_offsets(checkpoint, batch)
+        if first.planned and first.planned != _digest(ends):
+            raise CheckpointError(
+                f"offsets/{batch} of checkpoint '{checkpoint.url}' is not what it was when the "
+                "batch was planned: the checkpoint was replaced under this query, or a second driver "
+                "works on it. Nothing was decided. Stop all drivers, and start one again."
+            )
         # Spark may have purged the one before; where batch 0 begins, no log of Spark's says.
         starts = source_offsets(checkpoint, batch - 1, missing=()) if batch else ()
         return cls(batch, target, starts, ends, checkpoint.url)
@@ -87,17 +94,41 @@ class BatchIdentity:
         )
 
 
+def planned(options: SinkOptions, ledger: Ledger) -> dict[int, str]:
+    """S1: a digest of where the batch ends that is about to run, by its number: the next, or the
+    newest once more. At S6 the file may be another driver's, on a checkpoint that was restored in
+    place, and would say of this driver's rows what they are not (the model found that)."""
+    if options.checkpoint is None:
+        return {}
+    checkpoint = open_checkpoint(options.checkpoint)
+    newest = max(ledger.of_sink(options.sink), default=-1)
+    found = {n: source_offsets(checkpoint, n, missing=()) for n in (newest, newest + 1) if n >= 0}
+    return {batch: _digest(ends) for batch, ends in found.items() if ends}
+
+
+def _digest(lines: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
 def check_written(
     options: SinkOptions, identity: BatchIdentity, ledger: Ledger, reports: Sequence[TaskReport]
 ) -> None:
     """Of a batch that is written, and that all tasks have only run through: raise BatchMismatch if
     it was another one."""
     written = ledger.decisions.get((options.sink, identity.batch))
-    if written is None or written.accepted:
+    if written is None:
+        raise LedgerError(
+            f"Batch {identity.batch} of job '{options.job}' was passed over as written, and its "
+            "ledger does not know that batch any more: it was reset, or deleted, meanwhile. Start "
+            "the query again: it goes on from what the ledger says."
+        )
+    if written.accepted:
         return
-    found = _difference(written, identity) or _other_rows(written, identity, reports)
-    if found:
+    if found := _difference(written, identity):
         raise BatchMismatch(_sentence(options, identity, ledger, written, found))
+    if found := _other_rows(written, identity, reports):
+        way = _way_of_rows(options, identity)
+        raise BatchMismatch(f"{_is_another(options, identity, found)} {way}")
 
 
 def check_decided(options: SinkOptions, identity: BatchIdentity, ledger: Ledger) -> None:
@@ -138,7 +169,8 @@ def check_sources(
     if not replaced:
         return
     sentence = (
-        f"Source topics {replaced} were deleted and made again since batch {newest.batch} "
+        f"Source topics {replaced}, as the sink's cluster has them, were deleted and made again "
+        f"since batch {newest.batch} "
         f"(topic ids {[before[t] for t in replaced]}, now {[here[t] for t in replaced]}). Batch "
         f"{batch} goes on at the old topic's offsets, and what the new one holds below them was "
         "not read, unless the source begins anew (its own option 'failOnDataLoss' is false)."
@@ -199,29 +231,39 @@ def _replayable(theirs: Sequence[str], mine: Sequence[str]) -> bool:
 def _sentence(
     options: SinkOptions, now: BatchIdentity, ledger: Ledger, written: Decision, found: str
 ) -> str:
-    return (
-        f"Batch {now.batch} of job '{options.job}' is written, and what comes as batch {now.batch} "
-        f"now is another one: {found}. Nothing was written or skipped now. "
-        + (
+    if written.target and written.target != now.target:
+        way = (
             "A job's name is for one write: give each its own 'jobName'. If the query's target was "
             "changed between two runs, start it once more with the old one."
-            if written.target and written.target != now.target
-            else _way_back(options, now, ledger)
         )
+    else:
+        way = _way_back(options, now, ledger)
+    return f"{_is_another(options, now, found)} {way}"
+
+
+def _is_another(options: SinkOptions, now: BatchIdentity, found: str) -> str:
+    return (
+        f"Batch {now.batch} of job '{options.job}' is written, and what comes as batch {now.batch} "
+        f"now is another one: {found}. Nothing was written or skipped now."
+    )
+
+
+def _way_of_rows(options: SinkOptions, now: BatchIdentity) -> str:
+    """What a person may do where only the rows tell that it is another batch."""
+    accept = (
+        f"'eo-kafka job repair {options.job} --batch {now.batch} --accept-loss "
+        "--bootstrap-servers ...'"
+    )
+    return (
+        "A number by hand is for one write: take the next one for new rows. If these are the same "
+        "input's rows, computed anew (rand(), the time of day), and the batch shall count as "
+        f"written as it is: {accept}."
     )
 
 
 def _way_back(options: SinkOptions, now: BatchIdentity, ledger: Ledger) -> str:
-    """What a person may do."""
+    """What a person may do where the checkpoint and the ledger have parted."""
     job = options.job
-    accept = (
-        f"'eo-kafka job repair {job} --batch {now.batch} --accept-loss --bootstrap-servers ...'"
-    )
-    if not now.ends:
-        return (
-            "A number is for one write: take the next one for new rows. If they are the same rows, "
-            f"computed anew, and the batch shall count as written as it is: {accept}."
-        )
     newest = max(ledger.of_sink(options.sink))
     parted = (
         f"Checkpoint '{now.checkpoint}' has parted from the job's ledger, which is at batch "

@@ -5,6 +5,7 @@ Both are pickled by Spark between our own processes and never reach a topic.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eo_kafka.errors import LedgerError
@@ -53,6 +54,7 @@ class WritePlan:
     decisions: dict[int, Decision] = field(default_factory=dict)
     torn: Torn | None = None
     began: Moment | None = None  # before any task of the batch
+    planned: Mapping[int, str] = field(default_factory=dict)  # where it ends (batch_identity.py)
 
     def torn_at(self, batch: int) -> Torn | None:
         """What is left of an earlier run of `batch`, if it was interrupted half-way."""
@@ -106,8 +108,9 @@ class TaskReport:
     committed: bool = False
     torn: Torn | None = None  # from the plan; in partition 0's report only, it can be long
     checkpoint: str | None = None  # where Spark keeps it, as far as the task could see
-    coordinator: Identity | None = None  # the plan's, as `began`
+    coordinator: Identity | None = None  # the plan's, as `began` and `planned`
     began: Moment | None = None
+    planned: str | None = None
     open_s: float = 0.0  # how long the task's transaction was, at S5, by the task's own clock
 
     @property

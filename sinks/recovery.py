@@ -11,7 +11,13 @@ import logging
 from eo_kafka.crash_points import crash_point
 from eo_kafka.errors import OutcomeUnknown
 from eo_kafka.moment import Moment
-from eo_kafka.sinks import control_plane, ledger_topic, map_recovery, one_phase_recovery
+from eo_kafka.sinks import (
+    batch_identity,
+    control_plane,
+    ledger_topic,
+    map_recovery,
+    one_phase_recovery,
+)
 from eo_kafka.sinks.committable import Torn, WritePlan
 from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.coordinator import ATTEMPTS, Coordinator, Write
@@ -77,6 +83,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         },
         torn=torn,
         began=Moment.now(),
+        planned=batch_identity.planned(options, coordinator.ledger),
     )
 
 

@@ -186,5 +186,6 @@ def report(
         checkpoint=task.checkpoint,
         coordinator=plan.coordinator,
         began=plan.began,
+        planned=plan.planned.get(task.batch),
         open_s=open_s,
     )

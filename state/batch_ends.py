@@ -41,7 +41,10 @@ def next_ends(batches: Iterable[Sequence[str]]) -> Mapping[str, Offsets]:
 
 def is_replayable(line: str) -> bool:
     """Whether equal lines mean equal records: those of our sources, and of Spark's own for Kafka.
-    A file source's, say, are numbers of a log that may name other files on another disk."""
+    A file source's, say, are numbers of a log that may name other files on another disk. `-` is
+    Spark's word for a source that has read nothing yet."""
+    if line == "-":
+        return True
     try:
         decode(line)
     except ValueError:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from eo_kafka.digest import Digest
-from eo_kafka.errors import BatchMismatch, CheckpointError, DataLossError
+from eo_kafka.errors import BatchMismatch, CheckpointError, DataLossError, LedgerError
 from eo_kafka.sinks import batch_identity
 from eo_kafka.sinks.batch_identity import BatchIdentity
 from eo_kafka.sinks.committable import TaskReport
@@ -112,6 +112,24 @@ def test_where_offsets_prove_nothing_the_rows_are_compared(lines) -> None:
         batch_identity.check_written(options(), mine, found, [report(0)])
 
 
+def test_rows_that_differ_name_the_command_that_helps() -> None:
+    found = ledger([FILE], parts=[part(0, b"a")])
+    with pytest.raises(
+        BatchMismatch, match=r"same input's rows, computed anew .*job repair job --b"
+    ):
+        batch_identity.check_written(options(), now([FILE]), found, [report(0, b"b")])
+
+
+def test_a_source_that_has_read_nothing_yet_says_nothing_of_the_rows() -> None:
+    found = ledger([line(9), "-"], parts=[part(0, b"a")])
+    batch_identity.check_written(options(), now([line(9), "-"]), found, [report(0, b"b")])
+
+
+def test_what_was_passed_over_must_be_known() -> None:
+    with pytest.raises(LedgerError, match="does not know that batch any more"):
+        batch_identity.check_written(options(), now([line(9)]), Ledger(), [report(0)])
+
+
 def test_a_file_sources_numbers_may_differ_while_the_rows_are_the_same() -> None:
     found = ledger([FILE], parts=[part(0, b"a")])
     batch_identity.check_written(options(), now(['{"logOffset":7}']), found, [report(0, b"a")])
@@ -161,7 +179,7 @@ def test_a_new_batch_begins_where_the_last_one_ended(start) -> None:
 def test_a_source_topic_that_was_replaced_stops_the_query(caplog) -> None:
     found = ledger([line(9)], source_ids=(("in", "A"), ("other", "O")))
     batch_identity.check_sources(options(), 6, found, [("in", "A"), ("new", "N")])
-    with pytest.raises(DataLossError, match=r"\['in'\] were deleted and made again since batch 5"):
+    with pytest.raises(DataLossError, match=r"\['in'\], as the sink's .* since batch 5"):
         batch_identity.check_sources(options(), 6, found, [("in", "B")])
     batch_identity.check_sources(options(failOnDataLoss="false"), 6, found, [("in", "B")])
     assert "is false). Going on" in caplog.text
