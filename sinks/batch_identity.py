@@ -59,8 +59,8 @@ class BatchIdentity:
         if first.planned and first.planned != _digest(ends):
             raise CheckpointError(
                 f"offsets/{batch} of checkpoint '{checkpoint.url}' is not what it was when the "
-                "batch was planned: the checkpoint was replaced under this query, or a second driver "
-                "works on it. Nothing was decided. Stop all drivers, and start one again."
+                "batch was planned: the checkpoint was replaced under this query, or a second "
+                "driver works on it. Nothing was decided. Stop all drivers, and start one again."
             )
         # Spark may have purged the one before; where batch 0 begins, no log of Spark's says.
         starts = source_offsets(checkpoint, batch - 1, missing=()) if batch else ()
@@ -170,18 +170,18 @@ def check_sources(
         return
     sentence = (
         f"Source topics {replaced}, as the sink's cluster has them, were deleted and made again "
-        f"since batch {newest.batch} "
-        f"(topic ids {[before[t] for t in replaced]}, now {[here[t] for t in replaced]}). Batch "
-        f"{batch} goes on at the old topic's offsets, and what the new one holds below them was "
-        "not read, unless the source begins anew (its own option 'failOnDataLoss' is false)."
+        f"since batch {newest.batch} (topic ids {[before[t] for t in replaced]}, now "
+        f"{[here[t] for t in replaced]})."
     )
     if options.fail_on_data_loss:
         raise DataLossError(
-            f"{sentence} Nothing of batch {batch} is visible. To read the new topic from its "
-            "beginning, use a new checkpoint and 'jobName'. To go on without those records, set "
-            "the sink's option 'failOnDataLoss' to false until a batch is written."
+            f"{sentence} Nothing of batch {batch} is visible. Spark goes on at the old topic's "
+            "offsets, where what the new one holds below them is not read. To read the new topic "
+            f"from its beginning, give the source the options 'failOnDataLoss' false and 'jobName' "
+            f"'{options.job}', and the sink 'failOnDataLoss' false, until a batch is written; to "
+            "leave those records out, the sink alone."
         )
-    log.warning("%s Going on, as 'failOnDataLoss' is false.", sentence)
+    log.warning("%s Batch %d goes on, as the sink's 'failOnDataLoss' is false.", sentence, batch)
 
 
 def _before(options: SinkOptions, batch: int, ledger: Ledger) -> Decision | None:

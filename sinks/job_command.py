@@ -220,15 +220,15 @@ def _redo(options: SinkOptions, arguments: argparse.Namespace) -> None:
         plan = make_plan(options, by_hand=True)
         _refuse_torn(plan, options)
         ledger = coordinator.read(fenced=False)
-    written = {
-        batch: found.offsets
-        for batch, found in ledger.of_sink(options.sink).items()
-        if found.state is DecisionState.DONE
-    }
-    if not written:
+    decided = ledger.of_sink(options.sink)
+    # Where a batch began, the one before it ended: of that one the ledger may know no more.
+    written = {batch - 1: found.starts for batch, found in decided.items() if found.starts}
+    written |= {batch: found.offsets for batch, found in decided.items() if found.offsets}
+    newest = max((b for b in decided if decided[b].state is DecisionState.DONE), default=None)
+    if newest is None:
         raise EoKafkaError(f"Job '{options.job}' has written no batch: there is nothing to redo.")
-    done = redo(checkpoint, written)
-    newest = max(written)
+    known = {batch: lines for batch, lines in written.items() if batch <= newest}
+    done = redo(checkpoint, known, newest)
     if not done:
         print(f"Checkpoint '{checkpoint.url}' is as new as the ledger: batch {newest}.")
         return

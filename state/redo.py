@@ -20,23 +20,20 @@ from eo_kafka.state.snapshot import RESTORING, source_offsets
 _COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
 
 
-def redo(checkpoint: Checkpoint, written: Mapping[int, Sequence[str]]) -> list[int]:
-    """Give `checkpoint` the batches of `written` (number -> where its sources ended, a line each)
-    that it lacks, or holds otherwise. Returns their numbers; none if it was as new as that.
+def redo(checkpoint: Checkpoint, written: Mapping[int, Sequence[str]], newest: int) -> list[int]:
+    """Bring `checkpoint` to batch `newest`: give it the batches of `written` (number -> where its
+    sources ended, a line each) that it lacks, or holds otherwise. Returns their numbers; none if
+    it was as new as that.
 
     Runs anywhere. Raises CheckpointError, with the checkpoint as it was, for one of a query with
-    state, and where it says of a batch that it is committed, and `written` does not know it.
+    state, and where checkpoint and ledger say too little of a batch that Spark will ask for.
     """
     paths = checkpoint.paths()
-    newest = max(written)
-    _check_can(checkpoint, paths, written)
     planned, committed = _numbers(paths, "offsets"), _numbers(paths, "commits")
-    after = sorted(batch for batch in committed if batch > newest)
-    if after:
+    if problem := _problem(paths, written, newest, planned, committed):
         raise CheckpointError(
-            f"Checkpoint '{checkpoint.url}' has batch {after[-1]} as committed, and the ledger "
-            f"ends with batch {newest}: it is newer than the ledger, or another job's. Nothing "
-            "was changed."
+            f"Checkpoint '{checkpoint.url}' cannot be brought to batch {newest}: {problem}. "
+            "Nothing was changed."
         )
     wrong = [
         batch
@@ -44,36 +41,42 @@ def redo(checkpoint: Checkpoint, written: Mapping[int, Sequence[str]]) -> list[i
         if batch not in planned or not same_lines(source_offsets(checkpoint, batch), written[batch])
     ]
     lacking = [batch for batch in sorted(written) if batch not in committed]
-    if not wrong and not lacking:
-        return []
-    _write(checkpoint, written, wrong, lacking, planned, committed)
+    if wrong or lacking:
+        _write(checkpoint, written, wrong, lacking, planned, committed)
     return sorted({*wrong, *lacking})
 
 
-def _check_can(
-    checkpoint: Checkpoint, paths: Sequence[str], written: Mapping[int, Sequence[str]]
-) -> None:
-    newest = max(written)
-    problem = ""
+def _problem(
+    paths: Sequence[str],
+    written: Mapping[int, Sequence[str]],
+    newest: int,
+    planned: set[int],
+    committed: set[int],
+) -> str:
+    """Why it cannot be done, as the end of a sentence; "" if it can."""
     if RESTORING in paths or "metadata" not in paths:
-        problem = "it is empty, or was not restored to its end"
-    elif any(path.startswith("state/") for path in paths):
-        problem = (
+        return "it is empty, or was not restored to its end"
+    if any(path.startswith("state/") for path in paths):
+        return (
             "the query keeps state, which the ledger does not hold: such a query goes on from a "
             "snapshot (option 'snapshots'; 'eo-kafka snapshots restore'), or from a copy of the "
             "checkpoint that is as new as the ledger"
         )
-    elif not written[newest]:
-        problem = f"the ledger does not say where the sources of batch {newest} ended"
-    elif not all(is_replayable(line) for line in written[newest]):
-        problem = "a source of the query is not Kafka, and keeps more than offsets in a checkpoint"
-    elif newest and newest - 1 not in written and newest - 1 not in _numbers(paths, "offsets"):
-        problem = f"Spark needs batch {newest - 1} too, and the ledger does not know it"
-    if problem:
-        raise CheckpointError(
-            f"Checkpoint '{checkpoint.url}' cannot be brought to batch {newest}: {problem}. "
-            "Nothing was changed."
+    if committed and max(committed) > newest:
+        return (
+            f"it has batch {max(committed)} as committed, and the ledger ends with batch {newest}: "
+            "it is newer than the ledger, or another job's"
         )
+    if not all(is_replayable(line) for line in written.get(newest, ())):
+        return "a source of the query is not Kafka, and keeps more than offsets in a checkpoint"
+    unknown = [
+        batch
+        for batch in (newest, newest - 1)  # what Spark starts from, and looks for besides
+        if batch >= 0 and batch not in written and not (batch < newest and batch in planned)
+    ]
+    if unknown:
+        return f"the ledger does not say where the sources of batch {unknown[0]} ended"
+    return ""
 
 
 def _write(

@@ -39,7 +39,7 @@ def test_what_the_checkpoint_lacks_or_holds_otherwise_is_written_as_it_was(tmp_p
     planned = {batch: WRITTEN[batch][0] for batch in range(3, newest)}
     other = '{"in":{"0":999}}'  # what came when it was run again, refused by the sink
     found = checkpoint(tmp_path, {**planned, newest: other}, newest - 1)
-    assert redo(found, WRITTEN) == list(range(newest, 8))
+    assert redo(found, WRITTEN, 7) == list(range(newest, 8))
     after = logs(tmp_path)
     assert {name for name in after if not name.startswith("offsets/.")} == {
         f"{folder}/{batch}" for folder in ("offsets", "commits") for batch in range(3, 8)
@@ -47,13 +47,13 @@ def test_what_the_checkpoint_lacks_or_holds_otherwise_is_written_as_it_was(tmp_p
     assert f"offsets/.{newest}.crc" not in after, "a checksum of other content"
     for batch, lines in WRITTEN.items():
         assert after[f"offsets/{batch}"] == "\n".join([HEADER, *lines])
-    assert redo(found, WRITTEN) == []
+    assert redo(found, WRITTEN, 7) == []
 
 
 def test_a_batch_that_was_planned_beyond_the_ledger_is_planned_again(tmp_path):
     planned = {batch: lines[0] for batch, lines in WRITTEN.items()}
     found = checkpoint(tmp_path, {**planned, 7: '{"in":{"0":1}}', 8: '{"in":{"0":2}}'}, 6)
-    assert redo(found, WRITTEN) == [7]
+    assert redo(found, WRITTEN, 7) == [7]
     assert "offsets/8" not in logs(tmp_path)
 
 
@@ -68,13 +68,13 @@ def test_one_that_died_in_the_middle_is_done_again(tmp_path, monkeypatch):
 
     monkeypatch.setattr(LocalCheckpoint, "write", until)
     with pytest.raises(KeyboardInterrupt):
-        redo(found, WRITTEN)
+        redo(found, WRITTEN, 7)
     committed = {int(name.partition("/")[2]) for name in logs(tmp_path) if name[:7] == "commits"}
     planned = {int(name[8:]) for name in logs(tmp_path) if name[8:].isdigit()}
     assert planned == set(WRITTEN), "no batch counts as committed whose offsets are not there"
     assert committed < planned
     monkeypatch.undo()
-    redo(found, WRITTEN)
+    redo(found, WRITTEN, 7)
     assert {f"commits/{batch}" for batch in WRITTEN} <= logs(tmp_path).keys()
 
 
@@ -92,18 +92,28 @@ def test_what_it_cannot_do_is_refused_and_changes_nothing(tmp_path, path, words)
     (tmp_path / path).write_text("v1\n{}")
     before = logs(tmp_path)
     with pytest.raises(CheckpointError, match=words):
-        redo(found, WRITTEN)
+        redo(found, WRITTEN, 7)
     assert logs(tmp_path) == before
 
 
 @pytest.mark.parametrize(
     ("written", "words"),
     [
-        ({7: []}, "does not say where the sources of batch 7 ended"),
+        ({}, "does not say where the sources of batch 7 ended"),
         ({6: ['{"logOffset":1}'], 7: ['{"logOffset":2}']}, "a source of the query is not Kafka"),
-        ({7: WRITTEN[7]}, "Spark needs batch 6 too"),
+        ({7: WRITTEN[7]}, "does not say where the sources of batch 6 ended"),
     ],
 )
 def test_what_the_ledger_does_not_know_is_said(tmp_path, written, words):
     with pytest.raises(CheckpointError, match=words):
-        redo(checkpoint(tmp_path, {3: WRITTEN[3][0]}, 3), written)
+        redo(checkpoint(tmp_path, {3: WRITTEN[3][0]}, 3), written, 7)
+
+
+def test_what_the_ledger_knows_nothing_of_stays_as_it_is(tmp_path):
+    """Batches 3 to 5 were decided by a version that recorded no offsets."""
+    found = checkpoint(tmp_path, {3: WRITTEN[3][0], 4: WRITTEN[4][0]}, 4)
+    assert redo(found, {batch: WRITTEN[batch] for batch in (6, 7)}, 7) == [6, 7]
+    after = logs(tmp_path)
+    assert after["offsets/4"] == f"{HEADER}\n{WRITTEN[4][0]}"
+    assert {"offsets/6", "offsets/7", "commits/6", "commits/7"} <= after.keys()
+    assert "offsets/5" not in after
