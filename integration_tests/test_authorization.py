@@ -24,6 +24,7 @@ from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
 from eo_kafka.transaction import Identity
+from hand_made_job import HandMadeJob, all_rows
 from harness import assert_exactly_once, committed, open_transactions, produce
 from processes import wait_until
 from secure_broker import Grant, SecureBroker, SecureCopy
@@ -263,6 +264,22 @@ def test_what_the_control_plane_may_not_ask_is_told_at_once(secure, job):
         }
     finally:
         denied.close()
+
+
+def test_a_sink_that_may_not_see_its_input_writes_all_the_same(secure, job, tmp_path):
+    """Two principals, or an input on another cluster: its id is only nice to know."""
+    for who in ("sink", "creation"):
+        secure.grant(user_of(job), documented(who, job))
+    extra = {
+        "snapshots": "false",
+        **{f"kafka.{name}": set_to for name, set_to in job.client.items()},
+    }
+    hand = HandMadeJob(job.servers, job.sink_topic, job.job_name, tmp_path / "cp", extra=extra)
+    for batch in range(2):
+        hand.begin(batch)
+        hand.put(f"offsets/{batch}", f'v1\n{{}}\n{{"{job.source_topic}":{{"0":{batch + 1}}}}}')
+        committer.commit(hand.options, hand.prepare(batch), batch)
+    assert committed(secure.bootstrap_servers, job.sink_topic) == all_rows(0, 1)
 
 
 def can(ask) -> bool:

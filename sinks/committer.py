@@ -91,7 +91,7 @@ def abort(
     control = control_plane.shared(options.kafka)
     coordinator = Coordinator(options, control)
     newest = coordinator.read(fenced=False).generation
-    if newest == mine:
+    if newest <= mine:  # not fenced, a read may end before one's own
         # A decision of ours may still be on its way. A newer driver's fence has settled that, and
         # it must not be fenced by us.
         with suppress(Fenced):

@@ -36,8 +36,8 @@ def check_prepared(
     wrote = [part for report in reports if (part := report.participant)]
     outputs = {name for part in wrote for name, _ in part.topics}
     sources = identity.topics_asked_for - outputs
-    if not wrote:
-        return identity.sources(options, ledger, {})
+    if not wrote and identity.ends == identity.starts:
+        return identity.sources(options, ledger, {})  # nothing was read
     ids = [part.identity.transactional_id for part in mine]
     found_now = control.look(ids, topics=outputs, others=sources)
     described, there = found_now.described, set(found_now.topic_ids.items())
