@@ -109,8 +109,9 @@ def decisions(job: Copy) -> list[tuple[int, str, int]]:
 
 
 def decided_once(job: Copy, batch: int = 0) -> int:
-    """The generation of the one decision about `batch`."""
-    (found,) = [one for one in decisions(job) if one[:2] == (batch, "DECIDED")]
+    """The generation of the one decision about `batch`. Who finds that it landed writes the same
+    once more: that proves that the fence, under which it was found, is his."""
+    (found,) = {one for one in decisions(job) if one[:2] == (batch, "DECIDED")}
     return found[2]
 
 
