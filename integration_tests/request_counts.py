@@ -10,8 +10,9 @@ a request says what it is for.
 What counts is the fewest that one of the batches got by with: who waits for something (the last
 stable offset, a coordinator) asks once more. Fetch is left out: a consumer asks again until there
 is something. Metadata and ApiVersions are bounded: librdkafka asks by itself, with each connection
-and until it has heard of a topic's leader, which is a matter of milliseconds. What only some
-batches need (a tombstone now and then) is not seen here.
+and until it has heard of a topic's leader, which is a matter of milliseconds; and so is
+AddPartitionsToTxn: it names a task's rows and its token together or apart. What only some batches
+need (a tombstone now and then) is not seen here.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from proxy import Api, Proxy, proxied_broker
 
 GOLDEN = Path(__file__).parent / "golden" / "requests.json"
 WARM_UP, COUNTED = 3, 9  # batches; nine use each slot of the transactional ids
-BOUNDED = {Api.METADATA.name, Api.API_VERSIONS.name}
+BOUNDED = {Api.METADATA.name, Api.API_VERSIONS.name, Api.ADD_PARTITIONS_TO_TXN.name}
 Lines = dict[str, dict[str, int]]  # "<step> <kind of request>" -> job -> how many
 
 

@@ -20,6 +20,16 @@ import pyspark
 from eo_kafka.broker.settings import free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
+# A second attempt is started soon after the first one has stopped.
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.1",
+    # Spark would kill the worker of the attempt that lost; a machine that hangs does not let it.
+    "spark.python.task.killTimeout": "600s",
+    "spark.executor.memory": "512m",
+}
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from harness import (
     written,
 )
 from processes import killed_at_last
-from standalone_spark import standalone
+from standalone_spark import SPECULATION, standalone
 
 VALUES = [b"%d" % number for number in range(300)]
 
@@ -44,17 +44,6 @@ VALUES = [b"%d" % number for number in range(300)]
 def job(broker, make_topic, tmp_path) -> Copy:
     """300 records of two partitions, in two batches of two tasks."""
     return make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES, per_batch=150)
-
-
-SPECULATION = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.quantile": "0.5",
-    "spark.speculation.multiplier": "1.1",
-    # Spark would kill the worker of the attempt that lost; a machine that hangs does not let it.
-    "spark.python.task.killTimeout": "600s",
-    "spark.executor.memory": "512m",
-}
 
 
 def test_c4_of_two_attempts_of_a_task_only_the_reported_one_commits(

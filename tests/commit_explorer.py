@@ -16,7 +16,7 @@ import model_checkpoint
 import model_fences
 import model_sweep
 import model_tasks
-from commit_model import Driver, Moves, Setting, Txn, World
+from commit_model import Driver, Moves, Rules, Setting, Txn, World
 
 from eo_kafka.transaction import DecisionState, without_token
 
@@ -231,3 +231,20 @@ def _trace(came_from: list[tuple[int, str]], number: int) -> list[str]:
         number, label = came_from[number]
         labels.append(label)
     return labels[::-1]
+
+
+def assert_kept(setting: Setting, *, liveness: bool = False) -> Outcome:
+    """Every world keeps every promise, and some come to the end. Returns what was found."""
+    outcome = explore(setting, liveness=liveness)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.finished
+    return outcome
+
+
+def assert_needed(rule: str, setting: Setting, seen: str) -> None:
+    """Without the rule a promise is broken: `seen` is part of what is said then."""
+    outcome = explore(setting._replace(rules=Rules()._replace(**{rule: False})))
+
+    assert seen in outcome.fault
+    assert outcome.trace

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from commit_explorer import explore
-from commit_model import Rules, Setting
+from commit_explorer import assert_kept, assert_needed, explore
+from commit_model import Setting
 from model_checkpoint import ROLLBACK
 
 TIMEOUT = ROLLBACK._replace(timeouts=1, records=3)
@@ -50,17 +50,11 @@ def test_a_batch_that_the_ledger_has_forgotten_is_not_written_again() -> None:
     ids=["another copy of the disk", "twice", "drivers die"],
 )
 def test_larger_worlds_keep_every_promise(setting: Setting) -> None:
-    outcome = explore(setting)
-
-    assert outcome.fault == "", "\n".join(outcome.trace)
-    assert outcome.finished
+    assert_kept(setting)
 
 
 @pytest.mark.parametrize("rule", NEEDED)
 def test_without_this_rule_a_promise_is_broken(rule: str) -> None:
     settings, seen = NEEDED[rule]
     for setting in settings:
-        outcome = explore(setting._replace(rules=Rules()._replace(**{rule: False})))
-
-        assert seen in outcome.fault
-        assert outcome.trace
+        assert_needed(rule, setting, seen)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from commit_explorer import explore
-from commit_model import Rules
+from commit_explorer import assert_kept, assert_needed, explore
 from model_fences import LOOKS, learn
 from model_sweep import READABLE
 
@@ -54,17 +53,11 @@ def test_an_identity_counts_once_something_was_appended_under_it() -> None:
     ids=["drivers die", "fences in two steps", "crash loop, two drivers"],
 )
 def test_larger_worlds_keep_every_promise(setting) -> None:  # type: ignore[no-untyped-def]
-    outcome = explore(setting)
-
-    assert outcome.fault == "", "\n".join(outcome.trace)
-    assert outcome.finished
+    assert_kept(setting)
 
 
 @pytest.mark.parametrize("rule", NEEDED)
 def test_without_this_rule_a_promise_is_broken(rule: str) -> None:
     settings, seen = NEEDED[rule]
     for setting in settings:
-        outcome = explore(setting._replace(rules=Rules()._replace(**{rule: False})))
-
-        assert seen in outcome.fault
-        assert outcome.trace
+        assert_needed(rule, setting, seen)

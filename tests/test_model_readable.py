@@ -4,8 +4,8 @@ nothing. Each rule for it is needed."""
 from __future__ import annotations
 
 import pytest
-from commit_explorer import explore
-from commit_model import Rules, Setting
+from commit_explorer import assert_kept, assert_needed, explore
+from commit_model import Setting
 from model_sweep import READABLE, STOPPED
 
 UNREADABLE = "a batch is committed and not readable"
@@ -47,10 +47,7 @@ NEEDED = {
     ],
 )
 def test_every_promise_is_kept(setting: Setting, seen: str) -> None:
-    outcome = explore(setting)
-
-    assert outcome.fault == "", "\n".join(outcome.trace)
-    assert outcome.finished
+    outcome = assert_kept(setting)
     assert outcome.labels[seen]  # what the exploration is for did happen in it
 
 
@@ -66,21 +63,12 @@ def test_every_promise_is_kept(setting: Setting, seen: str) -> None:
     ids=["listing fails", "killed and timed out", "slots", "stopped and killed"],
 )
 def test_larger_worlds_keep_every_promise(setting: Setting) -> None:
-    outcome = explore(setting)
-
-    assert outcome.fault == "", "\n".join(outcome.trace)
-    assert outcome.finished
+    assert_kept(setting)
 
 
 @pytest.mark.parametrize("rule", NEEDED)
 def test_without_this_rule_a_promise_is_broken(rule: str) -> None:
-    setting, seen = NEEDED[rule]
-    weaker = setting._replace(rules=Rules()._replace(**{rule: False}))
-
-    outcome = explore(weaker)
-
-    assert seen in outcome.fault
-    assert outcome.trace
+    assert_needed(rule, *NEEDED[rule])
 
 
 def test_what_remains_is_a_task_killed_between_its_late_first_row_and_its_second_look() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from commit_explorer import explore
-from commit_model import Rules, Setting
+from commit_explorer import assert_kept, assert_needed, explore
+from commit_model import Setting
 from one_phase_model import ONE_PHASE
 
 ONE_SPLIT = ONE_PHASE._replace(splits=("ab",), hidden=True)
@@ -52,18 +52,9 @@ def test_two_attempts_of_a_task_at_the_same_time_keep_every_promise() -> None:
     ids=["two splits", "a timeout", "two batches"],
 )
 def test_larger_worlds_keep_every_promise(setting: Setting) -> None:
-    outcome = explore(setting)
-
-    assert outcome.fault == "", "\n".join(outcome.trace)
-    assert outcome.finished
+    assert_kept(setting)
 
 
 @pytest.mark.parametrize("rule", NEEDED)
 def test_without_this_rule_a_promise_is_broken(rule: str) -> None:
-    setting, seen = NEEDED[rule]
-    weaker = setting._replace(rules=Rules()._replace(**{rule: False}))
-
-    outcome = explore(weaker)
-
-    assert seen in outcome.fault
-    assert outcome.trace
+    assert_needed(rule, *NEEDED[rule])

@@ -18,20 +18,11 @@ from soak.driver import send
 from soak.faults import Details, Fault, reach, wait
 from soak.supervisor import Job
 from soak.workload import PARTITIONS
-from standalone_spark import standalone
+from standalone_spark import SPECULATION, standalone
 
 PREPARING = ("S3.while_writing", "S4.after_token", "S5.prepared")
 REACH_S = 150.0  # of a driver that is just starting, on a busy machine
 CLEARED_S = 10.0  # for the transactions of a query that was stopped
-SPECULATION = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.quantile": "0.5",
-    "spark.speculation.multiplier": "1.1",
-    # Spark would kill the worker of the attempt that lost; a machine that hangs does not let it.
-    "spark.python.task.killTimeout": "600s",
-    "spark.executor.memory": "512m",
-}
 
 
 def speculation(job: Job, chance: random.Random) -> Details | None:
