@@ -173,7 +173,8 @@ def overtaken(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(recovery, "Finisher", Nothing)
     monkeypatch.setattr(ledger_topic, "ensure", lambda _: None)
     monkeypatch.setattr(control_plane, "shared", lambda _: Nothing())
-    known = {"kafka": {}, "sink": "main", "query_id": None, "one_phase": False, "staging": None}
+    known = {"kafka": {}, "sink": "main", "one_phase": False}
+    known |= dict.fromkeys(("query_id", "staging", "checkpoint"))
     return type("Options", (), known)()
 
 
