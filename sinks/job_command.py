@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eo_kafka.command_line import add_connection, add_json, connection, read_settings, table
-from eo_kafka.errors import CheckpointError, EoKafkaError, ForeignLedger, LedgerError, cut
+from eo_kafka.errors import EoKafkaError, ForeignLedger, LedgerError
 from eo_kafka.sinks import control_plane, ledger_topic
 from eo_kafka.sinks.committable import Torn, WritePlan
 from eo_kafka.sinks.coordinator import Coordinator, Record, Write
@@ -18,8 +18,9 @@ from eo_kafka.sinks.map_two_phase_options import read_target
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.recovery import make_plan, settle
 from eo_kafka.state import records
-from eo_kafka.state.checkpoint import Checkpoint, open_checkpoint
+from eo_kafka.state.checkpoint import open_checkpoint
 from eo_kafka.state.ledger import Ledger
+from eo_kafka.state.query_id import read_query_id
 from eo_kafka.state.redo import redo
 from eo_kafka.transaction import Decision, DecisionState, Participant
 
@@ -148,17 +149,6 @@ def _refuse_torn(plan: WritePlan, options: SinkOptions) -> None:
         )
 
 
-def _query_id(checkpoint: Checkpoint) -> str:
-    try:
-        with checkpoint.open("metadata") as stream:
-            return str(json.loads(stream.read())["id"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"'{checkpoint.url}' is no checkpoint of Spark's: its file 'metadata' cannot be read "
-            f"({cut(error)})."
-        ) from None
-
-
 def _maps(ledger: Ledger, options: SinkOptions) -> list[str]:
     """The IMaps that the batches in the ledger went to."""
     parts = (part for found in ledger.of_sink(options.sink).values() for part in found.participants)
@@ -210,11 +200,11 @@ def _redo(options: SinkOptions, arguments: argparse.Namespace) -> None:
     coordinator = Coordinator(options, control_plane.shared(options.kafka))
     ledger = coordinator.read(fenced=False)
     checkpoint = open_checkpoint(arguments.checkpoint)
-    query = _query_id(checkpoint)
-    if query != ledger.owner:
+    query = read_query_id(arguments.checkpoint)
+    if query is None or query != ledger.owner:
         raise ForeignLedger(
-            f"Checkpoint '{checkpoint.url}' is of query {query}, and ledger '{coordinator.topic}' "
-            f"of query {ledger.owner}. Nothing was changed."
+            f"Checkpoint '{checkpoint.url}' is of query {query or '(none)'}, and ledger "
+            f"'{coordinator.topic}' of query {ledger.owner}. Nothing was changed."
         )
     if ledger.unfinished():
         plan = make_plan(options, by_hand=True)

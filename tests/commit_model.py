@@ -604,12 +604,19 @@ def refuse(world: World, index: int) -> World:
 
 def s6_fence(world: World, index: int, setting: Setting) -> Moves:
     again = world.drivers[index].mine is not None and world.drivers[index].mine[2] == "S6"
+    yield from _look_and_fence(world, index, setting, "S6", s6_check, again=again)
+
+
+def _look_and_fence(
+    world: World, index: int, setting: Setting, why: str, step: Step, *, again: bool
+) -> Moves:
+    """A fence, and before it, where one is due, a look whether a newer driver would be hit."""
     if not must_look(world, index, setting, again=again):
-        yield "S6 fence", fence(world, index, setting, "S6", s6_check)
+        yield f"{why} fence", fence(world, index, setting, why, step)
     elif is_refused(world, index):
-        yield "S6 looks and is refused", fail(world, index, setting)
+        yield f"{why} looks and is refused", fail(world, index, setting)
     else:
-        yield "S6 looks", driver_of(world, index, looked=True)
+        yield f"{why} looks", driver_of(world, index, looked=True)
 
 
 def s6_check(world: World, index: int, setting: Setting) -> Moves:
@@ -759,12 +766,7 @@ def s7_tokens(world: World, index: int, setting: Setting) -> Moves:
 
 def s8_done(world: World, index: int, setting: Setting) -> Moves:
     if not may_append(world, index):
-        if not must_look(world, index, setting, again=True):
-            yield "S8 fence", fence(world, index, setting, "S8", s8_done)
-        elif is_refused(world, index):
-            yield "S8 looks and is refused", fail(world, index, setting)
-        else:
-            yield "S8 looks", driver_of(world, index, looked=True)
+        yield from _look_and_fence(world, index, setting, "S8", s8_done, again=True)
     elif newer(world, index):
         yield "S8 sees a newer generation", fail(world, index, setting)
     else:
