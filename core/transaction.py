@@ -221,6 +221,9 @@ class Token:
     generation: int
     rows: int
     digest: str
+    # Where the rows went, with the topics' ids: a task that commits by itself has no decision that
+    # says so
+    topics: tuple[tuple[str, str], ...] = ()
 
     def answers(self, participant: Participant, batch: int) -> bool:
         """Whether this token is the one `participant` wrote for `batch`."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from eo_kafka.crash_points import armed, crash_point
 from eo_kafka.errors import EnvironmentRefused, EoKafkaError, LedgerError, OutcomeUnknown
@@ -26,6 +27,7 @@ from eo_kafka.transaction import (
     EndTxnAnswer,
     Identity,
     Participant,
+    Token,
     end_txn_answer,
     without_token,
 )
@@ -34,6 +36,7 @@ log = logging.getLogger(__name__)
 
 END_TIMEOUT_S = 120.0
 STRAGGLERS_AFTER_S = 0.5
+W = TypeVar("W", Participant, Token)
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,8 @@ class Finisher:
                 ends=token_ends(self._options, decision.token_partition),
                 topics=[name for part in decision.participants for name, _ in part.topics],
             )
-            missing = {*self._not_committed(decision, seen), *self._gone(decision, seen)}
+            gone = self.gone(decision.participants, decision.batch, seen.topic_ids)
+            missing = {*self._not_committed(decision, seen), *gone}
         if staged is not None:
             staged.apply(but=given_up | {part.partition for part in missing})
             crash_point("S7.applied")
@@ -171,23 +175,23 @@ class Finisher:
         log.warning("%s Going on without these entries, as 'failOnDataLoss' is false.", sentence)
         return lost
 
-    def _gone(self, decision: Decision, seen: Look) -> list[Participant]:
-        """The participants all of whose rows went with their topics. Neither EndTxn nor the token
-        says so; a topic that was made again has another id.
+    def gone(self, written: Sequence[W], batch: int, topic_ids: Mapping[str, str]) -> list[W]:
+        """Those all of whose rows went with their topics. Neither EndTxn nor a token says so; a
+        topic that was made again has another id. `topic_ids` are the ids of what is there.
 
-        Raises LedgerError where only a part of a participant's rows did: to write that
-        participant again would repeat the others.
+        Raises LedgerError where only a part of one's rows did: to write those again would repeat
+        the others.
         """
-        there = set(seen.topic_ids.items())
-        gone = [part for part in decision.participants if set(part.topics) - there]
+        there = set(topic_ids.items())
+        gone = [part for part in written if set(part.topics) - there]
         in_part = [part for part in gone if set(part.topics) & there]
         if in_part and not self._accept_gone:
             deleted = {name for part in in_part for name, _ in set(part.topics) - there}
             raise LedgerError(
-                f"Batch {decision.batch}: topics {sorted(deleted)} were deleted after rows of the "
-                "batch were written to them, and the same tasks wrote rows to other topics, too. "
-                "The batch stays decided. To go on without the rows that are gone: "
-                f"'eo-kafka job repair {self._options.job} --batch {decision.batch} "
+                f"Batch {batch}: topics {sorted(deleted)} were deleted after rows of the batch "
+                "were written to them, and the same tasks wrote rows to other topics, too. Nothing "
+                "was changed. To go on without the rows that are gone: "
+                f"'eo-kafka job repair {self._options.job} --batch {batch} "
                 "--accept-loss --bootstrap-servers ...'."
             )
         return [part for part in gone if part not in in_part]

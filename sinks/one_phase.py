@@ -5,12 +5,14 @@ What makes that safe, step by step (S2 to S5 are those of the two-phase commit):
 S1  After its fence the driver waits until no token is open, and reads them. A batch of which some
     tasks have committed without a decision is *torn*; its replay goes through two_phase.py, so that
     nothing of it becomes visible unless what is visible already comes back equal.
+    A token names the topics of its rows by their ids: where such a topic was deleted, or made
+    again, the rows went with it, and the replay writes them again.
 S2  All attempts of a partition share one transactional id: taking it ends the attempt before. Then
     one looks whether an earlier attempt had committed: its token would be visible.
 S5  With everything flushed, the token too, look at the coordinator once more and only then commit.
     Either this look sees the fence of a newer driver; or the token was in the log before that
     fence, and the newer driver's S1 waits for it.
-S6  The driver writes DONE for all tasks at once.
+S6  The driver writes DONE for all tasks at once, if every topic of their rows is still there.
 """
 
 from __future__ import annotations
@@ -138,7 +140,19 @@ class _Attempt:
             for token in tokens
             if (token.partition, token.batch, token.round, token.generation) == wanted
         )
-        return next(mine, None)
+        found = next(mine, None)
+        if found is not None:
+            self._check_still_there(found)
+        return found
+
+    def _check_still_there(self, token: Token) -> None:
+        there = self._control.topic_ids(name for name, _ in token.topics)
+        gone = sorted(name for name, topic_id in token.topics if there.get(name) != topic_id)
+        if gone:
+            raise WriteFailed(
+                f"{self._task.name}: an earlier attempt committed {token.rows} rows, and {gone} "
+                "were deleted since, or made again. Start the query again: it writes what is gone."
+            )
 
     def _run_through(self, token: Token, batches: Iterator[pa.RecordBatch]) -> TaskReport:
         rows, digest = row_digest(batches, self._options.topic)
@@ -157,6 +171,7 @@ class _Attempt:
                 identity=self._before.identity if self._before else Identity(self._id, -1, -1),
                 rows=rows,
                 digest=digest,
+                topics=token.topics,
             )
         )
 

@@ -53,6 +53,10 @@ def find_torn(
     )
     settled = (newest.batch, newest.round) if newest else (-1, -1)
     found = [token for token in tokens if (token.batch, token.round) > settled]
+    if named := {name for token in found for name, _ in token.topics}:
+        # What went with its topic is as if it had never been committed: a replay writes it again.
+        gone = finisher.gone(found, found[0].batch, control.topic_ids(named))
+        found = [token for token in found if token not in gone]
     if not found:
         return None
     _check_one_batch(found)
@@ -90,6 +94,7 @@ def _as_decision(
                 identity=NO_TRANSACTION,  # it has ended: nobody will name it to the broker
                 rows=token.rows,
                 digest=token.digest,
+                topics=token.topics,
             )
             for token in sorted(found, key=lambda token: token.partition)
         ),

@@ -34,6 +34,8 @@ def check_prepared(
     map_recovery.check_staged(options, reports[0].batch, prepared)
     mine = [part for part in prepared if part.has_transaction]
     wrote = [part for report in reports if (part := report.participant)]
+    torn = next((report.torn for report in reports if report.torn), None)
+    wrote += torn.committed if torn else ()  # they count as written, too
     outputs = {name for part in wrote for name, _ in part.topics}
     sources = identity.topics_asked_for - outputs
     if not wrote and identity.ends == identity.starts:
@@ -44,6 +46,9 @@ def check_prepared(
     open_s = {report.partition: report.open_s for report in reports}
     began = reports[0].began
     at_most_s = began.age_s() if began else None
+    if gone := sorted({name for part in wrote for name, _ in set(part.topics) - there}):
+        problem = f"topics {gone} were deleted, or made again, after its rows were written to them"
+        raise _undecided(reports, options, problem)
     for part in mine:
         found, at_least_s = described[part.identity.transactional_id], open_s[part.partition]
         _warn_of_age(part, at_least_s, found.timeout_ms)
@@ -52,19 +57,25 @@ def check_prepared(
         elif not _has_time(found.timeout_ms / 1000, at_most_s, at_least_s):
             problem = f"was open for {at_least_s:.0f} s of {found.timeout_ms / 1000:.0f} when its "
             problem += "task had ended"
-        elif gone := set(part.topics) - there:
-            problem = f"wrote to {sorted(name for name, _ in gone)}, deleted since"
         else:
             continue
-        raise Undecided(
-            f"Batch {reports[0].batch} is not decided: the transaction of partition "
-            f"{part.partition} {problem}. Nothing is visible. This may be tried again: the query, "
-            "started again by you or by what supervises it, runs the batch from the same offsets. "
-            f"If this happens again, raise option 'transactionTimeout' ({options.timeout_text} "
-            "now): a batch, from its first row to its commit, must fit in."
+        raise _undecided(
+            reports, options, f"the transaction of partition {part.partition} {problem}"
         )
     seen = {name: found for name, found in found_now.topic_ids.items() if name in sources}
     return identity.sources(options, ledger, seen)
+
+
+def _undecided(reports: Sequence[TaskReport], options: SinkOptions, problem: str) -> Undecided:
+    visible = "Nothing of it is visible."
+    if options.one_phase:
+        visible = "What its tasks have committed is visible and is not repeated."
+    return Undecided(
+        f"Batch {reports[0].batch} is not decided: {problem}. {visible} This may be tried again: "
+        "the query, started again by you or by what supervises it, runs the batch from the same "
+        f"offsets. If this happens again, raise option 'transactionTimeout' "
+        f"({options.timeout_text} now): a batch, from its first row to its commit, must fit in."
+    )
 
 
 def _has_time(timeout_s: float, at_most_s: float | None, at_least_s: float) -> bool:

@@ -80,6 +80,11 @@ class TaskTransaction:
         return self._writer.digest.text() if self._writer else ""
 
     @property
+    def asked(self) -> tuple[tuple[str, str], ...]:
+        """The topics of the rows sent so far, with the ids that they had before the first row."""
+        return tuple(sorted(self._topic_ids.items()))
+
+    @property
     def open_s(self) -> float:
         """How long it has been open: Kafka counts from the first row, which comes right after."""
         return time.monotonic() - self._opened_at

@@ -133,6 +133,7 @@ def prepare(
         generation=plan.generation,
         rows=transaction.rows,
         digest=transaction.digest,
+        topics=transaction.asked,
     )
     transaction.produce(
         ledger,

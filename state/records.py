@@ -297,6 +297,7 @@ def encode_token(token: Token) -> bytes:
             "generation": token.generation,
             "rows": token.rows,
             "digest": token.digest,
+            **({"topics": dict(token.topics)} if token.topics else {}),
         }
     )
 
@@ -313,6 +314,7 @@ def decode_token(key: bytes, value: bytes) -> Token:
             generation=_int(fields["generation"]),
             rows=_int(fields["rows"]),
             digest=_str(fields["digest"]),
+            topics=_topics(fields.get("topics", {})),
         )
         if key != token_key(token.sink, token.partition):
             raise ValueError("the value belongs to another key")
