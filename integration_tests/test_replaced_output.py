@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from eo_kafka.errors import Undecided, WriteFailed
-from eo_kafka.sinks import batch as df_write
 from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import batch as df_write
 from hand_made_tasks import HandMadeTasks, batch_of
 from harness import committed, delete_topic, wait_until, written
 
