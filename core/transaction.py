@@ -43,6 +43,7 @@ class Identity:
     epoch: int
 
 
+ALARM_MS = 900_000
 NO_TRANSACTION = Identity("", -1, -1)  # of who took part, and has none that could be ended
 
 
@@ -244,3 +245,8 @@ def without_token(decision: Decision, tokens: list[Token]) -> tuple[Participant,
         if participant.has_token
         and not any(token.answers(participant, decision.batch) for token in tokens)
     )
+
+
+def alarm_ms(timeout_ms: int) -> int:
+    """After how long somebody should know that a transaction is open, however long it may be."""
+    return min(ALARM_MS, timeout_ms // 2)

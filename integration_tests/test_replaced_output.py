@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from eo_kafka.cli import main
 from eo_kafka.errors import LedgerError, Undecided, WriteFailed
-from eo_kafka.sinks import batch as df_write
 from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import batch as df_write
+from eo_kafka.tools.cli import main
 from hand_made_tasks import HandMadeTasks, batch_of
 from harness import committed, delete_topic, wait_until, written
 

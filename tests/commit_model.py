@@ -45,8 +45,8 @@ from functools import cache
 from typing import NamedTuple, TypeVar
 
 from eo_kafka.errors import LedgerError
-from eo_kafka.sinks.committable import Torn, WritePlan
-from eo_kafka.state.ledger import with_state
+from eo_kafka.sinks.protocol.committable import Torn, WritePlan
+from eo_kafka.state.ledger.ledger import with_state
 from eo_kafka.transaction import (
     Decision,
     DecisionState,

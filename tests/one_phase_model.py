@@ -1,5 +1,5 @@
 """`commit=idempotent` in the model of commit_model.py: tasks that commit by themselves, and the S1
-that finds out which of them did. The steps are those of sinks/one_phase.py.
+that finds out which of them did. The steps are those of sinks/protocol/one_phase.py.
 
 Not modelled: that a retry ends what an attempt of another partition left open.
 """
@@ -32,7 +32,7 @@ from commit_model import (
     write_plan,
 )
 
-from eo_kafka.sinks.committable import Torn
+from eo_kafka.sinks.protocol.committable import Torn
 from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Token
 
 # --- S1: which tasks have committed

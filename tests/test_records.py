@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_kafka.errors import CorruptLedger
-from eo_kafka.state import records
+from eo_kafka.state.ledger import records
 from eo_kafka.transaction import (
     NO_TRANSACTION,
     Decision,
