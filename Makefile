@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 FORMAT ?= eo-kafka
 # Test files that run at the same time, each with its own Kafka and Spark
 JOBS ?= 2
-SOAK := integration_tests/test_soak.py
+SOAK := integration_tests/soak/test_soak.py
 PACKAGES := core clients connectors formats sources sinks state tools broker
 CODE := setup.cfg pyproject.toml pyspark_eo_kafka.py pyspark_eo_map.py pyspark_eo_state.py $(shell find $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python

@@ -36,7 +36,7 @@ def test_files_and_tests_that_are_named_exist(page):
     code = [
         path.read_text()
         for folder in ("tests", "integration_tests")
-        for path in (ROOT / folder).glob("*.py")
+        for path in (ROOT / folder).rglob("*.py")
     ]
     for name in re.findall(r"\b(test_\w+)\b(?!\.py)", text):
         known = any(f"def {name}" in source for source in code)

@@ -2,7 +2,7 @@
 
 The Python client knows no event journal and no iteration over a partition's entries; both are
 requests of the protocol that every client speaks, made here of the client's own building blocks.
-`integration_tests/test_hazelcast_internals.py` fails when an upgrade of the client changes any of
+`integration_tests/maps/test_hazelcast_internals.py` fails when an upgrade changes any of
 this. Layouts are those of hazelcast-client-protocol 2.9: little-endian frames, a message type of
 service << 16 | method << 8.
 """

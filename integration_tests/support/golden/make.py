@@ -2,10 +2,11 @@
 
 Run it in a checkout of the version to be kept, with that version installed in its environment:
 
-    git worktree add /tmp/old 3e6068f && make -C /tmp/old setup
-    cp -r integration_tests/golden /tmp/old/integration_tests/
+    golden=$PWD/integration_tests/support/golden
+    git worktree add /tmp/old VERSION && make -C /tmp/old setup
+    cp -r $golden /tmp/old/integration_tests/support/    # before support/: integration_tests/
     cd /tmp/old && export PYSPARK_PYTHON=$PWD/.venv/bin/python
-    .venv/bin/python integration_tests/golden/make.py 3e6068f <this tree>/integration_tests/golden
+    .venv/bin/python integration_tests/support/golden/make.py VERSION $golden
 
 Each job has a broker of its own, whose log files are read: they alone say which records belong to
 which transaction, and where the markers stand.
@@ -23,6 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from confluent_kafka import TopicCollection

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-DEMO = Path(__file__).parents[1] / "examples" / "flights" / "demo.py"
+DEMO = Path(__file__).parents[2] / "examples" / "flights" / "demo.py"
 
 
 def test_a_killed_job_over_real_flights_loses_and_repeats_nothing(broker, tmp_path):

@@ -34,7 +34,7 @@ from secure_broker import Grant, SecureBroker, SecureCopy
 pytest_plugins = ["secure_broker"]
 
 VALUES = [b"%d" % number for number in range(100)]
-DOCUMENT = Path(__file__).parent.parent / "docs" / "security.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
 PASSWORD = "s3cret-of-a-job-Kt4"
 TOPIC, ID = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
 CREATE, READ, WRITE = AclOperation.CREATE, AclOperation.READ, AclOperation.WRITE

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.full
-ORDERS = Path(__file__).parents[1] / "examples" / "orders" / "orders.py"
+ORDERS = Path(__file__).parents[2] / "examples" / "orders" / "orders.py"
 
 
 def run(*where: str) -> str:

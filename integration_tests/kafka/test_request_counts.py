@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from request_counts import count, expected, is_bounded
 
-RENEW = "'python integration_tests/request_counts.py' writes it anew; then say there what it is for"
+RENEW = (
+    "'python integration_tests/support/request_counts.py' writes it anew; then say there what it "
+    "is for"
+)
 
 
 def test_a_batch_costs_the_requests_that_are_written_down():

@@ -10,7 +10,7 @@ import sysconfig
 import venv
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def build_wheel(folder: Path) -> Path:

@@ -12,7 +12,7 @@ import pytest
 import eo_kafka
 from harness import make_copy
 
-PAGE = (Path(__file__).parents[1] / "docs" / "migrating.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
 COMMANDS = re.findall(r"`eo-kafka ([^`]+)`", PAGE)
 CODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 

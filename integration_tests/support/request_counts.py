@@ -1,7 +1,7 @@
 """How many requests of each kind a batch costs the brokers: counted by a proxy, in the third and
 later batches of a job that the sink's own code runs, without Spark.
 
-    python integration_tests/request_counts.py
+    python integration_tests/support/request_counts.py
 
 writes golden/requests.json anew: a line for each step and kind of request, a number for each job.
 Its comments stay; a new line gets an empty one, which test_request_counts.py refuses: whoever adds
@@ -18,12 +18,15 @@ need (a tombstone now and then) is not seen here.
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # conftest.py, when this is the program
 
 import pyarrow as pa
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-RUN = Path(__file__).parent / "soak" / "run.py"
+RUN = Path(__file__).with_name("run.py")
 
 
 @pytest.mark.timeout(1800)
