@@ -9,7 +9,7 @@ FORMAT ?= eo-kafka
 JOBS ?= 2
 SOAK := integration_tests/soak/test_soak.py
 PACKAGES := core clients connectors formats sources sinks state tools broker
-CODE := setup.cfg pyproject.toml pyspark_eo_kafka.py pyspark_eo_map.py pyspark_eo_state.py $(shell find $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
+CODE := setup.cfg pyproject.toml __init__.py errors.py registration.py $(shell find entry $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
 # Files in the order given, the quick ones last: they fill up what the long ones leave.
@@ -34,10 +34,11 @@ test-full: setup ## The tests that are too long for CI, too
 soak: setup ## Three jobs under random faults, and a checker (MINUTES=5 SEED=random REPORT=soak.html)
 	$(BIN)/python integration_tests/soak/run.py --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) --report $(or $(REPORT),soak.html)
 
-lint: setup ## ruff, ruff format, mypy --strict
+lint: setup ## ruff, ruff format, mypy --strict, every import of ours by its path
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p eo_kafka -m pyspark_eo_kafka -m pyspark_eo_map -m pyspark_eo_state
+	$(BIN)/basedpyright
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .
@@ -62,9 +63,9 @@ setup: $(VENV)/installed ## A virtual environment with the project in it
 # The project is installed as users install it, so that what is tested is what they get. setuptools
 # would put files that were deleted since into the wheel again: hence the rm.
 $(VENV)/installed: $(VENV)/dependencies $(CODE)
-	@rm -rf build *.egg-info
+	@rm -rf build *.egg-info entry/*.egg-info
 	@$(BIN)/pip install --quiet --no-deps --force-reinstall --no-build-isolation .
-	@rm -rf build *.egg-info
+	@rm -rf build *.egg-info entry/*.egg-info
 	@touch $@
 
 $(VENV)/dependencies: setup.cfg
@@ -74,8 +75,8 @@ $(VENV)/dependencies: setup.cfg
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --upgrade pip "setuptools>=77" wheel
 	@$(BIN)/pip install --quiet ".[dev,demo]"
-	@rm -rf build *.egg-info
+	@rm -rf build *.egg-info entry/*.egg-info
 	@touch $@
 
 clean: ## Remove what was made
-	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info entry/*.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

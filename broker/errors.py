@@ -6,7 +6,7 @@ command line, never from a query.
 
 from __future__ import annotations
 
-from eo_kafka.errors import EoKafkaError
+from ..core.errors import EoKafkaError
 
 
 class BrokerError(EoKafkaError):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn, Protocol
 
-from eo_kafka.broker.errors import BrokerError
+from .errors import BrokerError
 
 
 class Server(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from eo_kafka.broker.settings import LOOPBACK
+from .settings import LOOPBACK
 
 CLUSTER_NAME = "dev"  # Hazelcast's own default, so that clients need not name it
 PARTITIONS = 271

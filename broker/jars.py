@@ -30,8 +30,8 @@ from pathlib import Path
 from string import Template
 from xml.sax.saxutils import escape
 
-from eo_kafka.broker.errors import BrokerError
-from eo_kafka.broker.java import find_java
+from .errors import BrokerError
+from .java import find_java
 
 DEFAULT_VERSION = "4.3.1"
 HAZELCAST_VERSION = "5.7.0"

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from eo_kafka.broker.errors import BrokerError
+from .errors import BrokerError
 
 
 def new_cluster_id() -> str:

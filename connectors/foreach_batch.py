@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from eo_kafka.connectors.kafka_sink import KafkaStreamWriter
-from eo_kafka.connectors.running_query import running_query
-from eo_kafka.connectors.spark_versions import StreamArrowWriter
-from eo_kafka.errors import OptionsError
-from eo_kafka.maps import BACKEND, is_topic
-from eo_kafka.sinks.maps.two_phase_options import is_two_phase
+from ..core.errors import OptionsError
+from ..core.maps import BACKEND, is_topic
+from ..sinks.maps.two_phase_options import is_two_phase
+from .kafka_sink import KafkaStreamWriter
+from .running_query import running_query
+from .spark_versions import StreamArrowWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +113,7 @@ def of_job(given: Mapping[str, str], schema: StructType, overwrite: bool) -> Num
 
     Raises OptionsError.
     """
-    from eo_kafka.sinks.options import BATCH_ID, SinkOptions
+    from ..sinks.options import BATCH_ID, SinkOptions
 
     options = SinkOptions.parse(given, streaming=False)
     batch = options.batch_id

@@ -12,9 +12,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eo_kafka.errors import CheckpointError, EnvironmentRefused, OptionsError
-from eo_kafka.state.snapshots.checkpoint import Checkpoint, open_checkpoint
-from eo_kafka.state.snapshots.snapshot import RESTORING
+from ..core.errors import CheckpointError, EnvironmentRefused, OptionsError
+from ..state.snapshots.checkpoint import Checkpoint, open_checkpoint
+from ..state.snapshots.snapshot import RESTORING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.errors import OptionsError
-from eo_kafka.state.snapshots.checkpoint import open_checkpoint
-from eo_kafka.state.snapshots.restoring import restore
-from eo_kafka.state.snapshots.snapshot import RESTORING
+from ..core.errors import OptionsError
+from ..state.snapshots.checkpoint import open_checkpoint
+from ..state.snapshots.restoring import restore
+from ..state.snapshots.snapshot import RESTORING
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyspark
 from pyspark.sql import datasource
 
-from eo_kafka.errors import EnvironmentRefused, OptionsError
+from ..core.errors import EnvironmentRefused, OptionsError
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamArrowWriter

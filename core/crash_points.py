@@ -76,7 +76,7 @@ def armed(name: str) -> bool:
 
 def _act(folder: Path, name: str) -> None:
     if name not in POINTS:
-        raise ValueError(f"'{name}' is not a crash point; see eo_kafka.crash_points.POINTS")
+        raise ValueError(f"'{name}' is not a crash point; see eo_kafka.core.crash_points.POINTS")
     mine = folder / f"{name}.{os.getpid()}.taken"
     try:
         (folder / name).rename(mine)  # atomic: of several processes, one takes it

@@ -8,7 +8,7 @@ partitioner chooses), key length (-1 for null), value length (-1 for null), numb
 value; and for each header name length, value length (-1 for null), name, value. Each field is
 filled up with zero bytes to a whole word. The words are one big number X of n words; its lanes are
 X * 2**(-64 n) modulo two fixed 64-bit primes, then mixed. A compiled loop gets there word by word
-(Montgomery's reduction, eo_kafka.digest_kernel), Python with one big division: both give the
+(Montgomery's reduction, eo_kafka.core.digest_kernel), Python with one big division: both give the
 same value.
 Rows that differ within one stretch of 15 bytes never share a fingerprint; others do with a
 probability near 2**-126. It is no defence against somebody who looks for collisions.

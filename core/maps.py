@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eo_kafka.options import Option, one_of, text
+from .options import Option, one_of, text
 
 HAZELCAST, KAFKA = "hazelcast", "kafka"
 TEXT, JSON = "text", "json"

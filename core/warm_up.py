@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from eo_kafka import librdkafka
+from . import librdkafka
 
 log = logging.getLogger(__name__)
 

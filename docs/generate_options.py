@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import Any
 
 from eo_kafka.clients.hazelcast import client as hazelcast_client
+from eo_kafka.core.options import Option
 from eo_kafka.formats import declared as formats
-from eo_kafka.options import Option
 from eo_kafka.sinks import options as sink
 from eo_kafka.sinks.maps import options as map_sink
 from eo_kafka.sources import declared as source

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eo_kafka.clients.kafka.transactional_id import TransactionalIds
-from eo_kafka.errors import CheckpointError, OptionsError, cut
-from eo_kafka.options import (
+from ..clients.kafka.transactional_id import TransactionalIds
+from ..core.errors import CheckpointError, OptionsError, cut
+from ..core.options import (
     KafkaSettings,
     Option,
     OptionReader,
@@ -17,21 +17,15 @@ from eo_kafka.options import (
     time_span_ms,
     whole_number,
 )
-from eo_kafka.sinks.maps.staging import MapTarget
-from eo_kafka.sinks.option_checks import (
+from ..state.ledger.job_topics import LEDGER_TOPIC, MAIN_SINK, STATE_TOPIC, job_name, topic_name
+from .maps.staging import MapTarget
+from .option_checks import (
     ALLOWED_BY_BROKERS,
     LONGEST_TIMEOUT_MS,
     check_client_settings,
     check_different,
     check_needs,
     timeout_ms,
-)
-from eo_kafka.state.ledger.job_topics import (
-    LEDGER_TOPIC,
-    MAIN_SINK,
-    STATE_TOPIC,
-    job_name,
-    topic_name,
 )
 
 EXACTLY_ONCE, AT_LEAST_ONCE, NONE = "exactly-once", "at-least-once", "none"
@@ -327,7 +321,7 @@ def _snapshots(reader: OptionReader, possible: bool) -> bool:
 def _query_id(reader: OptionReader, checkpoint: str | None) -> str | None:
     if not checkpoint:
         return None
-    from eo_kafka.state.snapshots.query_id import read_query_id
+    from ..state.snapshots.query_id import read_query_id
 
     try:
         return read_query_id(checkpoint)

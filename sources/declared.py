@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eo_kafka.offsets import TopicPartition
-from eo_kafka.options import Option, boolean, one_of, setting_ms, text, whole_number
-from eo_kafka.sources.limits import Limit, milliseconds, offset_limit, start_limit, times
-from eo_kafka.sources.subscription import assignment, pattern, topic_list
-from eo_kafka.state.ledger.job_topics import job_name, topic_name
+from ..core.offsets import TopicPartition
+from ..core.options import Option, boolean, one_of, setting_ms, text, whole_number
+from ..state.ledger.job_topics import job_name, topic_name
+from .limits import Limit, milliseconds, offset_limit, start_limit, times
+from .subscription import assignment, pattern, topic_list
 
 SUBSCRIBE: Option[tuple[str, ...]] = Option(
     "subscribe", topic_list, (), "Topics to read, separated by commas."

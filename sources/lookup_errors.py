@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eo_kafka.errors import SourceError
+from ..core.errors import SourceError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

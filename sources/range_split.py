@@ -11,7 +11,7 @@ import heapq
 import math
 from collections.abc import Iterable, Sequence
 
-from eo_kafka.offsets import OffsetRange
+from ..core.offsets import OffsetRange
 
 
 def split(

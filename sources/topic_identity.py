@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from eo_kafka.errors import DataLossError
-from eo_kafka.kept import Kept
-from eo_kafka.offsets import Offsets, TopicPartition, encode_text
-from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.lookup_errors import UnknownTopic
-from eo_kafka.sources.options import SourceOptions
+from ..core.errors import DataLossError
+from ..core.kept import Kept
+from ..core.offsets import Offsets, TopicPartition, encode_text
+from .lookup import OffsetLookup
+from .lookup_errors import UnknownTopic
+from .options import SourceOptions
 
 log = logging.getLogger(__name__)
 

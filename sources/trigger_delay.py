@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from eo_kafka.offsets import Offsets
+from ..core.offsets import Offsets
 
 
 class TriggerDelay:

@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from eo_kafka.errors import CorruptSnapshot, cut
-from eo_kafka.options import json_object
-from eo_kafka.state.ledger.log_reader import read_records
+from ..core.errors import CorruptSnapshot, cut
+from ..core.options import json_object
+from .ledger.log_reader import read_records
 
 TOPIC = "__eo_kafka.{job}.view.{view}"
 MARKER = b'"eo-kafka"'

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eo_kafka.errors import EoKafkaError
+from ..core.errors import EoKafkaError
 
 
 class Command(NamedTuple):

@@ -8,8 +8,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SourceError, cut
-from eo_kafka.options import Option, OptionReader, boolean, text, whole_number
+from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SourceError, cut
+from ...core.options import Option, OptionReader, boolean, text, whole_number
 
 if TYPE_CHECKING:
     from hazelcast import HazelcastClient
@@ -174,7 +174,7 @@ def connect(settings: HazelcastSettings) -> HazelcastClient:
         ) from None
     from hazelcast.config import IntType
 
-    from eo_kafka.clients.hazelcast.internals import fix_waker
+    from .internals import fix_waker
 
     arguments: dict[str, Any] = dict(settings.tls)
     if settings.credentials is not None:

@@ -15,7 +15,7 @@ import itertools
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.clients.hazelcast.internals import connected_member, invoked
+from .internals import connected_member, invoked
 
 if TYPE_CHECKING:
     from hazelcast import HazelcastClient

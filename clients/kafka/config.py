@@ -12,8 +12,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from eo_kafka.clients.kafka import outages
-from eo_kafka.clients.kafka.tls import tls_context
+from . import outages
+from .tls import tls_context
 
 # librdkafka's name -> kafka-python's. What is not here is of the data plane only, or of tls.py.
 _CONTROL_NAMES = {

@@ -19,8 +19,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eo_kafka.errors import OutcomeUnknown
-from eo_kafka.transaction import Described, Identity, TransactionState
+from ...core.errors import OutcomeUnknown
+from ...core.transaction import Described, Identity, TransactionState
 
 log = logging.getLogger(__name__)
 

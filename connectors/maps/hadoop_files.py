@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.errors import EnvironmentRefused
+from ...core.errors import EnvironmentRefused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

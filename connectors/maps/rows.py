@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from eo_kafka.errors import SinkError, cut
-from eo_kafka.formats.json import writer as json_writer
-from eo_kafka.sinks.maps.options import RowShape
+from ...core.errors import SinkError, cut
+from ...formats.json import writer as json_writer
+from ...sinks.maps.options import RowShape
 
 if TYPE_CHECKING:
     import pyarrow as pa

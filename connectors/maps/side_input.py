@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from eo_kafka.connectors.maps.format import read_options
-from eo_kafka.connectors.maps.hadoop_files import HadoopFiles
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import CheckpointError, OptionsError, cut
-from eo_kafka.options import time_span_ms
+from ...core.crash_points import crash_point
+from ...core.errors import CheckpointError, OptionsError, cut
+from ...core.options import time_span_ms
+from .format import read_options
+from .hadoop_files import HadoopFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import fastavro
 
-from eo_kafka.formats.avro.types import Schema, full_name
+from .types import Schema, full_name
 
 Convert: TypeAlias = Callable[[Any], Any]
 Named: TypeAlias = "dict[str, Convert | None]"

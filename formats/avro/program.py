@@ -31,8 +31,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from eo_kafka.formats.avro.types import Schema, full_name
-from eo_kafka.formats.shared.slots import Node, Unsupported
+from ..shared.slots import Node, Unsupported
+from .types import Schema, full_name
 
 LONG, RAW, BOOLEAN, BYTES, FIXED, DECIMAL, RECORD = range(7)
 OPTIONAL, UNION, GOTO, REPEATED, AGAIN = range(7, 12)

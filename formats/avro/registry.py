@@ -10,8 +10,8 @@ import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.errors import OptionsError, SourceError, cut
-from eo_kafka.formats.shared.decoding import Ranges
+from ...core.errors import OptionsError, SourceError, cut
+from ..shared.decoding import Ranges
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from pyspark.sql import types as t
 
-from eo_kafka.errors import SourceError
+from ...core.errors import SourceError
 
 Schema: TypeAlias = "str | Mapping[str, Any] | Sequence[Any]"
 Type: TypeAlias = "tuple[t.DataType, bool]"  # and whether a value may be null

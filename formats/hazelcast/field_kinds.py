@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from pyspark.sql import types as t
 
-from eo_kafka.errors import OptionsError
-from eo_kafka.formats.hazelcast import time_fields
-from eo_kafka.formats.hazelcast.places import Damaged, Places, texts
-from eo_kafka.formats.shared.arrow_types import arrow_type
+from ...core.errors import OptionsError
+from ..shared.arrow_types import arrow_type
+from . import time_fields
+from .places import Damaged, Places, texts
 
 if TYPE_CHECKING:
     import pyarrow as pa

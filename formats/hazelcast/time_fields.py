@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from pyspark.sql import types as t
 
-from eo_kafka.formats.hazelcast.places import Damaged, Places, texts
-from eo_kafka.formats.shared.arrow_types import arrow_type
+from ..shared.arrow_types import arrow_type
+from .places import Damaged, Places, texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eo_kafka.formats.hazelcast.places import Offsets
+    from .places import Offsets
 
 _DAY_US = 24 * 3600 * 10**6
 _OFFSET_MAX = 18 * 3600  # Java's

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import types as t
 
-from eo_kafka.errors import OptionsError
+from ...core.errors import OptionsError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eo_kafka.formats.shared.decoding import Rows
+    from ..shared.decoding import Rows
 
 Read: TypeAlias = Callable[[Any], Any]
 
@@ -58,7 +58,7 @@ class JsonDecoder:
 
     def column(self, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
         """As `Decoder.column` (formats/shared/decoding.py)."""
-        from eo_kafka.formats.json import columns as json_columns
+        from . import columns as json_columns
 
         return json_columns.decoded(values, kind)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eo_kafka.errors import OptionsError, SourceError, cut
-from eo_kafka.formats.json.codec import JsonDecoder
-from eo_kafka.formats.shared.arrow_types import arrow_type
-from eo_kafka.formats.shared.decoding import typed
+from ...core.errors import OptionsError, SourceError, cut
+from ..shared.arrow_types import arrow_type
+from ..shared.decoding import typed
+from .codec import JsonDecoder
 
 if TYPE_CHECKING:
     import pyarrow as pa

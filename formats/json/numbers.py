@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from eo_kafka.compiled import I64, U64, high, leading_zeros, part, u8
+from ...core.compiled import I64, U64, high, leading_zeros, part, u8
 
 _DIGITS_MAX = 19  # that surely fit into 64 bits
 _EXPONENT_MAX = 4  # digits

@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eo_kafka.formats.shared.slots import Node, Unsupported
+from ..shared.slots import Node, Unsupported
 
 if TYPE_CHECKING:
     import pyarrow as pa

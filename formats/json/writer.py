@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eo_kafka.errors import OptionsError
+from ...core.errors import OptionsError
 
 if TYPE_CHECKING:
     import pyarrow as pa

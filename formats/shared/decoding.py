@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eo_kafka.errors import SourceError
+from ...core.errors import SourceError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from eo_kafka.compiled import compiled, copy, i64
+from ...core.compiled import compiled, copy, i64
 
 
 @compiled

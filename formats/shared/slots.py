@@ -107,7 +107,7 @@ class Columns:
         import numpy as np
         import pyarrow as pa
 
-        from eo_kafka.formats.shared.slot_kernels import gather
+        from .slot_kernels import gather
 
         offsets = _offsets(sizes)
         target = np.empty(int(offsets[-1]), np.uint8)

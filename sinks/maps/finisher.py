@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from eo_kafka.errors import LedgerError
-from eo_kafka.sinks.maps.lanes import LANES, Lanes, lane_of
-from eo_kafka.sinks.maps.staging import ChunkKey, MapTarget, Staging, chunk_keys
-from eo_kafka.transaction import Decision, Participant
+from ...core.errors import LedgerError
+from ...core.transaction import Decision, Participant
+from .lanes import LANES, Lanes, lane_of
+from .staging import ChunkKey, MapTarget, Staging, chunk_keys
 
 
 @dataclass

@@ -12,9 +12,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from eo_kafka.clients.hazelcast.client import client
-from eo_kafka.errors import Fenced, OutcomeUnknown, SinkError, cut
-from eo_kafka.sinks.maps.options import MapSinkOptions
+from ...clients.hazelcast.client import client
+from ...core.errors import Fenced, OutcomeUnknown, SinkError, cut
+from .options import MapSinkOptions
 
 MAP = "__eo_kafka.batches"
 _ATTEMPTS = 20

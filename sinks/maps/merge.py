@@ -11,9 +11,9 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.clients.hazelcast import internals
-from eo_kafka.errors import SinkError, cut
-from eo_kafka.sinks.maps.objects import Entries, checked_text, keys_of
+from ...clients.hazelcast import internals
+from ...core.errors import SinkError, cut
+from .objects import Entries, checked_text, keys_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.clients.hazelcast import internals
-from eo_kafka.errors import SinkError
+from ...clients.hazelcast import internals
+from ...core.errors import SinkError
 
 if TYPE_CHECKING:
     import pyarrow as pa

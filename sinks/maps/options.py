@@ -6,19 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eo_kafka.clients.hazelcast import client as hazelcast_client
-from eo_kafka.clients.hazelcast.client import HazelcastSettings
-from eo_kafka.maps import BACKEND, JSON, MAP, NEEDED, TEXT
-from eo_kafka.options import (
-    KAFKA_PREFIX,
-    Option,
-    OptionReader,
-    boolean,
-    one_of,
-    text,
-    whole_number,
-)
-from eo_kafka.sinks.options import BATCH_ID, IDEMPOTENT, TWO_PHASE
+from ...clients.hazelcast import client as hazelcast_client
+from ...clients.hazelcast.client import HazelcastSettings
+from ...core.maps import BACKEND, JSON, MAP, NEEDED, TEXT
+from ...core.options import KAFKA_PREFIX, Option, OptionReader, boolean, one_of, text, whole_number
+from ..options import BATCH_ID, IDEMPOTENT, TWO_PHASE
 
 REPLACE, KEEP, NEWEST, MERGE = "replace", "keep", "newest", "merge"
 

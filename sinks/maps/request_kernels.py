@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from numba import njit, types
 
-from eo_kafka.compiled import I32, I64, compiled, copy, i32, part, put32, same, u8
+from ...core.compiled import I32, I64, compiled, copy, i32, part, put32, same, u8
 
 U32 = types.uint32
 FRAME = 6  # of each key and value: length i32, which counts this head too, and flags u16

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eo_kafka.clients.hazelcast import internals
-from eo_kafka.errors import SinkError
-from eo_kafka.sinks.maps.objects import checked_text
-from eo_kafka.sinks.rows.columns import pointers
+from ...clients.hazelcast import internals
+from ...core.errors import SinkError
+from ..rows.columns import pointers
+from .objects import checked_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,7 @@ def requests_of(name: str, rows: pa.RecordBatch, json: bool, partitions: int) ->
     counts. Executor. Raises SinkError. Needs compiled loops: `librdkafka.available()`."""
     import numpy as np
 
-    from eo_kafka.sinks.maps import request_kernels as kernels
+    from . import request_kernels as kernels
 
     keys, values = rows.column("key"), rows.column("value")
     kinds = (_kind(keys), internals.JSON if json else _kind(values))

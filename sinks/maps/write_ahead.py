@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from eo_kafka.errors import LedgerError, cut
-from eo_kafka.sinks.maps.staging import RecordKey, Staging, packed, unpacked
+from ...core.errors import LedgerError, cut
+from .staging import RecordKey, Staging, packed, unpacked
 
 _HASH = 4  # a serialized value begins with its key's hash, which says nothing of a value
 _FIELDS = b"eo-kafka.write-ahead"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eo_kafka.errors import LedgerError
-from eo_kafka.moment import Moment
-from eo_kafka.transaction import Decision, DecisionState, Identity, Participant
+from ...core.errors import LedgerError
+from ...core.moment import Moment
+from ...core.transaction import Decision, DecisionState, Identity, Participant
 
 
 @dataclass(frozen=True)

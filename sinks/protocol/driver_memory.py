@@ -12,8 +12,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import after_driver
+from ..options import SinkOptions
+from . import after_driver
 
 _DIRECTORIES = "SPARK_LOCAL_DIRS"  # Spark's word for it, before the first of several a comma
 

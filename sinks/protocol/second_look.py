@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from threading import Event, Lock, Thread
 
-from eo_kafka.errors import Fenced
+from ...core.errors import Fenced
 
 log = logging.getLogger(__name__)
 

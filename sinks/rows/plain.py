@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.digest import Digest
-from eo_kafka.errors import SinkError, WriteFailed
+from ...core.digest import Digest
+from ...core.errors import SinkError, WriteFailed
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,12 +11,12 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from eo_kafka.clients.kafka import config as kafka_config
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import WriteFailed
-from eo_kafka.sinks.options import AT_LEAST_ONCE, SinkOptions
-from eo_kafka.sinks.rows.fast import arrow_producer
-from eo_kafka.sinks.rows.producer_settings import producer_settings
+from ...clients.kafka import config as kafka_config
+from ...core.crash_points import crash_point
+from ...core.errors import WriteFailed
+from ..options import AT_LEAST_ONCE, SinkOptions
+from .fast import arrow_producer
+from .producer_settings import producer_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from typing import Any
 
 from numba import cfunc, types
 
-from eo_kafka.compiled import I32, I64, NOTHING, compiled, copy, i32, i64, put32, put64
+from ...core.compiled import I32, I64, NOTHING, compiled, copy, i32, i64, put32, put64
 
 _headers_new = types.ExternalFunction("rd_kafka_headers_new", I64(I64))
 _headers_destroy = types.ExternalFunction("rd_kafka_headers_destroy", NOTHING(I64))

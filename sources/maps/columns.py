@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from eo_kafka.clients.hazelcast.internals import BYTES, JSON, TEXT
-from eo_kafka.errors import SourceError
+from ...clients.hazelcast.internals import BYTES, JSON, TEXT
+from ...core.errors import SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from eo_kafka.maps import BACKEND, JSON, MAP, NEEDED, TEXT
-from eo_kafka.options import Option, OptionReader, boolean, one_of, text, whole_number
+from ...core.maps import BACKEND, JSON, MAP, NEEDED, TEXT
+from ...core.options import Option, OptionReader, boolean, one_of, text, whole_number
 
 OLDEST, CURRENT = "oldest", "current"
 BYTES, DATA = "bytes", "data"

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from eo_kafka.clients.hazelcast.internals import Bounds
-from eo_kafka.errors import SourceError, cut
+from ...clients.hazelcast.internals import Bounds
+from ...core.errors import SourceError, cut
 
 _SHOWN = 5
 _DIGEST_DIGITS = 12

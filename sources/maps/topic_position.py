@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eo_kafka.errors import SourceError, cut
-from eo_kafka.offsets import TopicPartition, decode, encode
+from ...core.errors import SourceError, cut
+from ...core.offsets import TopicPartition, decode, encode
 
 _TIME_MAX = 2**63
 

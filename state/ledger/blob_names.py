@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eo_kafka.errors import CorruptSnapshot, cut
+from ...core.errors import CorruptSnapshot, cut
 
 CHUNK = 512 * 1024  # below every default limit of a Kafka message
 MANIFEST_MAX = 1 << 30  # bytes of one manifest, unpacked

@@ -11,7 +11,7 @@ import time
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
-from eo_kafka.errors import EnvironmentRefused
+from ...core.errors import EnvironmentRefused
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def ensure(admin: Any, name: str, partitions: int, brokers: int) -> list[str]:
     """Create it, or check it; what could lose an acknowledged record, a sentence each. One of ours
     that never held a record is set right: where brokers create what they are asked about, any
     tool's look-up may have made it. Raises EnvironmentRefused where it cannot be used at all."""
-    from eo_kafka.state.ledger import unused_topic
+    from . import unused_topic
 
     if not exists(admin, name):
         create(admin, name, partitions, brokers)

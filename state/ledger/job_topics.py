@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from eo_kafka.options import text
+from ...core.options import text
 
 LEDGER_TOPIC = "__eo_kafka.{job}.ledger"
 STATE_TOPIC = "__eo_kafka.{job}.state"

@@ -12,9 +12,9 @@ import time
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
-from eo_kafka.errors import EnvironmentRefused
-from eo_kafka.state.ledger import compacted_topic
-from eo_kafka.state.ledger.compacted_topic import TIMEOUT_S, partitions_of
+from ...core.errors import EnvironmentRefused
+from . import compacted_topic
+from .compacted_topic import TIMEOUT_S, partitions_of
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from eo_kafka.state.ledger.blob_names import CHUNK, Blob, Digester, digest_of
+from ..ledger.blob_names import CHUNK, Blob, Digester, digest_of
 
 Content: TypeAlias = "Path | bytes"
 

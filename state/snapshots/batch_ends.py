@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from eo_kafka.offsets import Offsets, decode, encode, encode_text, names
+from ...core.offsets import Offsets, decode, encode, encode_text, names
 
 
 class Ambiguous(Exception):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from eo_kafka.errors import CorruptSnapshot
-from eo_kafka.state.ledger.blob_names import CHUNK, MANIFEST_MAX, Blob, digest_of, parse_chunk_key
-from eo_kafka.state.ledger.log_reader import read_records
+from ...core.errors import CorruptSnapshot
+from ..ledger.blob_names import CHUNK, MANIFEST_MAX, Blob, digest_of, parse_chunk_key
+from ..ledger.log_reader import read_records
 
 AT_ONCE = 32  # chunks fetched ahead of us
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.parse import quote
 
-from eo_kafka.errors import CheckpointError, cut
+from ...core.errors import CheckpointError, cut
 
 # Hadoop's names for S3; pyarrow has one.
 _SAME = {"s3a": "s3", "s3n": "s3"}

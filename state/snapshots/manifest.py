@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from eo_kafka.errors import CorruptSnapshot, cut
-from eo_kafka.options import json_object
-from eo_kafka.state.ledger.blob_names import MANIFEST_MAX, SIZE_MAX, Blob, is_digest
+from ...core.errors import CorruptSnapshot, cut
+from ...core.options import json_object
+from ..ledger.blob_names import MANIFEST_MAX, SIZE_MAX, Blob, is_digest
 
 VERSION = 1
 _GZIP = 31  # zlib's name for that format: its CRC sees what zlib's own sum of bytes passes over

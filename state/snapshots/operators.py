@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from eo_kafka.options import json_object
+from ...core.options import json_object
 
 _PATH = re.compile(r"state/(\d+)/_metadata/(?:metadata|v2/(\d+))")
 # In JSON: the name of a file, the part that the checkpoint's own folder precedes.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eo_kafka.options import json_object
+from ...core.options import json_object
 
 _TIMELESS = {
     "stateStoreSave",

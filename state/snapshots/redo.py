@@ -12,10 +12,10 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
-from eo_kafka.errors import CheckpointError
-from eo_kafka.state.snapshots.batch_ends import is_replayable, same_lines
-from eo_kafka.state.snapshots.checkpoint import Checkpoint
-from eo_kafka.state.snapshots.snapshot import RESTORING, source_offsets
+from ...core.errors import CheckpointError
+from .batch_ends import is_replayable, same_lines
+from .checkpoint import Checkpoint
+from .snapshot import RESTORING, source_offsets
 
 _COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
 

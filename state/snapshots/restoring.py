@@ -8,16 +8,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from eo_kafka.errors import CheckpointError
-from eo_kafka.progress import bar
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.state.ledger.blob_names import SnapshotHead
-from eo_kafka.state.ledger.coordinator import Coordinator
-from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.state.snapshots import writing_back as files
-from eo_kafka.state.snapshots.checkpoint import open_checkpoint
-from eo_kafka.state.snapshots.export import LATEST, Export
-from eo_kafka.state.snapshots.search import SnapshotSearch
+from ...core.errors import CheckpointError
+from ...core.progress import bar
+from ...sinks.options import SinkOptions
+from ..ledger.blob_names import SnapshotHead
+from ..ledger.coordinator import Coordinator
+from ..ledger.ledger import Ledger
+from . import writing_back as files
+from .checkpoint import open_checkpoint
+from .export import LATEST, Export
+from .search import SnapshotSearch
 
 log = logging.getLogger(__name__)
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from eo_kafka.clients.kafka import control_plane
-from eo_kafka.clients.kafka.cluster import connect
-from eo_kafka.errors import CorruptSnapshot, EoKafkaError
-from eo_kafka.options import KAFKA_PREFIX
-from eo_kafka.sinks.options import JOB_NAME, LEDGER, PREFIX, STATE, WEAK_REPLICATION, SinkOptions
-from eo_kafka.state.ledger.blob_names import SnapshotHead
-from eo_kafka.state.ledger.compacted_topic import TIMEOUT_S, exists
-from eo_kafka.state.ledger.coordinator import STATE_PARTITION, Coordinator
-from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.state.snapshots import export, operators
-from eo_kafka.state.snapshots.export import Export
-from eo_kafka.state.snapshots.manifest import Manifest
-from eo_kafka.state.snapshots.operators import Operator
+from ...clients.kafka import control_plane
+from ...clients.kafka.cluster import connect
+from ...core.errors import CorruptSnapshot, EoKafkaError
+from ...core.options import KAFKA_PREFIX
+from ...sinks.options import JOB_NAME, LEDGER, PREFIX, STATE, WEAK_REPLICATION, SinkOptions
+from ..ledger.blob_names import SnapshotHead
+from ..ledger.compacted_topic import TIMEOUT_S, exists
+from ..ledger.coordinator import STATE_PARTITION, Coordinator
+from ..ledger.ledger import Ledger
+from . import export, operators
+from .export import Export
+from .manifest import Manifest
+from .operators import Operator
 
 _OURS = (LEDGER, STATE, PREFIX, WEAK_REPLICATION)
 

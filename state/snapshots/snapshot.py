@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from eo_kafka.errors import CheckpointError, SnapshotFailed
-from eo_kafka.state.ledger.blob_names import CHUNK, Blob, Digester, chunk_key
-from eo_kafka.state.snapshots.checkpoint import Checkpoint
-from eo_kafka.state.snapshots.closure import Incomplete, needed, state_partitions
-from eo_kafka.state.snapshots.manifest import FileEntry, Manifest
+from ...core.errors import CheckpointError, SnapshotFailed
+from ..ledger.blob_names import CHUNK, Blob, Digester, chunk_key
+from .checkpoint import Checkpoint
+from .closure import Incomplete, needed, state_partitions
+from .manifest import FileEntry, Manifest
 
 RESTORING = "_eo_kafka_restoring"  # there while a restore writes; see restore.py
 ATTEMPTS = 5

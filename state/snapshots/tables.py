@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from eo_kafka.state.snapshots.search import SnapshotSearch, snapshots
+from .search import SnapshotSearch, snapshots
 
 Row = tuple[Any, ...]
 

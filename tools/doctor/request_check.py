@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from eo_kafka.tools.doctor.machine_check import Finding, Level
+from .machine_check import Finding, Level
 
 
 class Request(NamedTuple):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eo_kafka.errors import OptionsError
-from eo_kafka.options import KAFKA_PREFIX
+from ...core.errors import OptionsError
+from ...core.options import KAFKA_PREFIX
 
 WIDTH = 100
 _SERVERS = "bootstrap.servers"

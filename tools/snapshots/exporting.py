@@ -15,17 +15,17 @@ from typing import Protocol
 
 import tenacity
 
-from eo_kafka.errors import CorruptSnapshot, EoKafkaError, RepairNeeded
-from eo_kafka.progress import bar
-from eo_kafka.sinks.protocol.recovery import make_plan
-from eo_kafka.state.ledger import compacted_topic
-from eo_kafka.state.ledger.compacted_topic import TIMEOUT_S, exists
-from eo_kafka.state.snapshots import blobs, export
-from eo_kafka.state.snapshots.export import Export
-from eo_kafka.state.snapshots.manifest import Manifest
-from eo_kafka.state.snapshots.search import Found, SnapshotSearch
-from eo_kafka.state.snapshots.writer import ExportWriter
-from eo_kafka.transaction import Decision, DecisionState
+from ...core.errors import CorruptSnapshot, EoKafkaError, RepairNeeded
+from ...core.progress import bar
+from ...core.transaction import Decision, DecisionState
+from ...sinks.protocol.recovery import make_plan
+from ...state.ledger import compacted_topic
+from ...state.ledger.compacted_topic import TIMEOUT_S, exists
+from ...state.snapshots import blobs, export
+from ...state.snapshots.export import Export
+from ...state.snapshots.manifest import Manifest
+from ...state.snapshots.search import Found, SnapshotSearch
+from ...state.snapshots.writer import ExportWriter
 
 log = logging.getLogger(__name__)
 

@@ -13,20 +13,20 @@ import logging
 import uuid
 from collections.abc import Mapping
 
-from eo_kafka.errors import LedgerError
-from eo_kafka.progress import bar
-from eo_kafka.sinks.protocol.recovery import make_plan
-from eo_kafka.state.ledger import records
-from eo_kafka.state.ledger import topics as ledger_topic
-from eo_kafka.state.ledger.coordinator import Coordinator, Write
-from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.state.snapshots import writing_back as files
-from eo_kafka.state.snapshots.batch_ends import is_replayable
-from eo_kafka.state.snapshots.checkpoint import Checkpoint, open_checkpoint
-from eo_kafka.state.snapshots.export import Export
-from eo_kafka.state.snapshots.restoring import restore
-from eo_kafka.state.snapshots.search import SnapshotSearch
-from eo_kafka.transaction import Decision, DecisionState
+from ...core.errors import LedgerError
+from ...core.progress import bar
+from ...core.transaction import Decision, DecisionState
+from ...sinks.protocol.recovery import make_plan
+from ...state.ledger import records
+from ...state.ledger import topics as ledger_topic
+from ...state.ledger.coordinator import Coordinator, Write
+from ...state.ledger.ledger import Ledger
+from ...state.snapshots import writing_back as files
+from ...state.snapshots.batch_ends import is_replayable
+from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
+from ...state.snapshots.export import Export
+from ...state.snapshots.restoring import restore
+from ...state.snapshots.search import SnapshotSearch
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from eo_kafka.tools.shared.command_line import duration, table
-from eo_kafka.tools.transactions.verdict import Judged
+from ..shared.command_line import duration, table
+from .verdict import Judged
 
 
 def listing(found: Sequence[Judged], now_ms: int) -> str:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eo_kafka.errors import EnvironmentRefused
+from .core.errors import EnvironmentRefused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,9 +20,9 @@ def register(spark: SparkSession) -> None:
     For `spark-submit --py-files`; not needed where the package is installed. Runs on the driver,
     before the formats are used. Raises EnvironmentRefused on Spark Connect.
     """
-    from eo_kafka.connectors.kafka import KafkaDataSource
-    from eo_kafka.connectors.maps.format import MapDataSource
-    from eo_kafka.connectors.state_source import StateDataSource
+    from .connectors.kafka import KafkaDataSource
+    from .connectors.maps.format import MapDataSource
+    from .connectors.state_source import StateDataSource
 
     # The process that plans a stream gets this variable, and none of the application's files.
     context = getattr(spark, "sparkContext", None)
@@ -32,7 +32,7 @@ def register(spark: SparkSession) -> None:
             "server and its executors run: Spark finds the formats there."
         )
     environment = context.environment
-    here = str(Path(__file__).parents[2])
+    here = str(Path(__file__).parents[1])
     paths = [path for path in environment.get(_PATH, "").split(os.pathsep) if path]
     if here not in paths:
         environment[_PATH] = os.pathsep.join([*paths, here])
