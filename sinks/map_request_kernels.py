@@ -1,6 +1,5 @@
 # mypy: ignore-errors
-"""Rows as requests that put entries into an IMap, in compiled loops; sinks/map_requests.py has the
-layout.
+"""Compiled loops that write put requests for an IMap; sinks/map_requests.py has the layout.
 
 A loop reads inside columns that sinks/columns.py has checked; `fill` writes what `place` counted.
 """

@@ -1,4 +1,4 @@
-"""A snapshot's manifest: every file of it, by path, size and digest; and the head that names it.
+"""A snapshot's manifest: its files with sizes and digests; and the head that names it.
 
 The manifest itself is stored as the files are, under its own digest. Only its head, a small record
 in the ledger, is written with the decision.
