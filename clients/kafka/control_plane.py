@@ -1,4 +1,4 @@
-"""What is asked of the cluster about transactions, with look-ups retried and errors in our words.
+"""Asks the cluster about transactions and ends them, with retries and clear errors.
 
 A `ControlPlane` keeps its connections; `shared` gives each process one per set of settings.
 """

@@ -1,4 +1,4 @@
-"""A batch `save()`: two-phase commit without a ledger.
+"""A batch `save()` without `batchId`: two-phase commit without a ledger.
 
 All tasks prepare, then the driver ends every transaction in one pipelined round. Nothing is visible
 before, a retried task repeats nothing, and a failed job leaves nothing. A driver that dies inside

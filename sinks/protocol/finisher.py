@@ -1,4 +1,4 @@
-"""S7: end every participant of a decision, and find out by the tokens what became of each.
+"""S7: ends every participant of a decision, and learns each outcome from its token.
 
 Used by the commit of a batch and by the recovery of one; it is safe to repeat, by anybody, because
 an EndTxn names a (producer id, epoch) that never covers two transactions.

@@ -1,4 +1,4 @@
-"""S1 for `commit=idempotent`: which tasks of an interrupted batch had committed.
+"""S1 for `commit=idempotent`: finds out which tasks of an interrupted batch had committed.
 
 Runs on the driver, in each S1 from the first with that option until a two-phase commit has decided
 a batch: the option may be changed between two starts.

@@ -1,4 +1,4 @@
-"""Ends what other drivers and attempts left open, without hitting what a newer one prepared.
+"""Aborts transactions that other drivers and attempts left open, and no newer ones.
 
 An open transaction hides every later row of its partitions from `read_committed` readers, until it
 times out. So what nobody needs is ended as soon as that is known.

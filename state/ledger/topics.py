@@ -1,4 +1,4 @@
-"""The job's own topics, ledger and state: created or checked; and the cluster with them.
+"""Creates or checks the job's ledger and state topics, and checks the cluster.
 
 Runs on the driver, once per process and ledger.
 """
