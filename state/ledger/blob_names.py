@@ -1,4 +1,4 @@
-"""Names blobs in the state topic by their digests; and the snapshot's head, which the ledger holds."""
+"""Names of blobs in the state topic, by digest; and a snapshot's head, which the ledger holds."""
 
 from __future__ import annotations
 
