@@ -52,7 +52,8 @@ def find_torn(
         options, control, TOKEN_PARTITION, start, lambda: finisher.abort_stragglers(version), 0.0
     )
     settled = (newest.batch, newest.round) if newest else (-1, -1)
-    found = [token for token in tokens if (token.batch, token.round) > settled]
+    mine = [token for token in tokens if token.sink == options.sink]
+    found = [token for token in mine if (token.batch, token.round) > settled]
     if not found:
         return None
     _check_one_batch(found)
