@@ -6,6 +6,7 @@ A `ControlPlane` keeps its connections; `shared` gives each process one per set 
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -13,7 +14,13 @@ from eo_kafka import outages
 from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, cut
 from eo_kafka.kafka_config import control_settings
 from eo_kafka.sinks.control_requests import End, Look, TransactionRequests, create_nothing
-from eo_kafka.transaction import Described, Identity, TransactionState
+from eo_kafka.transaction import (
+    Described,
+    EndTxnAnswer,
+    Identity,
+    TransactionState,
+    end_txn_answer,
+)
 
 REQUEST_TIMEOUT_MS = 15_000
 BOOTSTRAP_TIMEOUT_MS = 30_000
@@ -99,6 +106,25 @@ class ControlPlane:
             return {}
         answers: dict[str, str] = self._ask(self._requests.end, wanted, commit, version)
         return answers
+
+    def end_all(
+        self, identities: Iterable[Identity], commit: bool, version: int, timeout_s: float
+    ) -> dict[str, tuple[EndTxnAnswer, str]]:
+        """`end`, asked again for up to `timeout_s` until each has a final answer. By id: what the
+        last answer means, RETRY where none was final, and Kafka's error name."""
+        pending = {identity.transactional_id: identity for identity in identities}
+        found: dict[str, tuple[EndTxnAnswer, str]] = {}
+        deadline, pause = time.monotonic() + timeout_s, 0.002
+        while pending:
+            for name, error in self.end(pending.values(), commit, version).items():
+                found[name] = (answer := end_txn_answer(error)), error
+                if answer is not EndTxnAnswer.RETRY:
+                    del pending[name]
+            if not pending or time.monotonic() > deadline:
+                break
+            time.sleep(pause)
+            pause = min(0.2, pause * 2)
+        return found
 
     def open_transactions(
         self, pattern: str, matches: Callable[[str], bool], but: Collection[Identity] = ()
