@@ -15,7 +15,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 # Files in the order given, the quick ones last: they fill up what the long ones leave.
 SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder integration_tests tests
 
-.PHONY: help setup demo test test-full soak lint docs format bench clean
+.PHONY: help setup demo test test-full soak lint docs format public-api release bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -48,6 +48,12 @@ docs: setup ## The documentation as a site, in site/; a broken link or reference
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+public-api: setup ## Write tests/golden/public_api.txt anew, after a change to names or options
+	$(BIN)/python tests/public_api.py
+
+release: setup ## Build and check wheel and sdist of this version, and try the wheel; uploads nothing
+	$(BIN)/python .ci/release.py
 
 bench: setup ## Throughput beside kafka (JVM), Flink and Quix Streams, in ratios; what snapshots cost
 	$(BIN)/python -m benchmarks.throughput
