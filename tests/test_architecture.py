@@ -50,13 +50,6 @@ UP = {
     ("sinks/protocol/finisher.py", "sinks/maps/finisher.py"),
     ("sinks/protocol/prepared_check.py", "sinks/maps/recovery.py"),
     ("sinks/protocol/recovery.py", "sinks/maps/recovery.py"),
-    ("state/ledger/coordinator.py", "sinks/options.py"),
-    ("state/ledger/settled_tokens.py", "sinks/options.py"),
-    ("state/ledger/topics.py", "sinks/option_checks.py"),
-    ("state/ledger/topics.py", "sinks/options.py"),
-    ("state/snapshots/restoring.py", "sinks/options.py"),
-    ("state/snapshots/search.py", "sinks/options.py"),
-    ("state/snapshots/writer.py", "sinks/options.py"),
 }
 FILE_LINES_MAX = 340
 FUNCTION_LINES_MAX = 60

@@ -12,6 +12,7 @@ from ...clients.hazelcast.client import HazelcastSettings
 from ...core.errors import OptionsError
 from ...core.maps import MAP, is_topic
 from ...core.options import OptionReader
+from ...state.ledger.job import EXACTLY_ONCE
 from .. import options
 from ..options import SinkOptions
 from . import options as map_options
@@ -42,10 +43,10 @@ def read_two_phase(
     for option in (map_options.VERSION_FIELD, map_options.PUT_SIZE):
         if option.name in reader:
             reader.problem(f"Option '{option.name}' is for 'commit' '{options.IDEMPOTENT}'.")
-    if reader.get(options.GUARANTEE) != options.EXACTLY_ONCE:
+    if reader.get(options.GUARANTEE) != EXACTLY_ONCE:
         reader.problem(
             f"Option 'guarantee' is '{reader.get(options.GUARANTEE)}': 'commit' "
-            f"'{options.TWO_PHASE}' is '{options.EXACTLY_ONCE}'. Take one of them away."
+            f"'{options.TWO_PHASE}' is '{EXACTLY_ONCE}'. Take one of them away."
         )
     if options.BATCH_ID.name in reader:
         reader.problem("Option 'batchId' is not supported for maps: use eo_kafka.foreach_batch.")

@@ -16,12 +16,11 @@ from ...core.errors import OutcomeUnknown
 from ...core.moment import Moment
 from ...core.transaction import Decision, DecisionState
 from ...state.ledger import records
-from ...state.ledger import topics as ledger_topic
 from ...state.ledger.coordinator import ATTEMPTS, Coordinator, Write
 from ...state.ledger.ledger import fold, with_state, without_participants
 from ..maps import recovery as map_recovery
 from ..options import SinkOptions
-from . import batch_identity, one_phase_recovery
+from . import batch_identity, one_phase_recovery, preflight
 from .committable import Torn, WritePlan
 from .finisher import Finisher
 
@@ -35,7 +34,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
     and an empty ledger for a new one. Raises ForeignLedger, LedgerError, Fenced,
     EnvironmentRefused or OutcomeUnknown; then no task is started.
     """
-    ledger_topic.ensure(options)
+    preflight.ensure(options)
     control = control_plane.shared(options.kafka)
     coordinator = Coordinator(options, control)
     try:
