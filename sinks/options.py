@@ -13,7 +13,7 @@ from ..clients.kafka.option_checks import (
     check_needs,
     timeout_ms,
 )
-from ..core.errors import CheckpointError, cut
+from ..core.errors import CheckpointError
 from ..core.options import (
     Option,
     OptionReader,
@@ -36,7 +36,7 @@ from ..state.ledger.job import (
     read_topics,
 )
 from ..state.ledger.job_topics import job_name
-from .maps.staging import MapTarget
+from .staged import StagedTarget
 
 AT_LEAST_ONCE, NONE = "at-least-once", "none"
 TWO_PHASE, IDEMPOTENT = "two-phase", "idempotent"
@@ -130,7 +130,7 @@ class SinkOptions(Job):
     snapshot_interval_ms: int
     checkpoint: str | None
     query_name: str | None
-    staging: MapTarget | None = None  # a map that the rows go into
+    staging: StagedTarget | None = None  # where rows wait for the decision: a map
     timeout_ms: int | None = None  # option transactionTimeout
 
     @classmethod
@@ -229,7 +229,7 @@ class SinkOptions(Job):
         if self.staging is None:
             return topic
         also = f" and {topic}" if self.topic else ""
-        return f"map '{cut(self.staging.map)}'{also}"
+        return f"{self.staging.name}{also}"
 
 
 def _default_job(
