@@ -101,7 +101,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         from ..sinks.protocol.batch import new_batch
-        from ..state.ledger.topics import with_allowed_timeout
+        from ..sinks.protocol.preflight import with_allowed_timeout
 
         options, writing = _options(given, schema, streaming=False)
         if overwrite:

@@ -46,13 +46,13 @@ class LedgerWriter(StreamArrowWriter):
         """S1 runs here: being pickled for the tasks is the one thing that happens to a writer
         before a batch and never before `commit` or `abort`. Spark pickles it more than once."""
         if not self._options.exactly_once:
-            from ..state.ledger.topics import check_output
+            from ..sinks.protocol.preflight import check_output
 
             check_output(self._options)
         elif self._plan is None:
             from ..sinks.protocol import driver_memory
+            from ..sinks.protocol.preflight import with_allowed_timeout
             from ..sinks.protocol.recovery import make_plan
-            from ..state.ledger.topics import with_allowed_timeout
 
             self._options = with_allowed_timeout(self._options)
             self._plan = make_plan(self._options)

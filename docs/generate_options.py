@@ -21,9 +21,9 @@ HEAD = """# Options
 Which options are there, and what do they mean?
 
 Made by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
-`sinks/options.py`, `formats/declared.py`, `sources/maps/declared.py`, `sinks/maps/options.py` and
-`clients/hazelcast/client.py`; a test fails when this page is stale. Names are case-insensitive.
-Wrong options are told all at once.
+`sinks/options.py`, `state/ledger/job.py`, `formats/declared.py`, `sources/maps/declared.py`,
+`sinks/maps/options.py` and `clients/hazelcast/client.py`; a test fails when this page is stale.
+Names are case-insensitive. Wrong options are told all at once.
 
 Every `kafka.*` option goes to the client without its `kafka.`; names and values are librdkafka's.
 The Java client's are taken too where they mean the same (`fetch.max.wait.ms`, `sasl.jaas.config`
@@ -40,7 +40,7 @@ def page() -> str:
     return (
         HEAD
         + _table("Source", _declared(source))
-        + _table("Sink", _declared(sink))
+        + _table("Sink", sink.OPTIONS)
         + _table("Formats of keys and values: source and sink", formats.OF_BOTH)
         + _table("Formats: source only", _besides(formats.OF_READER))
         + _table("Formats: sink only", _besides(formats.OF_WRITER))

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..clients.kafka.transactional_id import TransactionalIds
-from ..core.errors import CheckpointError, OptionsError, cut
+from ..clients.kafka.option_checks import (
+    ALLOWED_BY_BROKERS,
+    LONGEST_TIMEOUT_MS,
+    check_client_settings,
+    check_different,
+    check_needs,
+    timeout_ms,
+)
+from ..core.errors import CheckpointError
 from ..core.options import (
-    KafkaSettings,
     Option,
     OptionReader,
     boolean,
@@ -17,18 +23,22 @@ from ..core.options import (
     time_span_ms,
     whole_number,
 )
-from ..state.ledger.job_topics import LEDGER_TOPIC, MAIN_SINK, STATE_TOPIC, job_name, topic_name
-from .maps.staging import MapTarget
-from .option_checks import (
-    ALLOWED_BY_BROKERS,
-    LONGEST_TIMEOUT_MS,
-    check_client_settings,
-    check_different,
-    check_needs,
-    timeout_ms,
+from ..state.ledger.job import (
+    EXACTLY_ONCE,
+    JOB_NAME,
+    LEDGER,
+    NO_JOB_NAME,
+    PREFIX,
+    REFUSED_KAFKA,
+    STATE,
+    WEAK_REPLICATION,
+    Job,
+    read_topics,
 )
+from ..state.ledger.job_topics import job_name
+from .staged import StagedTarget
 
-EXACTLY_ONCE, AT_LEAST_ONCE, NONE = "exactly-once", "at-least-once", "none"
+AT_LEAST_ONCE, NONE = "at-least-once", "none"
 TWO_PHASE, IDEMPOTENT = "two-phase", "idempotent"
 # The most that Kafka allows by default: a batch that takes longer can never commit, and a job that
 # is down for longer repeats a batch (or repairs it), while read_committed readers wait this long.
@@ -52,21 +62,12 @@ COMMIT = Option(
     "whole. `idempotent`: each task commits its own rows and a replay skips them; for queries "
     "that replay the same rows into the same partitions (the query stops if a replay differs).",
 )
-JOB_NAME: Option[str | None] = Option(
-    "jobName",
-    job_name,
-    None,
-    "The job's stable name, which its ledger bears. Default: the query's name, else its id.",
-)
 BATCH_ID: Option[int | None] = Option(
     "batchId",
     whole_number(0),
     None,
     "Batch writes only, with a `jobName`: the number of this write, higher than those of the "
     "job's earlier writes. Each number is written once, however often it is tried.",
-)
-LEDGER: Option[str | None] = Option(
-    "ledgerTopic", topic_name, None, "The job's ledger. Default: `__eo_kafka.<jobName>.ledger`."
 )
 SNAPSHOTS = Option(
     "snapshots",
@@ -82,12 +83,6 @@ SNAPSHOT_INTERVAL = Option(
     "How long after a snapshot the next one is taken, such as `5 minutes` or `30 s`; 0 takes one "
     "with every batch. Batches in between (500 at most) only record their sources' offsets; after"
     " a restore, a source with option `jobName` repeats them.",
-)
-STATE: Option[str | None] = Option(
-    "stateTopic", topic_name, None, "The job's snapshots. Default: `__eo_kafka.<jobName>.state`."
-)
-PREFIX = Option(
-    "transactionalIdPrefix", topic_name, "eo-kafka", "Prefix of all the job's transactional ids."
 )
 FAIL_ON_DATA_LOSS = Option(
     "failOnDataLoss",
@@ -105,13 +100,6 @@ TRANSACTION_TIMEOUT: Option[int | None] = Option(
     "(`transaction.max.timeout.ms`). Default: `kafka.transaction.timeout.ms` if given, else `15 "
     "minutes`.",
 )
-WEAK_REPLICATION = Option(
-    "allowWeakReplication",
-    boolean,
-    False,
-    "Whether to run where the ledger or Kafka's transaction log is replicated so weakly that an "
-    "acknowledged decision could be lost.",
-)
 OPTIONS = (
     TOPIC,
     GUARANTEE,
@@ -128,36 +116,22 @@ OPTIONS = (
     WEAK_REPLICATION,
 )
 
-REFUSED_KAFKA = {
-    "key.serializer": "keys are binary or string columns and are sent as they are",
-    "value.serializer": "values are binary or string columns and are sent as they are",
-    "transactional.id": "transactional ids are the connector's own; "
-    "set 'transactionalIdPrefix' to tell jobs apart",
-}
 
+@dataclass(frozen=True, kw_only=True)
+class SinkOptions(Job):
+    """The checked options of one sink: of its job, and of how rows are written. Pickled to the
+    executors; its repr shows no secret."""
 
-@dataclass(frozen=True)
-class SinkOptions:
-    """The checked options of one sink. Pickled to the executors; its repr shows no secret."""
-
-    kafka: KafkaSettings
     guarantee: str
     commit: str
     topic: str | None
-    prefix: str
-    job: str | None
-    ledger_topic: str | None
     batch_id: int | None
     query_id: str | None
-    allow_weak_replication: bool
     fail_on_data_loss: bool
-    snapshots: bool
     snapshot_interval_ms: int
-    state_topic: str | None
     checkpoint: str | None
     query_name: str | None
-    sink: str = MAIN_SINK
-    staging: MapTarget | None = None  # a map that the rows go into
+    staging: StagedTarget | None = None  # where rows wait for the decision: a map
     timeout_ms: int | None = None  # option transactionTimeout
 
     @classmethod
@@ -188,15 +162,10 @@ class SinkOptions:
         named = JOB_NAME.name in reader
         if keeps_ledger and not named and len(reader.problems) == known:
             job = _default_job(reader, given, query_id)
-        ledger = reader.get(LEDGER)
-        if ledger is None and job is not None:
-            ledger = LEDGER_TOPIC.format(job=job)
+        ledger, state = read_topics(reader, job)
         topic = reader.get(TOPIC)
         named = named or bool(given.get("queryname"))
         snapshots = _snapshots(reader, keeps_ledger and named)
-        state = reader.get(STATE)
-        if state is None and job is not None:
-            state = STATE_TOPIC.format(job=job)
         check_different(reader, {"topic": topic, "ledgerTopic": ledger, "stateTopic": state})
         options = cls(
             kafka=kafka,
@@ -218,7 +187,12 @@ class SinkOptions:
             timeout_ms=reader.get(TRANSACTION_TIMEOUT),
         )
         reader.check_names([option.name for option in OPTIONS])
-        check_client_settings(reader, kafka, TRANSACTION_TIMEOUT.name)
+        if TRANSACTION_TIMEOUT.name in reader and "transaction.timeout.ms" in kafka:
+            reader.problem(
+                f"Options '{TRANSACTION_TIMEOUT.name}' and 'kafka.transaction.timeout.ms' say the "
+                "same: take one of them away."
+            )
+        check_client_settings(reader, kafka)
         reader.finish()
         return options
 
@@ -256,25 +230,7 @@ class SinkOptions:
         if self.staging is None:
             return topic
         also = f" and {topic}" if self.topic else ""
-        return f"map '{cut(self.staging.map)}'{also}"
-
-    @property
-    def ids(self) -> TransactionalIds:
-        """The job's transactional ids."""
-        return TransactionalIds(self.prefix, self.job_and_ledger[0])
-
-    @property
-    def job_and_ledger(self) -> tuple[str, str]:
-        """Both names; parsing made sure of them for an exactly-once stream."""
-        if self.job is None or self.ledger_topic is None:
-            raise OptionsError([_NO_JOB_NAME])
-        return self.job, self.ledger_topic
-
-
-_NO_JOB_NAME = (
-    "Exactly-once needs a stable name to keep the job's ledger under, and neither a query name nor "
-    "a readable checkpoint is known here: set option 'jobName' (or queryName)."
-)
+        return f"{self.staging.name}{also}"
 
 
 def _default_job(
@@ -282,7 +238,7 @@ def _default_job(
 ) -> str | None:
     name = given.get("queryname") or query_id
     if name is None:
-        reader.problem(_NO_JOB_NAME)
+        reader.problem(NO_JOB_NAME)
         return None
     try:
         return job_name(name)

@@ -16,9 +16,8 @@ from eo_kafka.clients.kafka import control_plane
 from eo_kafka.clients.kafka.control_requests import Look
 from eo_kafka.core.transaction import Decision, DecisionState, Identity
 from eo_kafka.errors import Fenced
-from eo_kafka.sinks.protocol import recovery
+from eo_kafka.sinks.protocol import preflight, recovery
 from eo_kafka.sinks.protocol.finisher import Outcome
-from eo_kafka.state.ledger import topics as ledger_topic
 from eo_kafka.state.ledger.ledger import Ledger
 
 LOST = "a decided transaction was lost though nothing timed out"
@@ -173,7 +172,7 @@ def overtaken(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The options of a driver that is."""
     monkeypatch.setattr(recovery, "Coordinator", OvertakenCoordinator)
     monkeypatch.setattr(recovery, "Finisher", Nothing)
-    monkeypatch.setattr(ledger_topic, "ensure", lambda _: None)
+    monkeypatch.setattr(preflight, "ensure", lambda _: None)
     monkeypatch.setattr(control_plane, "shared", lambda _: Nothing())
     known = {"kafka": {}, "sink": "main", "one_phase": False}
     known |= dict.fromkeys(("query_id", "staging", "checkpoint"))

@@ -11,7 +11,6 @@ import pytest
 from eo_kafka.clients.kafka import control_plane
 from eo_kafka.clients.kafka.control_requests import Look
 from eo_kafka.core.transaction import Described, Identity, Participant, TransactionState
-from eo_kafka.sinks.maps import recovery as map_recovery
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer
 from eo_kafka.sinks.protocol.committable import TaskReport
@@ -77,7 +76,6 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
     monkeypatch.setattr(committer, "Coordinator", lambda *_: made)
     monkeypatch.setattr(committer, "Finisher", Finished)
     monkeypatch.setattr(control_plane, "shared", lambda _: Open())
-    monkeypatch.setattr(map_recovery, "check_staged", lambda *_: None)
     yield made
 
 

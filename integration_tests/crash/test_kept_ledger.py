@@ -7,10 +7,9 @@ import pytest
 
 from eo_kafka.clients.kafka import control_plane
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import committer, two_phase
+from eo_kafka.sinks.protocol import committer, preflight, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.state.ledger import ledger_memory
-from eo_kafka.state.ledger import topics as ledger_topic
 from eo_kafka.state.ledger.coordinator import Coordinator
 from harness import delete_topic, wait_until
 
@@ -63,8 +62,8 @@ def test_another_topic_of_the_same_name_is_read_from_its_beginning(options, star
     (old,) = control.topic_ids([topic]).values()
     delete_topic(options.kafka["bootstrap.servers"], topic)
     wait_until(lambda: not control.topic_ids([topic]), "the topic is gone")
-    ledger_topic._checked.clear()
-    ledger_topic.ensure(options)
+    preflight._checked.clear()
+    preflight.ensure(options)
     wait_until(lambda: control.topic_ids([topic]), "the topic is there again")
     assert control.topic_ids([topic])[topic] != old
     starts.clear()

@@ -14,9 +14,8 @@ from eo_kafka.clients.kafka import control_plane
 from eo_kafka.core.moment import Moment
 from eo_kafka.errors import EnvironmentRefused, Undecided
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import committer, two_phase
+from eo_kafka.sinks.protocol import committer, preflight, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan
-from eo_kafka.state.ledger import topics as ledger_topic
 from harness import committed
 
 ROW = Counter([b"row"])
@@ -102,11 +101,11 @@ def test_one_that_was_open_for_long_is_told(options, caplog):
 
 
 def test_the_longest_time_is_what_the_brokers_allow(own, monkeypatch):
-    monkeypatch.setattr(ledger_topic, "_allowed_ms", {})
+    monkeypatch.setattr(preflight, "_allowed_ms", {})
     given = {"kafka.bootstrap.servers": own.bootstrap_servers, "topic": "out", "jobName": "longest"}
     given["transactionTimeout"] = "max"
     options = SinkOptions.parse(given, streaming=True)
-    resolved = ledger_topic.with_allowed_timeout(options)
+    resolved = preflight.with_allowed_timeout(options)
     assert resolved.transaction_timeout_ms == 900_000  # Kafka's default
     asked = control_plane.shared(options.kafka)
     from confluent_kafka.admin import AdminClient, NewTopic
@@ -118,7 +117,7 @@ def test_the_longest_time_is_what_the_brokers_allow(own, monkeypatch):
     assert found.timeout_ms == 900_000
     committer.commit(options, [report], 0)  # Spark's fresh writer has not asked
     assert visible(options) == ROW
-    monkeypatch.setattr(ledger_topic, "settings_of", lambda *_: {})
-    monkeypatch.setattr(ledger_topic, "_allowed_ms", {})
+    monkeypatch.setattr(preflight, "settings_of", lambda *_: {})
+    monkeypatch.setattr(preflight, "_allowed_ms", {})
     with pytest.raises(EnvironmentRefused, match="DescribeConfigs"):
-        ledger_topic.with_allowed_timeout(options)
+        preflight.with_allowed_timeout(options)

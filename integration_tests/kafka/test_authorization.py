@@ -20,12 +20,11 @@ from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.core.transaction import Identity
 from eo_kafka.errors import EnvironmentRefused, SourceError, WriteFailed
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import committer, two_phase
+from eo_kafka.sinks.protocol import committer, preflight, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
-from eo_kafka.state.ledger import topics as ledger_topic
 from hand_made_job import HandMadeJob, all_rows
 from harness import assert_exactly_once, committed, open_transactions, produce
 from processes import wait_until
@@ -162,7 +161,7 @@ def test_who_may_not_set_an_unused_ledger_right_is_told_what_is_missing(secure, 
 
 def run_one_batch(job: SecureCopy) -> None:
     """One batch by the calls that Spark makes, without Spark: look-ups, a read, S1 to S8."""
-    ledger_topic._checked.clear()
+    preflight._checked.clear()
     control_plane.forget(job.client)
     given = {f"kafka.{name}": value for name, value in job.client.items()}
     source = SourceOptions.parse(

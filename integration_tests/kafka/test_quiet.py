@@ -11,10 +11,10 @@ from eo_kafka.clients.kafka import config as kafka_config
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import preflight
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
-from eo_kafka.state.ledger import topics as ledger_topic
 from harness import assert_exactly_once, make_copy, produce
 from processes import wait_until
 
@@ -36,8 +36,8 @@ def test_a_single_broker_is_told_once_and_not_by_each_process(broker, make_topic
     given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": make_topic("out")}
     options = SinkOptions.parse({**given, "jobName": f"single-{given['topic']}"}, streaming=True)
     for _ in range(3):
-        ledger_topic._checked.clear()  # as in another process
-        ledger_topic.ensure(options)
+        preflight._checked.clear()  # as in another process
+        preflight.ensure(options)
     assert caplog.text.count("single live broker") == 1
 
 

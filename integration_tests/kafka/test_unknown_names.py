@@ -18,9 +18,8 @@ from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.errors import EnvironmentRefused, WriteFailed
 from eo_kafka.sinks.maps import topic as map_topic
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import batch
+from eo_kafka.sinks.protocol import batch, preflight
 from eo_kafka.sinks.rows import plain_write
-from eo_kafka.state.ledger import topics as ledger_topic
 from eo_kafka.tools import cli
 from harness import committed, make_copy, wait_until
 
@@ -110,7 +109,7 @@ def test_a_stream_into_a_topic_that_is_not_there_is_refused_and_leaves_nothing(
 
     from eo_kafka.connectors.kafka_sink import KafkaStreamWriter
 
-    monkeypatch.setattr(ledger_topic, "OUTPUT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(preflight, "OUTPUT_TIMEOUT_S", 0.2)
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
     (checkpoint / "metadata").write_text('{"id":"11111111-1111-1111-1111-111111111111"}')
@@ -156,7 +155,7 @@ def test_a_save_into_a_topic_that_is_not_there_is_refused(
     broker_that_creates, missing, monkeypatch, guarantee
 ):
     """Also a map's that is a topic."""
-    monkeypatch.setattr(ledger_topic, "OUTPUT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(preflight, "OUTPUT_TIMEOUT_S", 0.2)
     where = {"kafka.bootstrap.servers": broker_that_creates, "topic": missing}
     given = SinkOptions.parse({**where, "guarantee": guarantee}, streaming=False)
     map_topic.check_is_map(given)  # leaves it to the next line

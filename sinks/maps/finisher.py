@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from ...core.errors import LedgerError
 from ...core.transaction import Decision, Participant
 from .lanes import LANES, Lanes, lane_of
 from .staging import ChunkKey, MapTarget, Staging, chunk_keys
@@ -28,22 +27,15 @@ class Lane:
         return self.chunks[self.done :]
 
 
-class StagedRows:
+class StagedMapRows:
     """The staged rows of one decision. Its methods raise Fenced, OutcomeUnknown, LedgerError."""
 
-    def __init__(self, target: MapTarget | None, job: str, decision: Decision, holder: int) -> None:
+    def __init__(self, target: MapTarget, job: str, decision: Decision, holder: int) -> None:
         """`holder`: the generation of the driver that asks."""
         # Participants of earlier rounds are known to be applied.
         self._parts = [
             part for part in decision.participants if part.staged and part.round == decision.round
         ]
-        if target is None:
-            names = sorted({part.staged.map for part in self._parts if part.staged})
-            raise LedgerError(
-                f"Batch {decision.batch} is decided, and its rows wait in Hazelcast for map "
-                f"'{', '.join(names)}', which is not known here. Start the query that writes the "
-                "map: it finishes the batch. A command finishes it with --map-config."
-            )
         self._staging = Staging(target, job)
         self._lanes = Lanes(self._staging, job, decision.sink, holder, decision.generation)
         self._chunks = {
@@ -67,9 +59,10 @@ class StagedRows:
         """Whether some of it is in the map."""
         return any(lane.done for lane in self._by_lane.values())
 
-    def lost(self) -> list[ChunkKey]:
-        """Chunks that are neither applied nor staged any more."""
-        return self._staging.missing(key for lane in self._by_lane.values() for key in lane.rest)
+    def lost(self) -> set[int]:
+        """The partitions that have chunks which are neither applied nor staged any more."""
+        rest = (key for lane in self._by_lane.values() for key in lane.rest)
+        return {key.partition for key in self._staging.missing(rest)}
 
     def not_applied(self) -> tuple[Participant, ...]:
         """The participants that have chunks which are not in the map."""

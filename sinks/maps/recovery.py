@@ -10,27 +10,26 @@ from collections.abc import Sequence
 
 from ...core.errors import LedgerError, RepairNeeded, Undecided
 from ...core.transaction import Decision, Participant
+from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
-from ..options import SinkOptions
-from .staging import Staging, chunk_keys
+from .staging import MapTarget, Staging, chunk_keys
 
 log = logging.getLogger(__name__)
 
 
-def check_same_map(options: SinkOptions, ledger: Ledger) -> None:
+def check_same_map(target: MapTarget, job: Job, ledger: Ledger) -> None:
     """S1, before anything is rolled forward: raise LedgerError if the map that the job's batches
     went into is gone with all of its members; a warning if losses are accepted."""
-    target = options.staging
     written = [
         found
-        for found in ledger.of_sink(options.sink).values()
+        for found in ledger.of_sink(job.sink).values()
         if any(part.staged for part in found.participants)
     ]
-    if target is None or not written:
+    if not written:
         return
     newest = max(written, key=lambda found: found.batch)
     clusters = {part.staged.cluster for part in newest.participants if part.staged}
-    here = Staging(target, options.job_and_ledger[0]).cluster
+    here = Staging(target, job.job_and_ledger[0]).cluster
     if clusters == {here}:
         return
     sentence = (
@@ -49,57 +48,53 @@ def check_same_map(options: SinkOptions, ledger: Ledger) -> None:
     log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)
 
 
-def remove_left(options: SinkOptions, ledger: Ledger, generation: int) -> None:
+def remove_left(target: MapTarget, job: Job, ledger: Ledger, generation: int) -> None:
     """S1, after everything is rolled forward: remove what earlier generations staged and nothing
     decided."""
-    if options.staging is None:
-        return
     kept = {
         key
         for decision in ledger.unfinished()
         for part in decision.participants
         for key in chunk_keys(decision.sink, decision.batch, part)
     }
-    staging = Staging(options.staging, options.job_and_ledger[0])
-    removed = staging.remove_left(options.sink, generation, kept)
+    staging = Staging(target, job.job_and_ledger[0])
+    removed = staging.remove_left(job.sink, generation, kept)
     if removed:
         log.info("Removed %d staged chunks that nothing decided.", removed)
 
 
-def check_staged(options: SinkOptions, batch: int, prepared: Sequence[Participant]) -> None:
+def check_staged(target: MapTarget, job: Job, batch: int, prepared: Sequence[Participant]) -> None:
     """S6: raise Undecided unless all that the tasks staged for `batch` is there."""
     parts = [part for part in prepared if part.staged]
-    if options.staging is None or not parts:
+    if not parts:
         return
-    staging = Staging(options.staging, options.job_and_ledger[0])
+    staging = Staging(target, job.job_and_ledger[0])
     strange = {part.staged.cluster for part in parts if part.staged} - {staging.cluster}
-    missing = staging.missing(
-        key for part in parts for key in chunk_keys(options.sink, batch, part)
-    )
+    missing = staging.missing(key for part in parts for key in chunk_keys(job.sink, batch, part))
     if strange or missing:
         partitions = sorted({key.partition for key in missing})
         what = f"of partitions {partitions}" if missing else "in another cluster"
         raise Undecided(
             f"Batch {batch} is not decided: rows {what} that were staged for "
-            f"{options.staging.place} are not there any more, as members were lost with all "
+            f"{target.place} are not there any more, as members were lost with all "
             "copies. Nothing is visible; the batch will be run again from the same offsets."
         )
 
 
 def discard(
-    options: SinkOptions, ledger: Ledger, batch: int, prepared: Sequence[Participant]
+    target: MapTarget, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
 ) -> None:
     """Remove what was staged for a batch that this generation has not decided and never will."""
     decided = {decision.generation for decision in ledger.decisions.values()}
     parts = [part for part in prepared if part.staged and part.generation not in decided]
-    if options.staging is None or not parts:
+    if not parts:
         return
-    staging = Staging(options.staging, options.job_and_ledger[0])
-    staging.remove(key for part in parts for key in chunk_keys(options.sink, batch, part))
+    staging = Staging(target, job.job_and_ledger[0])
+    staging.remove(key for part in parts for key in chunk_keys(job.sink, batch, part))
 
 
 def check_unequal_is_accepted(
-    options: SinkOptions, decision: Decision, unequal: Sequence[Participant]
+    target: MapTarget, decision: Decision, unequal: Sequence[Participant]
 ) -> None:
     """S6 of a replay that writes what is missing of a batch, with other rows: raise RepairNeeded,
     unless losses are accepted."""
@@ -108,7 +103,7 @@ def check_unequal_is_accepted(
         f"{[part.partition for part in unequal]} ({sum(part.rows for part in unequal)} rows). The "
         "replay's rows of these partitions are not the same."
     )
-    if options.staging is None or options.staging.fail_on_loss:
+    if target.fail_on_loss:
         raise RepairNeeded(
             f"{sentence} Nothing was written. Start the query as it was when the batch was first "
             "run (same plan, same number of tasks) and it mends this; or set option "

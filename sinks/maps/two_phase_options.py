@@ -13,12 +13,13 @@ from ...clients.hazelcast.client import HazelcastSettings
 from ...core.errors import OptionsError
 from ...core.maps import MAP, is_topic
 from ...core.options import OptionReader
+from ...state.ledger.job import EXACTLY_ONCE
 from .. import options
 from ..options import SinkOptions
 from . import options as map_options
 from .merge import merge_function
 from .options import RowShape, read_shape
-from .staging import MapTarget
+from .target import StagedMap
 
 _OF_MAP = (
     *(*map_options.OF_BOTH, map_options.FAIL_ON_DATA_LOSS, map_options.PUT_SIZE),
@@ -34,7 +35,7 @@ def is_two_phase(given: Mapping[str, str]) -> bool:
 
 def read_two_phase(
     given: Mapping[str, str], columns: Sequence[tuple[str, str]]
-) -> tuple[SinkOptions, MapTarget, RowShape]:
+) -> tuple[SinkOptions, StagedMap, RowShape]:
     """Read and check `given`, for rows of `columns` (name, Spark's type string); raises
     OptionsError with every problem. Contacts nobody."""
     reader = OptionReader(given)
@@ -43,14 +44,14 @@ def read_two_phase(
     for option in (map_options.VERSION_FIELD, map_options.PUT_SIZE):
         if option.name in reader:
             reader.problem(f"Option '{option.name}' is for 'commit' '{options.IDEMPOTENT}'.")
-    if reader.get(options.GUARANTEE) != options.EXACTLY_ONCE:
+    if reader.get(options.GUARANTEE) != EXACTLY_ONCE:
         reader.problem(
             f"Option 'guarantee' is '{reader.get(options.GUARANTEE)}': 'commit' "
-            f"'{options.TWO_PHASE}' is '{options.EXACTLY_ONCE}'. Take one of them away."
+            f"'{options.TWO_PHASE}' is '{EXACTLY_ONCE}'. Take one of them away."
         )
     if options.BATCH_ID.name in reader:
         reader.problem("Option 'batchId' is not supported for maps: use eo_kafka.foreach_batch.")
-    target = MapTarget(
+    target = StagedMap(
         reader.get(MAP),
         HazelcastSettings.read(reader),
         shape.json,
@@ -66,14 +67,14 @@ def read_two_phase(
     return replace(found, staging=target, fail_on_data_loss=target.fail_on_loss), target, shape
 
 
-def read_target(given: Mapping[str, str]) -> MapTarget:
+def read_target(given: Mapping[str, str]) -> StagedMap:
     """For an operator's command: which map a job writes, from the options `map`, `hazelcast.*` and
     `failOnDataLoss`, and how it merges, from `onConflict` and `mergeFunction`: what code is run is
     not taken from staged rows; the rest they say themselves. Raises OptionsError."""
     reader = OptionReader(given)
     if MAP.name not in reader:
         reader.problem(f"Option '{MAP.name}' must be specified: the map that the job writes.")
-    target = MapTarget(
+    target = StagedMap(
         reader.get(MAP),
         HazelcastSettings.read(reader),
         False,

@@ -19,8 +19,8 @@ from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...core.errors import EnvironmentRefused, OutcomeUnknown, ParticipantsLost, Undecided
 from ...core.transaction import EndTxnAnswer, Identity, TransactionState
-from ...state.ledger.topics import check_output
 from ..options import SinkOptions
+from .preflight import check_output
 from .stragglers import beside, end_all, list_open
 from .task_transaction import SlotTaken, TaskTransaction
 

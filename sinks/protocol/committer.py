@@ -19,7 +19,6 @@ from ...state.ledger import records
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger, with_state
 from ...state.ledger.topics import TOKEN_PARTITION
-from ..maps import recovery as map_recovery
 from ..options import SinkOptions
 from . import batch_identity, one_phase_recovery
 from .batch_identity import BatchIdentity
@@ -106,8 +105,8 @@ def abort(
         found = list_open(control, options.ids, options.sink)
         others = [one for one in found if one.identity not in decided]
         end_listed(control, options.ids, coordinator.identity, others, version)
-    if known:
-        map_recovery.discard(options, coordinator.ledger, known[0].batch, prepared)
+    if known and options.staging is not None:
+        options.staging.discard(options, coordinator.ledger, known[0].batch, prepared)
 
 
 def _check_reports(reports: Sequence[TaskReport], batch: int) -> None:
@@ -222,7 +221,7 @@ def _check_replacements(
     if not unequal and not more:
         return
     if options.staging is not None:
-        map_recovery.check_unequal_is_accepted(options, torn.decision, unequal)
+        options.staging.check_unequal(torn.decision, unequal)
         return
     prepared = [report.prepared for report in reports if report.prepared is not None]
     mine = [part.identity for part in prepared if part.has_transaction]

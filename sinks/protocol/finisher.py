@@ -26,8 +26,8 @@ from ...core.transaction import (
 )
 from ...state.ledger.coordinator import ATTEMPTS, Coordinator
 from ...state.ledger.settled_tokens import read_tokens, token_ends
-from ..maps.finisher import StagedRows
 from ..options import SinkOptions
+from ..staged import StagedRows
 from .stragglers import abort_stragglers, beside, end_listed, list_open
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Finisher:
         if staged is not None:
             staged.take()
             crash_point("S7.lanes_taken")
-            lost = {key.partition for key in staged.lost()}
+            lost = staged.lost()
             if lost:  # or done with: a driver that took over removes what it has applied
                 staged.take()
             repeated = self._repeated(decision, staged)
@@ -142,10 +142,17 @@ class Finisher:
     def _staged(self, decision: Decision) -> StagedRows | None:
         if all(part.staged is None for part in decision.participants):
             return None
-        job, _ = self._options.job_and_ledger
+        target = self._options.staging
+        if target is None:
+            mine = [part for part in decision.participants if part.round == decision.round]
+            names = sorted({part.staged.map for part in mine if part.staged})
+            raise LedgerError(
+                f"Batch {decision.batch} is decided, and its rows wait in Hazelcast for map "
+                f"'{', '.join(names)}', which is not known here. Start the query that writes the "
+                "map: it finishes the batch. A command finishes it with --map-config."
+            )
         # The ledger has been read under our fence: its newest generation is ours
-        holder = self._coordinator.ledger.generation
-        return StagedRows(self._options.staging, job, decision, holder)
+        return target.rows_of(self._options, decision, self._coordinator.ledger.generation)
 
     def _repeated(self, decision: Decision, staged: StagedRows) -> str:
         """What a replay of the lost participants could repeat, in words; "" if nothing: a row that
@@ -153,7 +160,7 @@ class Finisher:
         target = self._options.staging
         if any(part.has_token for part in decision.participants):
             return "its rows in the topic"  # Kafka transactions may have committed
-        if target is not None and target.merge is not None and staged.in_part():
+        if target is not None and target.counts_twice and staged.in_part():
             return "the rows that are merged already"
         return ""
 

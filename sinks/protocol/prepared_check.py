@@ -9,7 +9,6 @@ from ...clients.kafka.control_plane import ControlPlane
 from ...core.errors import Undecided
 from ...core.transaction import Participant, alarm_ms
 from ...state.ledger.ledger import Ledger
-from ..maps import recovery as map_recovery
 from ..options import SinkOptions
 from .batch_identity import BatchIdentity
 from .committable import TaskReport
@@ -30,7 +29,8 @@ def check_prepared(
     Returns the topics that the sources read, with their ids: asked for in the same request.
     """
     prepared = [report.prepared for report in reports if report.prepared is not None]
-    map_recovery.check_staged(options, reports[0].batch, prepared)
+    if options.staging is not None:
+        options.staging.check_staged(options, reports[0].batch, prepared)
     mine = [part for part in prepared if part.has_transaction]
     wrote = [part for report in reports if (part := report.participant)]
     torn = next((report.torn for report in reports if report.torn), None)

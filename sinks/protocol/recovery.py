@@ -16,12 +16,10 @@ from ...core.errors import OutcomeUnknown
 from ...core.moment import Moment
 from ...core.transaction import Decision, DecisionState
 from ...state.ledger import records
-from ...state.ledger import topics as ledger_topic
 from ...state.ledger.coordinator import ATTEMPTS, Coordinator, Write
 from ...state.ledger.ledger import fold, with_state, without_participants
-from ..maps import recovery as map_recovery
 from ..options import SinkOptions
-from . import batch_identity, one_phase_recovery
+from . import batch_identity, one_phase_recovery, preflight
 from .committable import Torn, WritePlan
 from .finisher import Finisher
 
@@ -35,7 +33,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
     and an empty ledger for a new one. Raises ForeignLedger, LedgerError, Fenced,
     EnvironmentRefused or OutcomeUnknown; then no task is started.
     """
-    ledger_topic.ensure(options)
+    preflight.ensure(options)
     control = control_plane.shared(options.kafka)
     coordinator = Coordinator(options, control)
     try:
@@ -48,7 +46,8 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         for decision in unfinished:
             torn = _roll_forward(coordinator, finisher, generation, decision) or torn
         finisher.abort_stragglers(version)
-        map_recovery.remove_left(options, coordinator.ledger, generation)
+        if options.staging is not None:
+            options.staging.remove_left(options, coordinator.ledger, generation)
         one_phase = coordinator.ledger.one_phase_from is not None
         if torn is None and one_phase:
             torn = one_phase_recovery.find_torn(
@@ -114,7 +113,8 @@ def _check_is_mine(coordinator: Coordinator, options: SinkOptions) -> None:
     """Who must not write is refused: before the fence, by what can be read without it, so that who
     works is not disturbed; and after it, by all there is."""
     coordinator.check_owner(options.query_id)
-    map_recovery.check_same_map(options, coordinator.ledger)
+    if options.staging is not None:
+        options.staging.check_same(options, coordinator.ledger)
 
 
 def _roll_forward(

@@ -19,8 +19,8 @@ from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.control_requests import End
 from ...core.errors import EnvironmentRefused, Fenced, ForeignLedger, LedgerError, OutcomeUnknown
 from ...core.transaction import Identity, TransactionState
-from ...sinks.options import SinkOptions
 from . import records
+from .job import Job
 from .ledger import DECISION_PARTITION, Ledger
 from .ledger_memory import LedgerMemory
 from .topics import TOKEN_PARTITION
@@ -60,7 +60,7 @@ class AppendFailed(Exception):
 class Coordinator:
     """Fences, reads and appends. Lives on the driver, for one call of Spark's."""
 
-    def __init__(self, options: SinkOptions, control: ControlPlane) -> None:
+    def __init__(self, options: Job, control: ControlPlane) -> None:
         self._options = options
         self._control = control
         _, self.topic = options.job_and_ledger
@@ -321,7 +321,7 @@ def is_no_answer(error: Any) -> bool:
     return error.retriable() or error.code() in silence
 
 
-def check_owner(options: SinkOptions, owner: str | None, query_id: str | None) -> None:
+def check_owner(options: Job, owner: str | None, query_id: str | None) -> None:
     """Raise ForeignLedger, with the three ways out, if the ledger is another query's."""
     if owner is None or query_id is None or owner == query_id:
         return

@@ -13,21 +13,21 @@ from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.control_requests import End
 from ...core.errors import OutcomeUnknown
 from ...core.transaction import Token
-from ...sinks.options import SinkOptions
 from . import records
+from .job import Job
 from .log_reader import read_records
 
 STABLE_TIMEOUT_S = 120.0
 
 
-def token_ends(options: SinkOptions, partition: int) -> list[End]:
+def token_ends(options: Job, partition: int) -> list[End]:
     """The questions for `ControlPlane.look` whose answers `read_tokens` goes by."""
     _, topic = options.job_and_ledger
     return [(topic, partition, False), (topic, partition, True)]
 
 
 def read_tokens(
-    options: SinkOptions,
+    options: Job,
     control: ControlPlane,
     partition: int,
     start: int,

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from ...core.errors import CheckpointError
 from ...core.progress import bar
-from ...sinks.options import SinkOptions
 from ..ledger.blob_names import SnapshotHead
 from ..ledger.coordinator import Coordinator
+from ..ledger.job import Job
 from ..ledger.ledger import Ledger
 from . import writing_back as files
 from .checkpoint import open_checkpoint
@@ -87,7 +87,7 @@ def restore(
     return found.head
 
 
-def _check_can_go_on(ledger: Ledger, head: SnapshotHead, options: SinkOptions) -> None:
+def _check_can_go_on(ledger: Ledger, head: SnapshotHead, options: Job) -> None:
     """Batches after the snapshot would be run again with other records, and yet be skipped as
     written, if the ledger did not know which records they held."""
     newest = max(ledger.of_sink(options.sink), default=head.batch)
@@ -102,7 +102,7 @@ def _check_can_go_on(ledger: Ledger, head: SnapshotHead, options: SinkOptions) -
         )
 
 
-def _check_is_newest(ledger: Ledger, export: Export, options: SinkOptions) -> None:
+def _check_is_newest(ledger: Ledger, export: Export, options: Job) -> None:
     """The ledger of the export's own job must say nothing that the export does not know."""
     written = ledger.of_sink(options.sink)
     newest = max(written, default=None)

@@ -12,29 +12,15 @@ from dataclasses import dataclass
 from ...clients.kafka import control_plane
 from ...clients.kafka.cluster import connect
 from ...core.errors import CorruptSnapshot, EoKafkaError
-from ...core.options import KAFKA_PREFIX
-from ...sinks.options import JOB_NAME, LEDGER, PREFIX, STATE, WEAK_REPLICATION, SinkOptions
 from ..ledger.blob_names import SnapshotHead
 from ..ledger.compacted_topic import TIMEOUT_S, exists
 from ..ledger.coordinator import STATE_PARTITION, Coordinator
+from ..ledger.job import read_job
 from ..ledger.ledger import Ledger
 from . import export, operators
 from .export import Export
 from .manifest import Manifest
 from .operators import Operator
-
-_OURS = (LEDGER, STATE, PREFIX, WEAK_REPLICATION)
-
-
-def sink_options(job: str, options: Mapping[str, str]) -> SinkOptions:
-    """What of a sink's options concerns the connection and the job's topics."""
-    ours = {option.key for option in _OURS}
-    given = {
-        name: value
-        for name, value in options.items()
-        if name.lower().startswith(KAFKA_PREFIX) or name.lower() in ours
-    }
-    return SinkOptions.parse({**given, JOB_NAME.name: job}, streaming=True)
 
 
 @dataclass(frozen=True)
@@ -60,7 +46,7 @@ class SnapshotSearch:
     EnvironmentRefused, OutcomeUnknown, ReadTimeout, CorruptLedger, CorruptSnapshot."""
 
     def __init__(self, job: str, options: Mapping[str, str]) -> None:
-        self.options = sink_options(job, options)
+        self.options = read_job(job, options)
         self.job, self._ledger_topic = self.options.job_and_ledger
         self.admin, self.brokers = connect(self.options.kafka, TIMEOUT_S)
         self.control = control_plane.shared(self.options.kafka)

@@ -13,9 +13,9 @@ from ...clients.kafka import transactional_producer
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown
-from ...sinks.options import SinkOptions
 from ..ledger.compacted_topic import TIMEOUT_S
 from ..ledger.coordinator import STATE_PARTITION, Record, is_no_answer
+from ..ledger.job import Job
 from . import blobs
 
 PORTION = 32 << 20  # bytes of one transaction, which must end in time
@@ -26,7 +26,7 @@ TRANSACTION_TIMEOUT_MS = 60_000
 class ExportWriter:
     """Writes into `topic`. Raises OutcomeUnknown or EnvironmentRefused if it may not."""
 
-    def __init__(self, options: SinkOptions, control: ControlPlane, topic: str) -> None:
+    def __init__(self, options: Job, control: ControlPlane, topic: str) -> None:
         from confluent_kafka import KafkaException
 
         self._options = options

@@ -18,6 +18,7 @@ from ...clients.kafka.transactional_id import TransactionalIds
 from ...core.errors import EnvironmentRefused, OutcomeUnknown
 from ...core.transaction import TransactionState, alarm_ms
 from ...sinks.options import SinkOptions
+from ...sinks.protocol.preflight import check_timeout
 from ...state.ledger import compacted_topic
 from ...state.ledger import topics as ledger_topic
 from ...state.ledger.compacted_topic import exists, settings_of
@@ -164,7 +165,7 @@ def _limits(admin: Any, options: SinkOptions) -> Iterator[Finding]:
         return
     ours = options.transaction_timeout_ms
     try:
-        ledger_topic.check_timeout(admin, options)
+        check_timeout(admin, options)
         text = f"{duration(int(config['transaction.max.timeout.ms']) / 1000)}, the sink asks for "
         yield Finding(Level.OK, "transaction.max.timeout.ms", text + duration(ours / 1000))
     except EnvironmentRefused as error:

@@ -14,8 +14,9 @@ from contextlib import closing, contextmanager
 
 from ...clients.kafka.control_plane import ControlPlane
 from ...core.errors import EnvironmentRefused, OptionsError
-from ...sinks.options import JOB_NAME, LEDGER, PREFIX, TOPIC, SinkOptions
+from ...sinks.options import TOPIC, SinkOptions
 from ...state.ledger import compacted_topic, topics
+from ...state.ledger.job import JOB_NAME, LEDGER, PREFIX
 from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json
 from .cluster_check import check_cluster
 from .machine_check import Finding, Level, check_machine

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.options import KAFKA_PREFIX
-from ...sinks.options import LEDGER, PREFIX, STATE, WEAK_REPLICATION
+from ...state.ledger.job import LEDGER, PREFIX, STATE, WEAK_REPLICATION
 from ...state.snapshots.export import LATEST, Export
 from ...state.snapshots.operators import Operator
 from ...state.snapshots.restoring import restore

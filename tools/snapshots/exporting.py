@@ -18,9 +18,11 @@ import tenacity
 from ...core.errors import CorruptSnapshot, EoKafkaError, RepairNeeded
 from ...core.progress import bar
 from ...core.transaction import Decision, DecisionState
+from ...sinks.options import SinkOptions
 from ...sinks.protocol.recovery import make_plan
 from ...state.ledger import compacted_topic
 from ...state.ledger.compacted_topic import TIMEOUT_S, exists
+from ...state.ledger.job import of_job
 from ...state.snapshots import blobs, export
 from ...state.snapshots.export import Export
 from ...state.snapshots.manifest import Manifest
@@ -130,7 +132,7 @@ def cancel_and_export(
         _check_free(search, name)
     query.stop()
     try:
-        plan = make_plan(search.options)
+        plan = make_plan(SinkOptions.parse(of_job(job, options), streaming=True))
         if plan.torn is not None:
             raise RepairNeeded(
                 f"Batch {plan.torn.decision.batch} is written in part. Started again, the query "

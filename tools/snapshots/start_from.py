@@ -16,11 +16,14 @@ from collections.abc import Mapping
 from ...core.errors import LedgerError
 from ...core.progress import bar
 from ...core.transaction import Decision, DecisionState
+from ...sinks.options import SinkOptions
+from ...sinks.protocol import preflight
 from ...sinks.protocol.recovery import make_plan
 from ...state.ledger import records
-from ...state.ledger import topics as ledger_topic
 from ...state.ledger.coordinator import Coordinator, Write
+from ...state.ledger.job import of_job
 from ...state.ledger.ledger import Ledger
+from ...state.ledger.topics import TOKEN_PARTITION
 from ...state.snapshots import writing_back as files
 from ...state.snapshots.batch_ends import is_replayable
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
@@ -87,7 +90,9 @@ def start_from(
         restore(checkpoint, job, options, name, progress=progress)
         return found.export
     folder = open_checkpoint(checkpoint)
-    seed = _Seed(SnapshotSearch(new_job, options if target is None else target), found.export)
+    theirs = options if target is None else target
+    sink = SinkOptions.parse(of_job(new_job, theirs), streaming=True)
+    seed = _Seed(sink, SnapshotSearch(new_job, theirs), found.export)
 
     def finish() -> None:
         seed.write()
@@ -115,15 +120,15 @@ def _write_metadata(folder: Checkpoint, query: str) -> None:
 class _Seed:
     """The beginning of a new job's ledger. Raises LedgerError where there is another one."""
 
-    def __init__(self, search: SnapshotSearch, export: Export) -> None:
-        self._options = search.options
+    def __init__(self, options: SinkOptions, search: SnapshotSearch, export: Export) -> None:
+        self._options = options
         self._control = search.control
         self._export = export
         # Only looked at: taking a generation would stop the query that runs under this name.
         ledger = search.ledger()
         self._is_written = self._stands_in(ledger)
         self.query = ledger.owner or str(uuid.uuid4())
-        ledger_topic.ensure(search.options)  # what it refuses, it refuses before files are copied
+        preflight.ensure(self._options)  # what it refuses, it refuses before files are copied
 
     def write(self) -> None:
         """Write it, unless an earlier attempt has."""
@@ -138,7 +143,7 @@ class _Seed:
             state=DecisionState.DONE,
             generation=plan.generation,
             end_txn_version=plan.end_txn_version,
-            token_partition=ledger_topic.TOKEN_PARTITION,
+            token_partition=TOKEN_PARTITION,
             token_from=plan.token_from,
             participants=(),
             offsets=self._export.offsets,

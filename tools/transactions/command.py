@@ -17,7 +17,8 @@ from contextlib import closing
 from ...core.errors import EoKafkaError, LedgerError, OptionsError
 from ...core.options import time_span_ms
 from ...core.transaction import TransactionState
-from ...sinks.options import LEDGER, PREFIX, SinkOptions
+from ...sinks.options import SinkOptions
+from ...state.ledger.job import LEDGER, PREFIX
 from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json
 from .ending import Asked, Outcome, end
 from .report import as_json, details, ledger_says, listing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..core.options import KafkaSettings, OptionReader, time_span_ms
+from ...core.options import KafkaSettings, OptionReader, time_span_ms
 
 LONGEST_TIMEOUT_MS = 2**31 - 1  # of which Kafka 4 makes: never
 ALLOWED_BY_BROKERS = 0  # the value `max`, until a broker was asked
@@ -36,16 +36,10 @@ def check_needs(reader: OptionReader, kafka: KafkaSettings, guarantee: str) -> N
             )
 
 
-def check_client_settings(reader: OptionReader, kafka: KafkaSettings, timeout: str) -> None:
-    """librdkafka must know each setting, and take its value; `timeout` is the option that stands
-    for one of them."""
-    from ..core.librdkafka import setting_problems
+def check_client_settings(reader: OptionReader, kafka: KafkaSettings) -> None:
+    """librdkafka must know each setting, and take its value."""
+    from ...core.librdkafka import setting_problems
 
-    if timeout in reader and "transaction.timeout.ms" in kafka:
-        reader.problem(
-            f"Options '{timeout}' and 'kafka.transaction.timeout.ms' say the same: take one of "
-            "them away."
-        )
     for sentence in setting_problems(kafka):
         reader.problem(sentence)
 

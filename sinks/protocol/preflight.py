@@ -1,0 +1,104 @@
+"""What a write needs before its first task: its topics, and the time for its transactions.
+
+Runs on the driver, once per process and ledger.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from ...clients.kafka.cluster import connect
+from ...clients.kafka.option_checks import ALLOWED_BY_BROKERS
+from ...core.errors import EnvironmentRefused
+from ...state.ledger import topics
+from ...state.ledger.compacted_topic import TIMEOUT_S, exists, settings_of
+from ..options import SinkOptions
+
+OUTPUT_TIMEOUT_S = 5.0  # for a topic made a moment ago
+_checked: set[tuple[str, str, bool]] = set()
+_allowed_ms: dict[str, int] = {}
+
+
+def ensure(options: SinkOptions) -> None:
+    """Create or check ledger and state topic, and check that the output topic and the cluster can
+    do it.
+
+    Raises EnvironmentRefused with one sentence for each thing that is wrong.
+    """
+    _, ledger = options.job_and_ledger
+    key = (options.kafka.get("bootstrap.servers", ""), ledger, options.snapshots)
+    if key in _checked:
+        return
+    admin, brokers = connect(options.kafka, TIMEOUT_S)
+    if options.topic is not None:
+        _check_topic(options.topic, admin)  # first: a refused start leaves no topics behind
+    topics.ensure(options, admin, brokers)
+    check_timeout(admin, options)
+    _checked.add(key)
+
+
+def check_timeout(admin: Any, options: SinkOptions) -> None:
+    """A transaction may not ask for more time than any broker gives."""
+    from confluent_kafka.admin import ResourceType
+
+    for broker in admin.list_topics(timeout=TIMEOUT_S).brokers:
+        config = settings_of(admin, str(broker), ResourceType.BROKER)
+        allowed = int(config.get("transaction.max.timeout.ms", options.transaction_timeout_ms))
+        if allowed < options.transaction_timeout_ms:
+            raise EnvironmentRefused(
+                f"Broker {broker} allows transactions of {allowed} ms "
+                f"(transaction.max.timeout.ms), and kafka.transaction.timeout.ms is "
+                f"{options.transaction_timeout_ms}. Raise the one or lower the other; a batch, "
+                "from its first row to its commit, must fit in."
+            )
+
+
+def with_allowed_timeout(options: SinkOptions) -> SinkOptions:
+    """With option `transactionTimeout` `max`: the longest that every broker allows. Runs on the
+    driver, before tasks are told. Raises EnvironmentRefused if it may not be seen."""
+    if options.timeout_ms != ALLOWED_BY_BROKERS:
+        return options
+    servers = options.kafka.get("bootstrap.servers", "")
+    if servers not in _allowed_ms:
+        from confluent_kafka.admin import ResourceType
+
+        admin, _ = connect(options.kafka, TIMEOUT_S)
+        brokers = admin.list_topics(timeout=TIMEOUT_S).brokers
+        found = [settings_of(admin, str(broker), ResourceType.BROKER) for broker in brokers]
+        if not all("transaction.max.timeout.ms" in config for config in found):
+            raise EnvironmentRefused(
+                "Option 'transactionTimeout' is 'max', and this principal may not see what the "
+                "brokers allow (transaction.max.timeout.ms). Grant it DescribeConfigs on the "
+                "cluster, or give a time."
+            )
+        _allowed_ms[servers] = min(int(config["transaction.max.timeout.ms"]) for config in found)
+    return replace(options, timeout_ms=_allowed_ms[servers])
+
+
+def check_output(options: SinkOptions) -> None:
+    """Check what a write needs that has no ledger: the topic, and the time for transactions."""
+    key = (options.kafka.get("bootstrap.servers", ""), options.topic or "", False)
+    if not options.exactly_once and (options.topic is None or key in _checked):
+        return
+    admin, _ = connect(options.kafka, TIMEOUT_S)
+    if options.exactly_once:
+        check_timeout(admin, options)
+    if options.topic is not None:
+        _check_topic(options.topic, admin)
+    _checked.add(key)
+
+
+def _check_topic(topic: str, admin: Any) -> None:
+    """Raise EnvironmentRefused unless the output topic exists. A new one is not known to every
+    broker at once."""
+    deadline = time.monotonic() + OUTPUT_TIMEOUT_S
+    while not exists(admin, topic):
+        if time.monotonic() > deadline:
+            raise EnvironmentRefused(
+                f"Topic '{topic}' does not exist, and a write creates none, whatever the broker's "
+                "auto.create.topics.enable. Nothing was written. Create it, or correct option "
+                "'topic'."
+            )
+        time.sleep(0.2)

@@ -1,0 +1,79 @@
+"""What the protocol asks of a target whose rows wait for the decision; a map is one.
+
+A target is pickled to the tasks, with the sink's options; its repr shows no secrets. All of this is
+called on the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from ..core.transaction import Decision, Participant
+from ..state.ledger.job import Job
+from ..state.ledger.ledger import Ledger
+
+
+class StagedRows(Protocol):
+    """The staged rows of one decision. Its methods raise Fenced, OutcomeUnknown, LedgerError."""
+
+    def take(self) -> None:
+        """Shut out every earlier driver, and learn what is applied."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether some of it is applied."""
+
+    def lost(self) -> set[int]:
+        """The partitions that have rows which are neither applied nor staged any more."""
+
+    def not_applied(self) -> tuple[Participant, ...]:
+        """The participants that have rows which are not applied."""
+
+    def in_part(self) -> set[int]:
+        """The partitions of which some rows are applied and some are not."""
+
+    def apply(self, but: Collection[int]) -> None:
+        """Everything that is not applied, of all partitions `but` these."""
+
+    def remove(self) -> None:
+        """S8: nobody needs it any more."""
+
+
+class StagedTarget(Protocol):
+    """Where rows go once they are decided."""
+
+    @property
+    def name(self) -> str:
+        """What it is, in words; each decision records it."""
+
+    @property
+    def fail_on_loss(self) -> bool:
+        """Whether the query stops where rows are lost for good."""
+
+    @property
+    def counts_twice(self) -> bool:
+        """Whether a row that is applied twice is another result than one that is applied once."""
+
+    def check_same(self, job: Job, ledger: Ledger) -> None:
+        """S1, before anything is rolled forward: raise LedgerError if what the job's batches went
+        into is gone."""
+
+    def remove_left(self, job: Job, ledger: Ledger, generation: int) -> None:
+        """S1, after everything is rolled forward: remove what generations before `generation`
+        staged and nothing decided."""
+
+    def check_staged(self, job: Job, batch: int, prepared: Sequence[Participant]) -> None:
+        """S6: raise Undecided unless all that the tasks staged for `batch` is there."""
+
+    def discard(
+        self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
+    ) -> None:
+        """Remove what was staged for a batch that this generation never decides."""
+
+    def check_unequal(self, decision: Decision, unequal: Sequence[Participant]) -> None:
+        """S6 of a replay that writes what is missing of a batch, with other rows: raise
+        RepairNeeded, unless losses are accepted."""
+
+    def rows_of(self, job: Job, decision: Decision, holder: int) -> StagedRows:
+        """S7: what is staged of a decision. `holder`: the generation of the driver that asks."""
