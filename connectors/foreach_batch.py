@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 BATCH = "foreachBatchId"
 _TWICE = (
-    "Batch {batch} of job '{job}' was written by this query already, by another eo_kafka.foreach_"
-    "batch of the same 'jobName': as a batch is written once, these rows would be skipped. Nothing "
-    "was written of them. Give each of the two a 'jobName' of its own."
+    "This query has already written batch {batch} of job '{job}' with another "
+    "eo_kafka.foreach_batch of the same 'jobName'. A batch is written once, so these rows "
+    "would be skipped. Nothing of them was written. Give each of the two a 'jobName' of its "
+    "own."
 )
 # By job: the run of a query and the batch that it wrote last. A run hands out each batch once.
 _written: dict[tuple[str | None, str | None], tuple[str, int]] = {}

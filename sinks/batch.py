@@ -131,9 +131,9 @@ def _commit_all(control: ControlPlane, identities: Sequence[Identity], version: 
                 kind = ParticipantsLost if answer is EndTxnAnswer.LOOK else EnvironmentRefused
                 raise kind(
                     f"Kafka did not commit '{name}' ({error}) after it committed "
-                    f"{len(identities) - len(pending)} of {len(identities)} transactions: part of "
-                    "the output is visible. A streaming query (Trigger.AvailableNow) would mend "
-                    "this by itself."
+                    f"{len(identities) - len(pending)} of {len(identities)} transactions: part "
+                    "of the output is visible. A write with 'jobName' and 'batchId', or a "
+                    "streaming query (Trigger.AvailableNow), would complete this by itself."
                 )
         if pending and time.monotonic() > deadline:
             raise OutcomeUnknown(

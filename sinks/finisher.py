@@ -115,8 +115,9 @@ class Finisher:
             listed = None
             coordinator.take_again(mine)
         raise OutcomeUnknown(
-            f"Batch {decision.batch} is decided, and others keep taking the coordinator's id of "
-            f"job '{self._options.job}'. Start the query again: it goes on from there."
+            f"Batch {decision.batch} is decided, but others keep taking the coordinator's "
+            f"transactional id of job '{self._options.job}'. Stop them and start the query "
+            "again: it goes on from there."
         )
 
     def _list_others(self, decision: Decision) -> list[Described]:
@@ -159,9 +160,9 @@ class Finisher:
         """The partitions whose staged rows are lost, if that is accepted. Raises LedgerError."""
         target = self._options.staging
         sentence = (
-            f"Batch {decision.batch} was decided, and what partitions {sorted(lost)} had staged "
-            "for the map is gone with the members that held it. To write the batch again would "
-            f"repeat {repeated}."
+            f"Batch {decision.batch} was decided, but the rows that partitions {sorted(lost)} "
+            "had staged for the map are lost with the members that held them. Writing the "
+            f"batch again would repeat {repeated}."
         )
         if target is None or target.fail_on_loss:
             raise LedgerError(
@@ -210,7 +211,7 @@ class Finisher:
             if refused:
                 raise EnvironmentRefused(
                     f"Batch {decision.batch} is decided, but Kafka refuses to commit "
-                    f"{len(refused)} transaction(s): {'; '.join(refused[:3])}. Put that right and "
+                    f"{len(refused)} transaction(s): {'; '.join(refused[:3])}. Correct that and "
                     "start the query again: it goes on with these commits."
                 )
             if pending and time.monotonic() > deadline:

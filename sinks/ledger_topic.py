@@ -48,14 +48,15 @@ def ensure(options: SinkOptions) -> None:
         problems += transaction_log_problems(admin)
     elif is_new and not options.allow_weak_replication:  # once: each process comes here
         log.warning(
-            "Kafka at %s has a single live broker: the promise holds as long as its disk does.",
+            "Kafka at %s has a single live broker: exactly-once holds as long as its disk "
+            "survives.",
             key[0],
         )
     if problems and options.allow_weak_replication:
         log.warning("allowWeakReplication: %s", " ".join(problems))
     elif problems:
         raise EnvironmentRefused(
-            " ".join(problems) + " Set this right, or set option 'allowWeakReplication' to true "
+            " ".join(problems) + "Correct this, or set option 'allowWeakReplication' to true "
             "if losing decisions (and with them rows) is acceptable."
         )
     check_timeout(admin, options)
@@ -79,9 +80,9 @@ def check_timeout(admin: Any, options: SinkOptions) -> None:
         if allowed < options.transaction_timeout_ms:
             raise EnvironmentRefused(
                 f"Broker {broker} allows transactions of {allowed} ms "
-                f"(transaction.max.timeout.ms), and kafka.transaction.timeout.ms is "
-                f"{options.transaction_timeout_ms}. Raise the one or lower the other; a batch, "
-                "from its first row to its commit, must fit in."
+                "(transaction.max.timeout.ms), and kafka.transaction.timeout.ms is "
+                f"{options.transaction_timeout_ms}. Raise the first or lower the second. A "
+                "batch, from its first row to its commit, must fit into it."
             )
 
 

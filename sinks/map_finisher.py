@@ -40,9 +40,10 @@ class StagedRows:
         if target is None:
             names = sorted({part.staged.map for part in self._parts if part.staged})
             raise LedgerError(
-                f"Batch {decision.batch} is decided, and its rows wait in Hazelcast for map "
-                f"'{', '.join(names)}', which is not known here. Start the query that writes the "
-                "map: it finishes the batch. A command finishes it with --map-config."
+                f"Batch {decision.batch} is decided, and its staged rows for map "
+                f"'{', '.join(names)}' wait in Hazelcast, which this program cannot reach. "
+                "Start the query that writes the map, or give the command --map-config: either "
+                "finishes the batch."
             )
         self._staging = Staging(target, job)
         self._lanes = Lanes(self._staging, job, decision.sink, holder, decision.generation)

@@ -102,9 +102,9 @@ def end_all(control: ControlPlane, wanted: Sequence[Identity], version: int) -> 
             answer = end_txn_answer(error)
             if answer is EndTxnAnswer.REFUSED:
                 raise EnvironmentRefused(
-                    f"Kafka refuses to abort '{name}' ({error}), an open transaction that nobody "
-                    "needs: it hides later rows from read_committed readers until it times out. "
-                    "Put that right and start the query again."
+                    f"Kafka refuses to abort '{name}' ({error}), an open transaction that "
+                    "nobody needs: it hides later rows from read_committed readers until it "
+                    "times out. Correct that and start the query again."
                 )
             if answer is not EndTxnAnswer.RETRY:
                 del pending[name]

@@ -74,11 +74,10 @@ def check_is_there(end: Offsets, newest: Offsets) -> None:
     if short:
         now = {at: newest[at] for at in short if at in newest}
         raise DataLossError(
-            f"A batch that is to be repeated since the restored snapshot ended at "
-            f"{encode_text(short)}, and the topics end at {encode_text(now)} now: they were "
-            "deleted and made again, or lost records. The batch cannot be repeated, and nothing "
-            "was read. Bring the topics back; or give up what the job remembers: 'eo-kafka job "
-            "reset', and a new checkpoint."
+            "A batch since the restored snapshot must be repeated. It ended at "
+            f"{encode_text(short)}, but the topics now end at {encode_text(now)}: they were "
+            "deleted and created again, or lost records. Nothing was read. Restore the topics; "
+            "or give the job's memory up: 'eo-kafka job reset', and a new checkpoint."
         )
 
 
