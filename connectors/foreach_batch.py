@@ -41,10 +41,10 @@ _written: dict[tuple[str | None, str | None], tuple[str, int]] = {}
 def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
     """Make a function for `writeStream.foreachBatch(...)` that writes each batch once.
 
-    It gives update and complete mode, which Spark refuses to Python sinks, the streaming sink's
-    guarantee. In update mode the rows that changed are written, in complete mode all rows each
-    time: make the topic compacted, with the group as its key. The function runs on the driver, once
-    a batch; the rows are written by Spark's tasks.
+    Spark refuses update and complete mode to Python sinks; this function writes them with the
+    streaming sink's guarantee. In update mode it writes the rows that changed, in complete mode all
+    rows each time: make the topic compacted, with the group as its key. It runs on the driver, once
+    a batch; Spark's tasks write the rows. Not on Spark Connect.
 
     Args:
         options: The options of the sink, with a `jobName`. With `backend` the batches go into a
