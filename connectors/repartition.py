@@ -1,7 +1,7 @@
 """`eo_kafka.repartition`: Spark's offline repartition of state, with checks before it.
 
 Spark 4.3 writes the entry in its offset log first and looks at the state store afterwards: with any
-store but RocksDB it fails then, and the query never starts again. So all is looked at before.
+store but RocksDB it then fails, and the query never starts again. So this checks everything first.
 Source: StreamingCheckpointManager and OfflineStateRepartitionRunner of Spark 4.3.
 """
 

@@ -20,18 +20,18 @@ HEAD = """# Options
 
 Which options are there, and what do they mean?
 
-Names are case-insensitive. If options are wrong, one error lists all of them. (This page is made by
-`python docs/generate_options.py` from the declarations in `sources/declared.py`, `sinks/options.py`,
-`formats/declared.py`, `sources/map_declared.py`, `sinks/map_options.py` and
+Names are case-insensitive. If options are wrong, one error lists all of them. (This page is made
+by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
+`sinks/options.py`, `formats/declared.py`, `sources/map_declared.py`, `sinks/map_options.py` and
 `core/hazelcast_client.py`; a test fails when it is stale.)
 
 Every `kafka.*` option goes to the client without its `kafka.`, with librdkafka's names and values.
 Settings of Kafka's Java client are translated where librdkafka has the same (`fetch.max.wait.ms`,
-`sasl.jaas.config` with PLAIN and SCRAM, PEM stores, ...). Others are refused, and the error says what
-to write instead; a few that librdkafka does not need are ignored with a warning
+`sasl.jaas.config` with PLAIN and SCRAM, PEM stores, ...). Others are refused, and the error says
+what to write instead; a few that librdkafka does not need are ignored with a warning
 (`core/java_settings.py`). `kafka.bootstrap.servers` is required. eo-kafka's own defaults are
-`kafka.isolation.level=read_committed`, `kafka.partitioner=murmur2_random` (the Java client's choice of
-partition), `kafka.linger.ms=20` and `kafka.transaction.timeout.ms=900000`.
+`kafka.isolation.level=read_committed`, `kafka.partitioner=murmur2_random` (the Java client's choice
+of partition), `kafka.linger.ms=20` and `kafka.transaction.timeout.ms=900000`.
 """
 
 

@@ -2,11 +2,11 @@
 
 A batch that the ledger has as written is skipped. Its number alone does not say that it is the same
 batch: a checkpoint may have been restored from an older copy, or lost its newest files; one job's
-name may be used for two writes. To skip such a batch would lose its records without a word. So each
-decision records what its batch was, and a batch is compared before it is skipped or mended.
+name may be used for two writes. To skip such a batch would lose its records silently. So each
+decision records what its batch was, and a batch is compared before it is skipped or completed.
 
-Equal offsets are proof enough for sources that read the same records again: ours, and Spark's own
-for Kafka; rows may then differ (`rand()`, the time of day). Where there are no such offsets, as
+Equal offsets are proof enough for sources that read the same records again: eo-kafka's, and Spark's
+own for Kafka; rows may then differ (`rand()`, the time of day). Where there are no such offsets, as
 with a file source or a `batchId` given by hand, the rows themselves are compared by their digest.
 
 Runs on the driver, in `commit(N)`. The checkpoint is read once a batch: two small files.

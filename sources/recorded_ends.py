@@ -1,9 +1,9 @@
 """Where the batches since the newest snapshot ended, as the job's ledger records it.
 
-A restored query repeats these batches: what is decided of them is written already, and the state
-must come out as it was. So each must hold the same records again, whatever `maxOffsetsPerTrigger`
-says now and whatever has come since. Spark tells a source no batch number; where a batch starts
-says which one it is, because the sink takes a snapshot wherever it would not.
+A restored query repeats these batches: their output is written already, and the state must come
+out as it was. So each must hold the same records again, whatever `maxOffsetsPerTrigger` says now
+and whatever has arrived since. Spark does not tell a source the batch's number. The batch's start
+identifies it, because the sink takes a snapshot where two batches would have the same start.
 """
 
 from __future__ import annotations

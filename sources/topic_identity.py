@@ -2,8 +2,8 @@
 
 Such a topic has the same name, and offsets of its own.
 
-The planner compares in each look, and a task when it has read its ranges. Together that leaves no
-gap: a task's id is the one of the look before, and ids never come back.
+The planner compares ids in each look-up, and a task compares when it has read its ranges. That
+leaves no gap: a task has the ids of the look-up before it, and Kafka never uses an id again.
 """
 
 from __future__ import annotations
