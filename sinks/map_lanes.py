@@ -210,7 +210,7 @@ class Lanes:
         key = internals.to_object(client(self._target.hazelcast), change.key)
         sentence = (
             f"A member died while it merged rows into {self._target.place}, and somebody else "
-            f"has written the entry of key {cut(key)} since: so it is unknown whether the row "
+            f"has written the entry of key {cut(key)} since, so it is unknown whether the row "
             "is in it."
         )
         if self._target.fail_on_loss:

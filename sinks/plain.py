@@ -191,7 +191,7 @@ def failure(where: str, code: int, reason: str) -> str:
         reason += " (the row, or the batch of rows it was sent in, is larger than the topic's "
         reason += "'max.message.bytes': raise that, or set 'kafka.batch.size' below it)"
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-        reason += "(a write never creates a topic: create it)"
+        reason += "(a write creates no topic: create it)"
     if code == KafkaError.DUPLICATE_SEQUENCE_NUMBER:
         reason += "(reported as delivered, but without an offset: it is not in the log)"
     return f"to {where}: {reason}"

@@ -142,8 +142,8 @@ def restarted(name: str, before: str, now: str) -> str:
     """What is wrong when the cluster is another one."""
     return (
         f"Map '{name}' is now in another cluster than the one that was read (id {before}, now "
-        f"{now}): all members were restarted, or the client failed over. Sequences start again, "
-        "and earlier events that were not read are gone."
+        f"{now}): all its members were restarted, or the client failed over. Sequences start "
+        "again, and earlier events that were not read are gone."
     )
 
 

@@ -41,8 +41,8 @@ def read_blob(settings: Mapping[str, str], topic: str, start: int, end: int, blo
                 return content
     raise CorruptSnapshot(
         f"Blob {blob.digest} of topic '{topic}' is not whole: {len(found)} of {len(keys)} "
-        f"records, {sum(map(len, found.values()))} of {blob.size} bytes. It was not used. Did "
-        "retention cut the topic, or did somebody else write to it?"
+        f"records, {sum(map(len, found.values()))} of {blob.size} bytes. It was not used. Was "
+        "the topic cut by retention, or did somebody else write to it?"
     )
 
 

@@ -122,8 +122,8 @@ def _write_files(
         names = sorted(path for name in wanted for path in paths[name])
         raise CorruptSnapshot(
             f"Topic '{topic}' lacks the contents of {len(names)} of {len(manifest.files)} files "
-            f"of the snapshot, or parts of them: {', '.join(names[:3])}. It was not used. Did "
-            "retention cut the topic, or did somebody else write to it?"
+            f"of the snapshot, or parts of them: {', '.join(names[:3])}. It was not used. Was "
+            "the topic cut by retention, or did somebody else write to it?"
         )
     if last is not None:
         checkpoint.write(_LAST, [last])
