@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 BATCH = "foreachBatchId"
 _TWICE = (
-    "Batch {batch} of job '{job}' was written by this query already, by another eo_kafka.foreach_"
-    "batch of the same 'jobName': as a batch is written once, these rows would be skipped. Nothing "
-    "was written of them. Give each of the two a 'jobName' of its own."
+    "This query has already written batch {batch} of job '{job}' with another "
+    "eo_kafka.foreach_batch of the same 'jobName'. A batch is written once, so these rows "
+    "would be skipped. Nothing of them was written. Give each of the two a 'jobName' of its "
+    "own."
 )
 # By job: the run of a query and the batch that it wrote last. A run hands out each batch once.
 _written: dict[tuple[str | None, str | None], tuple[str, int]] = {}
@@ -40,10 +41,10 @@ _written: dict[tuple[str | None, str | None], tuple[str, int]] = {}
 def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
     """Make a function for `writeStream.foreachBatch(...)` that writes each batch once.
 
-    It gives update and complete mode, which Spark refuses to Python sinks, the streaming sink's
-    guarantee. In update mode the rows that changed are written, in complete mode all rows each
-    time: make the topic compacted, with the group as its key. The function runs on the driver, once
-    a batch; the rows are written by Spark's tasks.
+    Spark refuses update and complete mode to Python sinks; this function writes them with the
+    streaming sink's guarantee. In update mode it writes the rows that changed, in complete mode all
+    rows each time: make the topic compacted, with the group as its key. It runs on the driver, once
+    a batch; Spark's tasks write the rows. Not on Spark Connect.
 
     Args:
         options: The options of the sink, with a `jobName`. With `backend` the batches go into a

@@ -1,7 +1,7 @@
 """`eo_kafka.repartition`: Spark's offline repartition of state, with checks before it.
 
 Spark 4.3 writes the entry in its offset log first and looks at the state store afterwards: with any
-store but RocksDB it fails then, and the query never starts again. So all is looked at before.
+store but RocksDB it then fails, and the query never starts again. So this checks everything first.
 Source: StreamingCheckpointManager and OfflineStateRepartitionRunner of Spark 4.3.
 """
 
@@ -58,17 +58,17 @@ def repartition(spark: SparkSession, checkpoint: str, partitions: int) -> None:
         raise CheckpointError(f"There is no checkpoint at '{folder.url}': nothing was changed.")
     if not newest.provider.endswith(".RocksDBStateStoreProvider"):
         raise CheckpointError(
-            f"The state in '{folder.url}' is kept by {newest.provider or 'a store not named'}, and "
-            "Spark can repartition that of RocksDB only: trying would leave the checkpoint stuck "
-            "(STREAMING_UNFINISHED_REPARTITION_DETECTED). Nothing was changed. The provider of a "
-            "query cannot be changed: a new query has to build its state anew."
+            f"The state in '{folder.url}' is kept by {newest.provider or 'a store not named'}, "
+            "and Spark can repartition that of RocksDB only: a try would leave the checkpoint "
+            "stuck (STREAMING_UNFINISHED_REPARTITION_DETECTED). Nothing was changed. A query "
+            "cannot change its state store: start a new query, which builds its state again."
         )
     unfinished = f"commits/{newest.batch}" not in paths
     if unfinished and not _is_repartition(newest, before):
         raise CheckpointError(
-            f"Batch {newest.batch} of '{folder.url}' is not finished, and a repartition would pass "
-            "over it. Nothing was changed. Start the query once more, with "
-            "trigger(availableNow=True) and the partitions as they are, and repartition then."
+            f"Batch {newest.batch} of '{folder.url}' is not finished, and a repartition would "
+            "skip it. Nothing was changed. Run the query once with trigger(availableNow=True) "
+            "and the present number of partitions, then repartition."
         )
     if not unfinished and newest.partitions == partitions:
         raise CheckpointError(

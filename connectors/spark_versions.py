@@ -85,8 +85,9 @@ __all__ = [
 
 # Each would be a promise that this Spark gives no way to keep.
 _SOURCE = {
-    "maxOffsetsPerTrigger": "cut a batch, for Trigger.AvailableNow would end after the first",
-    "minOffsetsPerTrigger": "put off a batch, for Trigger.AvailableNow would end without one",
+    "maxOffsetsPerTrigger": "limit a batch, because Trigger.AvailableNow would end after the "
+    "first one",
+    "minOffsetsPerTrigger": "delay a batch, because Trigger.AvailableNow would end without one",
     "jobName": "repeat the batches since a snapshot",
 }
 _SINK = {"snapshotInterval": "let the source repeat the batches since a snapshot"}

@@ -1,7 +1,7 @@
 """`eo_kafka.StateView`: keeps a topic in step with a running query's keyed state.
 
-The state is read from the checkpoint by Spark's own state reader: what changed since the batch that
-the view shows, where the state store can tell, and all of it otherwise.
+Spark's own state reader reads the state from the checkpoint: the changes since the batch that the
+view shows if the state store can tell them, else the whole state.
 """
 
 from __future__ import annotations

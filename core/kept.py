@@ -1,7 +1,7 @@
 """Clients that a worker process keeps for its next batch.
 
-Only what is harmless when it is stale is kept: a connection that broke costs the time to make
-another. What decides anything is asked of Kafka in every batch.
+Keeps only what is harmless when it is stale: a broken connection costs the time to make another.
+Everything that a decision depends on is asked of Kafka in every batch.
 """
 
 from __future__ import annotations

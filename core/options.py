@@ -111,8 +111,9 @@ class OptionReader:
             self.problem(sentence)
         if settings.get("allow.auto.create.topics", "false").strip().lower() != "false":
             self.problem(
-                "Kafka option 'allow.auto.create.topics' may only be 'false': who reads, writes or "
-                "looks up a topic here never makes it. Create topics before the query starts."
+                "Kafka option 'allow.auto.create.topics' may only be 'false': eo-kafka never "
+                "creates a topic by reading, writing or looking it up. Create topics before "
+                "the query starts."
             )
         if not settings.get("bootstrap.servers", "").strip():
             self.problem(

@@ -20,18 +20,18 @@ HEAD = """# Options
 
 Which options are there, and what do they mean?
 
-Made by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
+Names are case-insensitive. If options are wrong, one error lists all of them. (This page is made
+by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
 `sinks/options.py`, `state/ledger/job.py`, `formats/declared.py`, `sources/maps/declared.py`,
-`sinks/maps/options.py` and `clients/hazelcast/client.py`; a test fails when this page is stale.
-Names are case-insensitive. Wrong options are told all at once.
+`sinks/maps/options.py` and `clients/hazelcast/client.py`; a test fails when it is stale.)
 
-Every `kafka.*` option goes to the client without its `kafka.`; names and values are librdkafka's.
-The Java client's are taken too where they mean the same (`fetch.max.wait.ms`, `sasl.jaas.config`
-with PLAIN and SCRAM, PEM stores, ...), and otherwise refused with what to write instead, or, where
-librdkafka has no need of them, left out with a warning (`core/java_settings.py`).
-`kafka.bootstrap.servers` is required. Defaults of ours: `kafka.isolation.level=read_committed`,
-`kafka.partitioner=murmur2_random` (the Java client's choice of partition), `kafka.linger.ms=20`,
-`kafka.transaction.timeout.ms=900000`.
+Every `kafka.*` option goes to the client without its `kafka.`, with librdkafka's names and values.
+Settings of Kafka's Java client are translated where librdkafka has the same (`fetch.max.wait.ms`,
+`sasl.jaas.config` with PLAIN and SCRAM, PEM stores, ...). Others are refused, and the error says
+what to write instead; a few that librdkafka does not need are ignored with a warning
+(`core/java_settings.py`). `kafka.bootstrap.servers` is required. eo-kafka's own defaults are
+`kafka.isolation.level=read_committed`, `kafka.partitioner=murmur2_random` (the Java client's choice
+of partition), `kafka.linger.ms=20` and `kafka.transaction.timeout.ms=900000`.
 """
 
 

@@ -41,6 +41,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         if files.get_file_from_path(inside) and (name.startswith("docs/") or "/" not in name):
             here = os.path.dirname(source) or "."
             return f"[{text}]({os.path.relpath(inside, here)}{anchor})"
-        return text if text.startswith("`") else f"{text} (`{name}`)"
+        return f"`{name}`" if text.strip("`") in name else f"{text} (`{name}`)"
 
     return LINK.sub(linked, markdown)

@@ -111,7 +111,7 @@ def _finished(
     if settings and "url" not in settings:
         reader.problem("Option 'schema.registry.url' is missing: the registry's address.")
     if settings and not avro:
-        reader.problem("A schema registry is given, and neither keys nor values are 'avro'.")
+        reader.problem("A schema registry is given, but neither keys nor values are 'avro'.")
     missing = missing_for_avro() if avro else None
     if missing:
         reader.problem(missing)
@@ -124,8 +124,8 @@ def _finished(
             )
         if settings and column.subject is None and column.schema is None:
             reader.problem(
-                f"Option '{name}.subject' must say which subject of the registry the {name}s are "
-                "of: there is no one topic to take it from."
+                f"Option '{name}.subject' must say which subject of the registry the {name}s "
+                "are of: there is no one topic to take it from."
             )
     reader.check_names((option.name for option in known), besides=REGISTRY_PREFIX)
     reader.finish()

@@ -110,8 +110,8 @@ class Reading:
         )
         raise SourceError(
             f"The record of {topic}-{partition} at offset {offset} is not of its format: "
-            f"{bad.reason}. To go on past such records, set option 'mode' to {PERMISSIVE} (null, "
-            f"and the bytes in a column) or {DEADLETTER} (they are sent to a topic)."
+            f"{bad.reason}. To go on past such records, set option 'mode' to {PERMISSIVE} "
+            f"(null, and the bytes in a column) or {DEADLETTER} (they are sent to a topic)."
         )
 
 

@@ -88,8 +88,8 @@ class Planner:
         for sentence in replaced.values():
             if recorded is not None:
                 raise DataLossError(
-                    f"{sentence} A batch that is to be repeated since the restored snapshot cannot "
-                    "be, and nothing was read. Give up what the job remembers: 'eo-kafka job "
+                    f"{sentence} A batch since the restored snapshot must be repeated and "
+                    "cannot be; nothing was read. Give the job's memory up: 'eo-kafka job "
                     "reset', and a new checkpoint."
                 )
             if self._options.fail_on_data_loss:

@@ -1,9 +1,9 @@
 """Where the batches since the newest snapshot ended, as the job's ledger records it.
 
-A restored query repeats these batches: what is decided of them is written already, and the state
-must come out as it was. So each must hold the same records again, whatever `maxOffsetsPerTrigger`
-says now and whatever has come since. Spark tells a source no batch number; where a batch starts
-says which one it is, because the sink takes a snapshot wherever it would not.
+A restored query repeats these batches: their output is written already, and the state must come
+out as it was. So each must hold the same records again, whatever `maxOffsetsPerTrigger` says now
+and whatever has arrived since. Spark does not tell a source the batch's number. The batch's start
+identifies it, because the sink takes a snapshot where two batches would have the same start.
 """
 
 from __future__ import annotations
@@ -74,11 +74,10 @@ def check_is_there(end: Offsets, newest: Offsets) -> None:
     if short:
         now = {at: newest[at] for at in short if at in newest}
         raise DataLossError(
-            f"A batch that is to be repeated since the restored snapshot ended at "
-            f"{encode_text(short)}, and the topics end at {encode_text(now)} now: they were "
-            "deleted and made again, or lost records. The batch cannot be repeated, and nothing "
-            "was read. Bring the topics back; or give up what the job remembers: 'eo-kafka job "
-            "reset', and a new checkpoint."
+            "A batch since the restored snapshot must be repeated. It ended at "
+            f"{encode_text(short)}, but the topics now end at {encode_text(now)}: they were "
+            "deleted and created again, or lost records. Nothing was read. Restore the topics; "
+            "or give the job's memory up: 'eo-kafka job reset', and a new checkpoint."
         )
 
 

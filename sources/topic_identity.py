@@ -2,8 +2,8 @@
 
 Such a topic has the same name, and offsets of its own.
 
-The planner compares in each look, and a task when it has read its ranges. Together that leaves no
-gap: a task's id is the one of the look before, and ids never come back.
+The planner compares ids in each look-up, and a task compares when it has read its ranges. That
+leaves no gap: a task has the ids of the look-up before it, and Kafka never uses an id again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from .options import SourceOptions
 log = logging.getLogger(__name__)
 
 WAYS_OUT = (
-    "To read the new one from its beginning, take a new checkpoint; or, where the source has the "
-    "option 'jobName', set 'failOnDataLoss' to false. Do not just start the query again: without "
-    "'jobName' it cannot know the old topic any more, and would go on at that offset of the new."
+    "To read the new one from its beginning, take a new checkpoint; or, where the source has "
+    "the option 'jobName', set 'failOnDataLoss' to false. Do not just start the query again: "
+    "without 'jobName' it cannot recognize the new topic, and would go on at the old offset in "
+    "it."
 )
 # A worker runs one task at a time; a query may read with more than one set of settings.
 _kept: Kept[OffsetLookup] = Kept(limit=4, close=lambda lookup: lookup.close())
@@ -87,9 +88,9 @@ class KnownTopics:
 def _sentence(topic: str, old: str, new: str, start: Offsets) -> str:
     position = encode_text({at: offset for at, offset in start.items() if at.topic == topic})
     return (
-        f"Topic '{topic}' was deleted and made again: its id was {old} and is {new} now. The query "
-        f"is at {position} of the one that is gone: what that held from there on is lost, and what "
-        "the new one holds below would be passed over."
+        f"Topic '{topic}' was deleted and made again: its id was {old} and is {new} now. The "
+        f"query is at {position} of the old topic: its records from there on are lost, and the "
+        "new topic's records below would be skipped."
     )
 
 
@@ -117,8 +118,9 @@ def check_not_replaced(options: SourceOptions, planned: Mapping[str, str]) -> No
             else "The task is run again, and the next batch reads the new topic from its beginning."
         )
         raise DataLossError(
-            f"Topic '{min(replaced)}' was deleted and made again while it was read (or since the "
-            f"batch was planned): what was read is of two topics. Nothing of it is used. {going_on}"
+            f"Topic '{min(replaced)}' was deleted and made again while it was read (or since "
+            "the batch was planned), so the records may come from both topics. None of them is "
+            f"used. {going_on}"
         )
 
 

@@ -115,7 +115,7 @@ def test_where_offsets_prove_nothing_the_rows_are_compared(lines) -> None:
 def test_rows_that_differ_name_the_command_that_helps() -> None:
     found = ledger([FILE], parts=[part(0, b"a")])
     with pytest.raises(
-        BatchMismatch, match=r"same input's rows, computed anew .*job repair job --b"
+        BatchMismatch, match=r"the same input .* computed again .*job repair job --b"
     ):
         batch_identity.check_written(options(), now([FILE]), found, [report(0, b"b")])
 
@@ -126,7 +126,7 @@ def test_a_source_that_has_read_nothing_yet_says_nothing_of_the_rows() -> None:
 
 
 def test_what_was_passed_over_must_be_known() -> None:
-    with pytest.raises(LedgerError, match="does not know that batch any more"):
+    with pytest.raises(LedgerError, match="the ledger no longer has it"):
         batch_identity.check_written(options(), now([line(9)]), Ledger(), [report(0)])
 
 

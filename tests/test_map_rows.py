@@ -45,7 +45,7 @@ def test_a_null_value_that_is_not_to_be_removed_stops_the_task(gone) -> None:
 
 
 def test_a_null_key_stops_the_task() -> None:
-    with pytest.raises(SinkError, match="key is null, and a map's entries have one"):
+    with pytest.raises(SinkError, match="key is null, and a map's entry needs one"):
         entries({"key": texts("a", None), "value": texts("v", "w")})
 
 

@@ -357,5 +357,5 @@ def test_a_batch_that_must_be_repeated_is_not_read_of_another_topic() -> None:
         streaming=True,
     )
     plan = Planner(options, cast(OffsetLookup, cluster), lambda: {"t": "zero"})
-    with pytest.raises(DataLossError, match="cannot be, and nothing was read"):
+    with pytest.raises(DataLossError, match="cannot be; nothing was read"):
         plan.newest({A: 10}, {A: 20}, first=False)

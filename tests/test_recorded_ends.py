@@ -178,7 +178,7 @@ def test_an_end_that_is_not_there_any_more_stops_the_query(kafka: type[Kafka]) -
     reader = stream(failOnDataLoss="false")
 
     assert reader.latestOffset(at(20), ALL) == at(30)
-    sentence = r'ended at \{"t":\{"0":40\}\}, and the topics end at \{"t":\{"0":35\}\} now'
+    sentence = r'ended at \{"t":\{"0":40\}\}, but the topics now end at \{"t":\{"0":35\}\}'
     with pytest.raises(DataLossError, match=sentence):
         reader.latestOffset(at(30), ALL)
 

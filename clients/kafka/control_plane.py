@@ -222,7 +222,7 @@ class ControlPlane:
             ) from error
         except (ValueError, TypeError, LookupError, AttributeError, struct.error) as error:
             raise OutcomeUnknown(
-                f"{self._servers}, asked to {what}, answered something that cannot be read "
+                f"{self._servers}, asked to {what}, gave an answer that cannot be read "
                 f"({type(error).__name__}: {cut(error)})."
             ) from error
 

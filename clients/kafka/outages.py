@@ -58,7 +58,7 @@ def _until_back(host: str, port: int) -> None:
             return
         began = time.monotonic()
         log.warning(
-            "Kafka broker %s:%d is away (%s). What needs it waits for it, and is tried again.",
+            "Kafka broker %s:%d is away (%s). Requests to it wait and are tried again.",
             *(host, port, reason),
         )
         pause = _PAUSE_S

@@ -35,7 +35,9 @@ class Entries:
         for batch in rows:
             key = batch.column("key")
             if key.null_count:
-                raise SinkError("A row's key is null, and a map's entries have one: filter it.")
+                raise SinkError(
+                    "A row's key is null, and a map's entry needs one. Filter such rows."
+                )
             value = self._removed(batch, self._encoded(batch.column("value")))
             yield pa.record_batch([key, value], names=["key", "value"])
 
@@ -49,7 +51,7 @@ class Entries:
         if pc.any(pc.and_(value.is_null(), pc.invert(gone))).as_py():
             raise SinkError(
                 f"A row has no value, and its column '{self._shape.remove_column}' does not say "
-                "that its key is to be removed. Nothing is guessed: filter it, or set the column."
+                "that its key is to be removed. Filter such rows, or set the column."
             )
         return pc.if_else(gone, pa.scalar(None, value.type), value)
 

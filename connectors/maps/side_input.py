@@ -1,8 +1,8 @@
 """`eo_kafka.SideInput`: joins a query's batches with entries of a map, pinned to each batch.
 
 A batch that runs again must be joined with the same entries, or it writes other rows than before.
-No map gives its past: so the entries are kept as a *version*, in Parquet, and each batch is pinned
-to one before it reads it. Below the folder:
+A map does not show its past. So the entries are kept as a *version*, in Parquet, and each batch is
+pinned to a version before it reads it. Below the folder:
 
     versions/<batch>-<id>     the entries, as they were when that batch began
     pins/<batch>              which version the batch uses: JSON

@@ -225,7 +225,7 @@ def _joined(counts: Offsets, found: pa.Array, at: str) -> pa.Array:
     from .field_kinds import NotOfSchema
 
     if found.null_count:
-        raise NotOfSchema(f"{at} has items that are null, which no binary has")
+        raise NotOfSchema(f"{at} has items that are null, which BINARY cannot hold")
     content = pa.py_buffer(np.asarray(found))
     offsets = pa.py_buffer(offsets_of(counts).astype(np.int32))
     return pa.Array.from_buffers(pa.binary(), len(counts), [None, offsets, content])

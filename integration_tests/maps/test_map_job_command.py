@@ -34,7 +34,7 @@ def test_a_reset_applies_what_is_decided_and_removes_what_is_not(
     kill_at(map_job, crash_points, "S6.after_decision", 1)
     crash_points.clear()
     assert command("reset", members=False) == 1
-    assert "A command finishes it with --map-config" in capsys.readouterr().err
+    assert "or give the command --map-config" in capsys.readouterr().err
     assert_exact(map_job, hazelcast_client, written_map, 0)
     assert command("reset") == 0
     assert_exact(map_job, hazelcast_client, written_map, 0, 1)

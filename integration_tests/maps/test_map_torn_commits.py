@@ -151,7 +151,9 @@ def test_what_somebody_else_has_written_since_stays_and_a_merge_asks(
         job.commit(1)
     merging = "mergeFunction" in job.given
     if merging:
-        with pytest.raises(LedgerError, match=f"the entry of key {touched[0]} since: whether"):
+        with pytest.raises(
+            LedgerError, match=f"the entry of key {touched[0]} since, so it is unknown whether"
+        ):
             job.run(1)
         job.given["failOnDataLoss"] = "false"
     job.run(1)

@@ -191,7 +191,7 @@ def test_a_query_on_a_checkpoint_that_parted_from_the_ledger_stops(new_job, spar
     before = committed(job.servers, job.sink_topic)
     job.checkpoint, job.per_batch = tmp_path / "copy", 50
     with pytest.raises(
-        Exception, match=r"what comes as batch \d+ now is another one.*snapshots restore"
+        Exception, match=r"the batch \d+ that comes now is another one.*snapshots restore"
     ):
         job.run(spark)
     assert committed(job.servers, job.sink_topic) == before

@@ -169,7 +169,7 @@ def test_a_reader_that_does_not_follow_stops_the_query(new_job, new_interval_job
     before = committed(job.servers, job.sink_topic)
     loses_the_disk_and_all_changes(job)
     job.follows = False
-    with pytest.raises(Exception, match=r"as batch 2 now is another one.*option 'jobName'"):
+    with pytest.raises(Exception, match=r"batch 2 that comes now is another one.*option 'jobName'"):
         job.run(spark)
     assert committed(job.servers, job.sink_topic) == before
     lose_the_disk(job)

@@ -282,7 +282,7 @@ def test_a_skipped_batch_must_be_the_one_that_was_written(job):
         job.run(batch)
     job.run(1)  # the same again: skipped
     job.put("offsets/1", b'v1\n{"batchTimestampMs":2}\n{"in":{"0":7}}')
-    with pytest.raises(LedgerError, match="what comes as batch 1 now is another one"):
+    with pytest.raises(LedgerError, match="the batch 1 that comes now is another one"):
         job.run(1)
 
 

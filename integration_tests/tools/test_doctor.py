@@ -95,8 +95,8 @@ def test_a_healthy_place_has_no_problem_and_nothing_is_written(broker, make_topi
         assert found[subject][0] == "ok", found[subject]
     assert found["brokers"] == (
         "warning",
-        f"one live broker at {broker.bootstrap_servers}: the promise holds as long as its disk "
-        "does",
+        f"one live broker at {broker.bootstrap_servers}: exactly-once holds as long as its disk "
+        "survives",
     )
     assert "not there yet" in found["ledger"][1]
     assert "foreachBatch" in found["update mode"][1]

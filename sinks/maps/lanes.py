@@ -183,8 +183,8 @@ class Lanes:
         if function != known:  # what the members hold does not say what code is run here
             raise LedgerError(
                 f"Rows wait to be merged by '{cut(function)}', and option 'mergeFunction' is "
-                f"{known!r} now. The batch stays decided: start the query with the function of "
-                "then, and change it once that is done."
+                f"{known!r} now. The batch stays decided. Start the query with the old "
+                "function, and change it when the batch is done."
             )
         lock = partial(transaction.lock, self._target.map)
         return merged(connected, lock, rows, json, function)
@@ -209,14 +209,15 @@ class Lanes:
     def _lost_in_another(self, change: Change) -> None:
         key = internals.to_object(client(self._target.hazelcast), change.key)
         sentence = (
-            f"A member died while it merged rows into {self._target.place}, and somebody else has "
-            f"written the entry of key {cut(key)} since: whether the row is in it cannot be told."
+            f"A member died while it merged rows into {self._target.place}, and somebody else "
+            f"has written the entry of key {cut(key)} since, so it is unknown whether the row "
+            "is in it."
         )
         if self._target.fail_on_loss:
             raise LedgerError(
-                f"{sentence} The batch stays decided. Set the entry to what it should be with the "
-                "row, and option 'failOnDataLoss' to false until the batch is written: the entry "
-                "is then left as it is."
+                f"{sentence} The batch stays decided. Set the entry to the value that it should "
+                "have with the row. Then set option 'failOnDataLoss' to false until the batch "
+                "is written: the entry is left as it is."
             )
         log.warning("%s It is left as it is, as 'failOnDataLoss' is false.", sentence)
 
@@ -265,17 +266,18 @@ class Lanes:
 
     def _newer(self, known: Marker) -> Fenced:
         return Fenced(
-            f"Generation {known.holder} of job '{self._job}' has taken over {self._target.place} "
-            f"from {self._holder}: another driver runs the same job, and this one has applied "
-            "nothing more. Run one of them. Only if the job's ledger was deleted and began anew: "
-            f"remove the keys that begin with '{self._job}/' from map '{MARKERS}'."
+            f"Generation {known.holder} of job '{self._job}' has taken over "
+            f"{self._target.place} from {self._holder}: another driver runs the same job, and "
+            "this one has applied nothing more. Run one of them. Only if the job's ledger was "
+            f"deleted and is new: remove the keys that begin with '{self._job}/' from map "
+            f"'{MARKERS}'."
         )
 
     def _vanished(self, key: ChunkKey) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"What was staged for batch {key.batch} (partition {key.partition}) went away while it "
-            f"was applied to {self._target.place}: members were lost with all copies. Start the "
-            "query again: it finds out what is left, and writes it again or says why it cannot."
+            f"Staged rows of batch {key.batch} (partition {key.partition}) disappeared while "
+            f"they were applied to {self._target.place}: members were lost with all copies. "
+            "Start the query again: it writes the rows again, or says why it cannot."
         )
 
 

@@ -54,7 +54,7 @@ def merged(
     except ValueError as error:
         raise SinkError(
             f"Rows wait to be merged by '{name}' (option 'mergeFunction'), and it {error}. The "
-            "batch stays decided: bring the function back, and start the query."
+            "batch stays decided. Restore the function and start the query."
         ) from None
     key_column, values = rows.column("key"), rows.column("value")
     values = (checked_text(values) if json else values).to_pylist()
@@ -73,8 +73,8 @@ def merged(
         except Exception as error:
             raise SinkError(
                 f"Function '{name}' (option 'mergeFunction') failed for key {cut(plain)}: "
-                f"{type(error).__name__}: {cut(error)}. The batch stays decided, and this chunk of "
-                "it is not applied: mend the function and start the query, which goes on there."
+                f"{type(error).__name__}: {cut(error)}. The batch stays decided, and this chunk "
+                "is not applied. Repair the function and start the query: it goes on there."
             ) from None
     return {key: _stored(value, json) for key, value in now.items()}
 

@@ -117,8 +117,8 @@ class MapSinkOptions:
         if conflict == MERGE or MERGE_FUNCTION.name in reader:
             reader.problem(
                 "Option 'onConflict' 'merge' (option 'mergeFunction') needs 'commit' to be "
-                f"'{TWO_PHASE}': entries that are put as rows come are put again after a crash, "
-                "and what is merged twice can be something else."
+                f"'{TWO_PHASE}': an idempotent write repeats puts after a crash, and merging a "
+                "row twice can give a wrong value."
             )
         if conflict == NEWEST and not shape.json:
             reader.problem("Option 'onConflict' 'newest' needs 'value.format' to be 'json'.")

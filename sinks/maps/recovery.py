@@ -40,10 +40,11 @@ def check_same_map(target: MapTarget, job: Job, ledger: Ledger) -> None:
     )
     if target.fail_on_loss:
         raise LedgerError(
-            f"{sentence} Nothing was written. Fill the map again from elsewhere if it must be "
-            "whole; then, or to go on with what is left, set option 'failOnDataLoss' to false "
-            "until a batch is written: a batch that was decided and not applied is written again "
-            "as a whole. To write all of it again, use a new checkpoint and 'jobName'."
+            f"{sentence} Nothing was written. If the map must be complete, fill it from "
+            "elsewhere first. Then, or to go on with what is left, set option 'failOnDataLoss' "
+            "to false until a batch is written; a batch that was decided but not applied is "
+            "written again as a whole. To write everything again, use a new checkpoint and a "
+            "new 'jobName'."
         )
     log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)
 
@@ -105,9 +106,9 @@ def check_unequal_is_accepted(
     )
     if target.fail_on_loss:
         raise RepairNeeded(
-            f"{sentence} Nothing was written. Start the query as it was when the batch was first "
-            "run (same plan, same number of tasks) and it mends this; or set option "
-            "'failOnDataLoss' to false until the batch is written: then the replay's rows are "
-            "written as they are, beside those of the first run that are there already."
+            f"{sentence} Nothing was written. Start the query as it was when the batch first "
+            "ran (same plan, same number of tasks): it then completes the batch. Or set option "
+            "'failOnDataLoss' to false until the batch is written: the replay's rows are then "
+            "written in addition to those of the first run."
         )
     log.warning("%s They are written as they are, as 'failOnDataLoss' is false.", sentence)

@@ -128,8 +128,9 @@ def _commit_all(control: ControlPlane, identities: Sequence[Identity], version: 
             kind = ParticipantsLost if answer is EndTxnAnswer.LOOK else EnvironmentRefused
             raise kind(
                 f"Kafka did not commit '{name}' ({error}); it committed {committed} of {total} "
-                "transactions: part of the output is visible. A streaming query "
-                "(Trigger.AvailableNow) would mend this by itself."
+                "transactions: part of the output is visible. A write with 'jobName' and "
+                "'batchId', or a streaming query (Trigger.AvailableNow), would complete this by "
+                "itself."
             )
     if late:
         raise OutcomeUnknown(

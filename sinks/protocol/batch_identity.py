@@ -2,11 +2,11 @@
 
 A batch that the ledger has as written is skipped. Its number alone does not say that it is the same
 batch: a checkpoint may have been restored from an older copy, or lost its newest files; one job's
-name may be used for two writes. To skip such a batch would lose its records without a word. So each
-decision records what its batch was, and a batch is compared before it is skipped or mended.
+name may be used for two writes. To skip such a batch would lose its records silently. So each
+decision records what its batch was, and a batch is compared before it is skipped or completed.
 
-Equal offsets are proof enough for sources that read the same records again: ours, and Spark's own
-for Kafka; rows may then differ (`rand()`, the time of day). Where there are no such offsets, as
+Equal offsets are proof enough for sources that read the same records again: eo-kafka's, and Spark's
+own for Kafka; rows may then differ (`rand()`, the time of day). Where there are no such offsets, as
 with a file source or a `batchId` given by hand, the rows themselves are compared by their digest.
 
 Runs on the driver, in `commit(N)`. The checkpoint is read once a batch: two small files.
@@ -58,9 +58,10 @@ class BatchIdentity:
         ends = source_offsets(checkpoint, batch)
         if first.planned and first.planned != _digest(ends):
             raise CheckpointError(
-                f"offsets/{batch} of checkpoint '{checkpoint.url}' is not what it was when the "
-                "batch was planned: the checkpoint was replaced under this query, or a second "
-                "driver works on it. Nothing was decided. Stop all drivers, and start one again."
+                f"offsets/{batch} of checkpoint '{checkpoint.url}' has changed since the batch "
+                "was planned: somebody replaced the checkpoint while this query runs, or a "
+                "second driver works on it. Nothing was decided. Stop all drivers and start "
+                "one."
             )
         # Spark may have purged the one before; where batch 0 begins, no log of Spark's says.
         starts = source_offsets(checkpoint, batch - 1, missing=()) if batch else ()
@@ -118,9 +119,9 @@ def check_written(
     written = ledger.decisions.get((options.sink, identity.batch))
     if written is None:
         raise LedgerError(
-            f"Batch {identity.batch} of job '{options.job}' was passed over as written, and its "
-            "ledger does not know that batch any more: it was reset, or deleted, meanwhile. Start "
-            "the query again: it goes on from what the ledger says."
+            f"Batch {identity.batch} of job '{options.job}' was skipped as written, but the "
+            "ledger no longer has it: it was reset or deleted meanwhile. Start the query "
+            "again: it goes on from what the ledger says."
         )
     if written.accepted:
         return
@@ -175,11 +176,11 @@ def check_sources(
     )
     if options.fail_on_data_loss:
         raise DataLossError(
-            f"{sentence} Nothing of batch {batch} is visible. Spark goes on at the old topic's "
-            "offsets, where what the new one holds below them is not read. To read the new topic "
-            f"from its beginning, give the source the options 'failOnDataLoss' false and 'jobName' "
-            f"'{options.job}', and the sink 'failOnDataLoss' false, until a batch is written; to "
-            "leave those records out, the sink alone."
+            f"{sentence} Nothing of batch {batch} is visible. Spark would go on at the old "
+            "topic's offsets and skip what the new topic holds below them. To read the new "
+            "topic from its beginning, set 'failOnDataLoss' to false at the source and at the "
+            f"sink, and 'jobName' '{options.job}' at the source, until a batch is written. To "
+            "skip those records, set it at the sink only."
         )
     log.warning("%s Batch %d goes on, as the sink's 'failOnDataLoss' is false.", sentence, batch)
 
@@ -243,8 +244,9 @@ def _sentence(
 
 def _is_another(options: SinkOptions, now: BatchIdentity, found: str) -> str:
     return (
-        f"Batch {now.batch} of job '{options.job}' is written, and what comes as batch {now.batch} "
-        f"now is another one: {found}. Nothing was written or skipped now."
+        f"Batch {now.batch} of job '{options.job}' is already written, and the batch "
+        f"{now.batch} that comes now is another one: {found}. Nothing was written or skipped "
+        "now."
     )
 
 
@@ -255,9 +257,9 @@ def _way_of_rows(options: SinkOptions, now: BatchIdentity) -> str:
         "--bootstrap-servers ...'"
     )
     return (
-        "A number by hand is for one write: take the next one for new rows. If these are the same "
-        "input's rows, computed anew (rand(), the time of day), and the batch shall count as "
-        f"written as it is: {accept}."
+        "A 'batchId' is for one write: take the next number for new rows. If these rows come "
+        "from the same input and differ only because they were computed again (rand(), the "
+        f"time of day), let the batch count as written: {accept}."
     )
 
 
@@ -266,7 +268,7 @@ def _way_back(options: SinkOptions, now: BatchIdentity, ledger: Ledger) -> str:
     job = options.job
     newest = max(ledger.of_sink(options.sink))
     parted = (
-        f"Checkpoint '{now.checkpoint}' has parted from the job's ledger, which is at batch "
+        f"Checkpoint '{now.checkpoint}' does not match the job's ledger, which is at batch "
         f"{newest}: it was restored from an older copy, or files of it are missing, or another "
         "driver has gone on from a copy of it."
     )

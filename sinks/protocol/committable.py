@@ -79,10 +79,10 @@ class WritePlan:
             newest = max(self.decisions, default=-1)
             if batch < newest:
                 raise LedgerError(
-                    f"Batch {batch} is to be written again, but the job is at batch {newest} and "
-                    f"its ledger no longer knows what became of {batch}: the checkpoint is older "
-                    "than the ledger remembers. Nothing was written. Restore a newer checkpoint, "
-                    "or start under a new 'jobName' if repeating its rows is acceptable."
+                    f"Batch {batch} runs again, but the job is at batch {newest} and its ledger "
+                    f"has forgotten batch {batch}: the checkpoint is too old. Nothing was "
+                    "written. Restore a newer checkpoint; or, if repeated rows are acceptable, "
+                    "start under a new 'jobName'."
                 )
             return True
         return known.state is DecisionState.VOID

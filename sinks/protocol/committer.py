@@ -249,20 +249,19 @@ def _repair_sentence(
     return (
         f"{happened} The replay's rows of partitions {other} are not the same, so nothing was "
         f"written. The batch's input range is in offsets/{batch} of the checkpoint. Start the "
-        "query as it was when the batch was first run (same plan, same number of tasks) and it "
-        "mends this; or, to go on without what is missing of the batch: "
-        f"'eo-kafka job repair {options.job} --batch {batch} --accept-loss "
-        "--bootstrap-servers ...'."
+        "query as it was when the batch first ran (same plan, same number of tasks): it then "
+        "completes the batch. Or, to go on without the missing rows: 'eo-kafka job repair "
+        f"{options.job} --batch {batch} --accept-loss --bootstrap-servers ...'."
     )
 
 
 def _lost_sentence(decision: Decision, missing: Sequence[Participant], options: SinkOptions) -> str:
     if any(part.staged and not part.has_transaction for part in missing):
         return (
-            f"Batch {decision.batch} was decided, and what was staged for partitions "
-            f"{[part.partition for part in missing]} ({sum(part.rows for part in missing)} rows) "
-            "is gone: members were lost with all copies. Nothing is lost: start the query again; "
-            "it writes what is missing."
+            f"Batch {decision.batch} was decided, and the staged rows of partitions "
+            f"{[part.partition for part in missing]} ({sum(part.rows for part in missing)} "
+            "rows) is gone: members were lost with all copies. Nothing is lost: start the "
+            "query again; it writes what is missing."
         )
     topics = ", ".join(sorted({name for part in missing for name, _ in part.topics}))
     return (

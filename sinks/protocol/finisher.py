@@ -117,8 +117,9 @@ class Finisher:
             listed = None
             coordinator.take_again(mine)
         raise OutcomeUnknown(
-            f"Batch {decision.batch} is decided, and others keep taking the coordinator's id of "
-            f"job '{self._options.job}'. Start the query again: it goes on from there."
+            f"Batch {decision.batch} is decided, but others keep taking the coordinator's "
+            f"transactional id of job '{self._options.job}'. Stop them and start the query "
+            "again: it goes on from there."
         )
 
     def _list_others(self, decision: Decision) -> list[Described]:
@@ -147,9 +148,10 @@ class Finisher:
             mine = [part for part in decision.participants if part.round == decision.round]
             names = sorted({part.staged.map for part in mine if part.staged})
             raise LedgerError(
-                f"Batch {decision.batch} is decided, and its rows wait in Hazelcast for map "
-                f"'{', '.join(names)}', which is not known here. Start the query that writes the "
-                "map: it finishes the batch. A command finishes it with --map-config."
+                f"Batch {decision.batch} is decided, and its staged rows for map "
+                f"'{', '.join(names)}' wait in Hazelcast, which this program cannot reach. "
+                "Start the query that writes the map, or give the command --map-config: either "
+                "finishes the batch."
             )
         # The ledger has been read under our fence: its newest generation is ours
         return target.rows_of(self._options, decision, self._coordinator.ledger.generation)
@@ -168,9 +170,9 @@ class Finisher:
         """The partitions whose staged rows are lost, if that is accepted. Raises LedgerError."""
         target = self._options.staging
         sentence = (
-            f"Batch {decision.batch} was decided, and what partitions {sorted(lost)} had staged "
-            "for the map is gone with the members that held it. To write the batch again would "
-            f"repeat {repeated}."
+            f"Batch {decision.batch} was decided, but the rows that partitions {sorted(lost)} "
+            "had staged for the map are lost with the members that held them. Writing the "
+            f"batch again would repeat {repeated}."
         )
         if target is None or target.fail_on_loss:
             raise LedgerError(
@@ -217,7 +219,7 @@ class Finisher:
         if refused:
             raise EnvironmentRefused(
                 f"Batch {decision.batch} is decided, but Kafka refuses to commit {len(refused)} "
-                f"transaction(s): {'; '.join(refused[:3])}. Put that right and start the query "
+                f"transaction(s): {'; '.join(refused[:3])}. Correct that and start the query "
                 "again: it goes on with these commits."
             )
         late = sum(answer is EndTxnAnswer.RETRY for _, (answer, _) in found)

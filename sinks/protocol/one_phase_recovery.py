@@ -69,9 +69,9 @@ def _check_one_batch(found: list[Token]) -> None:
     partitions = [token.partition for token in found]
     if len(rounds) > 1 or len(set(partitions)) < len(partitions):
         raise CorruptLedger(
-            f"The tokens of (batch, round) {sorted(rounds)} say that a task committed twice or out "
-            f"of turn (partitions {sorted(partitions)[:20]}). Nothing was written now. Compare "
-            "input and output with 'eo-kafka verify', and report this."
+            f"The tokens of (batch, round) {sorted(rounds)} say that a task committed twice or "
+            f"in the wrong order (partitions {sorted(partitions)[:20]}). Nothing was written "
+            "now. Compare input and output with 'eo-kafka verify', and report this."
         )
 
 

@@ -49,9 +49,9 @@ def check_timeout(admin: Any, options: SinkOptions) -> None:
         if allowed < options.transaction_timeout_ms:
             raise EnvironmentRefused(
                 f"Broker {broker} allows transactions of {allowed} ms "
-                f"(transaction.max.timeout.ms), and kafka.transaction.timeout.ms is "
-                f"{options.transaction_timeout_ms}. Raise the one or lower the other; a batch, "
-                "from its first row to its commit, must fit in."
+                "(transaction.max.timeout.ms), and kafka.transaction.timeout.ms is "
+                f"{options.transaction_timeout_ms}. Raise the first or lower the second. A "
+                "batch, from its first row to its commit, must fit into it."
             )
 
 

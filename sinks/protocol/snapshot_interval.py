@@ -93,5 +93,5 @@ def _reason(mine: Sequence[str], checkpoint: Checkpoint) -> str | None:
         ) from error
     operator = operator_by_the_clock(described)
     if operator:
-        return f"its operator {operator} may depend on the time of day, which a replay cannot bring"
+        return f"its operator {operator} may depend on the time of day, which no replay repeats"
     return None

@@ -101,7 +101,7 @@ def end_all(control: ControlPlane, wanted: Sequence[Identity], version: int) -> 
             raise EnvironmentRefused(
                 f"Kafka refuses to abort '{name}' ({error}), an open transaction that nobody "
                 "needs: it hides later rows from read_committed readers until it times out. "
-                "Put that right and start the query again."
+                "Correct that and start the query again."
             )
     late = sum(answer is EndTxnAnswer.RETRY for answer, _ in found.values())
     if late:

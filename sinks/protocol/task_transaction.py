@@ -176,8 +176,8 @@ class TaskTransaction:
                 continue
         raise WriteFailed(
             f"{self._who}: {len(self._ids)} attempts of this task have open transactions, and "
-            "there are no more transactional ids for it. Nothing was written by this one. The "
-            "batch's end, or its next run, ends them."
+            "no transactional id is left for this one. It wrote nothing. The end of the batch, "
+            "or its next run, ends them."
         )
 
     def produce(self, topic: str, key: bytes, value: bytes, partition: int) -> None:

@@ -125,8 +125,9 @@ def beginning(start: MapPosition, cluster: str, bounds: Sequence[Bounds]) -> Beg
     if overwritten:
         losses.append(
             f"Events of map '{start.map}' were overwritten, or outlived the journal's "
-            f"time-to-live, before they were read ({_some(overwritten)}). The journal's capacity, "
-            "which all partitions share, is too small for how fast is written and how seldom read."
+            f"time-to-live, before they were read ({_some(overwritten)}). All partitions share "
+            "the journal's capacity, which is too small for the rate of changes and the time "
+            "between batches."
         )
     if shorter:
         losses.append(
@@ -140,18 +141,18 @@ def beginning(start: MapPosition, cluster: str, bounds: Sequence[Bounds]) -> Beg
 def restarted(name: str, before: str, now: str) -> str:
     """What is wrong when the cluster is another one."""
     return (
-        f"The cluster of map '{name}' is not the one that was read (id {before}, now {now}): all "
-        "its members were restarted, or the client failed over to another cluster. Its sequences "
-        "start again; events of before that were not read are gone."
+        f"Map '{name}' is now in another cluster than the one that was read (id {before}, now "
+        f"{now}): all its members were restarted, or the client failed over. Sequences start "
+        "again, and earlier events that were not read are gone."
     )
 
 
 def replaced(name: str, wanted: JournalRange, sequence: int) -> str:
     """What is wrong when an anchor holds another event."""
     return (
-        f"Map '{name}', {wanted}: sequence {sequence} is not the event any more that it was. The "
-        "map was destroyed and made again, or members died that had the only copies; events of "
-        "before that were not read are gone."
+        f"Map '{name}', {wanted}: sequence {sequence} is no longer the same event. The map was "
+        "destroyed and created again, or members died that had the only copies; earlier events "
+        "that were not read are gone."
     )
 
 

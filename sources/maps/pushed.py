@@ -1,7 +1,7 @@
 """What Spark's filters restrict a batch of a map to, and the members' predicate for it. No I/O.
 
-None of these leaves out what the filters would let through; what it lets through besides, Spark
-sorts out.
+A restriction never excludes a row that passes the filters. It may include others, which Spark
+filters out.
 """
 
 from __future__ import annotations

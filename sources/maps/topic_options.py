@@ -119,7 +119,7 @@ def _source(
         return None
     if not source.read_committed:
         reader.problem(
-            "Kafka option 'isolation.level' is 'read_uncommitted': what a transaction that was "
-            "aborted has written never was in the map. Take the option away."
+            "Kafka option 'isolation.level' is 'read_uncommitted': records of aborted "
+            "transactions were never in the map. Take the option away."
         )
     return source

@@ -57,8 +57,8 @@ def removals_kept_ms(options: TopicMapOptions, lookup: OffsetLookup) -> int:
     policy = settings.get("cleanup.policy", "compact")
     if policy != "compact":
         sentence = (
-            f"Topic '{options.map}' has cleanup.policy={policy}, so Kafka deletes entries by their "
-            "age, which no event tells: it is no map."
+            f"Topic '{options.map}' has cleanup.policy={policy}, so Kafka deletes entries by "
+            "their age, without an event. It cannot be read as a map."
         )
         if options.fail_on_data_loss:
             raise EnvironmentRefused(

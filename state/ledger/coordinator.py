@@ -119,11 +119,11 @@ class Coordinator:
         if not self._control.end_offset(self.topic, DECISION_PARTITION, committed=False):
             job = self._options.job
             raise LedgerError(
-                f"Ledger '{self.topic}' is empty, and Kafka remembers that job '{job}' wrote into "
-                "one: the topic was deleted, or option 'ledgerTopic' was changed. What became of "
-                "the last batch is not known any more, and nothing was written now. Restore the "
-                "topic; or, if the output holds all rows of the last batch that commits/ in the "
-                f"checkpoint names and none of a later one: 'eo-kafka job reset {job} "
+                f"Ledger '{self.topic}' is empty, but Kafka remembers that job '{job}' had a "
+                "ledger: the topic was deleted, or option 'ledgerTopic' was changed. The "
+                "outcome of the last batch is unknown, and nothing was written now. Restore "
+                "the topic; or, if the output holds all rows of the last batch that commits/ "
+                f"in the checkpoint names and none of a later one: 'eo-kafka job reset {job} "
                 "--bootstrap-servers ...', and start the query again."
             )
 
@@ -196,8 +196,8 @@ class Coordinator:
         while ends[1] < ends[0]:
             if time.monotonic() > deadline:
                 raise OutcomeUnknown(
-                    f"A transaction stays open on ledger '{self.topic}', so it is not known what "
-                    "is decided. Nothing was changed; try again."
+                    f"A transaction stays open on ledger '{self.topic}', so the newest decision "
+                    "is unknown. Nothing was changed; try again."
                 )
             time.sleep(0.05)
             ends[1] = self._control.end_offset(self.topic, DECISION_PARTITION, committed=True)
@@ -280,7 +280,7 @@ class Coordinator:
                 self._warn(error)
             time.sleep(0.05 * 2**count)
         raise OutcomeUnknown(
-            f"Writing to ledger '{self.topic}' had no certain outcome in {ATTEMPTS} attempts. "
+            f"{ATTEMPTS} attempts to write to ledger '{self.topic}' had no certain outcome. "
             "Nothing is lost: the next start reads the ledger and goes on from what it says."
         )
 

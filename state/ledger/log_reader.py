@@ -157,6 +157,6 @@ def _until(
         if time.monotonic() - moved > stall_timeout_s:
             raise ReadTimeout(
                 f"Reading {topic}-{partition} stopped at offset {position} of {end}: the broker "
-                f"sent nothing for {stall_timeout_s:.0f} s. Is the partition's leader up, and is "
-                "no other program holding a transaction open on it?"
+                f"sent nothing for {stall_timeout_s:.0f} s. Is the partition's leader up? Is "
+                "another program holding a transaction open on it?"
             )

@@ -69,9 +69,9 @@ def _wait_stable(
         now = time.monotonic()
         if now - started > STABLE_TIMEOUT_S:
             raise OutcomeUnknown(
-                f"Transactions stay open on partition {partition} of ledger '{topic}' (stable to "
-                f"{stable} of {offset}), so it is not known what is committed. Nothing was decided "
-                "on a guess; start the query again."
+                f"Transactions stay open on partition {partition} of ledger '{topic}' (stable "
+                f"to {stable} of {offset}), so it is unknown what is committed. Nothing was "
+                "decided; start the query again."
             )
         if now > stragglers_at:
             end_stragglers()

@@ -39,7 +39,7 @@ def ensure(job: Job, admin: Any, brokers: int) -> None:
         log.warning("allowWeakReplication: %s", " ".join(problems))
     elif problems:
         raise EnvironmentRefused(
-            " ".join(problems) + " Set this right, or set option 'allowWeakReplication' to true "
+            " ".join(problems) + " Correct this, or set option 'allowWeakReplication' to true "
             "if losing decisions (and with them rows) is acceptable."
         )
 

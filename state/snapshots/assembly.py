@@ -1,8 +1,8 @@
 """Puts blobs together from chunks, which may come in any order and more than once.
 
-As they were sent, one after the other, is how they nearly always come: then a blob is digested
-while it is written, and both while the next chunk is fetched. Memory stays bounded; what is
-incomplete is on the disk.
+Chunks nearly always come in the order in which they were sent. Then a blob is digested while it is
+written, and both while the next chunk is fetched. Memory stays bounded: incomplete blobs are on
+the disk.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def next_ends(batches: Iterable[Sequence[str]]) -> Mapping[str, Offsets]:
             if start == end:
                 raise Ambiguous(f"a source stayed at {encode_text(end)}")
             if changed := start.keys() ^ end.keys():
-                raise Ambiguous(f"{names(changed)} came or went, and no line says where it began")
+                raise Ambiguous(f"{names(changed)} came or went, and its beginning is not recorded")
             if found.setdefault(encode_text(start), end) != end:
                 raise Ambiguous(f"two batches started at {encode_text(start)}")
     return found

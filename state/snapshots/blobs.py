@@ -40,9 +40,9 @@ def read_blob(settings: Mapping[str, str], topic: str, start: int, end: int, blo
             if digest_of(content) == blob.digest:
                 return content
     raise CorruptSnapshot(
-        f"Blob {blob.digest} of topic '{topic}' is not whole: {len(found)} of {len(keys)} records, "
-        f"{sum(map(len, found.values()))} of {blob.size} bytes. It was not used. Was the topic cut "
-        "by retention, or written to by somebody else?"
+        f"Blob {blob.digest} of topic '{topic}' is not whole: {len(found)} of {len(keys)} "
+        f"records, {sum(map(len, found.values()))} of {blob.size} bytes. It was not used. Was "
+        "the topic cut by retention, or did somebody else write to it?"
     )
 
 

@@ -69,7 +69,7 @@ def _problem(
             "it is newer than the ledger, or another job's"
         )
     if not all(is_replayable(line) for line in written.get(newest, ())):
-        return "a source of the query is not Kafka, and keeps more than offsets in a checkpoint"
+        return "a source of the query is not Kafka and keeps more than offsets in a checkpoint"
     unknown = [
         batch
         for batch in (newest, newest - 1)  # what Spark starts from, and looks for besides

@@ -68,7 +68,7 @@ class SnapshotSearch:
             return None
         if not exists(self.admin, topic):
             raise CorruptSnapshot(
-                f"The ledger names a snapshot of batch {head.batch}, and there is no topic "
+                f"The ledger names a snapshot of batch {head.batch}, but there is no topic "
                 f"'{topic}'. Restore the topic, or give its name in option 'stateTopic'."
             )
         # The head is visible, its files may not be yet: markers reach partitions one by one.

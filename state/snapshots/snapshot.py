@@ -70,8 +70,8 @@ class Snapshot:
             problem = str(error)
         if digester.digest() != blob.digest:
             raise SnapshotFailed(
-                f"{read.path} of checkpoint '{self._checkpoint.url}' could not be sent as it was "
-                f"when it was looked at: {problem}. Nothing is decided. Start the query again."
+                f"{read.path} of checkpoint '{self._checkpoint.url}' changed while it was sent: "
+                f"{problem}. Nothing is decided. Start the query again."
             )
 
 
@@ -93,7 +93,7 @@ def take(checkpoint: Checkpoint, batch: int, previous: Manifest) -> Snapshot:
             ) from error
     raise SnapshotFailed(
         f"The checkpoint '{checkpoint.url}' does not hold all that a restart at batch {batch} "
-        f"needs: {problem}. Nothing is decided. Look at the checkpoint, and start the query again."
+        f"needs: {problem}. Nothing is decided. Check the checkpoint and start the query again."
     )
 
 

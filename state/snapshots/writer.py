@@ -84,13 +84,14 @@ class ExportWriter:
             code = error.args[0].code()
             if code in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
                 raise Fenced(
-                    f"Somebody else exports into topic '{self._topic}' now: that goes on, and this "
-                    "export stops."
+                    f"Somebody else exports into topic '{self._topic}' now. This export stops; "
+                    "the other one goes on."
                 ) from None
             if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise EnvironmentRefused(
-                    f"Not authorized to write to topic '{self._topic}': the principal needs Write "
-                    "on it. Grant it and try again: what is written already is not written twice."
+                    f"Not authorized to write to topic '{self._topic}': the principal needs "
+                    "Write on it. Grant it and try again; records that are already there are "
+                    "not written twice."
                 ) from None
             raise OutcomeUnknown(
                 f"Writing to topic '{self._topic}' failed: {error.args[0].str()}. The export is "

@@ -81,8 +81,8 @@ def restore(
         checkpoint.finish(RESTORING)
     except OSError as error:  # a full disk, or an object store that does not let us in
         raise CheckpointError(
-            f"The checkpoint '{checkpoint.url}' could not be filled: {error}. It is not finished, "
-            "and no query starts from it. Set this right, and restore again."
+            f"The checkpoint '{checkpoint.url}' could not be filled: {error}. It is incomplete, "
+            "and no query starts from it. Correct this and restore again."
         ) from error
 
 
@@ -117,9 +117,9 @@ def _write_files(
     if wanted:
         names = sorted(path for name in wanted for path in paths[name])
         raise CorruptSnapshot(
-            f"Topic '{topic}' lacks the contents of {len(names)} of {len(manifest.files)} files of "
-            f"the snapshot, or parts of them: {', '.join(names[:3])}. It was not used. Was the "
-            "topic cut by retention, or written to by somebody else?"
+            f"Topic '{topic}' lacks the contents of {len(names)} of {len(manifest.files)} files "
+            f"of the snapshot, or parts of them: {', '.join(names[:3])}. It was not used. Was "
+            "the topic cut by retention, or did somebody else write to it?"
         )
     if last is not None:
         checkpoint.write(_LAST, [last])

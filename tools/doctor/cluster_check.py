@@ -83,7 +83,7 @@ def _tried(subject: str, check: Callable[[], list[Finding]]) -> list[Finding]:
 def _brokers(brokers: int, options: SinkOptions) -> Finding:
     servers = options.kafka["bootstrap.servers"]
     if brokers == 1:
-        text = f"one live broker at {servers}: the promise holds as long as its disk does"
+        text = f"one live broker at {servers}: exactly-once holds as long as its disk survives"
         return Finding(Level.WARNING, "brokers", text)
     return Finding(Level.OK, "brokers", f"{brokers} live at {servers}")
 

@@ -1,7 +1,7 @@
 """Asks an interpreter what Spark will find in it: `python -c <this file>` prints one JSON object.
 
-Imports nothing of ours and runs on any Python 3: the interpreter asked may be another one than the
-one that asks, without this package in it.
+Imports nothing of eo-kafka and runs on any Python 3: the interpreter may be another one than that
+of this process, without the package.
 """
 
 import importlib

@@ -254,9 +254,9 @@ def _newest_written(search: SnapshotSearch) -> tuple[Found, Decision]:
     if decision is None or decision.state is not DecisionState.DONE or not decision.offsets:
         state = decision.state.value if decision else "forgotten by the ledger"
         raise EoKafkaError(
-            f"The newest snapshot of job '{search.job}' is of batch {found.head.batch}, which is "
-            f"{state}: what was written of it would not be known to a job that starts from the "
-            "export. Start the query, with option 'snapshots', let it finish a batch, and export "
+            f"The newest snapshot of job '{search.job}' is of batch {found.head.batch}, which "
+            f"is {state}: a job that starts from the export could not know what was written of "
+            "it. Start the query, with option 'snapshots', let it finish a batch, and export "
             "then. Nothing was exported."
         )
     return found, decision

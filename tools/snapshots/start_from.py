@@ -190,8 +190,9 @@ class _Seed:
         newest = max(ledger.of_sink(self._options.sink), default=None)
         used = f"it is at batch {newest}" if newest is not None else "it belongs to a query"
         return LedgerError(
-            f"Job '{job}' has a ledger already ('{topic}'), and {used}. A job that starts from an "
-            "export needs one of its own, or batches would be skipped that were never written. The "
-            "ledger was left as it is. Choose a job name that was never used; or, if that job will "
-            f"never run again, 'eo-kafka job reset {job} --bootstrap-servers ...' first."
+            f"Job '{job}' has a ledger already ('{topic}'), and {used}. A job that starts from "
+            "an export needs a new ledger; with this one it would skip batches that were never "
+            "written. The ledger was left as it is. Choose a job name that was never used; or, "
+            f"if that job will never run again, 'eo-kafka job reset {job} --bootstrap-servers "
+            "...' first."
         )

@@ -207,7 +207,8 @@ def commit_refusal(judged: Judged) -> str | None:
         Standing.COORDINATOR: "a half-written decision must not become visible",
         Standing.NO_LEDGER: "no ledger was found that decides about it (name it with --job and "
         "--ledger-topic, if the job has one of another name)",
-        Standing.FOREIGN: "it is another program's, and only that program knows if it is complete",
+        Standing.FOREIGN: "it belongs to another program, and only that one knows whether it "
+        "is complete",
     }
     return reasons[judged.standing]
 

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output-config",
         type=Path,
         metavar="FILE",
-        help="client settings for that cluster; none of --config go there",
+        help="client settings for that cluster; those of --config are not used for it",
     )
     add_json(parser)
 
