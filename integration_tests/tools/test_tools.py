@@ -131,7 +131,9 @@ def tool(lone_broker, capsys):
     def run(*words: str, parse: bool = True):
         json_word = ["--json"] if parse else []
         capsys.readouterr()
-        code = main(["txn", *words, "--bootstrap-servers", lone_broker.bootstrap_servers, *json_word])
+        code = main(
+            ["txn", *words, "--bootstrap-servers", lone_broker.bootstrap_servers, *json_word]
+        )
         said = capsys.readouterr()
         if code == 1 and not said.out:
             return code, said.err
