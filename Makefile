@@ -9,7 +9,7 @@ FORMAT ?= eo-kafka
 JOBS ?= 2
 # Of the tests: kafka crash maps state tools soak (integration_tests/), unit (tests/)
 GROUP ?=
-PACKAGES := core connectors formats sources sinks state broker
+PACKAGES := core clients connectors formats sources sinks state tools broker
 CODE := setup.cfg pyproject.toml pyspark_eo_kafka.py pyspark_eo_map.py pyspark_eo_state.py $(shell find $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 

@@ -1,5 +1,5 @@
 """Spark finds the format here; see pyspark_eo_kafka.py."""
 
-from eo_kafka.connectors.map import MapDataSource as DefaultSource
+from eo_kafka.connectors.maps.format import MapDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -29,13 +29,13 @@ import pyarrow as pa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from eo_kafka.broker.embedded import cluster
-from eo_kafka.sinks import committer, two_phase
-from eo_kafka.sinks.control_plane import ControlPlane
-from eo_kafka.sinks.coordinator import Coordinator
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.clients.kafka.transactional_id import ATTEMPT_SLOTS, GENERATION_SLOTS
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.transactional_id import ATTEMPT_SLOTS, GENERATION_SLOTS
-from eo_kafka.state.compacted_topic import MAX_MESSAGE_BYTES
+from eo_kafka.sinks.protocol import committer, two_phase
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.state.ledger.compacted_topic import MAX_MESSAGE_BYTES
+from eo_kafka.state.ledger.coordinator import Coordinator
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "commit_round.md"
 

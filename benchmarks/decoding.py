@@ -20,9 +20,10 @@ import fastavro
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from eo_kafka.formats import avro_columns, json_columns
-from eo_kafka.formats.arrow_types import arrow_type
-from eo_kafka.formats.avro_types import spark_type
+from eo_kafka.formats.avro import columns as avro_columns
+from eo_kafka.formats.avro.types import spark_type
+from eo_kafka.formats.json import columns as json_columns
+from eo_kafka.formats.shared.arrow_types import arrow_type
 
 ROWS = 20_000
 FLAT = {

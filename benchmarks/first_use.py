@@ -47,7 +47,7 @@ def source() -> str:
 
 def sink() -> str:
     """Rows with headers and without into a producer's queue, and out of it again."""
-    from eo_kafka.sinks import fast
+    from eo_kafka.sinks.rows import fast
 
     producer = confluent_kafka.Producer(NOWHERE)
     rows = fast.ArrowProducer(producer, "t")
@@ -64,7 +64,7 @@ def avro() -> str:
     """One value."""
     import json
 
-    from eo_kafka.formats import avro_columns
+    from eo_kafka.formats.avro import columns as avro_columns
 
     schema, kind = json.dumps(RECORD), pa.struct([("a", pa.int64())])
     return _shown(avro_columns.decoded(pa.array([b"\x02", b"\x80"]), schema, schema, kind))
@@ -72,7 +72,7 @@ def avro() -> str:
 
 def json() -> str:
     """One value."""
-    from eo_kafka.formats import json_columns
+    from eo_kafka.formats.json import columns as json_columns
 
     return _shown(
         json_columns.decoded(pa.array([b'{"a":1}', b"{"]), pa.struct([("a", pa.int64())]))

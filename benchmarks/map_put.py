@@ -20,9 +20,9 @@ import pyarrow as pa
 from hazelcast.core import HazelcastJsonValue
 
 from eo_kafka.broker.hazelcast import HazelcastCluster
-from eo_kafka.hazelcast_client import client
-from eo_kafka.sinks.map_options import MapSinkOptions
-from eo_kafka.sinks.map_writer import write
+from eo_kafka.clients.hazelcast.client import client
+from eo_kafka.sinks.maps.options import MapSinkOptions
+from eo_kafka.sinks.maps.puts import write
 
 MAP, PUT = "bench", 5000
 COLUMNS = [("key", "string"), ("value", "string")]

@@ -20,9 +20,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.offsets import OffsetRange, TopicPartition
-from eo_kafka.sources.map_topic_options import TopicMapOptions
-from eo_kafka.sources.map_topic_position import now_ms
-from eo_kafka.sources.map_topic_reader import ChangesTask, plan_entries, read_changes, read_entries
+from eo_kafka.sources.maps.topic_options import TopicMapOptions
+from eo_kafka.sources.maps.topic_position import now_ms
+from eo_kafka.sources.maps.topic_reader import ChangesTask, plan_entries, read_changes, read_entries
 from eo_kafka.sources.reader import read_range
 
 MAP = "bench"

@@ -19,11 +19,13 @@ import pyarrow as pa
 
 from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.broker.hazelcast import HazelcastCluster
-from eo_kafka.sinks import committer, map_two_phase, map_writer
-from eo_kafka.sinks.map_options import MapSinkOptions
-from eo_kafka.sinks.map_two_phase_options import read_two_phase
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.two_phase import TaskIdentity
+from eo_kafka.sinks.maps import puts as map_writer
+from eo_kafka.sinks.maps import two_phase as map_two_phase
+from eo_kafka.sinks.maps.options import MapSinkOptions
+from eo_kafka.sinks.maps.two_phase_options import read_two_phase
+from eo_kafka.sinks.protocol import committer
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 
 TASKS = 4  # as many as lanes
 COLUMNS = [("key", "string"), ("value", "string")]

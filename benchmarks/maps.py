@@ -32,15 +32,15 @@ from hazelcast.protocol.builtin import (
 )
 
 from benchmarks import jet
-from eo_kafka import hazelcast_internals as internals
 from eo_kafka.broker.hazelcast import HazelcastCluster
 from eo_kafka.broker.hazelcast_settings import PARTITIONS, journal
-from eo_kafka.hazelcast_client import client
-from eo_kafka.sources.map_entries import plan, read_entries
-from eo_kafka.sources.map_options import MapOptions
-from eo_kafka.sources.map_planner import MapPlanner
-from eo_kafka.sources.map_position import ranges
-from eo_kafka.sources.map_reader import read_journal, tasks
+from eo_kafka.clients.hazelcast import internals
+from eo_kafka.clients.hazelcast.client import client
+from eo_kafka.sources.maps.entries import plan, read_entries
+from eo_kafka.sources.maps.options import MapOptions
+from eo_kafka.sources.maps.planner import MapPlanner
+from eo_kafka.sources.maps.position import ranges
+from eo_kafka.sources.maps.reader import read_journal, tasks
 
 IN_FLIGHT = 8
 MAP = "bench"

@@ -27,10 +27,10 @@ from benchmarks.report import Batch, steady_rate
 from benchmarks.session import benchmark_session, environment
 from benchmarks.workload import BROKER_PROPERTIES, Topics, Workload
 from eo_kafka.broker.embedded import KafkaBroker
-from eo_kafka.state import records
-from eo_kafka.state.job_topics import LEDGER_TOPIC, MAIN_SINK, STATE_TOPIC
-from eo_kafka.state.ledger import DECISION_PARTITION, Ledger, fold
-from eo_kafka.state.log_reader import read_records
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.job_topics import LEDGER_TOPIC, MAIN_SINK, STATE_TOPIC
+from eo_kafka.state.ledger.ledger import DECISION_PARTITION, Ledger, fold
+from eo_kafka.state.ledger.log_reader import read_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -33,10 +33,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import eo_kafka
 from eo_kafka.broker.embedded import KafkaBroker
-from eo_kafka.sinks import committer, two_phase
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.two_phase import TaskIdentity
+from eo_kafka.sinks.protocol import committer, two_phase
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 
 DELTA = 2_000  # bytes a store and batch
 FULL_EVERY = 10

@@ -32,7 +32,7 @@ from eo_kafka.broker.java import find_java
 from eo_kafka.broker.process import JavaProcess
 from eo_kafka.broker.settings import LOOPBACK, Node, free_port, server_properties
 from eo_kafka.broker.storage import cluster_id_of, format_storage, new_cluster_id, tail
-from eo_kafka.kafka_config import admin_client
+from eo_kafka.clients.kafka.config import admin_client
 
 START_TIMEOUT = 90.0  # seconds; 3 on an idle machine
 STOP_TIMEOUT = 30.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from tenacity import retry, stop_after_delay, wait_fixed
 
-from eo_kafka.kafka_config import consumer
+from eo_kafka.clients.kafka.config import consumer
 from eo_kafka.offsets import TopicPartition, decode
 from eo_kafka.options import KafkaSettings, OptionReader
 

@@ -18,7 +18,7 @@ from eo_kafka.connectors.running_query import running_query
 from eo_kafka.connectors.spark_versions import StreamArrowWriter
 from eo_kafka.errors import OptionsError
 from eo_kafka.maps import BACKEND, is_topic
-from eo_kafka.sinks.map_two_phase_options import is_two_phase
+from eo_kafka.sinks.maps.two_phase_options import is_two_phase
 
 if TYPE_CHECKING:
     import pyarrow as pa

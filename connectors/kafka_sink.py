@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from eo_kafka.connectors.ledger_writer import LedgerWriter, Report, task_context
 from eo_kafka.connectors.spark_versions import refuse_without_admission_control
-from eo_kafka.connectors.two_phase import LedgerWriter, Report, task_context
 from eo_kafka.errors import OptionsError, SinkError
 from eo_kafka.formats.declared import STRING
 from eo_kafka.formats.options import FormatOptions
 from eo_kafka.formats.writing import Writing
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.rows import column_problems
+from eo_kafka.sinks.rows.columns_needed import column_problems
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +84,8 @@ class KafkaStreamWriter(LedgerWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs on executors, once an attempt of a partition."""
-        from eo_kafka.sinks import one_phase, plain_write, two_phase
+        from eo_kafka.sinks.protocol import one_phase, two_phase
+        from eo_kafka.sinks.rows import plain_write
 
         context = task_context()
         options, rows = _sent(self._options, self._writing, iterator)
@@ -99,8 +100,8 @@ class KafkaBatchWriter(DataSourceArrowWriter):
     """One `save()`. The same pickled writer serves the tasks and `commit`."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        from eo_kafka.sinks.batch import new_batch
-        from eo_kafka.sinks.ledger_topic import with_allowed_timeout
+        from eo_kafka.sinks.protocol.batch import new_batch
+        from eo_kafka.state.ledger.topics import with_allowed_timeout
 
         options, writing = _options(given, schema, streaming=False)
         if overwrite:
@@ -118,7 +119,8 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs on executors, once an attempt of a partition."""
-        from eo_kafka.sinks import batch, plain_write
+        from eo_kafka.sinks.protocol import batch
+        from eo_kafka.sinks.rows import plain_write
 
         context = task_context()
         options, rows = _sent(self._options, self._writing, iterator)
@@ -132,14 +134,14 @@ class KafkaBatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, once, after all tasks."""
         if self._options.exactly_once:
-            from eo_kafka.sinks import batch
+            from eo_kafka.sinks.protocol import batch
 
             batch.commit(self._options, self._batch, [_task(message) for message in messages])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when a task or `commit` failed."""
         if self._options.exactly_once:
-            from eo_kafka.sinks import batch
+            from eo_kafka.sinks.protocol import batch
 
             batch.abort(self._options, self._batch, [_task(message) for message in messages])
 

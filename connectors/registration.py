@@ -21,7 +21,7 @@ def register(spark: SparkSession) -> None:
     before the formats are used. Raises EnvironmentRefused on Spark Connect.
     """
     from eo_kafka.connectors.kafka import KafkaDataSource
-    from eo_kafka.connectors.map import MapDataSource
+    from eo_kafka.connectors.maps.format import MapDataSource
     from eo_kafka.connectors.state_source import StateDataSource
 
     # The process that plans a stream gets this variable, and none of the application's files.

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eo_kafka.errors import CheckpointError, EnvironmentRefused, OptionsError
-from eo_kafka.state.checkpoint import Checkpoint, open_checkpoint
-from eo_kafka.state.snapshot import RESTORING
+from eo_kafka.state.snapshots.checkpoint import Checkpoint, open_checkpoint
+from eo_kafka.state.snapshots.snapshot import RESTORING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

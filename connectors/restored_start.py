@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from eo_kafka.errors import OptionsError
-from eo_kafka.sinks.restoring import restore
-from eo_kafka.state.checkpoint import open_checkpoint
-from eo_kafka.state.snapshot import RESTORING
+from eo_kafka.state.snapshots.checkpoint import open_checkpoint
+from eo_kafka.state.snapshots.restoring import restore
+from eo_kafka.state.snapshots.snapshot import RESTORING
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -29,9 +29,9 @@ class StateOptions:
     def parse(cls, given: Mapping[str, str]) -> StateOptions:
         """Never contacts a broker."""
         from eo_kafka.options import Option, OptionReader, one_of, text
-        from eo_kafka.sinks.snapshot_tables import TABLES
-        from eo_kafka.state.export import LATEST
-        from eo_kafka.state.job_topics import job_name
+        from eo_kafka.state.ledger.job_topics import job_name
+        from eo_kafka.state.snapshots.export import LATEST
+        from eo_kafka.state.snapshots.tables import TABLES
 
         read = Option("read", one_of(*TABLES, _VIEW), "snapshots", "")
         job = Option("jobName", job_name, "", "")
@@ -62,7 +62,7 @@ class StateDataSource(DataSource):
 
     def schema(self) -> str:
         """By option `read`. Called at `load()`; never contacts a broker. Raises OptionsError."""
-        from eo_kafka.sinks.snapshot_tables import TABLES
+        from eo_kafka.state.snapshots.tables import TABLES
 
         table = StateOptions.parse(self.options).table
         return _VIEW_SCHEMA if table == _VIEW else TABLES[table].schema
@@ -84,13 +84,13 @@ class StateReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """The rows. Executor, once an action. Raises what looking for snapshots may raise."""
-        from eo_kafka.sinks.snapshot_tables import TABLES
+        from eo_kafka.state.snapshots.tables import TABLES
 
         options = self._options
         if options.table != _VIEW:
             yield from TABLES[options.table].rows(options.job, options.snapshot, options.given)
             return
-        from eo_kafka.sinks.state_view import open_view
+        from eo_kafka.state.view_writer import open_view
 
         for key, value in open_view(options.job, options.view, options.given).values.items():
             yield key.decode(), value.decode()

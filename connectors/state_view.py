@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from eo_kafka.errors import CheckpointError, EoKafkaError, OptionsError
-from eo_kafka.sinks.state_view import ViewWriter
-from eo_kafka.state.checkpoint import open_checkpoint
+from eo_kafka.state.snapshots.checkpoint import open_checkpoint
 from eo_kafka.state.view import Marker
+from eo_kafka.state.view_writer import ViewWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -4,7 +4,7 @@
 numba compiles a loop on first use and caches it in the user's cache folder; loops hold no GIL.
 Importing this file takes numba, so callers ask `eo_kafka.librdkafka.available()` first. Addresses
 and sizes travel as int64. The rule for all loops (core/digest_kernel.py, sources/read_kernels.py,
-sinks/write_kernels.py, formats/*_kernels.py): what one reads is inside a message of librdkafka or
+sinks/rows/write_kernels.py, formats/): what one reads is inside a message of librdkafka or
 inside a range the caller has checked; what it writes was sized by a counting loop before, or has a
 limit that it looks at.
 """
@@ -44,7 +44,7 @@ def compiled(function: Any) -> Any:
     try:
         folder = Path(_SHARED_CACHE or cache_folder())
         if not _unzip_source(function):
-            folder = folder / _digest(Path(function.__code__.co_filename).parent)
+            folder = folder / _digest()
         config.CACHE_DIR = str(folder)
         return njit(cache=True, nogil=True)(function)
     except (OSError, RuntimeError):
@@ -60,11 +60,11 @@ def part(function: Any) -> Any:
 
 
 @functools.cache
-def _digest(folder: Path) -> str:
-    """Of all files that a loop in `folder` may have parts from. numba itself only looks whether the
-    loop's own file is another one. Raises OSError."""
+def _digest() -> str:
+    """Of the whole package: a loop may have parts from any file of it, and numba itself only looks
+    whether the loop's own file is another one. Raises OSError."""
     found = hashlib.sha256()
-    for path in sorted({*folder.glob("*.py"), *Path(__file__).parent.glob("*.py")}):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         found.update(path.read_bytes())
     return found.hexdigest()[:16]
 

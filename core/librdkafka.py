@@ -116,7 +116,8 @@ def available() -> str | None:
         version = tuple(int(part) for part in str(confluent_kafka.__version__).split(".")[:2])
         if not _OLDEST <= version < _TOO_NEW:
             return f"confluent-kafka {confluent_kafka.__version__} is not one it was tested with"
-        importlib.import_module("eo_kafka.compiled")
+        importlib.import_module("numba.extending")
+        bind()
     except Unavailable as reason:
         return str(reason)
     except (ImportError, OSError, RuntimeError) as error:

@@ -43,6 +43,7 @@ class Identity:
     epoch: int
 
 
+ALARM_MS = 900_000
 NO_TRANSACTION = Identity("", -1, -1)  # of who took part, and has none that could be ended
 
 
@@ -221,6 +222,9 @@ class Token:
     generation: int
     rows: int
     digest: str
+    # Where the rows went, with the topics' ids: a task that commits by itself has no decision that
+    # says so
+    topics: tuple[tuple[str, str], ...] = ()
 
     def answers(self, participant: Participant, batch: int) -> bool:
         """Whether this token is the one `participant` wrote for `batch`."""
@@ -241,3 +245,8 @@ def without_token(decision: Decision, tokens: list[Token]) -> tuple[Participant,
         if participant.has_token
         and not any(token.answers(participant, decision.batch) for token in tokens)
     )
+
+
+def alarm_ms(timeout_ms: int) -> int:
+    """After how long somebody should know that a transaction is open, however long it may be."""
+    return min(ALARM_MS, timeout_ms // 2)

@@ -7,20 +7,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from eo_kafka import hazelcast_client
+from eo_kafka.clients.hazelcast import client as hazelcast_client
 from eo_kafka.formats import declared as formats
 from eo_kafka.options import Option
-from eo_kafka.sinks import map_options as map_sink
 from eo_kafka.sinks import options as sink
+from eo_kafka.sinks.maps import options as map_sink
 from eo_kafka.sources import declared as source
-from eo_kafka.sources import map_declared
+from eo_kafka.sources.maps import declared as map_declared
 
 PAGE = Path(__file__).parent / "options.md"
 HEAD = """# Options
 
 Made by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
-`sinks/options.py`, `formats/declared.py`, `sources/map_declared.py`, `sinks/map_options.py` and
-`core/hazelcast_client.py`; a test fails when this page is stale. Names are case-insensitive.
+`sinks/options.py`, `formats/declared.py`, `sources/maps/declared.py`, `sinks/maps/options.py` and
+`clients/hazelcast/client.py`; a test fails when this page is stale. Names are case-insensitive.
 Wrong options are told all at once.
 
 Every `kafka.*` option goes to the client without its `kafka.`; names and values are librdkafka's.

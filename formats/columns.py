@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from eo_kafka.errors import OptionsError, SourceError, cut
-from eo_kafka.formats import registry as wire
-from eo_kafka.formats.arrow_types import arrow_type
-from eo_kafka.formats.avro_codec import encoder, parsed
-from eo_kafka.formats.avro_reader import AvroReader, as_json
-from eo_kafka.formats.avro_types import spark_type
+from eo_kafka.formats.avro import registry as wire
+from eo_kafka.formats.avro.codec import encoder, parsed
+from eo_kafka.formats.avro.reader import AvroReader, as_json
+from eo_kafka.formats.avro.registry import Registry
+from eo_kafka.formats.avro.types import spark_type
 from eo_kafka.formats.declared import FAILFAST, PERMISSIVE
-from eo_kafka.formats.decoding import typed
-from eo_kafka.formats.registry import Registry
+from eo_kafka.formats.shared.arrow_types import arrow_type
+from eo_kafka.formats.shared.decoding import typed
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eo_kafka.options import Option, boolean, one_of, text
-from eo_kafka.state.job_topics import topic_name
+from eo_kafka.state.ledger.job_topics import topic_name
 
 RAW, STRING, JSON, AVRO = "raw", "string", "json", "avro"
 FAILFAST, PERMISSIVE, DEADLETTER = "FAILFAST", "PERMISSIVE", "DEADLETTER"

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from eo_kafka.formats import declared
+from eo_kafka.formats.avro.registry import Registry
 from eo_kafka.formats.declared import AVRO, DEADLETTER, FAILFAST, JSON, PERMISSIVE, REGISTRY_PREFIX
-from eo_kafka.formats.registry import Registry
 from eo_kafka.options import Option, OptionReader
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from eo_kafka.clients.kafka.transactional_id import TransactionalIds
 from eo_kafka.errors import CheckpointError, OptionsError, cut
 from eo_kafka.options import (
     KafkaSettings,
@@ -16,7 +17,7 @@ from eo_kafka.options import (
     time_span_ms,
     whole_number,
 )
-from eo_kafka.sinks.map_staging import MapTarget
+from eo_kafka.sinks.maps.staging import MapTarget
 from eo_kafka.sinks.option_checks import (
     ALLOWED_BY_BROKERS,
     LONGEST_TIMEOUT_MS,
@@ -25,8 +26,7 @@ from eo_kafka.sinks.option_checks import (
     check_needs,
     timeout_ms,
 )
-from eo_kafka.sinks.transactional_id import TransactionalIds
-from eo_kafka.state.job_topics import (
+from eo_kafka.state.ledger.job_topics import (
     LEDGER_TOPIC,
     MAIN_SINK,
     STATE_TOPIC,
@@ -327,7 +327,7 @@ def _snapshots(reader: OptionReader, possible: bool) -> bool:
 def _query_id(reader: OptionReader, checkpoint: str | None) -> str | None:
     if not checkpoint:
         return None
-    from eo_kafka.state.query_id import read_query_id
+    from eo_kafka.state.snapshots.query_id import read_query_id
 
     try:
         return read_query_id(checkpoint)

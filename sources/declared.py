@@ -8,7 +8,7 @@ from eo_kafka.offsets import TopicPartition
 from eo_kafka.options import Option, boolean, one_of, setting_ms, text, whole_number
 from eo_kafka.sources.limits import Limit, milliseconds, offset_limit, start_limit, times
 from eo_kafka.sources.subscription import assignment, pattern, topic_list
-from eo_kafka.state.job_topics import job_name, topic_name
+from eo_kafka.state.ledger.job_topics import job_name, topic_name
 
 SUBSCRIBE: Option[tuple[str, ...]] = Option(
     "subscribe", topic_list, (), "Topics to read, separated by commas."

@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from eo_kafka.clients.kafka import config
 from eo_kafka.errors import ReadTimeout, SourceError
-from eo_kafka.kafka_config import admin_client, connection_settings, quick_connect, topic_ids
 from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
 from eo_kafka.sources.limits import Word
 from eo_kafka.sources.lookup_errors import (
@@ -25,7 +25,7 @@ from eo_kafka.sources.lookup_errors import (
     is_wrong_setting,
 )
 from eo_kafka.sources.options import SourceOptions
-from eo_kafka.state.compacted_topic import settings_of
+from eo_kafka.state.ledger.compacted_topic import settings_of
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -82,12 +82,12 @@ class OffsetLookup:
             for topic, description in described.items()
             for partition in description.partitions
         }
-        return Topics(partitions, topic_ids(described))
+        return Topics(partitions, config.topic_ids(described))
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The ids of topics: one that was deleted and made again has another. Raises UnknownTopic,
         and as `partitions`."""
-        return topic_ids(self._described(topics))
+        return config.topic_ids(self._described(topics))
 
     def _described(self, topics: Iterable[str]) -> dict[str, Any]:
         from confluent_kafka import TopicCollection
@@ -281,12 +281,12 @@ class OffsetLookup:
             from confluent_kafka import KafkaException
 
             settings: dict[str, Any] = {
-                **quick_connect(self._options.kafka),
-                **connection_settings(self._options.kafka),
+                **config.quick_connect(self._options.kafka),
+                **config.connection_settings(self._options.kafka),
             }
             settings["error_cb"] = self._on_error
             try:
-                self._client = admin_client(settings)
+                self._client = config.admin_client(settings)
             except KafkaException as error:
                 raise SourceError(
                     f"No client can be made of these 'kafka.*' settings: {error.args[0].str()}."

@@ -41,7 +41,7 @@ from eo_kafka.sources.declared import (
 )
 from eo_kafka.sources.limits import ByGroup, ByTime, Limit, batch_problems, problems_of
 from eo_kafka.sources.subscription import Subscription
-from eo_kafka.state.job_topics import LEDGER_TOPIC
+from eo_kafka.state.ledger.job_topics import LEDGER_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from eo_kafka.clients.kafka.config import consumer, quick_connect
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
-from eo_kafka.kafka_config import consumer, quick_connect
 from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from eo_kafka.sources import plain

@@ -18,10 +18,10 @@ from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.lookup_errors import UnknownTopic
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.subscription import Subscription
-from eo_kafka.state.batch_ends import Ambiguous, next_ends
-from eo_kafka.state.job_topics import MAIN_SINK
-from eo_kafka.state.ledger import DECISION_PARTITION, Ledger, fold
-from eo_kafka.state.log_reader import read_records
+from eo_kafka.state.ledger.job_topics import MAIN_SINK
+from eo_kafka.state.ledger.ledger import DECISION_PARTITION, Ledger, fold
+from eo_kafka.state.ledger.log_reader import read_records
+from eo_kafka.state.snapshots.batch_ends import Ambiguous, next_ends
 from eo_kafka.transaction import DecisionState
 
 log = logging.getLogger(__name__)

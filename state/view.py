@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from eo_kafka.errors import CorruptSnapshot, cut
 from eo_kafka.options import json_object
-from eo_kafka.state.log_reader import read_records
+from eo_kafka.state.ledger.log_reader import read_records
 
 TOPIC = "__eo_kafka.{job}.view.{view}"
 MARKER = b'"eo-kafka"'

@@ -30,6 +30,7 @@ newer rules, switched off, the shortest trace ends in:
 | sweep_looks_after_listing, abort_spares_newer | a newer driver's decided transaction is aborted |
 | second_look | a copy that begins after the sweep holds up a committed batch |
 | next_slot_if_open | an attempt aborts another that is prepared and reported |
+| topic_id_in_token | a replay takes rows for committed that went with their topic |
 | topic_id_at_first_row | DONE, and rows went with a topic that was made again |
 | abort_ends_unreported | a stopped query's tasks are dead, and a transaction is open |
 | identity_checked, torn_identity_checked | batch N is skipped though it holds other records: lost |
@@ -44,8 +45,8 @@ from functools import cache
 from typing import NamedTuple, TypeVar
 
 from eo_kafka.errors import LedgerError
-from eo_kafka.sinks.committable import Torn, WritePlan
-from eo_kafka.state.ledger import with_state
+from eo_kafka.sinks.protocol.committable import Torn, WritePlan
+from eo_kafka.state.ledger.ledger import with_state
 from eo_kafka.transaction import (
     Decision,
     DecisionState,
@@ -84,6 +85,7 @@ class Rules(NamedTuple):
     looks_for_earlier_attempt: bool = True
     nobody_came_between: bool = True
     torn_must_be_equal: bool = True
+    topic_id_in_token: bool = True
     # of who may take the coordinator's id (model_fences.py)
     look_before_fence: bool = True
     look_before_each_fence: bool = True  # not only before a call's first
@@ -645,7 +647,7 @@ def s6_check(world: World, index: int, setting: Setting) -> Moves:
             world = world._replace(fault="asked for repair where nothing was committed")
         yield "S6 asks for repair", die(world, index)
     elif not all(_is_open(world, x) for x in _prepared(driver)) or any(
-        is_gone(world, report.prepared) for report in driver.reports if report.prepared
+        is_gone(world, participant) for participant in decision.participants
     ):
         yield "S6 undecided", fail(world, index, setting)
     else:
@@ -666,9 +668,9 @@ def is_repair(driver: Driver) -> bool:
     return plan.lost is not None and plan.lost.decision.batch == driver.batch
 
 
-def is_gone(world: World, participant: Participant) -> bool:
+def is_gone(world: World, written: Participant | Token) -> bool:
     """Whether the topic that the rows went to is not the one of that name any more."""
-    return bool(participant.topics) and participant.topics != topics_of(world.topic)
+    return bool(written.topics) and written.topics != topics_of(world.topic)
 
 
 def topics_of(topic: int) -> tuple[tuple[str, str], ...]:
@@ -962,8 +964,8 @@ def _lost(world: World, missing: tuple[Participant, ...]) -> World:
     return world._replace(fault="a decided transaction was lost though nothing timed out")
 
 
-def _token_order(token: Token) -> tuple[int, int, int, int]:
-    return token.batch, token.partition, token.round, token.generation
+def _token_order(token: Token) -> tuple[object, ...]:
+    return token.batch, token.partition, token.round, token.generation, token.topics
 
 
 def _task_order(task: Task) -> tuple[int, int, int, int]:

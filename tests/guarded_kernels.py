@@ -108,8 +108,8 @@ def run(decoded: Any, values: list[bytes]) -> None:
 
 
 def json() -> None:
-    from eo_kafka.formats import json_columns
-    from eo_kafka.formats.arrow_types import arrow_type
+    from eo_kafka.formats.json import columns as json_columns
+    from eo_kafka.formats.shared.arrow_types import arrow_type
 
     names = {"n": "long", "x": "double", "f": "float", "b": "boolean", "s": "string", "d": "date"}
     kind = t.StructType([t.StructField("at", t.TimestampType())])
@@ -132,9 +132,9 @@ def json() -> None:
 def avro() -> None:
     import fastavro
 
-    from eo_kafka.formats import avro_columns
-    from eo_kafka.formats.arrow_types import arrow_type
-    from eo_kafka.formats.avro_types import spark_type
+    from eo_kafka.formats.avro import columns as avro_columns
+    from eo_kafka.formats.avro.types import spark_type
+    from eo_kafka.formats.shared.arrow_types import arrow_type
 
     fields = [
         ("n", "long"), ("x", "double"), ("f", "float"), ("b", "boolean"), ("s", "string"),
@@ -162,7 +162,7 @@ def avro() -> None:
 
 def sink() -> None:
     """Rows out of guarded columns: their digest, and into a producer's queue."""
-    from eo_kafka.sinks import fast
+    from eo_kafka.sinks.rows import fast
 
     producer = confluent_kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"})
     rows = fast.ArrowProducer(producer, "t")
@@ -216,7 +216,7 @@ def source() -> None:
 
 def control() -> None:
     """One byte too far."""
-    from eo_kafka.formats.slot_kernels import gather
+    from eo_kafka.formats.shared.slot_kernels import gather
 
     data, target = guarded(10), np.zeros(16, np.uint8)
     starts, sizes = np.zeros(1, np.int64), np.full(1, 10)

@@ -41,7 +41,7 @@ from map_world import (
     written_ahead,
 )
 
-from eo_kafka.sinks.map_lanes import Marker
+from eo_kafka.sinks.maps.lanes import Marker
 
 
 def moves(world: World, setting: Setting) -> Moves:

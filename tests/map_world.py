@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from eo_kafka.sinks.map_lanes import Marker
+from eo_kafka.sinks.maps.lanes import Marker
 
 CHUNKS = 2
 DECIDED, DONE, VOID = "DECIDED", "DONE", "VOID"

@@ -135,10 +135,13 @@ def _identity(task: Task, setting: Setting) -> Identity:
 
 def chaos(world: World, setting: Setting) -> Moves:
     if world.topic < setting.recreations:
+        # What no decision names was not promised to anybody: a replay must write it again.
+        decisions = [*world.decisions, *(x.decision for x in world.drivers if x.decision)]
+        decisions += [world.on_its_way[1]] if world.on_its_way else []
+        decided = {-1, *(decision.batch for decision in decisions)}
+        lost = {(batch, row) for batch, row in world.visible if batch in decided}
         again = world._replace(
-            topic=world.topic + 1,
-            visible=(),
-            deleted=tuple(sorted({*world.deleted, *world.visible})),
+            topic=world.topic + 1, visible=(), deleted=tuple(sorted({*world.deleted, *lost}))
         )
         yield "the output topic is deleted and made again", again
     if world.deaths < setting.task_deaths:

@@ -1,10 +1,12 @@
 """`commit=idempotent` in the model of commit_model.py: tasks that commit by themselves, and the S1
-that finds out which of them did. The steps are those of sinks/one_phase.py.
+that finds out which of them did. The steps are those of sinks/protocol/one_phase.py.
 
 Not modelled: that a retry ends what an attempt of another partition left open.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from commit_model import (
     Moves,
@@ -19,16 +21,18 @@ from commit_model import (
     ended_from_outside,
     holds,
     id_of,
+    is_gone,
     is_waited_for,
     s1_plan,
     set_txn,
     task_fails,
+    topics_of,
     txn_of,
     with_task,
     write_plan,
 )
 
-from eo_kafka.sinks.committable import Torn
+from eo_kafka.sinks.protocol.committable import Torn
 from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Token
 
 # --- S1: which tasks have committed
@@ -58,7 +62,11 @@ def s1_wait(world: World, index: int, setting: Setting) -> Moves:
 def s1_read_tokens(world: World, index: int, setting: Setting) -> Moves:
     newest = max(world.decisions, key=lambda known: known.batch, default=None)
     settled = (newest.batch, newest.round) if newest else (-1, -1)
-    found = [token for token in world.tokens if (token.batch, token.round) > settled]
+    found = [
+        token
+        for token in world.tokens
+        if (token.batch, token.round) > settled and not is_gone(world, token)
+    ]
     torn = Torn(_as_decision(found), (), decided=False) if found else None
     yield f"S1 finds {len(found)} committed", driver_of(world, index, lost=torn, step=s1_plan)
 
@@ -90,7 +98,8 @@ def s2_look(world: World, task: Task, setting: Setting) -> Moves:
 
 
 def s2_init(world: World, task: Task, setting: Setting) -> Moves:
-    """InitProducerId: ends the attempt before. The epoch says whether anybody came between."""
+    """InitProducerId: ends the attempt before. The epoch says whether anybody came between. The
+    output topic's id is asked for right after it, before the first row."""
     name = id_of(task, setting)
     txn = txn_of(world, name)
     if world.holder != task.plan.coordinator and txn.token is not None:
@@ -98,15 +107,18 @@ def s2_init(world: World, task: Task, setting: Setting) -> Moves:
     first = task.first
     if setting.rules.nobody_came_between:
         first = first and txn.epoch == task.epoch
-    opened = task._replace(epoch=txn.epoch + 1, first=first, step=s3_write)
+    opened = task._replace(epoch=txn.epoch + 1, first=first, topic=world.topic, step=s3_write)
     yield "S2 init", with_task(set_txn(world, name, Txn(txn.epoch + 1)), task, opened)
 
 
 def s3_write(world: World, task: Task, setting: Setting) -> Moves:
     """Look for the token of an earlier attempt; without one, write."""
     looks = setting.rules.looks_for_earlier_attempt and not task.first
-    if looks and _token(task) in world.tokens:
-        yield "S2 finds its token", _reported(world, task, setting)
+    earlier = _earlier(world, task, setting) if looks else None
+    if earlier is not None and is_gone(world, earlier):
+        yield "S2 finds that its rows are gone", task_fails(world, task, setting)
+    elif earlier is not None:
+        yield "S2 finds its token", _reported(world, task, setting, earlier)
     elif txn_of(world, id_of(task, setting)).epoch != task.epoch:
         yield "S3 is fenced", task_fails(world, task, setting)
     else:
@@ -119,7 +131,8 @@ def s5_flush(world: World, task: Task, setting: Setting) -> Moves:
     if txn_of(world, name).epoch != task.epoch:
         yield "S5 is fenced", task_fails(world, task, setting)
         return
-    written = set_txn(world, name, Txn(task.epoch, _token(task), task.rows))
+    token = _token(task, setting)
+    written = set_txn(world, name, Txn(task.epoch, token, task.rows, topic=world.topic))
     step = s5_look if setting.rules.token_before_look else s5_commit
     yield "S5 flushed", with_task(written, task, task._replace(step=step))
 
@@ -129,6 +142,10 @@ def s5_look(world: World, task: Task, setting: Setting) -> Moves:
     if world.holder != task.plan.coordinator:
         ended = end_txn(world, _identity(task, setting), commit=False, exact=True)
         yield "S5 sees another coordinator", task_fails(ended, task, setting)
+        return
+    if setting.recreations and task.topic != world.topic:
+        ended = end_txn(world, _identity(task, setting), commit=False, exact=True)
+        yield "S5 sees another topic", task_fails(ended, task, setting)
         return
     step = s5_commit if setting.rules.token_before_look else s5_flush
     yield "S5 looked", with_task(world, task, task._replace(step=step))
@@ -142,31 +159,43 @@ def s5_commit(world: World, task: Task, setting: Setting) -> Moves:
     ended = end_txn(world, identity, commit=True, exact=True)
     # librdkafka's EndTxn leaves the epoch as it is
     ended = set_txn(ended, identity.transactional_id, Txn(task.epoch))
-    yield "S5 commits", _reported(ended, task, setting)
+    yield "S5 commits", _reported(ended, task, setting, _token(task, setting))
     yield "S5 commits, report lost", task_fails(ended, task, setting)
 
 
-def _reported(world: World, task: Task, setting: Setting) -> World:
+def _reported(world: World, task: Task, setting: Setting, token: Token) -> World:
     world = with_task(world, task, None)
     if not is_waited_for(world, task):
         return world
-    participant = _participant(_token(task), _identity(task, setting))
+    participant = _participant(token, _identity(task, setting))
     report = Report(task.partition, participant, committed=True)
     reports = (*world.drivers[task.driver].reports, report)
     return driver_of(world, task.driver, reports=tuple(sorted(reports)))
 
 
-def _token(task: Task) -> Token:
+def _token(task: Task, setting: Setting) -> Token:
     plan, digest = write_plan(task.plan), digest_of(task.rows)
-    round_ = plan.round_of(task.batch)
-    return Token(
-        "main", task.partition, task.batch, round_, plan.generation, len(task.rows), digest
-    )
+    round_, rows = plan.round_of(task.batch), len(task.rows)
+    named = setting.recreations and setting.rules.topic_id_in_token
+    topics = topics_of(task.topic) if named else ()
+    return Token("main", task.partition, task.batch, round_, plan.generation, rows, digest, topics)
+
+
+def _earlier(world: World, task: Task, setting: Setting) -> Token | None:
+    """What an attempt before left visible, of whichever topic."""
+    mine = replace(_token(task, setting), topics=())
+    return next((token for token in world.tokens if replace(token, topics=()) == mine), None)
 
 
 def _participant(token: Token, identity: Identity) -> Participant:
     return Participant(
-        token.partition, token.round, token.generation, identity, token.rows, token.digest
+        token.partition,
+        token.round,
+        token.generation,
+        identity,
+        token.rows,
+        token.digest,
+        token.topics,
     )
 
 

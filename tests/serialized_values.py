@@ -13,7 +13,7 @@ from hazelcast.serialization.service import SerializationServiceV1
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from eo_kafka.hazelcast_internals import CompactSchema
+from eo_kafka.clients.hazelcast.internals import CompactSchema
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 UTC = datetime.timezone.utc

@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_type
 
 from eo_kafka.errors import SourceError
-from eo_kafka.formats import avro_columns
-from eo_kafka.formats.avro_codec import Decoder, Encoder, parsed
-from eo_kafka.formats.avro_types import spark_type
+from eo_kafka.formats.avro import columns as avro_columns
+from eo_kafka.formats.avro.codec import Decoder, Encoder, parsed
+from eo_kafka.formats.avro.types import spark_type
 
 ORDER = {
     "type": "record",

@@ -19,12 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eo_kafka.formats import avro_columns
-from eo_kafka.formats.arrow_types import arrow_type
-from eo_kafka.formats.avro_codec import Decoder, Encoder, parsed
-from eo_kafka.formats.avro_reader import AvroReader
-from eo_kafka.formats.avro_types import spark_type
-from eo_kafka.formats.decoding import typed
+from eo_kafka.formats.avro import columns as avro_columns
+from eo_kafka.formats.avro.codec import Decoder, Encoder, parsed
+from eo_kafka.formats.avro.reader import AvroReader
+from eo_kafka.formats.avro.types import spark_type
+from eo_kafka.formats.shared.arrow_types import arrow_type
+from eo_kafka.formats.shared.decoding import typed
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 SCALARS: list[Any] = [

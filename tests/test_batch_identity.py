@@ -9,12 +9,12 @@ import pytest
 
 from eo_kafka.digest import Digest
 from eo_kafka.errors import BatchMismatch, CheckpointError, DataLossError, LedgerError
-from eo_kafka.sinks import batch_identity
-from eo_kafka.sinks.batch_identity import BatchIdentity
-from eo_kafka.sinks.committable import TaskReport
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.state.ledger import Ledger
-from eo_kafka.state.manifest import Blob, SnapshotHead
+from eo_kafka.sinks.protocol import batch_identity
+from eo_kafka.sinks.protocol.batch_identity import BatchIdentity
+from eo_kafka.sinks.protocol.committable import TaskReport
+from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
+from eo_kafka.state.ledger.ledger import Ledger
 from eo_kafka.transaction import Decision, DecisionState, Identity, Participant
 
 FILE = '{"logOffset":4}'

@@ -13,8 +13,8 @@ import pytest
 from pyarrow import fs
 
 from eo_kafka.errors import CheckpointError
-from eo_kafka.state import checkpoint as module
-from eo_kafka.state.checkpoint import (
+from eo_kafka.state.snapshots import checkpoint as module
+from eo_kafka.state.snapshots.checkpoint import (
     Checkpoint,
     LocalCheckpoint,
     RemoteCheckpoint,

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from eo_kafka.state.closure import Incomplete, needed, state_partitions, tables
+from eo_kafka.state.snapshots.closure import Incomplete, needed, state_partitions, tables
 
 GOLDEN = Path(__file__).parent / "golden" / "checkpoints"
 REAL_ZIP = (GOLDEN / "rocks-15.zip").read_bytes()  # as Spark 4.3 wrote it

@@ -6,8 +6,8 @@ import argparse
 
 import pytest
 
-from eo_kafka.command_line import add_connection, connection, duration, table
 from eo_kafka.errors import OptionsError
+from eo_kafka.tools.shared.command_line import add_connection, connection, duration, table
 
 
 def parsed(*words: str) -> argparse.Namespace:

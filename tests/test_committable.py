@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eo_kafka.errors import LedgerError
-from eo_kafka.sinks.committable import Torn, WritePlan
+from eo_kafka.sinks.protocol.committable import Torn, WritePlan
 from eo_kafka.transaction import Decision, DecisionState, Identity, Participant
 
 PARTS = tuple(Participant(p, 0, 1, Identity(f"p{p}", 1, 0), 1, "d") for p in (0, 1, 2))

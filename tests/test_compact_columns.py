@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 from serialized_values import FIXED, SINGLE, CompactService, Inner, Record, RecordSerializer
 
+from eo_kafka.clients.hazelcast.internals import CompactSchema
 from eo_kafka.errors import OptionsError, SourceError
-from eo_kafka.formats.serialized_columns import CompactColumn
-from eo_kafka.hazelcast_internals import CompactSchema
+from eo_kafka.formats.hazelcast.columns import CompactColumn
 
 NAMES = st.text("abcXYZ_09äß", min_size=1, max_size=4)
 

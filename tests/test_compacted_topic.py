@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from eo_kafka.state import compacted_topic
+from eo_kafka.state.ledger import compacted_topic
 
 GOOD = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
 

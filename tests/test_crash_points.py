@@ -11,12 +11,12 @@ import pytest
 from eo_kafka import crash_points
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("connectors", "sources", "sinks", "state", "core")
+PACKAGES = ("connectors", "sources", "sinks", "state", "clients", "core")
 
 
 def calls(function: str) -> Iterator[ast.expr]:
     for package in PACKAGES:
-        for path in (ROOT / package).glob("*.py"):
+        for path in (ROOT / package).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and getattr(node.func, "id", "") == function:
                     yield node.args[0]

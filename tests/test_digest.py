@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eo_kafka import librdkafka
 from eo_kafka.digest import INVERSES, PRIMES, Digest, row_lanes
-from eo_kafka.sinks import fast, plain
+from eo_kafka.sinks.rows import fast, plain
 
 field = st.none() | st.binary(max_size=40)
 headers = st.lists(st.tuples(st.text(max_size=9), field), max_size=3)

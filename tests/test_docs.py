@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PACKAGES = (
+    *("core", "clients", "connectors", "formats", "sources", "sinks", "state", "tools", "broker"),
+)
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -38,14 +41,14 @@ def test_files_and_tests_that_are_named_exist(page):
     for name in re.findall(r"\b(test_\w+)\b(?!\.py)", text):
         known = any(f"def {name}" in source for source in code)
         assert known or (ROOT / "tests" / f"{name}.py").exists(), name
-    folders = "core|connectors|sources|sinks|state|broker|tests|integration_tests"
+    folders = "|".join((*PACKAGES, "tests", "integration_tests"))
     for path in re.findall(rf"`((?:{folders})/[\w/]+\.py)", text):
         assert (ROOT / path).exists(), path
 
 
 def test_every_module_is_on_the_file_map():
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    for folder in ("core", "connectors", "formats", "sources", "sinks", "state"):
-        for path in (ROOT / folder).glob("*.py"):
+    for package in PACKAGES[:-1]:
+        for path in (ROOT / package).rglob("*.py"):
             if path.name != "__init__.py":
-                assert f"{folder}/{path.name}" in text or f"`{path.name}`" in text, path
+                assert f"{path.relative_to(ROOT)}" in text or f"`{path.name}`" in text, path

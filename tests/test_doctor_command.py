@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eo_kafka.machine_check import Level, check_lookup, check_same, check_versions
-from eo_kafka.sinks.request_check import NEEDED, offered
-from eo_kafka.sinks.topic_rehearsal import clock
+from eo_kafka.tools.doctor.machine_check import Level, check_lookup, check_same, check_versions
+from eo_kafka.tools.doctor.request_check import NEEDED, offered
+from eo_kafka.tools.doctor.topic_rehearsal import clock
 
 GOOD = {
     "python": "3.11.7",

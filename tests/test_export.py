@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_kafka.errors import CorruptSnapshot, OptionsError
-from eo_kafka.state import blobs, export, restore
-from eo_kafka.state.export import Export
-from eo_kafka.state.manifest import CHUNK, Blob, FileEntry, Manifest, SnapshotHead, digest_of
+from eo_kafka.state.ledger.blob_names import CHUNK, Blob, SnapshotHead, digest_of
+from eo_kafka.state.snapshots import blobs, export
+from eo_kafka.state.snapshots import writing_back as restore
+from eo_kafka.state.snapshots.export import Export
+from eo_kafka.state.snapshots.manifest import FileEntry, Manifest
 
 GOLDEN = Path(__file__).parent / "golden" / "export_v1.json"
 WHOLE = st.integers(min_value=-(2**63), max_value=2**63)

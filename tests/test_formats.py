@@ -16,12 +16,15 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eo_kafka.errors import OptionsError, SinkError, SourceError
-from eo_kafka.formats import avro_codec, avro_types, bad_records, reading, registry
+from eo_kafka.formats import bad_records, reading
+from eo_kafka.formats.avro import codec as avro_codec
+from eo_kafka.formats.avro import registry
+from eo_kafka.formats.avro import types as avro_types
+from eo_kafka.formats.avro.registry import Registry, UnknownSchema
 from eo_kafka.formats.options import FormatOptions
 from eo_kafka.formats.reading import Reading
-from eo_kafka.formats.registry import Registry, UnknownSchema
 from eo_kafka.formats.writing import Writing
-from eo_kafka.sinks.rows import column_problems
+from eo_kafka.sinks.rows.columns_needed import column_problems
 from eo_kafka.sources.options import SourceOptions
 
 SUBSCRIBED = {"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"}

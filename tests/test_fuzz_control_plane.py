@@ -27,10 +27,10 @@ from kafka.protocol.admin.transactions import (
 from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.producer.transaction import EndTxnResponse
 
+from eo_kafka.clients.kafka import control_plane
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.clients.kafka.control_requests import TransactionRequests
 from eo_kafka.errors import EnvironmentRefused, EoKafkaError, OutcomeUnknown
-from eo_kafka.sinks import control_plane
-from eo_kafka.sinks.control_plane import ControlPlane
-from eo_kafka.sinks.control_requests import TransactionRequests
 from eo_kafka.transaction import Described, EndTxnAnswer, Identity, TransactionState, end_txn_answer
 
 IDS = ("eo.job.sink.p0.g0.a0", "eo.job.sink.p1.g0.a1")

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_kafka.errors import MESSAGE_MAX, CorruptLedger
-from eo_kafka.state import records
-from eo_kafka.state.ledger import Ledger, fold
-from eo_kafka.state.manifest import Blob, SnapshotHead
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
+from eo_kafka.state.ledger.ledger import Ledger, fold
 from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Token
 
 PARTICIPANT = Participant(0, 1, 34, Identity("eo-kafka.j.s.p0.g2.a3", 4000, 2), 7, "m1:0123abcd")

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from eo_kafka.errors import MESSAGE_MAX, EoKafkaError, OptionsError, WriteFailed, cut
-from eo_kafka.sinks.committable import TaskReport, Torn
+from eo_kafka.sinks.protocol.committable import TaskReport, Torn
 from eo_kafka.transaction import Decision, DecisionState, Identity, Participant
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("core", "connectors", "sources", "sinks", "state", "broker")
+PACKAGES = (
+    *("core", "clients", "connectors", "formats", "sources", "sinks", "state", "tools", "broker"),
+)
 # Modules that turn bytes into code or objects of any class.
 MODULES = {
     "pickle",
@@ -63,7 +65,7 @@ def dangers(source: str) -> list[str]:
 def product_files() -> list[Path]:
     found = [ROOT / "pyspark_eo_kafka.py"]
     for package in PACKAGES:
-        found += sorted((ROOT / package).glob("*.py"))
+        found += sorted((ROOT / package).rglob("*.py"))
     return found
 
 

@@ -19,16 +19,16 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.offsets import Offsets, TopicPartition, decode
-from eo_kafka.sinks.committable import TaskReport
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.restoring import _check_can_go_on
-from eo_kafka.sinks.snapshot_interval import is_due
+from eo_kafka.sinks.protocol.committable import TaskReport
+from eo_kafka.sinks.protocol.snapshot_interval import is_due
 from eo_kafka.sources import recorded_ends
 from eo_kafka.sources.lookup import Topics
 from eo_kafka.sources.options import SourceOptions
-from eo_kafka.state import records
-from eo_kafka.state.ledger import Ledger
-from eo_kafka.state.manifest import Blob, SnapshotHead
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.state.snapshots.restoring import _check_can_go_on
 from eo_kafka.transaction import Decision, DecisionState
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}

@@ -16,8 +16,8 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
 from eo_kafka.errors import OptionsError
-from eo_kafka.formats import json_writer
-from eo_kafka.formats.json_codec import JsonDecoder, NotOfSchema
+from eo_kafka.formats.json import writer as json_writer
+from eo_kafka.formats.json.codec import JsonDecoder, NotOfSchema
 
 UTC = timezone.utc
 

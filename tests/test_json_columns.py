@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from eo_kafka.formats import json_columns
-from eo_kafka.formats.arrow_types import arrow_type
-from eo_kafka.formats.decoding import typed
-from eo_kafka.formats.json_codec import JsonDecoder
+from eo_kafka.formats.json import columns as json_columns
+from eo_kafka.formats.json.codec import JsonDecoder
+from eo_kafka.formats.shared.arrow_types import arrow_type
+from eo_kafka.formats.shared.decoding import typed
 
 QUICK = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 SCHEMA = t.StructType(

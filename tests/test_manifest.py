@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_kafka.errors import CorruptLedger, CorruptSnapshot
-from eo_kafka.state import blobs, manifest, records
-from eo_kafka.state.manifest import (
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.blob_names import (
     CHUNK,
     Blob,
     Digester,
-    FileEntry,
-    Manifest,
     SnapshotHead,
     chunk_key,
     digest_of,
     parse_chunk_key,
 )
+from eo_kafka.state.snapshots import blobs, manifest
+from eo_kafka.state.snapshots.manifest import FileEntry, Manifest
 from eo_kafka.transaction import Decision, DecisionState
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_kafka.errors import SourceError
-from eo_kafka.sources import map_columns as columns
+from eo_kafka.sources.maps import columns
 
 
 def service() -> SerializationServiceV1:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import types as t
 
-from eo_kafka.connectors.map import read_options
-from eo_kafka.connectors.map_filters import is_exact, pushed
+from eo_kafka.connectors.maps.filters import is_exact, pushed
+from eo_kafka.connectors.maps.format import read_options
 from eo_kafka.connectors.spark_versions import refuse_without_pushed_filters
 from eo_kafka.errors import EnvironmentRefused, OptionsError
-from eo_kafka.sources.map_pushed import NOTHING_PUSHED, Comparison, Pushed
+from eo_kafka.sources.maps.pushed import NOTHING_PUSHED, Comparison, Pushed
 
 of = pytest.importorskip("pyspark.sql.datasource")
 if not hasattr(of, "Filter"):

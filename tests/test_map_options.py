@@ -10,12 +10,12 @@ import uuid
 import pytest
 from pyspark.sql.types import StructType
 
-from eo_kafka.connectors.map import MapDataSource, columns, read_options, typed
+from eo_kafka.connectors.maps.format import MapDataSource, columns, read_options, typed
 from eo_kafka.errors import OptionsError
-from eo_kafka.sources.map_options import MapOptions
-from eo_kafka.sources.map_position import MapPosition
-from eo_kafka.sources.map_topic_options import TopicMapOptions
-from eo_kafka.sources.map_topic_position import TopicPosition
+from eo_kafka.sources.maps.options import MapOptions
+from eo_kafka.sources.maps.position import MapPosition
+from eo_kafka.sources.maps.topic_options import TopicMapOptions
+from eo_kafka.sources.maps.topic_position import TopicPosition
 
 GIVEN = {"map": "orders", "backend": "hazelcast", "hazelcast.members": "a:5701, b:5702"}
 RIGHT = (

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from eo_kafka.clients.hazelcast.internals import Bounds
 from eo_kafka.errors import SourceError
-from eo_kafka.hazelcast_internals import Bounds
-from eo_kafka.sources.map_position import JournalRange, MapPosition, beginning, ranges
-from eo_kafka.sources.map_reader import tasks
+from eo_kafka.sources.maps.position import JournalRange, MapPosition, beginning, ranges
+from eo_kafka.sources.maps.reader import tasks
 
 ONE, OTHER = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 D5, D7 = "5" * 12, "7" * 12

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from eo_kafka import librdkafka
 from eo_kafka.errors import SinkError
-from eo_kafka.sinks import map_request_kernels as kernels
-from eo_kafka.sinks import map_requests
-from eo_kafka.sinks.map_objects import entries_of, keys_of
-from eo_kafka.sinks.map_requests import requests_of
+from eo_kafka.sinks.maps import request_kernels as kernels
+from eo_kafka.sinks.maps import requests as map_requests
+from eo_kafka.sinks.maps.objects import entries_of, keys_of
+from eo_kafka.sinks.maps.requests import requests_of
 
 pytestmark = pytest.mark.skipif(
     librdkafka.available() is not None, reason=str(librdkafka.available())

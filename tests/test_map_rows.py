@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from eo_kafka.connectors.map_rows import Entries
+from eo_kafka.connectors.maps.rows import Entries
 from eo_kafka.errors import SinkError
-from eo_kafka.sinks.map_options import RowShape
+from eo_kafka.sinks.maps.options import RowShape
 
 TEXT = StructType().add("key", "string").add("value", "string")
 

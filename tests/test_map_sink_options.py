@@ -7,11 +7,11 @@ import pickle
 import pytest
 from pyspark.sql.types import StructType
 
-from eo_kafka.connectors.map_sink import stream_writer
+from eo_kafka.connectors.maps.writers import stream_writer
 from eo_kafka.digest import Digest
 from eo_kafka.errors import OptionsError, SinkError
-from eo_kafka.sinks.map_marker import Marker
-from eo_kafka.sinks.map_options import MapSinkOptions
+from eo_kafka.sinks.maps.marker import Marker
+from eo_kafka.sinks.maps.options import MapSinkOptions
 
 IMAP = {"map": "orders", "backend": "hazelcast", "hazelcast.members": "a:5701"}
 TOPIC = {"map": "orders", "backend": "kafka", "kafka.bootstrap.servers": "a:1", "jobName": "j"}

@@ -8,7 +8,7 @@ import pytest
 
 from eo_kafka.errors import SourceError
 from eo_kafka.offsets import TopicPartition
-from eo_kafka.sources.map_topic_position import TopicPosition, after, too_late
+from eo_kafka.sources.maps.topic_position import TopicPosition, after, too_late
 
 A, B = TopicPartition("map", 0), TopicPartition("map", 1)
 START = TopicPosition("map", {A: 5, B: 7}, 1000)

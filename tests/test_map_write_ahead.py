@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_kafka.errors import LedgerError
-from eo_kafka.sinks.map_staging import ChunkKey, RecordKey
-from eo_kafka.sinks.map_write_ahead import Change, State, WriteAhead, WriteAheads
+from eo_kafka.sinks.maps.staging import ChunkKey, RecordKey
+from eo_kafka.sinks.maps.write_ahead import Change, State, WriteAhead, WriteAheads
 
 VALUES = st.none() | st.binary(min_size=4)
 CHANGES = st.builds(Change.of, st.binary(), VALUES, VALUES)

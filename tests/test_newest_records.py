@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eo_kafka.sources import newest_records
-from eo_kafka.sources.newest_records import NewestRecords
+from eo_kafka.sources.maps import newest_records
+from eo_kafka.sources.maps.newest_records import NewestRecords
 
 KEYS = st.sampled_from([b"", b"a", b"b", b"c", b"\xff\x00", None])
 RECORDS = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.binary(max_size=3))), max_size=40)

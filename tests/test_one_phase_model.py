@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import model_tasks
 import pytest
 from commit_explorer import assert_kept, assert_needed, explore
 from commit_model import Setting
@@ -9,6 +10,11 @@ from one_phase_model import ONE_PHASE
 
 ONE_SPLIT = ONE_PHASE._replace(splits=("ab",), hidden=True)
 ATTEMPTS = ONE_SPLIT._replace(attempts=2, drivers=1, deaths=False)
+# A task dies after its commit, and the output topic is deleted and made again.
+TOPIC = ONE_SPLIT._replace(
+    recreations=1, hidden=False, repair_step=model_tasks.s2_look, one_by_one=True
+)
+TOPIC_ATTEMPTS = ATTEMPTS._replace(recreations=1)
 # rule -> (the setting in which it is missed, what is then seen)
 NEEDED = {
     "token_before_look": (ONE_SPLIT, "visible twice"),
@@ -16,6 +22,7 @@ NEEDED = {
     "looks_for_earlier_attempt": (ATTEMPTS, "visible twice"),
     "nobody_came_between": (ATTEMPTS, "visible twice"),
     "torn_must_be_equal": (ONE_PHASE, "visible twice"),
+    "topic_id_in_token": (TOPIC, "is in the commit log and of its rows visible"),
 }
 
 
@@ -41,15 +48,23 @@ def test_two_attempts_of_a_task_at_the_same_time_keep_every_promise() -> None:
     assert outcome.labels["S2 finds its token"]
 
 
+def test_rows_that_went_with_their_topic_in_mid_batch_are_written_again() -> None:
+    assert assert_kept(TOPIC).labels["S5 sees another topic"]
+    seen = assert_kept(TOPIC_ATTEMPTS).labels
+    assert seen["S2 finds that its rows are gone"]
+    assert seen["S6 undecided"]
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     "setting",
     [
         ONE_PHASE,  # a torn batch comes back in another partitioning
         ONE_SPLIT._replace(timeouts=1),
+        TOPIC._replace(one_by_one=False),
         ONE_SPLIT._replace(batches=2, slots=2, deaths=False),
     ],
-    ids=["two splits", "a timeout", "two batches"],
+    ids=["two splits", "a timeout", "a topic made again", "two batches"],
 )
 def test_larger_worlds_keep_every_promise(setting: Setting) -> None:
     assert_kept(setting)

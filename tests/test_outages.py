@@ -8,7 +8,7 @@ import time
 import pytest
 from confluent_kafka import KafkaError
 
-from eo_kafka import outages
+from eo_kafka.clients.kafka import outages
 
 
 def failed(port: int) -> KafkaError:

@@ -21,7 +21,7 @@ from serialized_values import (
 )
 
 from eo_kafka.errors import SourceError
-from eo_kafka.formats.serialized_columns import PortableColumn
+from eo_kafka.formats.hazelcast.columns import PortableColumn
 
 NAMES = st.text("abcXYZ_09", min_size=1, max_size=4)
 

@@ -19,9 +19,9 @@ from eo_kafka.sources.lookup import Topics
 from eo_kafka.sources.lookup_errors import UnknownTopic
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.recorded_ends import recorded_topic_ids
-from eo_kafka.state import records
-from eo_kafka.state.ledger import Ledger
-from eo_kafka.state.manifest import Blob, SnapshotHead
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
+from eo_kafka.state.ledger.ledger import Ledger
 from eo_kafka.transaction import Decision, DecisionState
 
 GIVEN = {

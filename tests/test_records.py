@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_kafka.errors import CorruptLedger
-from eo_kafka.state import records
+from eo_kafka.state.ledger import records
 from eo_kafka.transaction import (
     NO_TRANSACTION,
     Decision,
@@ -29,9 +29,8 @@ WHOLE = st.integers(min_value=-(2**63), max_value=2**63)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 IDENTITIES = st.builds(Identity, TEXT, WHOLE, WHOLE)
 STAGED = st.none() | st.builds(Staged, TEXT, TEXT, WHOLE, WHOLE)
-PARTICIPANTS = st.builds(
-    Participant, WHOLE, WHOLE, WHOLE, IDENTITIES, WHOLE, TEXT, st.just(()), STAGED
-)
+TOPICS = st.dictionaries(TEXT, TEXT, max_size=3).map(lambda ids: tuple(sorted(ids.items())))
+PARTICIPANTS = st.builds(Participant, WHOLE, WHOLE, WHOLE, IDENTITIES, WHOLE, TEXT, TOPICS, STAGED)
 DECISIONS = st.builds(
     Decision,
     TEXT,
@@ -44,7 +43,7 @@ DECISIONS = st.builds(
     WHOLE,
     st.lists(PARTICIPANTS, max_size=3).map(tuple),
 )
-TOKENS = st.builds(Token, TEXT, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, TEXT)
+TOKENS = st.builds(Token, TEXT, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, TEXT, TOPICS)
 
 DECISION = Decision(
     sink="main",
@@ -70,6 +69,7 @@ OF_MAP = replace(
 )
 TOKEN = Token("main", 1, 12, 1, 34, 8, "4567 é")
 DECISION_KEY = records.decision_key("main", 12, 1)
+WITH_TOPICS = replace(TOKEN, topics=(("out", "id-1"), ("öut", "id-2")))
 TOKEN_KEY = records.token_key("main", 1)
 # file -> (the value that stands in it, how it is decoded, what it says)
 FILES: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
@@ -90,6 +90,11 @@ FILES: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
         records.encode_token(TOKEN),
         lambda value: records.decode_token(b"token/main/1", value),
         TOKEN,
+    ),
+    "v1_token_with_topics.json": (
+        records.encode_token(WITH_TOPICS),
+        lambda value: records.decode_token(b"token/main/1", value),
+        WITH_TOPICS,
     ),
 }
 DECODERS = [decode for _, decode, _ in FILES.values()]

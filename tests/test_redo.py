@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from eo_kafka.errors import CheckpointError
-from eo_kafka.state.checkpoint import LocalCheckpoint
-from eo_kafka.state.redo import redo
+from eo_kafka.state.snapshots.checkpoint import LocalCheckpoint
+from eo_kafka.state.snapshots.redo import redo
 
 WRITTEN = {batch: [json.dumps({"in": {"0": 10 * batch + 10}})] for batch in range(3, 8)}
 HEADER = 'v1\n{"batchWatermarkMs":5}'

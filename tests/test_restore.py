@@ -15,20 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eo_kafka.errors import CheckpointError, CorruptSnapshot, ReadTimeout
-from eo_kafka.state import assembly, blobs
-from eo_kafka.state import restore as module
-from eo_kafka.state.checkpoint import LocalCheckpoint, open_checkpoint
-from eo_kafka.state.manifest import (
-    CHUNK,
-    Blob,
-    FileEntry,
-    Manifest,
-    SnapshotHead,
-    chunk_key,
-    digest_of,
-)
-from eo_kafka.state.restore import restore
-from eo_kafka.state.snapshot import RESTORING
+from eo_kafka.state.ledger.blob_names import CHUNK, Blob, SnapshotHead, chunk_key, digest_of
+from eo_kafka.state.snapshots import assembly, blobs
+from eo_kafka.state.snapshots import writing_back as module
+from eo_kafka.state.snapshots.checkpoint import LocalCheckpoint, open_checkpoint
+from eo_kafka.state.snapshots.manifest import FileEntry, Manifest
+from eo_kafka.state.snapshots.snapshot import RESTORING
+from eo_kafka.state.snapshots.writing_back import restore
 
 Record = tuple[bytes, bytes | None]
 LARGE = "state/0/0/SSTs/000008-large.sst"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eo_kafka.sinks.rows import column_problems
+from eo_kafka.sinks.rows.columns_needed import column_problems
 
 VALUE = ("value", "binary")
 HEADERS = "array<struct<key:string,value:binary>>"

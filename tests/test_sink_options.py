@@ -10,7 +10,7 @@ import pytest
 
 from eo_kafka.errors import OptionsError
 from eo_kafka.sinks.options import DEFAULT_TRANSACTION_TIMEOUT_MS, SinkOptions
-from eo_kafka.state.checkpoint import open_checkpoint
+from eo_kafka.state.snapshots.checkpoint import open_checkpoint
 
 GOOD = {"kafka.bootstrap.servers": "localhost:9092", "topic": "out", "jobName": "job"}
 LONGEST_JOB = 249 - len("__eo_kafka..ledger")

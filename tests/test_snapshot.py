@@ -12,11 +12,12 @@ import pytest
 from test_closure import KINDS, Listing, packed
 
 from eo_kafka.errors import CheckpointError, SnapshotFailed
-from eo_kafka.state import snapshot as module
-from eo_kafka.state.checkpoint import FileStat, LocalCheckpoint
-from eo_kafka.state.closure import needed
-from eo_kafka.state.manifest import CHUNK, Blob, FileEntry, Manifest, digest_of
-from eo_kafka.state.snapshot import RESTORING, source_offsets, take
+from eo_kafka.state.ledger.blob_names import CHUNK, Blob, digest_of
+from eo_kafka.state.snapshots import snapshot as module
+from eo_kafka.state.snapshots.checkpoint import FileStat, LocalCheckpoint
+from eo_kafka.state.snapshots.closure import needed
+from eo_kafka.state.snapshots.manifest import FileEntry, Manifest
+from eo_kafka.state.snapshots.snapshot import RESTORING, source_offsets, take
 
 NOTHING = Manifest()
 BATCH = 15

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from eo_kafka.errors import CheckpointError, OptionsError, SnapshotFailed
-from eo_kafka.sinks import snapshot_interval
-from eo_kafka.sinks.committable import TaskReport
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.restoring import _check_can_go_on
-from eo_kafka.sinks.snapshot_interval import BATCHES_MAX, is_ambiguous, is_due
-from eo_kafka.state.ledger import DECISIONS_KEPT, Ledger
-from eo_kafka.state.manifest import Blob, SnapshotHead
+from eo_kafka.sinks.protocol import snapshot_interval
+from eo_kafka.sinks.protocol.committable import TaskReport
+from eo_kafka.sinks.protocol.snapshot_interval import BATCHES_MAX, is_ambiguous, is_due
+from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
+from eo_kafka.state.ledger.ledger import DECISIONS_KEPT, Ledger
+from eo_kafka.state.snapshots.restoring import _check_can_go_on
 from eo_kafka.transaction import Decision, DecisionState
 
 GIVEN = {

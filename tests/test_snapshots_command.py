@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from eo_kafka.cli import main
-from eo_kafka.sinks import snapshots_command as command
-from eo_kafka.sinks.snapshot_search import Found, FoundExport
-from eo_kafka.state import operators
-from eo_kafka.state.export import Export
-from eo_kafka.state.manifest import Blob, SnapshotHead
-from eo_kafka.state.operators import Operator
+from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
+from eo_kafka.state.snapshots import operators
+from eo_kafka.state.snapshots.export import Export
+from eo_kafka.state.snapshots.operators import Operator
+from eo_kafka.state.snapshots.search import Found, FoundExport
+from eo_kafka.tools.cli import main
+from eo_kafka.tools.snapshots import command
 
 SERVERS = ("--bootstrap-servers", "localhost:1")
 HEAD = SnapshotHead(12, 34, "query", Blob("d", 1), 0, 20, 123456, 789, 1795260342977)

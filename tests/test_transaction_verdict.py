@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from eo_kafka.sinks.transaction_ending import Asked, refusal
-from eo_kafka.sinks.transaction_verdict import JobLedger, Judged, Standing, TokenState, judge
-from eo_kafka.sinks.transactional_id import TransactionalIds, parse_id
-from eo_kafka.state.ledger import Ledger
+from eo_kafka.clients.kafka.transactional_id import TransactionalIds, parse_id
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.tools.transactions.ending import Asked, refusal
+from eo_kafka.tools.transactions.verdict import JobLedger, Judged, Standing, TokenState, judge
 from eo_kafka.transaction import (
     Decision,
     DecisionState,

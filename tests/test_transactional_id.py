@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_kafka.sinks.transactional_id import ATTEMPT_SLOTS, GENERATION_SLOTS, TransactionalIds
+from eo_kafka.clients.kafka.transactional_id import (
+    ATTEMPT_SLOTS,
+    GENERATION_SLOTS,
+    TransactionalIds,
+)
 
 NAMES = st.text(st.sampled_from("ab.-_+*[(^$|\\0"), min_size=1, max_size=8)
 SMALL = st.integers(0, 10**9)

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from eo_kafka.sinks import committer, control_plane, map_recovery
-from eo_kafka.sinks.committable import TaskReport
-from eo_kafka.sinks.control_requests import Look
-from eo_kafka.sinks.coordinator import Record, Write
-from eo_kafka.sinks.finisher import Outcome
+from eo_kafka.clients.kafka import control_plane
+from eo_kafka.clients.kafka.control_requests import Look
+from eo_kafka.sinks.maps import recovery as map_recovery
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.state.ledger import DECISIONS_KEPT, Ledger, fold
+from eo_kafka.sinks.protocol import committer
+from eo_kafka.sinks.protocol.committable import TaskReport
+from eo_kafka.sinks.protocol.finisher import Outcome
+from eo_kafka.state.ledger.coordinator import Record, Write
+from eo_kafka.state.ledger.ledger import DECISIONS_KEPT, Ledger, fold
 from eo_kafka.transaction import Described, Identity, Participant, TransactionState
 
 BATCHES = 1000

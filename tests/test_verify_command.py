@@ -9,8 +9,8 @@ import pytest
 
 from eo_kafka.errors import OptionsError
 from eo_kafka.offsets import OffsetRange, TopicPartition
-from eo_kafka.sources.topic_diff import How
-from eo_kafka.sources.verify_command import _range
+from eo_kafka.tools.verify.command import _range
+from eo_kafka.tools.verify.topic_diff import How
 
 AT = TopicPartition("orders", 3)
 WHOLE = {AT: OffsetRange(AT, 50, 200)}

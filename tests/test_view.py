@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_kafka.errors import CorruptSnapshot, OptionsError
-from eo_kafka.sinks.state_view import topic_of
 from eo_kafka.state import view
 from eo_kafka.state.view import MARKER, Marker, read_view
+from eo_kafka.state.view_writer import topic_of
 
 GOLDEN = Path(__file__).parent / "golden" / "view_v1.json"
 STORED = Marker("7d3ae3b8-0000-4000-8000-000000000001", 12)

@@ -14,19 +14,20 @@ import pytest
 from pyspark.sql import types as t
 
 from eo_kafka import warm_up
-from eo_kafka.formats import avro_columns, json_columns
-from eo_kafka.formats.arrow_types import arrow_type
-from eo_kafka.formats.decoding import typed
-from eo_kafka.formats.json_codec import JsonDecoder
+from eo_kafka.formats.avro import columns as avro_columns
+from eo_kafka.formats.json import columns as json_columns
+from eo_kafka.formats.json.codec import JsonDecoder
+from eo_kafka.formats.shared.arrow_types import arrow_type
+from eo_kafka.formats.shared.decoding import typed
 
 FIRST_USE = """
 import time
 import pyarrow as pa
 from pyspark.sql import types as t
-from eo_kafka.formats import json_columns
-from eo_kafka.formats.arrow_types import arrow_type
-from eo_kafka.formats.decoding import typed
-from eo_kafka.formats.json_codec import JsonDecoder
+from eo_kafka.formats.json import columns as json_columns
+from eo_kafka.formats.shared.arrow_types import arrow_type
+from eo_kafka.formats.shared.decoding import typed
+from eo_kafka.formats.json.codec import JsonDecoder
 
 schema = t.StructType().add("n", "long").add("s", "string")
 texts = pa.array([b'{"n":1,"s":"a"}', b"[]", None])
@@ -55,7 +56,7 @@ def first_use(cache: Path, **env: str) -> str:
 
 def test_a_worker_that_stays_decodes_one_by_one_until_loops_are_compiled(tmp_path: Path) -> None:
     assert first_use(tmp_path, SPARK_REUSE_WORKER="1") == "True True"
-    assert list(tmp_path.rglob("json_kernels.decode*.nbi"))
+    assert list(tmp_path.rglob("kernels.decode*.nbi"))
 
 
 def test_where_loops_cannot_be_used_values_are_decoded_one_by_one_and_it_is_said(

@@ -115,7 +115,7 @@ def show_ledger(run: Run) -> None:
     """How an operator looks at what the job decided, micro-batch by micro-batch."""
     words = ["job", "show", run.job_name, "--bootstrap-servers", run.bootstrap_servers]
     print(f"\nThe job's ledger, by eo-kafka {' '.join(words)}:\n", flush=True)
-    subprocess.run([sys.executable, "-m", "eo_kafka.cli", *words], check=True)
+    subprocess.run([sys.executable, "-m", "eo_kafka.tools.cli", *words], check=True)
 
 
 class ProgressLine:

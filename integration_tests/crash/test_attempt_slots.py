@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
+from eo_kafka.clients.kafka.transactional_id import ATTEMPT_SLOTS
 from eo_kafka.errors import WriteFailed
-from eo_kafka.sinks.transactional_id import ATTEMPT_SLOTS
 from hand_made_tasks import HandMadeTasks, StuckTask, batch_of, wait_open
 from harness import committed
 

@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaBroker, KafkaCluster, cluster
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.errors import ReadTimeout
-from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from harness import (

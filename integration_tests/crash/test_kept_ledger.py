@@ -5,10 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from eo_kafka.sinks import committer, control_plane, ledger_memory, ledger_topic, two_phase
-from eo_kafka.sinks.coordinator import Coordinator
+from eo_kafka.clients.kafka import control_plane
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
+from eo_kafka.sinks.protocol import committer, two_phase
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.state.ledger import ledger_memory
+from eo_kafka.state.ledger import topics as ledger_topic
+from eo_kafka.state.ledger.coordinator import Coordinator
 from harness import delete_topic, wait_until
 
 

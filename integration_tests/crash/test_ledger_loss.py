@@ -13,9 +13,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from eo_kafka import cli
-from eo_kafka.state import records
-from eo_kafka.state.ledger import DECISION_PARTITION
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.ledger import DECISION_PARTITION
+from eo_kafka.tools import cli
 from harness import (
     Copy,
     assert_exactly_once,

@@ -12,15 +12,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from eo_kafka import cli
+from eo_kafka.clients.kafka import control_plane
 from eo_kafka.connectors.foreach_batch import of_job
 from eo_kafka.errors import Fenced, ForeignLedger
-from eo_kafka.sinks import committer, control_plane, coordinator, two_phase
-from eo_kafka.sinks.coordinator import AppendFailed, Coordinator
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.restoring import restore
-from eo_kafka.state import records
+from eo_kafka.sinks.protocol import committer, two_phase
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.state.ledger import coordinator, records
+from eo_kafka.state.ledger.coordinator import AppendFailed, Coordinator
+from eo_kafka.state.snapshots.restoring import restore
+from eo_kafka.tools import cli
 from hand_made_job import HandMadeJob, all_rows
 from harness import committed
 

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from conftest import topic_maker
-from eo_kafka.sinks.transactional_id import TransactionalIds
+from eo_kafka.clients.kafka.transactional_id import TransactionalIds
 from harness import (
     JOB_TIMEOUT_S,
     Copy,

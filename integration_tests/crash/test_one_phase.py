@@ -10,12 +10,12 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from eo_kafka.sinks import committer, one_phase
-from eo_kafka.sinks.committable import TaskReport, WritePlan
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.settled_tokens import read_tokens
-from eo_kafka.sinks.two_phase import TaskIdentity
+from eo_kafka.sinks.protocol import committer, one_phase
+from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.state.ledger.settled_tokens import read_tokens
 from harness import (
     Copy,
     assert_exactly_once,

@@ -13,14 +13,14 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import eo_kafka
-from eo_kafka import cli
 from eo_kafka.errors import BatchMismatch, CheckpointError, RepairNeeded
-from eo_kafka.sinks import committer, two_phase
-from eo_kafka.sinks.finisher import Finisher
-from eo_kafka.sinks.job_command import _redo
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.two_phase import TaskIdentity
+from eo_kafka.sinks.protocol import committer, two_phase
+from eo_kafka.sinks.protocol.finisher import Finisher
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.tools import cli
+from eo_kafka.tools.job_command import _redo
 from hand_made_job import HandMadeJob, all_rows
 from harness import (
     Copy,

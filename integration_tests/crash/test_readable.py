@@ -8,12 +8,12 @@ from collections import Counter
 
 import pytest
 
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.errors import Fenced, OutcomeUnknown
-from eo_kafka.sinks import batch as df_write
-from eo_kafka.sinks import stragglers, two_phase
-from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.task_transaction import TaskTransaction
+from eo_kafka.sinks.protocol import batch as df_write
+from eo_kafka.sinks.protocol import stragglers, two_phase
+from eo_kafka.sinks.protocol.task_transaction import TaskTransaction
 from hand_made_tasks import HandMadeTasks, StuckTask, batch_of, wait_open
 from harness import committed, wait_until, written
 

@@ -10,9 +10,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from eo_kafka.errors import Undecided, WriteFailed
-from eo_kafka.sinks import batch as df_write
+from eo_kafka.errors import LedgerError, Undecided, WriteFailed
 from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import batch as df_write
+from eo_kafka.tools.cli import main
 from hand_made_tasks import HandMadeTasks, batch_of
 from harness import committed, delete_topic, wait_until, written
 
@@ -63,3 +64,64 @@ def test_a_topic_made_again_after_a_save_has_prepared_stops_the_save(broker, mak
     with pytest.raises(Undecided, match="deleted"):
         df_write.commit(options, save, [report])
     df_write.abort(options, save, [report])
+
+
+def test_rows_that_tasks_committed_by_themselves_and_that_went_with_their_topic_are_written_again(
+    broker, make_topic
+):
+    servers, topic = broker.bootstrap_servers, make_topic("out")
+    job = HandMadeTasks(servers, topic, "idempotent")
+    first, second = batch_of(b"a"), batch_of(b"b")
+    plan = job.plan()
+    early = job.write(plan, iter([first]))
+    make_again(servers, topic)
+    late = job.write(plan, iter([second]), partition=1)
+    with pytest.raises(Undecided, match=f"{topic}.*deleted"):
+        job.commit(early, late)
+    assert committed(servers, topic) == Counter([b"b"])
+    replay = job.plan()
+    job.commit(
+        job.write(replay, iter([first])), job.write(replay, iter([second]), partition=1, attempt=1)
+    )
+    assert committed(servers, topic) == Counter([b"a", b"b"])
+    assert job.plan().torn is None
+
+
+def test_a_retry_sees_that_the_rows_of_the_attempt_before_went_with_their_topic(broker, make_topic):
+    servers, topic = broker.bootstrap_servers, make_topic("out")
+    job = HandMadeTasks(servers, topic, "idempotent")
+    plan = job.plan()
+    job.write(plan, iter([batch_of(b"a")]))  # it commits, and its report is lost
+    make_again(servers, topic)
+    with pytest.raises(WriteFailed, match=f"{topic}.*deleted"):
+        job.write(plan, iter([batch_of(b"a")]), attempt=1)
+    job.commit(job.write(job.plan(), iter([batch_of(b"a")])))
+    assert committed(servers, topic) == Counter([b"a"])
+    assert job.plan().torn is None  # of the two tokens of that task one counts
+
+
+def test_a_topic_made_again_while_the_rest_of_a_torn_batch_is_written_stops_it(broker, make_topic):
+    servers, topic = broker.bootstrap_servers, make_topic("out")
+    job = HandMadeTasks(servers, topic, "idempotent")
+    first, second = batch_of(b"a"), batch_of(b"b")
+    job.write(job.plan(), iter([first]))
+    replay = job.plan()
+    known = job.write(replay, iter([first]))
+    make_again(servers, topic)
+    with pytest.raises(Undecided, match=f"{topic}.*deleted"):
+        job.commit(known, job.write(replay, iter([second]), partition=1))
+    again = job.plan()
+    job.commit(job.write(again, iter([first])), job.write(again, iter([second]), partition=1))
+    assert committed(servers, topic) == Counter([b"a", b"b"])
+
+
+def test_where_one_of_a_tasks_two_topics_was_made_again_an_operator_decides(broker, make_topic):
+    servers, kept, lost = broker.bootstrap_servers, make_topic("kept"), make_topic("lost")
+    job = HandMadeTasks(servers, None, "idempotent")
+    job.write(job.plan(), iter([batch_of(b"a", topic=kept), batch_of(b"b", topic=lost)]))
+    make_again(servers, lost)
+    with pytest.raises(LedgerError, match=f"{lost}.*job repair {job.name} --batch 0"):
+        job.plan()
+    repair = ["job", "repair", job.name, "--batch", "0", "--accept-loss"]
+    assert main([*repair, "--bootstrap-servers", servers]) == 0
+    assert job.plan().torn is None

@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.errors import Fenced
-from eo_kafka.sinks import committer, driver_memory
-from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.sinks.protocol import committer, driver_memory
 from hand_made_tasks import HandMadeTasks, StuckTask, batch_of, wait_open
 from harness import (
     Copy,
@@ -110,7 +110,9 @@ def test_what_is_done_when_the_driver_is_gone(job, driver, how):
     if how == "has ended the batch":
         driver_memory.end(job.options)
     (waiting,) = [
-        one for one in psutil.Process().children() if "eo_kafka.sinks.after_driver" in one.cmdline()
+        one
+        for one in psutil.Process().children()
+        if "eo_kafka.sinks.protocol.after_driver" in one.cmdline()
     ]
     stuck = StuckTask(lambda rows: job.write(plan, rows), b"a")
     wait_open(job, 1)

@@ -10,10 +10,10 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.errors import EnvironmentRefused, Fenced
-from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.task_transaction import TaskTransaction
+from eo_kafka.sinks.protocol.task_transaction import TaskTransaction
 from eo_kafka.transaction import Described, TransactionState
 from harness import committed, wait_until
 

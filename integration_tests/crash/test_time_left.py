@@ -10,11 +10,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from eo_kafka.clients.kafka import control_plane
 from eo_kafka.errors import EnvironmentRefused, Undecided
 from eo_kafka.moment import Moment
-from eo_kafka.sinks import committer, control_plane, ledger_topic, two_phase
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
+from eo_kafka.sinks.protocol import committer, two_phase
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.state.ledger import topics as ledger_topic
 from harness import committed
 
 ROW = Counter([b"row"])

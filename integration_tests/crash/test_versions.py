@@ -15,7 +15,7 @@ from kafka.protocol.producer.transaction import InitProducerIdRequest
 from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.broker.settings import free_port
-from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from harness import (
     Copy,
     assert_exactly_once,

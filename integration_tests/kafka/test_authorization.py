@@ -13,16 +13,18 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 import eo_kafka
 from conftest import topic_maker
+from eo_kafka.clients.kafka import control_plane
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.crash_points import CrashPointReached
 from eo_kafka.errors import EnvironmentRefused, SourceError, WriteFailed
 from eo_kafka.offsets import OffsetRange, TopicPartition
-from eo_kafka.sinks import committer, control_plane, ledger_topic, two_phase
-from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
+from eo_kafka.sinks.protocol import committer, two_phase
+from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
+from eo_kafka.state.ledger import topics as ledger_topic
 from eo_kafka.transaction import Identity
 from hand_made_job import HandMadeJob, all_rows
 from harness import assert_exactly_once, committed, open_transactions, produce

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from eo_kafka.clients.kafka import control_plane, transactional_producer
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.clients.kafka.control_requests import Look
 from eo_kafka.errors import OutcomeUnknown
-from eo_kafka.sinks import control_plane, transactional_producer
-from eo_kafka.sinks.control_plane import ControlPlane
-from eo_kafka.sinks.control_requests import Look
 from eo_kafka.transaction import Identity, TransactionState
 from harness import committed
 

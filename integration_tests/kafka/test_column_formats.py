@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from eo_kafka.state.job_topics import MAIN_SINK
+from eo_kafka.state.ledger.job_topics import MAIN_SINK
 from harness import (
     Copy,
     committed,

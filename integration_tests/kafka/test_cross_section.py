@@ -15,9 +15,9 @@ import pytest
 
 import eo_kafka
 from conftest import topic_maker
-from eo_kafka import cli
 from eo_kafka.broker.embedded import KafkaBroker, cluster
 from eo_kafka.broker.settings import free_port
+from eo_kafka.tools import cli
 from harness import Copy, Stateful, committed, produce
 from map_backends import COMPACTED
 from secure_broker import LISTENERS, PASSWORD, USER, Certificates, SecureBroker, properties

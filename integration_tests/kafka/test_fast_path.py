@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eo_kafka import librdkafka
 from eo_kafka.errors import SinkError, WriteFailed
-from eo_kafka.sinks import fast, plain
+from eo_kafka.sinks.rows import fast, plain
 from eo_kafka.sources import fast as source
 from eo_kafka.sources import plain as plain_source
 from processes import wait_until

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from eo_kafka.errors import WriteFailed
-from eo_kafka.sinks import fast, plain
+from eo_kafka.sinks.rows import fast, plain
 from harness import committed
 
 TOPICS, ROWS = 40, 12

@@ -34,7 +34,7 @@ def test_the_commands_do_what_is_said(job, spark, command):
         "OUT": job.sink_topic,
     }
     typed = [words.get(word, word) for word in command.split()]
-    program = "import sys; from eo_kafka.cli import main; sys.exit(main(sys.argv[1:]))"
+    program = "import sys; from eo_kafka.tools.cli import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", program, *typed], capture_output=True, text=True, timeout=120
     )

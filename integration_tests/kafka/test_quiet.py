@@ -7,14 +7,14 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 from conftest import topic_maker
-from eo_kafka import kafka_config
+from eo_kafka.clients.kafka import config as kafka_config
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.offsets import OffsetRange, TopicPartition
-from eo_kafka.sinks import ledger_topic
-from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
+from eo_kafka.state.ledger import topics as ledger_topic
 from harness import assert_exactly_once, make_copy, produce
 from processes import wait_until
 

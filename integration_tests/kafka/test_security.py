@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import topic_maker
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.errors import (
     CorruptLedger,
     EnvironmentRefused,
@@ -19,12 +20,11 @@ from eo_kafka.errors import (
     OptionsError,
     SourceError,
 )
-from eo_kafka.sinks.control_plane import ControlPlane
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
+from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
-from eo_kafka.state import records
+from eo_kafka.state.ledger import records
 from harness import assert_exactly_once, committed_messages, produce
 from secure_broker import KEY_PASSWORD, PASSWORD, SecureBroker, SecureCopy
 
@@ -159,7 +159,7 @@ def test_a_wrong_key_password_is_told_on_both_planes(secure):
 
 def test_certificates_are_checked_by_the_control_plane_itself(secure, monkeypatch):
     """And not only by librdkafka, which S1 asks first."""
-    monkeypatch.setattr("eo_kafka.sinks.control_plane.BOOTSTRAP_TIMEOUT_MS", 1500)
+    monkeypatch.setattr("eo_kafka.clients.kafka.control_plane.BOOTSTRAP_TIMEOUT_MS", 1500)
     for wrong in ("authority", "host name"):
         client = WAYS_OUT[wrong][0](secure)
         refusal(lambda client=client: ControlPlane(client), EnvironmentRefused)

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from eo_kafka.cli import main
-from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.tools.cli import main
 from harness import (
     Copy,
     assert_exactly_once,

@@ -13,7 +13,7 @@ import pytest
 import eo_kafka
 from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaBroker
-from eo_kafka.cli import main
+from eo_kafka.tools.cli import main
 from harness import (
     Copy,
     Stateful,

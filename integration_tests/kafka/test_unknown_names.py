@@ -13,12 +13,15 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 import eo_kafka
-from eo_kafka import cli
 from eo_kafka.connectors.consumer_group import ConsumerGroup
 from eo_kafka.errors import EnvironmentRefused, WriteFailed
 from eo_kafka.offsets import TopicPartition
-from eo_kafka.sinks import batch, ledger_topic, map_topic, plain_write
+from eo_kafka.sinks.maps import topic as map_topic
 from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import batch
+from eo_kafka.sinks.rows import plain_write
+from eo_kafka.state.ledger import topics as ledger_topic
+from eo_kafka.tools import cli
 from harness import committed, make_copy, wait_until
 
 IMPATIENT = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "10"}

@@ -11,8 +11,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from eo_kafka.errors import EnvironmentRefused
-from eo_kafka.state import compacted_topic
-from eo_kafka.state.compacted_topic import partitions_of, settings_of
+from eo_kafka.state.ledger import compacted_topic
+from eo_kafka.state.ledger.compacted_topic import partitions_of, settings_of
 from harness import produce, wait_until
 
 

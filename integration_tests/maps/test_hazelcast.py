@@ -14,8 +14,8 @@ import pytest
 from eo_kafka.broker.errors import BrokerError, PortTaken
 from eo_kafka.broker.hazelcast import HazelcastCluster
 from eo_kafka.broker.jars import hazelcast_jars
-from eo_kafka.hazelcast_client import connect
-from eo_kafka.hazelcast_internals import journal_bounds
+from eo_kafka.clients.hazelcast.client import connect
+from eo_kafka.clients.hazelcast.internals import journal_bounds
 from grid_fixtures import members, new_map, settings
 
 
@@ -71,7 +71,7 @@ def test_a_member_that_cannot_start_says_why() -> None:
 
 def run_command(*options: str) -> tuple[subprocess.Popen[str], list[str]]:
     """Start `eo-kafka hazelcast`; return it and the addresses it prints."""
-    command = [sys.executable, "-m", "eo_kafka.cli", "hazelcast", *options]
+    command = [sys.executable, "-m", "eo_kafka.tools.cli", "hazelcast", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     name, _, addresses = process.stdout.readline().strip().partition("=")

@@ -1,5 +1,5 @@
-"""The client's private parts and the protocol are what core/hazelcast_internals.py takes them for:
-each of these fails when an upgrade of client or member changes something of it."""
+"""The client's private parts and the protocol are what clients/hazelcast/internals.py takes them
+for: each of these fails when an upgrade of client or member changes something of it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hazelcast.errors import TransactionTimedOutError
 from hazelcast.predicate import sql
 from hazelcast.reactor import _PipedWaker
 
-from eo_kafka import hazelcast_internals as internals
-from eo_kafka.hazelcast_client import connect
-from eo_kafka.hazelcast_transactions import Transaction
+from eo_kafka.clients.hazelcast import internals
+from eo_kafka.clients.hazelcast.client import connect
+from eo_kafka.clients.hazelcast.transactions import Transaction
 from grid_fixtures import new_map, settings
 
 

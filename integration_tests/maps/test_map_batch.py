@@ -14,12 +14,12 @@ import pytest
 from hazelcast.core import HazelcastJsonValue
 from hazelcast.serialization.api import Portable
 
-from eo_kafka import hazelcast_internals as internals
+from eo_kafka.clients.hazelcast import internals
+from eo_kafka.clients.hazelcast.client import connect
 from eo_kafka.errors import ReadTimeout, SourceError
-from eo_kafka.hazelcast_client import connect
-from eo_kafka.sources.map_entries import plan, read_entries
-from eo_kafka.sources.map_options import MapOptions
-from eo_kafka.sources.map_planner import MapPlanner
+from eo_kafka.sources.maps.entries import plan, read_entries
+from eo_kafka.sources.maps.options import MapOptions
+from eo_kafka.sources.maps.planner import MapPlanner
 from grid_fixtures import new_map, settings
 from processes import wait_until
 from test_map_stream import options_of

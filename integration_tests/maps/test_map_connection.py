@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from eo_kafka.clients.hazelcast.client import close_clients, connect
 from eo_kafka.errors import EnvironmentRefused, ReadTimeout
-from eo_kafka.hazelcast_client import close_clients, connect
 from grid_fixtures import new_map, settings
 from secure_broker import KEY_PASSWORD, Certificates
 from test_map_batch import without_spark

@@ -10,9 +10,9 @@ import uuid
 import pytest
 from hazelcast.core import HazelcastJsonValue
 
-from eo_kafka.connectors.map import MapDataSource
-from eo_kafka.connectors.map_filters import pushed
-from eo_kafka.sources.map_options import MapOptions
+from eo_kafka.connectors.maps.filters import pushed
+from eo_kafka.connectors.maps.format import MapDataSource
+from eo_kafka.sources.maps.options import MapOptions
 from grid_fixtures import new_map
 from map_backends import KAFKA_IN_FULL
 from test_map_stream import options_of

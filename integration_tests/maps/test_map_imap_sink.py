@@ -16,11 +16,11 @@ import pytest
 from hazelcast.core import HazelcastJsonValue
 
 from eo_kafka import librdkafka
+from eo_kafka.clients.hazelcast.client import connect
 from eo_kafka.errors import Fenced, SinkError, WriteFailed
-from eo_kafka.hazelcast_client import connect
-from eo_kafka.sinks.map_marker import MAP as MARKERS
-from eo_kafka.sinks.map_options import MapSinkOptions
-from eo_kafka.sinks.map_writer import commit, write
+from eo_kafka.sinks.maps.marker import MAP as MARKERS
+from eo_kafka.sinks.maps.options import MapSinkOptions
+from eo_kafka.sinks.maps.puts import commit, write
 from grid_fixtures import new_map, settings
 from processes import killed_at_last, wait_until
 from test_map_stream import options_of
@@ -31,8 +31,8 @@ NEWEST = {"value.format": "json", "onConflict": "newest", "versionField": "n"}
 TASK = """
 import json, sys
 import pyarrow as pa
-from eo_kafka.sinks.map_options import MapSinkOptions
-from eo_kafka.sinks.map_writer import write
+from eo_kafka.sinks.maps.options import MapSinkOptions
+from eo_kafka.sinks.maps.puts import write
 given, rows, query, batch = json.loads(sys.argv[1])
 options, _ = MapSinkOptions.parse(given, [("key", "string"), ("value", "string")])
 keys, values = (pa.array(column, pa.string()) for column in zip(*rows))

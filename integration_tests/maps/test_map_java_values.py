@@ -12,7 +12,7 @@ import pytest
 
 from eo_kafka.broker.jars import hazelcast_jars
 from eo_kafka.broker.java import find_java
-from eo_kafka.formats.serialized_columns import CompactColumn, PortableColumn
+from eo_kafka.formats.hazelcast.columns import CompactColumn, PortableColumn
 from grid_fixtures import new_map
 from test_map_serialized import entries
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_kafka.cli import main
+from eo_kafka.tools.cli import main
 from map_two_phase_job import MapJob, assert_exact, kill_at
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from eo_kafka import hazelcast_internals as internals
+from eo_kafka.clients.hazelcast import internals
+from eo_kafka.clients.hazelcast.client import client as shared_client
+from eo_kafka.clients.hazelcast.client import connect
 from eo_kafka.errors import DataLossError, EnvironmentRefused
-from eo_kafka.hazelcast_client import client as shared_client
-from eo_kafka.hazelcast_client import connect
-from eo_kafka.sources.map_options import MapOptions
-from eo_kafka.sources.map_planner import MapPlanner
-from eo_kafka.sources.map_position import MapPosition, ranges
-from eo_kafka.sources.map_reader import read_journal, tasks
+from eo_kafka.sources.maps.options import MapOptions
+from eo_kafka.sources.maps.planner import MapPlanner
+from eo_kafka.sources.maps.position import MapPosition, ranges
+from eo_kafka.sources.maps.reader import read_journal, tasks
 from grid_fixtures import new_map, settings
 from processes import wait_until
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from eo_kafka.errors import LedgerError, SinkError
-from eo_kafka.sinks import map_two_phase
-from eo_kafka.sinks.map_two_phase_options import read_two_phase
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.two_phase import TaskIdentity
+from eo_kafka.sinks.maps import two_phase as map_two_phase
+from eo_kafka.sinks.maps.two_phase_options import read_two_phase
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from map_two_phase_job import (
     ADDING,
     COLUMNS,

@@ -12,11 +12,11 @@ import pytest
 from hazelcast.serialization.api import CompactSerializer, Portable
 
 import eo_kafka
-from eo_kafka import hazelcast_internals as internals
+from eo_kafka.clients.hazelcast import internals
 from eo_kafka.errors import SourceError
-from eo_kafka.formats.serialized_columns import CompactColumn, PortableColumn
-from eo_kafka.sources.map_entries import plan, read_entries
-from eo_kafka.sources.map_options import MapOptions
+from eo_kafka.formats.hazelcast.columns import CompactColumn, PortableColumn
+from eo_kafka.sources.maps.entries import plan, read_entries
+from eo_kafka.sources.maps.options import MapOptions
 from grid_fixtures import new_map
 from map_backends import all_of, run
 from test_map_stream import options_of
@@ -231,7 +231,7 @@ def test_the_way_out_that_text_names_is_one(spark, grid, hazelcast_client) -> No
 
 
 def test_the_cluster_tells_the_fields_of_a_compact_schema(grid, hazelcast_client) -> None:
-    """What core/hazelcast_internals.py takes the client's private codec for."""
+    """What clients/hazelcast/internals.py takes the client's private codec for."""
     stored = new_map(hazelcast_client, "plain")
     client = writer(grid, OrderSerializer())
     client.get_map(stored.name).blocking().set("a", Order(1))

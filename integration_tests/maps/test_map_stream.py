@@ -9,7 +9,7 @@ import signal
 import pytest
 from hazelcast.core import HazelcastJsonValue
 
-from eo_kafka.hazelcast_client import connect
+from eo_kafka.clients.hazelcast.client import connect
 from grid_fixtures import new_map, settings
 from harness import assert_exactly_once, wait_until
 from map_backends import all_of, map_copy, run, write

@@ -17,10 +17,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from eo_kafka.connectors.map_topic import TopicMapStreamReader
+from eo_kafka.connectors.maps.topic_readers import TopicMapStreamReader
 from eo_kafka.errors import DataLossError, EnvironmentRefused, SourceError
-from eo_kafka.sources.map_topic_options import TopicMapOptions
-from eo_kafka.sources.map_topic_reader import plan_entries, read_entries
+from eo_kafka.sources.maps.topic_options import TopicMapOptions
+from eo_kafka.sources.maps.topic_reader import plan_entries, read_entries
 from harness import committed_messages
 from map_backends import TopicMap
 from processes import wait_until

@@ -12,10 +12,10 @@ import pytest
 from hazelcast.errors import TargetDisconnectedError
 from hazelcast.serialization.data import Data
 
+from eo_kafka.clients.hazelcast.internals import to_object
+from eo_kafka.clients.hazelcast.transactions import Transaction
 from eo_kafka.errors import LedgerError
-from eo_kafka.hazelcast_internals import to_object
-from eo_kafka.hazelcast_transactions import Transaction
-from eo_kafka.sinks import map_lanes
+from eo_kafka.sinks.maps import lanes as map_lanes
 from map_two_phase_job import ADDING, MapJob, assert_once, job_of
 
 FULL = pytest.mark.full

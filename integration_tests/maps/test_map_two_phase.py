@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 
 from eo_kafka.errors import Fenced, OutcomeUnknown, Undecided
-from eo_kafka.sinks import committer, map_two_phase
-from eo_kafka.sinks.map_lanes import TRANSACTION_S, Lanes
-from eo_kafka.sinks.map_staging import CHUNK_ROWS, ChunkKey, Staging
-from eo_kafka.sinks.map_two_phase_options import read_two_phase
-from eo_kafka.sinks.map_write_ahead import WriteAhead, WriteAheads
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.two_phase import TaskIdentity
+from eo_kafka.sinks.maps import two_phase as map_two_phase
+from eo_kafka.sinks.maps.lanes import TRANSACTION_S, Lanes
+from eo_kafka.sinks.maps.staging import CHUNK_ROWS, ChunkKey, Staging
+from eo_kafka.sinks.maps.two_phase_options import read_two_phase
+from eo_kafka.sinks.maps.write_ahead import WriteAhead, WriteAheads
+from eo_kafka.sinks.protocol import committer
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from map_two_phase_job import ADDING, COLUMNS, QUERY, assert_exact, driver, job_of, kill_at
 from processes import wait_until
 

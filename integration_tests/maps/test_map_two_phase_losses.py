@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from eo_kafka.clients.hazelcast.client import connect
 from eo_kafka.errors import LedgerError, RepairNeeded
-from eo_kafka.hazelcast_client import connect
 from grid_fixtures import new_map, settings
 from map_two_phase_job import (
     ADDING,

@@ -8,8 +8,8 @@ from typing import ClassVar
 import pytest
 
 import eo_kafka
-from eo_kafka.connectors import side_input
-from eo_kafka.connectors.hadoop_files import HadoopFiles
+from eo_kafka.connectors.maps import side_input
+from eo_kafka.connectors.maps.hadoop_files import HadoopFiles
 from eo_kafka.errors import CheckpointError, OptionsError
 from harness import Copy, assert_exactly_once, fail_at, kill_driver_at, produce
 from map_backends import HAZELCAST_IN_FULL, TopicMap

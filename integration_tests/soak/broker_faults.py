@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from eo_kafka.broker.embedded import KafkaBroker, KafkaCluster
-from eo_kafka.sinks.transactional_id import TransactionalIds
+from eo_kafka.clients.kafka.transactional_id import TransactionalIds
 from harness import wait_until
 from soak.supervisor import Job
 from soak.workload import ABORTED, PARTITIONS

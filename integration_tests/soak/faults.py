@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import psutil
 from confluent_kafka import KafkaException, Producer
 
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.crash_points import POINTS
 from eo_kafka.errors import EoKafkaError
-from eo_kafka.sinks.control_plane import ControlPlane
-from eo_kafka.state.ledger import DECISION_PARTITION
+from eo_kafka.state.ledger.ledger import DECISION_PARTITION
 from harness import open_transactions, read_ledger
 from soak.driver import send
 from soak.supervisor import Job

@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from eo_kafka.broker.embedded import KafkaCluster, cluster
-from eo_kafka.sinks.control_plane import ControlPlane
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from harness import committed_messages, open_transactions, partitions_of
 from soak.broker_faults import BROKER_FAULTS, Brokers
 from soak.checker import Anomaly, Observed, check, hung, story, stuck

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from eo_kafka.errors import EoKafkaError
-from eo_kafka.state.ledger import DECISION_PARTITION
-from eo_kafka.state.records import decode_decision
+from eo_kafka.state.ledger.ledger import DECISION_PARTITION
+from eo_kafka.state.ledger.records import decode_decision
 from eo_kafka.transaction import Decision, DecisionState
 from soak.history import Done, History, Row, RowLog
 from soak.supervisor import Job

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_kafka.state.checkpoint import open_checkpoint
+from eo_kafka.state.snapshots.checkpoint import open_checkpoint
 from harness import Stateful, assert_settled, committed, kill_driver_at, produce
 from hdfs import hdfs, server_jar
 from test_restore_jobs import CHANGELOG, SECOND, new_job, state_of  # noqa: F401 - a fixture

@@ -28,8 +28,8 @@ from test_checkpoint import (  # noqa: F401 - tests
 )
 
 import eo_kafka
-from eo_kafka.cli import main
-from eo_kafka.state.checkpoint import Checkpoint, open_checkpoint
+from eo_kafka.state.snapshots.checkpoint import Checkpoint, open_checkpoint
+from eo_kafka.tools.cli import main
 from hand_made_job import HandMadeJob, all_rows
 from object_store import ADMIN, BUCKET, GUARDED, REGION, SECRET, USER, ObjectStore, object_store
 

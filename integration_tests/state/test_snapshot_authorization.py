@@ -11,12 +11,12 @@ from confluent_kafka.admin import AclOperation
 import eo_kafka
 from conftest import topic_maker
 from eo_kafka.errors import EoKafkaError
-from eo_kafka.sinks.export_writer import ExportWriter
-from eo_kafka.sinks.snapshot_search import SnapshotSearch
-from eo_kafka.sinks.state_view import ViewWriter, open_view
-from eo_kafka.state import compacted_topic
-from eo_kafka.state.export import topic_of
+from eo_kafka.state.ledger import compacted_topic
+from eo_kafka.state.snapshots.export import topic_of
+from eo_kafka.state.snapshots.search import SnapshotSearch
+from eo_kafka.state.snapshots.writer import ExportWriter
 from eo_kafka.state.view import Marker
+from eo_kafka.state.view_writer import ViewWriter, open_view
 from hand_made_job import HandMadeJob
 from secure_broker import Grant, SecureCopy
 from test_authorization import CREATE, DESCRIBE, PASSWORD, READ, WRITE, documented, user_of

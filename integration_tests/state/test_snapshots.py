@@ -17,16 +17,16 @@ import pyarrow as pa
 import pytest
 
 import eo_kafka
-from eo_kafka import cli
 from eo_kafka import crash_points as crash_points_module
 from eo_kafka.crash_points import CrashPointReached
 from eo_kafka.errors import CheckpointError, LedgerError, SnapshotFailed
-from eo_kafka.sinks import committer, snapshots, two_phase
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.two_phase import TaskIdentity
-from eo_kafka.state.ledger import Ledger, fold
-from eo_kafka.state.log_reader import read_records
+from eo_kafka.sinks.protocol import committer, snapshots, two_phase
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.state.ledger.ledger import Ledger, fold
+from eo_kafka.state.ledger.log_reader import read_records
+from eo_kafka.tools import cli
 from harness import committed, control_plane, wait_until
 
 QUERY = "2c8f0a52-0000-4000-8000-000000000001"
@@ -120,7 +120,7 @@ def job(broker, make_topic, tmp_path, crash_folder, monkeypatch) -> Job:
 
 def named(job: Job) -> set[bytes]:
     """The keys that the newest snapshot needs: its manifest's and its files'."""
-    from eo_kafka.state.manifest import Manifest
+    from eo_kafka.state.snapshots.manifest import Manifest
 
     head = job.ledger().snapshot
     assert head is not None

@@ -14,13 +14,15 @@ import pytest
 
 import eo_kafka
 from eo_kafka import crash_points as crash_points_module
-from eo_kafka.cli import main
 from eo_kafka.crash_points import CrashPointReached
 from eo_kafka.errors import CorruptSnapshot, EoKafkaError, Fenced
-from eo_kafka.sinks import committer, exporting
-from eo_kafka.sinks.export_writer import ExportWriter
-from eo_kafka.sinks.snapshot_search import SnapshotSearch
-from eo_kafka.state import compacted_topic, export
+from eo_kafka.sinks.protocol import committer
+from eo_kafka.state.ledger import compacted_topic
+from eo_kafka.state.snapshots import export
+from eo_kafka.state.snapshots.search import SnapshotSearch
+from eo_kafka.state.snapshots.writer import ExportWriter
+from eo_kafka.tools.cli import main
+from eo_kafka.tools.snapshots import exporting
 from hand_made_job import HandMadeJob, all_rows, cut_log
 from harness import committed_messages, control_plane
 
@@ -171,9 +173,9 @@ def test_a_damaged_export_is_named(job, tool, tmp_path):
 
 KILL_AFTER_THREE = """
 import os, signal, sys
-from eo_kafka.cli import main
-from eo_kafka.sinks import export_writer
-from eo_kafka.sinks.export_writer import ExportWriter
+from eo_kafka.tools.cli import main
+from eo_kafka.state.snapshots import writer as export_writer
+from eo_kafka.state.snapshots.writer import ExportWriter
 export_writer.PORTION_RECORDS = 1
 append, done = ExportWriter.append, []
 def appended(self, records):

@@ -18,13 +18,13 @@ import eo_kafka
 from conftest import topic_maker
 from eo_kafka import crash_points as crash_points_module
 from eo_kafka.broker.embedded import KafkaBroker
-from eo_kafka.cli import main
 from eo_kafka.crash_points import CrashPointReached
 from eo_kafka.errors import CheckpointError, Fenced, LedgerError
-from eo_kafka.sinks import committer
-from eo_kafka.sinks.snapshot_search import SnapshotSearch
-from eo_kafka.state.ledger import Ledger
-from eo_kafka.state.snapshot import RESTORING
+from eo_kafka.sinks.protocol import committer
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.state.snapshots.search import SnapshotSearch
+from eo_kafka.state.snapshots.snapshot import RESTORING
+from eo_kafka.tools.cli import main
 from hand_made_job import HandMadeJob, all_rows
 
 NEEDED = {"commits/1", "metadata", "offsets/1", "offsets/2", "state/0/_metadata/metadata"} | {
@@ -103,7 +103,7 @@ def test_the_command_says_what_spark_will_compare(job, tmp_path, capsys):
 KILL = """
 import os, signal, sys
 import eo_kafka
-from eo_kafka.state.checkpoint import LocalCheckpoint
+from eo_kafka.state.snapshots.checkpoint import LocalCheckpoint
 LocalCheckpoint.finish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 job, new_job, folder, servers = sys.argv[1:]
 eo_kafka.start_from(job, "before", new_job, folder, {"kafka.bootstrap.servers": servers})

@@ -21,11 +21,12 @@ from confluent_kafka.admin import AdminClient
 from test_restore import FILES, LARGE, Counted, Topic, content_of
 
 from eo_kafka.errors import CorruptSnapshot, ReadTimeout
-from eo_kafka.state import blobs, log_reader
-from eo_kafka.state.checkpoint import open_checkpoint
-from eo_kafka.state.log_reader import read_records
-from eo_kafka.state.manifest import SnapshotHead
-from eo_kafka.state.restore import restore
+from eo_kafka.state.ledger import log_reader
+from eo_kafka.state.ledger.blob_names import SnapshotHead
+from eo_kafka.state.ledger.log_reader import read_records
+from eo_kafka.state.snapshots import blobs
+from eo_kafka.state.snapshots.checkpoint import open_checkpoint
+from eo_kafka.state.snapshots.writing_back import restore
 from harness import control_plane, wait_until
 
 T = TypeVar("T")
@@ -371,7 +372,7 @@ def test_a_blob_that_was_deleted_and_cleaned_away_is_named(broker, make_topic, f
 
 
 def test_a_topic_that_is_not_there_is_said(broker, monkeypatch):
-    monkeypatch.setattr("eo_kafka.state.log_reader.STALL_TIMEOUT_S", 2.0)
+    monkeypatch.setattr("eo_kafka.state.ledger.log_reader.STALL_TIMEOUT_S", 2.0)
     state = StateTopic(broker.bootstrap_servers, f"nowhere-{uuid.uuid4().hex}")
     with pytest.raises(ReadTimeout, match=state.name):
         state.read(0, 1)

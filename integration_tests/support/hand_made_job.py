@@ -19,11 +19,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from eo_kafka.sinks import committer, two_phase
-from eo_kafka.sinks.committable import TaskReport
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.two_phase import TaskIdentity
+from eo_kafka.sinks.protocol import committer, two_phase
+from eo_kafka.sinks.protocol.committable import TaskReport
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from harness import committed
 from processes import wait_until
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from eo_kafka.sinks import committer, one_phase, two_phase
-from eo_kafka.sinks.committable import TaskReport, WritePlan
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.two_phase import TaskIdentity
+from eo_kafka.sinks.protocol import committer, one_phase, two_phase
+from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.transaction import Described
 from harness import control_plane
 from processes import wait_until

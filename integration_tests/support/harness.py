@@ -18,10 +18,10 @@ import psutil
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from eo_kafka.sinks.control_plane import ControlPlane
-from eo_kafka.sinks.transactional_id import TransactionalIds
-from eo_kafka.state.ledger import DECISION_PARTITION, Ledger, fold
-from eo_kafka.state.log_reader import read_records
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.clients.kafka.transactional_id import TransactionalIds
+from eo_kafka.state.ledger.ledger import DECISION_PARTITION, Ledger, fold
+from eo_kafka.state.ledger.log_reader import read_records
 from eo_kafka.transaction import Described, TransactionState
 from processes import CrashPoints, task_workers, wait_until  # noqa: F401 - tests find them here
 

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 
-from eo_kafka.hazelcast_internals import journal_bounds, read_journal, to_object
-from eo_kafka.sinks import committer, map_two_phase
-from eo_kafka.sinks.map_staging import CHUNK_ROWS
-from eo_kafka.sinks.map_two_phase_options import read_two_phase
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.two_phase import TaskIdentity
-from eo_kafka.sources.map_columns import as_text, events
+from eo_kafka.clients.hazelcast.internals import journal_bounds, read_journal, to_object
+from eo_kafka.sinks.maps import two_phase as map_two_phase
+from eo_kafka.sinks.maps.staging import CHUNK_ROWS
+from eo_kafka.sinks.maps.two_phase_options import read_two_phase
+from eo_kafka.sinks.protocol import committer
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.sources.maps.columns import as_text, events
 from grid_fixtures import new_map
 from processes import CrashPoints, killed_at_last
 

@@ -31,9 +31,10 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # conftest.py, when t
 import pyarrow as pa
 
 from conftest import topic_maker
-from eo_kafka.sinks import committer, one_phase, plain_write, two_phase
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.two_phase import TaskIdentity
+from eo_kafka.sinks.protocol import committer, one_phase, two_phase
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.sinks.rows import plain_write
 from hand_made_job import HandMadeJob, rows
 from proxy import Api, Proxy, proxied_broker
 

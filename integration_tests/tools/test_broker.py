@@ -189,7 +189,7 @@ def test_features_are_finalized_as_asked() -> None:
 
 def run_command(*options: str) -> tuple[subprocess.Popen[str], str]:
     """Start `eo-kafka broker`; return it and the one line it prints."""
-    command = [sys.executable, "-m", "eo_kafka.cli", "broker", *options]
+    command = [sys.executable, "-m", "eo_kafka.tools.cli", "broker", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, process.stdout.readline()

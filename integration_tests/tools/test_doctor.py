@@ -21,8 +21,8 @@ from confluent_kafka.admin import (
 
 from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaBroker
-from eo_kafka.cli import main
-from eo_kafka.machine_check import Finding, Level, ask, check_lookup
+from eo_kafka.tools.cli import main
+from eo_kafka.tools.doctor.machine_check import Finding, Level, ask, check_lookup
 from harness import committed, produce, wait_until
 from proxy import Action, Api, Proxy, proxied_broker
 
@@ -36,7 +36,7 @@ def doctor(capsys, monkeypatch):
 
     def run(*words: str, machine: bool = False):
         if not machine:  # its checks start interpreters, and have tests of their own
-            monkeypatch.setattr("eo_kafka.sinks.doctor_command.check_machine", list)
+            monkeypatch.setattr("eo_kafka.tools.doctor.command.check_machine", list)
         capsys.readouterr()
         code = main(["doctor", *words, "--json"])
         shown = json.loads(capsys.readouterr().out)
@@ -101,7 +101,7 @@ def test_a_healthy_place_has_no_problem_and_nothing_is_written(broker, make_topi
     assert "not there yet" in found["ledger"][1]
     assert "foreachBatch" in found["update mode"][1]
     assert found["clock"][0] == "note"
-    logger = logging.getLogger("eo_kafka.sinks.ledger_topic")
+    logger = logging.getLogger("eo_kafka.state.ledger.topics")
     assert logger.level == logging.NOTSET  # in this process other callers are warned as before
 
 
@@ -115,7 +115,7 @@ def test_write_measures_the_clock_and_shows_nothing_to_readers(
     produce(broker.bootstrap_servers, topic, [b"after"])
     assert list(committed(broker.bootstrap_servers, topic)) == [b"after"]
     real = time.time
-    monkeypatch.setattr("eo_kafka.sinks.topic_rehearsal.time.time", lambda: real() + 3600)
+    monkeypatch.setattr("eo_kafka.tools.doctor.topic_rehearsal.time.time", lambda: real() + 3600)
     code, found = doctor(*words)
     assert (code, found["clock"][0]) == (0, "warning")  # it decides nothing
     assert "the broker's is -36" in found["clock"][1] or "-3599" in found["clock"][1]
@@ -175,9 +175,9 @@ def test_a_request_that_brokers_do_not_serve_is_named(
 ):
     """As some managed brokers do: they offer it, and end the connection that asks."""
     broker, proxy = proxied
-    monkeypatch.setattr("eo_kafka.sinks.control_plane.LOOKUP_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("eo_kafka.clients.kafka.control_plane.LOOKUP_TIMEOUT_S", 1.0)
     # whatever looks before it is answered
-    monkeypatch.setattr("eo_kafka.sinks.cluster_check._may_describe_ids", lambda *_: CHECKED)
+    monkeypatch.setattr("eo_kafka.tools.doctor.cluster_check._may_describe_ids", lambda *_: CHECKED)
     topic = topic_maker(broker.bootstrap_servers)("unserved")
     proxy.add(request_kind, Action.REFUSE)
     where = ["--bootstrap-servers", f"127.0.0.1:{proxy.port}", "--topic", topic, "--write"]
@@ -211,7 +211,7 @@ def test_a_topic_that_may_not_be_written_is_told_from_an_id_that_may_not_be_take
 
 
 def test_no_broker_is_a_finding_beside_the_others(doctor, monkeypatch):
-    monkeypatch.setattr("eo_kafka.sinks.cluster_check.TIMEOUT_S", 1.0)
+    monkeypatch.setattr("eo_kafka.tools.doctor.cluster_check.TIMEOUT_S", 1.0)
     code, found = doctor("--bootstrap-servers", "127.0.0.1:1")
     assert (code, found["Kafka"][0], found["update mode"][0]) == (1, "problem", "note")
 
@@ -252,14 +252,14 @@ def test_python_not_set_is_a_warning_and_text_fits_a_terminal(monkeypatch, capsy
 
 
 def test_secrets_of_the_settings_are_never_shown(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("eo_kafka.sinks.cluster_check.TIMEOUT_S", 1.0)
-    monkeypatch.setattr("eo_kafka.sinks.control_plane.BOOTSTRAP_TIMEOUT_MS", 1000)
+    monkeypatch.setattr("eo_kafka.tools.doctor.cluster_check.TIMEOUT_S", 1.0)
+    monkeypatch.setattr("eo_kafka.clients.kafka.control_plane.BOOTSTRAP_TIMEOUT_MS", 1000)
     config = tmp_path / "client.properties"
     config.write_text(
         "bootstrap.servers=127.0.0.1:1\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
         "sasl.username=eva\nsasl.password=hunter2-secret\n"
     )
-    monkeypatch.setattr("eo_kafka.sinks.doctor_command.check_machine", list)
+    monkeypatch.setattr("eo_kafka.tools.doctor.command.check_machine", list)
     for command in (["doctor"], ["txn", "list"], ["verify", "--input", "a", "--output", "b"]):
         if command[0] == "verify":
             config.write_text(config.read_text() + "sasl.jaas.config=hunter2-secret\n")

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 
 from eo_kafka import crash_points as crash_points_module
-from eo_kafka.cli import main
 from eo_kafka.crash_points import CrashPointReached
 from eo_kafka.errors import RepairNeeded
-from eo_kafka.sinks import committer, one_phase, two_phase
-from eo_kafka.sinks.committable import TaskReport
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.two_phase import TaskIdentity
+from eo_kafka.sinks.protocol import committer, one_phase, two_phase
+from eo_kafka.sinks.protocol.committable import TaskReport
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.tools.cli import main
 from harness import committed, control_plane
 
 A, B, C, D = (

@@ -17,19 +17,19 @@ import pytest
 from confluent_kafka import Producer
 
 from eo_kafka import crash_points as crash_points_module
-from eo_kafka.cli import main
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.clients.kafka.transactional_id import TransactionalIds
 from eo_kafka.crash_points import CrashPointReached
 from eo_kafka.errors import EnvironmentRefused, Fenced
-from eo_kafka.sinks import committer, one_phase, two_phase
-from eo_kafka.sinks.committable import TaskReport, WritePlan
-from eo_kafka.sinks.control_plane import ControlPlane
-from eo_kafka.sinks.coordinator import Coordinator
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.recovery import make_plan
-from eo_kafka.sinks.transactional_id import TransactionalIds
-from eo_kafka.state import records
-from eo_kafka.state.ledger import DECISION_PARTITION
-from eo_kafka.state.log_reader import read_records
+from eo_kafka.sinks.protocol import committer, one_phase, two_phase
+from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.coordinator import Coordinator
+from eo_kafka.state.ledger.ledger import DECISION_PARTITION
+from eo_kafka.state.ledger.log_reader import read_records
+from eo_kafka.tools.cli import main
 from harness import committed, delete_topic, wait_until
 
 QUERY = "7d3ae3b8-0000-4000-8000-000000000001"
@@ -264,7 +264,7 @@ def test_abort_of_what_a_running_query_may_decide_needs_yes_and_then_stops_it(jo
 
 
 def test_a_decision_that_comes_between_the_look_and_the_abort_wins(job, tool, monkeypatch):
-    from eo_kafka.sinks import transaction_ending
+    from eo_kafka.tools.transactions import ending as transaction_ending
 
     job.prepare()
     close = transaction_ending.close_to_drivers
@@ -305,7 +305,8 @@ def test_what_an_older_generation_left_is_aborted_without_further_ado(job, tool,
 
 def test_an_abort_never_hits_the_next_transaction_of_an_id(job, tool, monkeypatch):
     """Ids are used again: between the look and the EndTxn another may have taken it."""
-    from eo_kafka.sinks import transaction_ending, transactional_producer
+    from eo_kafka.clients.kafka import transactional_producer
+    from eo_kafka.tools.transactions import ending as transaction_ending
 
     job.prepare()
     close = transaction_ending.close_to_drivers

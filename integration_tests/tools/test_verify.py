@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from eo_kafka.cli import main
-from eo_kafka.sinks import plain_write
 from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.rows import plain_write
+from eo_kafka.tools.cli import main
 from harness import committed, produce, wait_until
 
 VALUES = [b"%d" % number for number in range(200)]

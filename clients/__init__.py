@@ -1,0 +1,1 @@
+"""Clients of Kafka and Hazelcast: settings, connections, private parts."""

@@ -1,0 +1,1 @@
+"""Clients of Hazelcast: connections, private parts, the members' transactions."""

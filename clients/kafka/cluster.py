@@ -1,0 +1,65 @@
+"""Reaching a cluster, or finding out soon why it cannot be reached."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka.clients.kafka.config import admin_client, connection_settings
+from eo_kafka.errors import EnvironmentRefused, cut
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+_REFUSALS = 3  # a broker that is just going down may refuse a connection or two
+
+
+def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
+    """An AdminClient that has reached the cluster, and the number of live brokers.
+
+    Raises EnvironmentRefused: within seconds when the brokers refuse the credentials or one of
+    the two sides the other's certificate, after `timeout_s` when nothing answers.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    servers = settings.get("bootstrap.servers", "")
+    errors: list[KafkaError] = []
+    client: dict[str, Any] = dict(connection_settings(settings))
+    client["error_cb"] = errors.append
+    try:
+        admin = admin_client(client)
+    except KafkaException as error:
+        raise EnvironmentRefused(
+            f"No client can be made of these 'kafka.*' settings: {cut(error.args[0].str())}."
+        ) from None
+    future = admin.describe_cluster(request_timeout=timeout_s)
+    deadline = time.monotonic() + timeout_s
+    while not future.done() and time.monotonic() < deadline:
+        admin.poll(0.05)  # delivers the client's errors: a wrong password shows nowhere else
+        refused = [error for error in errors if _is_refusal(error)]
+        if len(refused) >= _REFUSALS:
+            raise EnvironmentRefused(
+                f"The brokers at {servers} cannot be talked to with these 'kafka.*' settings: "
+                f"{cut(refused[-1].str(), 400)}. Check the security protocol, the credentials and "
+                "the certificates."
+            )
+    try:
+        return admin, len(future.result(0 if future.done() else 1).nodes)
+    except (KafkaException, FutureTimeout) as error:
+        last = errors[-1] if errors else error.args[0] if error.args else None
+        reason = f" ({cut(last.str(), 400)})" if isinstance(last, KafkaError) else ""
+        raise EnvironmentRefused(
+            f"No Kafka broker at {servers} answered within {timeout_s:.0f} s{reason}. Check "
+            "kafka.bootstrap.servers and the security settings."
+        ) from None
+
+
+def _is_refusal(error: KafkaError) -> bool:
+    from confluent_kafka import KafkaError
+
+    # A missing client certificate is told after the handshake, on a connection then closed.
+    return (
+        error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "tls alert" in error.str()
+    )

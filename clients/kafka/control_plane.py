@@ -1,0 +1,204 @@
+"""What is asked of the cluster about transactions, with look-ups retried and errors in our words.
+
+A `ControlPlane` keeps its connections; `shared` gives each process one per set of settings.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from eo_kafka.clients.kafka import outages
+from eo_kafka.clients.kafka.config import control_settings
+from eo_kafka.clients.kafka.control_requests import End, Look, TransactionRequests, create_nothing
+from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, cut
+from eo_kafka.transaction import Described, Identity, TransactionState
+
+REQUEST_TIMEOUT_MS = 15_000
+BOOTSTRAP_TIMEOUT_MS = 30_000
+LOOKUP_TIMEOUT_S = 30.0
+_QUESTIONS = {
+    "describe": "describe transactions",
+    "end": "end transactions",
+    "look": "look at transactions and topics",
+}
+_shared: dict[tuple[tuple[str, str], ...], ControlPlane] = {}
+
+
+def shared(settings: Mapping[str, str]) -> ControlPlane:
+    """This process's control plane for these settings; connections are kept between batches."""
+    key = tuple(sorted(settings.items()))
+    if key not in _shared:
+        _shared[key] = ControlPlane(settings)
+    return _shared[key]
+
+
+def forget(settings: Mapping[str, str]) -> None:
+    """Drop the shared connections, after an error that may have been theirs."""
+    plane = _shared.pop(tuple(sorted(settings.items())), None)
+    if plane is not None:
+        plane.close()
+
+
+class ControlPlane:
+    """Requests about transactions.
+
+    Look-ups are retried for up to LOOKUP_TIMEOUT_S and then raise OutcomeUnknown. `end` is one
+    round, not retried: where no answer arrived it says "NETWORK", and the caller decides.
+    """
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        from kafka.admin import KafkaAdminClient
+
+        self._servers = settings.get("bootstrap.servers", "")
+        control = control_settings(settings)
+        try:
+            self._admin: Any = KafkaAdminClient(
+                **control,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
+                max_in_flight_requests_per_connection=1000,  # EndTxn for all tasks in one round
+            )
+        except Exception as error:
+            raise EnvironmentRefused(
+                f"No Kafka broker at {self._servers} could be reached for the commit "
+                f"({type(error).__name__}). Check kafka.bootstrap.servers and security settings."
+            ) from None
+        create_nothing(self._admin)
+        self._requests = TransactionRequests(self._admin, self._servers)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._admin.close()
+
+    def transaction_version(self) -> int:
+        """The finalized level of `transaction.version`; 0 where the broker has no such feature."""
+        return self.look(version=True).transaction_version
+
+    def end_txn_version(self) -> int:
+        """The version of EndTxn to use, which is fixed in each decision."""
+        return self.look(version=True).end_txn_version
+
+    def describe(self, ids: Iterable[str]) -> dict[str, Described]:
+        """The coordinators' view of each id. Raises OutcomeUnknown if one does not answer."""
+        wanted = list(ids)
+        if not wanted:
+            return {}
+        found: dict[str, Described] = self._ask(self._requests.describe, wanted)
+        return found
+
+    def describe_one(self, transactional_id: str) -> Described:
+        """The coordinator's view of one id. Raises OutcomeUnknown if it does not answer."""
+        return self.describe([transactional_id])[transactional_id]
+
+    def end(self, identities: Iterable[Identity], commit: bool, version: int) -> dict[str, str]:
+        """Send one EndTxn for each, all at once. Answers Kafka's error names, by id."""
+        wanted = list(identities)
+        if not wanted:
+            return {}
+        answers: dict[str, str] = self._ask(self._requests.end, wanted, commit, version)
+        return answers
+
+    def open_transactions(
+        self, pattern: str, matches: Callable[[str], bool], but: Collection[Identity] = ()
+    ) -> list[Described]:
+        """Ongoing transactions whose id matches, and none of `but`, nor a later one of the same
+        id and producer. Every broker is asked; this is for cleaning up, and safety never rests on
+        it. Raises OutcomeUnknown if one is silent."""
+        from kafka.errors import UnsupportedVersionError
+
+        try:
+            listings = self._call(
+                self._admin.list_transactions,
+                state_filters=["Ongoing"],
+                transactional_id_pattern=pattern,
+            )
+        except UnsupportedVersionError:
+            listings = self._call(self._admin.list_transactions, state_filters=["Ongoing"])
+        known = {(one.transactional_id, one.producer_id) for one in but}
+        rows = [row for of_broker in listings.values() for row in of_broker or ()]
+        ids = {
+            name
+            for name, producer_id in {(row.transactional_id, row.producer_id) for row in rows}
+            if name and matches(name) and (name, producer_id) not in known
+        }
+        described = self.describe(sorted(ids))
+        return [found for found in described.values() if found.state is TransactionState.ONGOING]
+
+    def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """The ids of those topics that exist. One that was deleted and made again has another."""
+        return self.look(topics=names).topic_ids
+
+    def end_offset(self, topic: str, partition: int, committed: bool) -> int:
+        """The partition's last stable offset (`committed`) or its high watermark."""
+        return self.look(ends=[(topic, partition, committed)]).ends[0]
+
+    def look(
+        self,
+        ids: Iterable[str] = (),
+        ends: Iterable[End] = (),
+        topics: Iterable[str] = (),
+        version: bool = False,
+        others: Collection[str] = (),
+    ) -> Look:
+        """What `describe`, `end_offset`, `topic_ids` and `transaction_version` answer, all asked at
+        once: nothing may hang on which was answered first. Raises what each would raise. Of
+        `others`, topics that the principal may not be allowed to see, the ids of those it sees."""
+        found: Look = self._ask(
+            self._requests.look, list(ids), list(ends), sorted(set(topics)), version, others
+        )
+        return found
+
+    def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        import tenacity
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(OutcomeUnknown),
+            stop=tenacity.stop_after_delay(LOOKUP_TIMEOUT_S),
+            wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
+            reraise=True,
+        )
+        return retrying(self._once, method, *args, **kwargs)
+
+    def _once(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        from kafka.errors import (
+            AuthorizationError,
+            BrokerResponseError,
+            KafkaError,
+            UnsupportedVersionError,
+        )
+
+        name = (args[0] if method == self._requests.run else method).__name__
+        what = _QUESTIONS.get(name, name.replace("_", " "))
+        try:
+            return method(*args, **kwargs)
+        except UnsupportedVersionError:
+            raise
+        except AuthorizationError as error:
+            raise EnvironmentRefused(
+                f"{self._servers} does not let this principal {what}: {cut(error)}. It needs Write "
+                "and Describe on the job's transactional ids, Describe on its topics: "
+                "docs/security.md has the list. Grant what is missing and start again."
+            ) from error
+        except BrokerResponseError as error:
+            if error.retriable:
+                raise OutcomeUnknown(f"{self._servers} answered {type(error).__name__}.") from error
+            raise EnvironmentRefused(
+                f"{self._servers} refused to {what}: {type(error).__name__}."
+            ) from error
+        except (KafkaError, OSError) as error:
+            outages.suspect(self._servers)
+            # It may not have heard yet that a broker is back.
+            self._requests.refresh()
+            raise OutcomeUnknown(
+                f"{self._servers} did not answer when asked to {what} ({type(error).__name__})."
+            ) from error
+        except (ValueError, TypeError, LookupError, AttributeError, struct.error) as error:
+            raise OutcomeUnknown(
+                f"{self._servers}, asked to {what}, answered something that cannot be read "
+                f"({type(error).__name__}: {cut(error)})."
+            ) from error
+
+    def _ask(self, coroutine: Callable[..., Any], *args: Any) -> Any:
+        return self._call(self._requests.run, coroutine, *args)

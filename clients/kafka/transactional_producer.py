@@ -1,0 +1,87 @@
+"""A librdkafka producer that holds a transactional id."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from eo_kafka.clients.kafka import config as kafka_config
+from eo_kafka.clients.kafka.config import quick_connect
+from eo_kafka.kept import Kept
+
+INIT_TIMEOUT_S = 60.0
+# Without a connection that is up, InitProducerId is put off by half a second; so one waits for it,
+# but not for ever: what is wrong with the cluster, InitProducerId says better.
+CONNECT_TIMEOUT_S = 2.0
+MESSAGE_TIMEOUT_MAX_MS = 900_000
+_ANY_TOPIC = "__transaction_state"  # not all topics: there may be thousands
+
+
+# Connected, and no more: they hold no id, so one that is never used, or used late, hurts nobody.
+_ahead: Kept[Any] = Kept(limit=4)
+
+
+def open_ahead(
+    settings: Mapping[str, Any], transactional_id: str, timeout_ms: int, topic: str | None = None
+) -> None:
+    """Let a producer connect for the next `take` with the same arguments in this process. It takes
+    no id and fences nobody before that. Raises KafkaException for settings that are refused."""
+    config = _config(settings, transactional_id, timeout_ms)
+    producer = kafka_config.producer(config)
+    _ahead.put(config, producer)
+    # A producer that is asked nothing learns the brokers' names, and connects to none of them.
+    asks = threading.Thread(target=_wait_connected, args=(producer, topic or _ANY_TOPIC))
+    asks.daemon = True  # nobody waits for it; who takes the producer asks again
+    asks.start()
+
+
+def take(
+    settings: Mapping[str, Any],
+    transactional_id: str,
+    timeout_ms: int,
+    before: Callable[[], None] = lambda: None,
+    topic: str | None = None,
+) -> Any:
+    """A producer after InitProducerId: earlier holders of the id are fenced, their transaction is
+    aborted. `before` is called right before that. `topic` is one that it may describe. Raises
+    KafkaException.
+
+    Never one that was taken before: a (producer id, epoch) must not cover two transactions.
+    Dropping the producer leaves an open transaction open; its `close()` would abort it.
+    """
+    config = _config(settings, transactional_id, timeout_ms)
+    producer = _ahead.take(config) or kafka_config.producer(config)
+    _wait_connected(producer, topic or _ANY_TOPIC)
+    before()
+    producer.init_transactions(INIT_TIMEOUT_S)
+    return producer
+
+
+def _config(settings: Mapping[str, Any], transactional_id: str, timeout_ms: int) -> dict[str, Any]:
+    return {
+        **quick_connect(settings),
+        "log.connection.close": "false",  # of one that waits: it connects again when it is used
+        # By default librdkafka tries to send a row for as long as the transaction may be open.
+        "message.timeout.ms": str(min(timeout_ms, MESSAGE_TIMEOUT_MAX_MS)),
+        **settings,
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": str(timeout_ms),
+        "enable.idempotence": "true",
+        "acks": "all",
+    }
+
+
+def _wait_connected(producer: Any, topic: str) -> None:
+    """Wait for a connection that lasts. The first one ends as soon as it has told the brokers'
+    names, and answers with no broker's number."""
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            if producer.list_topics(topic, timeout=left).orig_broker_id >= 0:
+                return
+        except KafkaException:
+            return

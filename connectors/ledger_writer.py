@@ -1,0 +1,129 @@
+"""What stream writers with a ledger share: S1 when they are pickled, S6 to S8 in `commit`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from eo_kafka.connectors.spark_versions import StreamArrowWriter
+from eo_kafka.errors import SinkError
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
+
+if TYPE_CHECKING:
+    from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Report(WriterCommitMessage):
+    """A task's message to the driver. `task` is None under the weaker guarantees."""
+
+    task: Any = None
+
+
+class LedgerWriter(StreamArrowWriter):
+    """One micro-batch. Spark makes a new writer for planning, for `commit` and for `abort`."""
+
+    def __init__(self, options: SinkOptions, batch: tuple[str, int] | None = None) -> None:
+        """`batch`: query id and number, where Spark does not tell the tasks."""
+        # Who writes is known before S1, then: another's ledger is refused without a fence.
+        self._options = replace(options, query_id=batch[0]) if batch else options
+        self._batch = batch
+        self._plan: WritePlan | None = None
+
+    @property
+    def options(self) -> SinkOptions:
+        """As checked."""
+        return self._options
+
+    def __getstate__(self) -> dict[str, Any]:
+        """S1 runs here: being pickled for the tasks is the one thing that happens to a writer
+        before a batch and never before `commit` or `abort`. Spark pickles it more than once."""
+        if not self._options.exactly_once:
+            from eo_kafka.state.ledger.topics import check_output
+
+            check_output(self._options)
+        elif self._plan is None:
+            from eo_kafka.sinks.protocol import driver_memory
+            from eo_kafka.sinks.protocol.recovery import make_plan
+            from eo_kafka.state.ledger.topics import with_allowed_timeout
+
+            self._options = with_allowed_timeout(self._options)
+            self._plan = make_plan(self._options)
+            driver_memory.begin(self._options, self._plan.generation)
+        return self.__dict__.copy()
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """S6 to S8, on the driver, once a batch, or again after a failure."""
+        reports = _reports(messages)
+        if self._options.exactly_once:
+            from eo_kafka.sinks.protocol import committer, driver_memory
+
+            committer.commit(self._options, [task for task in reports if task], batchId)
+            driver_memory.end(self._options)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver, when a task or `commit` failed, or the query was stopped in the middle of
+        a batch. It must not hide why."""
+        if self._options.exactly_once:
+            from eo_kafka.sinks.protocol import committer, driver_memory
+
+            planned = self._plan.generation if self._plan else None
+            try:
+                generation = planned or driver_memory.remembered(self._options)
+                committer.abort(self._options, _reports(messages), generation)
+                driver_memory.end(self._options)
+            except Exception as error:
+                log.warning("Batch %d: the next start cleans up (%s).", batchId, error)
+
+    def _task(self, context: Any) -> TaskIdentity:
+        """Which attempt of which task this is. Executor."""
+        from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+
+        query_id, batch = self._batch or told_batch(context, "; exactly-once needs that.")
+        return TaskIdentity(
+            query_id=query_id,
+            batch=batch,
+            partition=context.partitionId(),
+            task_attempt_id=context.taskAttemptId(),
+            checkpoint=self._options.checkpoint or _default_checkpoint(self._options, context),
+        )
+
+
+def task_context() -> Any:
+    """Spark's context of this task. Raises SinkError outside one."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        raise SinkError("write() was called outside a Spark task.")
+    return context
+
+
+def told_batch(context: Any, needed_for: str) -> tuple[str, int]:
+    """The query's id and the batch's number, as Spark tells a stream's tasks. Raises SinkError,
+    with the end of a sentence that says what they are needed for."""
+    query_id = context.getLocalProperty("sql.streaming.queryId")
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    if query_id is None or batch is None:
+        raise SinkError(
+            "This Spark does not tell its tasks which query and batch they belong to (Spark "
+            f"Connect does not inside foreachBatch){needed_for} Nothing was written."
+        )
+    return query_id, int(batch)
+
+
+def _default_checkpoint(options: SinkOptions, context: Any) -> str | None:
+    """Where Spark puts the checkpoint of a named query without option `checkpointLocation`."""
+    root = context.getLocalProperty("spark.sql.streaming.checkpointLocation")
+    return f"{root.rstrip('/')}/{options.query_name}" if root and options.query_name else None
+
+
+def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReport | None]:
+    return [message.task if isinstance(message, Report) else None for message in messages]

@@ -1,0 +1,153 @@
+"""`eo_kafka.SideInput`: the entries of a map, to join a query's batches with.
+
+A batch that runs again must be joined with the same entries, or it writes other rows than before.
+No map gives its past: so the entries are kept as a *version*, in Parquet, and each batch is pinned
+to one before it reads it. Below the folder:
+
+    versions/<batch>-<id>     the entries, as they were when that batch began
+    pins/<batch>              which version the batch uses: JSON
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from eo_kafka.connectors.maps.format import read_options
+from eo_kafka.connectors.maps.hadoop_files import HadoopFiles
+from eo_kafka.crash_points import crash_point
+from eo_kafka.errors import CheckpointError, OptionsError, cut
+from eo_kafka.options import time_span_ms
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PINS_KEPT = 100  # as many batches as Spark keeps by default (minBatchesToRetain)
+_FORGOTTEN_AT_A_TIME = 20
+
+
+@dataclass(frozen=True)
+class Pin:
+    """Which version a batch of which query uses, and when that was taken."""
+
+    query: str | None
+    version: str
+    taken_ms: int
+
+    @classmethod
+    def decode(cls, text: str) -> Pin:
+        """Raises CheckpointError."""
+        try:
+            found = cls(**json.loads(text))
+            if not isinstance(found.version, str) or type(found.taken_ms) is not int:
+                raise TypeError
+        except (TypeError, ValueError):
+            raise CheckpointError(f"A side input's pin cannot be read: {cut(text)}.") from None
+        return found
+
+
+class SideInput:
+    """Entries of a map for the batches of one query, the same ones whenever a batch runs.
+
+    `options` as for reading the map with `format("eo-map")`. `folder` is the query's own, best
+    below its checkpoint: with it the pins are lost, and a batch that runs again then may be joined
+    with other entries. `refresh` is how old entries may be (`10 minutes`); without it each batch
+    takes new ones. Used inside `foreachBatch`, on the driver. Raises OptionsError.
+    """
+
+    def __init__(self, options: Mapping[str, str], folder: str, refresh: str | None = None) -> None:
+        problems: list[str] = []
+        try:
+            read_options(options, False)
+        except OptionsError as error:
+            problems += error.problems
+        try:
+            self._refresh_ms = 0 if refresh is None else time_span_ms(refresh)
+        except ValueError as error:
+            problems.append(f"Argument 'refresh' {error}; it is '{refresh}'.")
+        if not folder.strip():
+            problems.append("Argument 'folder' must name a folder of the query's own.")
+        if problems:
+            raise OptionsError(problems)
+        self._options = dict(options)
+        self._folder = folder.rstrip("/")
+
+    def join(
+        self, rows: DataFrame, batch: int, on: str = "key", how: str = "left", name: str = "entry"
+    ) -> DataFrame:
+        """`rows` of a batch with one more column, `name`: the value of the map's entry whose key is
+        in column `on`; null where there is none, or with `how` "inner" no row. A hash join; the
+        entries are sent to every task. Driver, once a batch. Raises as `at`."""
+        from pyspark.sql.functions import broadcast, col
+
+        entries = self.at(rows.sparkSession, batch)
+        if on not in rows.columns or name in rows.columns:
+            raise OptionsError(
+                [f"The rows need a column '{on}', and none called '{name}' ({rows.columns})."]
+            )
+        entries = entries.select(col("key").alias(on), col("value").alias(name))
+        return rows.join(broadcast(entries), on, how)
+
+    def at(self, spark: SparkSession, batch: int) -> DataFrame:
+        """The entries, `key` and `value`, that the batch is pinned to. Driver, inside foreachBatch.
+
+        Raises what reading the map raises, CheckpointError for another query's folder,
+        EnvironmentRefused on Spark Connect.
+        """
+        files = HadoopFiles(spark, self._folder)
+        query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        entries = spark.read.format("eo-map").options(**self._options).load().select("key", "value")
+        pin = _read(files, batch)
+        if pin is None:
+            before = [number for number in _numbers(files.names("pins")) if number < batch]
+            last = _read(files, max(before)) if before else None
+            if last is not None:
+                self._check_owner(last, query)
+            now = int(time.time() * 1000)
+            if last is None or now - last.taken_ms >= self._refresh_ms:
+                version = f"{batch}-{uuid.uuid4().hex}"
+                entries.write.parquet(f"{self._folder}/versions/{version}")
+                last = Pin(query, version, now)
+            crash_point("side-input.before_pin")
+            files.write_new(f"pins/{batch}", json.dumps(asdict(last)))
+            pin = _read(files, batch)  # of two drivers at once, the first one's
+            assert pin is not None
+            self._forget(files, before, batch)
+        self._check_owner(pin, query)
+        return spark.read.schema(entries.schema).parquet(f"{self._folder}/versions/{pin.version}")
+
+    def _check_owner(self, pin: Pin, query: str | None) -> None:
+        if pin.query != query:
+            raise CheckpointError(
+                f"The side input in '{self._folder}' belongs to query {pin.query}, and this is "
+                f"{query}. Each query needs a folder of its own, and a new one with a new "
+                "checkpoint."
+            )
+
+    def _forget(self, files: HadoopFiles, before: list[int], batch: int) -> None:
+        """Pins that Spark cannot ask for any more, and versions that no pin that is kept names."""
+        old = [number for number in before if number <= batch - PINS_KEPT]
+        if len(old) < _FORGOTTEN_AT_A_TIME:
+            return
+        for number in old:
+            files.delete(f"pins/{number}")
+        kept = [_read(files, number) for number in _numbers(files.names("pins"))]
+        named = {pin.version for pin in kept if pin is not None}
+        for version in files.names("versions"):
+            first = version.partition("-")[0]
+            # A newer one may be another driver's, which has not pinned it yet
+            if version not in named and first.isdigit() and int(first) <= batch - PINS_KEPT:
+                files.delete(f"versions/{version}")
+
+
+def _read(files: HadoopFiles, batch: int) -> Pin | None:
+    text = files.read(f"pins/{batch}")
+    return None if text is None else Pin.decode(text)
+
+
+def _numbers(names: list[str]) -> list[int]:
+    return [int(name) for name in names if name.isdigit()]

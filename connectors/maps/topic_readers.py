@@ -1,0 +1,139 @@
+"""The readers of a map that is a compacted topic, over the Kafka source's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from eo_kafka.connectors.maps.filters import Pushing
+from eo_kafka.connectors.spark_versions import ReadLimit, SupportsTriggerAvailableNow
+from eo_kafka.errors import OptionsError
+from eo_kafka.offsets import decode, encode
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.maps.pushed import NOTHING_PUSHED
+from eo_kafka.sources.maps.topic_options import TopicMapOptions
+from eo_kafka.sources.maps.topic_position import TopicPosition, after, now_ms
+from eo_kafka.sources.maps.topic_reader import (
+    ChangesTask,
+    plan_entries,
+    read_changes,
+    read_entries,
+    removals_kept_ms,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from eo_kafka.sources.maps.rows import Typed
+
+_RENEWALS = 4  # so many times in `delete.retention.ms` an idle stream says that it is there
+
+
+class TopicMapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The changes of a map that is a topic: the Kafka source's stream, batch for batch. Its offsets
+    are in `TopicPosition`s; see there for what else they hold."""
+
+    def __init__(self, options: TopicMapOptions, typed: Typed) -> None:
+        from eo_kafka.connectors.kafka_source import KafkaStreamReader
+
+        self._options = options
+        self._typed = typed
+        self._stream = KafkaStreamReader(options.source)
+        self._kept_ms: int | None = None
+        self._until_now = False
+        self._looked_ms: int | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where the query starts. Driver, while batch 0 is not committed."""
+        started = now_ms()  # before the look: what it finds was there then
+        offsets = decode(self._stream.initialOffset())
+        return TopicPosition(self._options.map, offsets, started).encode()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """By `maxEventsPerTrigger`, if given. Driver, once a run."""
+        return self._stream.getDefaultReadLimit()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read only up to what the first look at the topic sees. Driver, first call of a run."""
+        self._until_now = True
+        self._stream.prepareForTriggerAvailableNow()
+
+    def latestOffset(self, start: Any = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        """Where the next batch ends. Driver, once for each batch or trigger.
+
+        Raises what the Kafka source raises, EnvironmentRefused for a topic that is no map.
+        """
+        begin = self._position(start)
+        kept_ms = self._removals_kept_ms()
+        if self._looked_ms is None or not self._until_now:
+            self._looked_ms = now_ms()
+        end = decode(self._stream.latestOffset(encode(begin.offsets), limit))
+        newest = decode(self._stream.reportLatestOffset() or {})
+        return after(begin, end, newest, self._looked_ms, kept_ms // _RENEWALS).encode()
+
+    def partitions(self, start: Any, end: Any) -> list[InputPartition]:
+        """The tasks of one batch. Driver; after a restart the first call may be this one."""
+        begin, until = self._position(start), self._position(end)
+        late = begin.caught_up_ms + self._removals_kept_ms()
+        ranges = self._stream.ranges(begin.offsets, until.offsets)
+        ids = self._stream.topic_ids
+        return [InputPartition(ChangesTask(one, late, ids)) for one in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The changes of one range. Executor, once for each task attempt."""
+        return read_changes(self._options, partition.value, self._typed)
+
+    def commit(self, end: Any) -> None:
+        """Nothing to do: the offsets are in the checkpoint."""
+
+    def stop(self) -> None:
+        """Drop the client. Spark ends the process without calling this."""
+        self._stream.stop()
+
+    def _position(self, offset: Any) -> TopicPosition:
+        found = TopicPosition.decode(offset)
+        if found.map != self._options.map:
+            raise OptionsError(
+                [
+                    f"Option 'map' is '{self._options.map}', and the checkpoint is of a stream of "
+                    f"map '{found.map}'. Another map needs another checkpoint."
+                ]
+            )
+        return found
+
+    def _removals_kept_ms(self) -> int:
+        if self._kept_ms is None:
+            lookup = OffsetLookup(self._options.source)
+            try:
+                self._kept_ms = removals_kept_ms(self._options, lookup)
+            finally:
+                lookup.close()
+        return self._kept_ms
+
+
+class TopicMapBatchReader(DataSourceReader):
+    """All entries of a map that is a topic, as they are when they are read: every action on the
+    DataFrame reads anew."""
+
+    def __init__(self, options: TopicMapOptions, typed: Typed, schema: StructType) -> None:
+        self._options = options
+        self._typed = typed
+        self._schema = schema
+        self._pushed = NOTHING_PUSHED
+
+    def partitions(self) -> list[InputPartition]:
+        """One task for each partition of the topic. Driver, once a load."""
+        return [InputPartition(task) for task in plan_entries(self._options, self._pushed)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The entries of one partition. Executor, once for each task attempt."""
+        if partition.value is None:  # Spark's own, where no task was planned
+            return iter(())
+        return read_entries(self._options, partition.value, self._typed)
+
+
+class PushingTopicMapBatchReader(Pushing, TopicMapBatchReader):
+    """The same, restricted by Spark's filters."""

@@ -1,0 +1,1 @@
+"""Avro: schemas as Spark's types, values, whole columns at once."""

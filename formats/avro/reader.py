@@ -1,0 +1,110 @@
+"""Reads Avro values one by one, each with the schema it was written with. Runs on executors.
+
+Which schema that is, each value says itself where there is a registry; else it is the one wanted.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka.formats.avro import registry as wire
+from eo_kafka.formats.avro.codec import Decoder, parsed
+from eo_kafka.formats.avro.registry import Registry, UnknownSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eo_kafka.formats.shared.decoding import Rows
+
+_SCHEMAS_MAX = 16  # of one batch, that are read together
+_ASK_AGAIN_S = 5.0  # for a number that the registry did not know
+
+
+class AvroReader:
+    """Pickled to the executors, where it remembers the schemas it met. `wanted` is what values are
+    seen as."""
+
+    def __init__(self, wanted: str, known: Registry | None) -> None:
+        self._wanted = as_json(wanted)
+        self._known = known
+        self._written: dict[int, str] = {}
+        self._unknown: dict[int, tuple[float, str]] = {}
+
+    def decode(self, value: bytes) -> Any:
+        """Raises SourceError if the registry does not answer; anything else is the value's fault:
+        what fastavro raises for wrong bytes is of many kinds."""
+        if self._known is None:
+            return _decoder(self._wanted, self._wanted).decode(value)
+        number, data = wire.unpack(value)
+        return _decoder(self._schema(number), self._wanted).decode(data)
+
+    def column(self, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
+        """As `Decoder.column` (formats/shared/decoding.py). Raises SourceError if the registry does
+        not answer."""
+        from eo_kafka.formats.avro import columns as avro_columns
+
+        if self._known is None:
+            return avro_columns.decoded(values, self._wanted, self._wanted, kind)
+        return self._numbered(values, kind)
+
+    def _numbered(self, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
+        """By the schemas that the values name."""
+        import numpy as np
+        import pyarrow as pa
+
+        from eo_kafka.formats.avro import columns as avro_columns
+        from eo_kafka.formats.shared.decoding import merged
+
+        numbers = wire.numbers(values)
+        if numbers is None:
+            return None
+        present = np.unique(numbers[numbers >= 0])
+        if len(present) > _SCHEMAS_MAX:
+            return None
+        valid = np.asarray(values.is_valid())
+        left = [np.flatnonzero(valid & (numbers < 0))]
+        pieces = [(np.arange(len(values)), pa.nulls(len(values), kind))]
+        for number in present.tolist():
+            rows = np.flatnonzero(numbers == number)
+            try:
+                schema = self._schema(number)
+            except UnknownSchema:
+                left.append(rows)
+                continue
+            part = values if len(rows) == len(values) else values.take(pa.array(rows))
+            found = avro_columns.decoded(part, schema, self._wanted, kind, wire.HEAD_SIZE)
+            if found is None:
+                left.append(rows)
+                continue
+            pieces.append((rows, found[0]))
+            left.append(rows[found[1]])
+        return merged(len(values), pieces), np.sort(np.concatenate(left))
+
+    def _schema(self, number: int) -> str:
+        assert self._known is not None
+        if number in self._written:
+            return self._written[number]
+        asked, reason = self._unknown.get(number, (0.0, ""))
+        if reason and time.monotonic() - asked < _ASK_AGAIN_S:
+            raise UnknownSchema(reason)
+        try:
+            self._written[number] = as_json(self._known.schema(number))
+        except UnknownSchema as unknown:
+            self._unknown[number] = (time.monotonic(), str(unknown))
+            raise
+        return self._written[number]
+
+
+def as_json(schema: str) -> str:
+    """A primitive type may be given by its bare name."""
+    text = schema.strip()
+    return text if text[:1] in ("{", "[", '"') else json.dumps(text)
+
+
+@functools.lru_cache(maxsize=256)
+def _decoder(written: str, wanted: str) -> Decoder:
+    schema = parsed(json.loads(written))
+    return Decoder(schema, None if written == wanted else parsed(json.loads(wanted)))

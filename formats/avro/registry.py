@@ -1,0 +1,166 @@
+"""Confluent's wire format, and the Schema Registry that says what its numbers mean.
+
+A value is a zero byte, the schema's number (four bytes, big-endian), and the Avro bytes. The client
+is confluent-kafka's; it remembers what it was told, because a number never changes its meaning.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka.errors import OptionsError, SourceError, cut
+from eo_kafka.formats.shared.decoding import Ranges
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+_HEAD = struct.Struct(">bI")
+HEAD_SIZE = _HEAD.size
+_MAGIC = 0
+_PROTOCOLS = ("AVRO",)
+_NOT_FOUND = 404
+
+
+def unpack(value: bytes) -> tuple[int, bytes]:
+    """The schema's number and the bytes behind it. Raises ValueError."""
+    if len(value) < _HEAD.size or value[0] != _MAGIC:
+        raise ValueError("it does not begin with a zero byte and a schema's number")
+    return int(_HEAD.unpack_from(value)[1]), value[_HEAD.size :]
+
+
+def numbers(values: pa.Array) -> npt.NDArray[np.int64] | None:
+    """The schema's number of each value, -1 where there is none; None if they are not binary."""
+    import numpy as np
+    import pyarrow as pa
+
+    if not pa.types.is_binary(values.type):
+        return None
+    where = Ranges(values)
+    found = np.full(len(values), -1, np.int64)
+    sizes = where.ends - where.starts
+    rows = np.flatnonzero((sizes >= HEAD_SIZE) & np.asarray(values.is_valid()))
+    rows = rows[where.data[where.starts[rows]] == _MAGIC]
+    head = where.data[where.starts[rows, None] + np.arange(1, HEAD_SIZE)]
+    found[rows] = np.ascontiguousarray(head).view(">u4")[:, 0]
+    return found
+
+
+def pack(number: int, data: bytes) -> bytes:
+    """The way back."""
+    return _HEAD.pack(_MAGIC, number) + data
+
+
+class UnknownSchema(Exception):
+    """A number that means no schema that can be used here: the fault of the value that has it."""
+
+
+class Registry:
+    """Asks a registry; pickled without its client. `settings` are those of confluent-kafka's
+    SchemaRegistryClient: `url`, `basic.auth.user.info`, `ssl.ca.location`, ... Their values stay
+    out of reprs and messages."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        if not settings.get("url", "").strip():
+            raise OptionsError(["The schema registry's settings must hold its 'url'."])
+        self._settings = dict(settings)
+        self._known: Any = None
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._settings["url"]
+
+    def __repr__(self) -> str:
+        return f"Registry({', '.join(sorted(self._settings))}: values hidden)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_settings": self._settings, "_known": None}
+
+    @property
+    def _client(self) -> Any:
+        if self._known is None:
+            from confluent_kafka.schema_registry import SchemaRegistryClient
+
+            # Its memory of what is newest would never end; a number's meaning never changes.
+            self._known = SchemaRegistryClient({"cache.latest.ttl.sec": 1, **self._settings})
+        return self._known
+
+    def schema(self, number: int) -> str:
+        """The schema of this number. Raises UnknownSchema if there is none of Avro's, SourceError
+        if the registry does not say."""
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        def question() -> Any:
+            try:
+                return self._client.get_schema(number)
+            except SchemaRegistryError as error:
+                if error.http_status_code == _NOT_FOUND:
+                    raise UnknownSchema(f"the registry has no schema {number}") from None
+                raise
+
+        found = self._asked(f"schema {number}", question)
+        if problem := _unusable(found):
+            raise UnknownSchema(f"schema {number} {problem}")
+        return str(found.schema_str)
+
+    def latest(self, subject: str) -> str:
+        """The newest schema of a subject."""
+        found = self._asked(
+            f"subject '{subject}'", lambda: self._client.get_latest_version(subject)
+        )
+        if problem := _unusable(found.schema):
+            raise SourceError(f"The newest schema of subject '{subject}' {problem}.")
+        return str(found.schema.schema_str)
+
+    def register(self, subject: str, schema: str) -> int:
+        """The number of `schema` under `subject`, made if it is new. Raises SourceError, with the
+        registry's words, if it may not follow those before it."""
+        from confluent_kafka.schema_registry import Schema
+
+        wanted = Schema(schema, "AVRO")
+        return int(
+            self._asked(
+                f"subject '{subject}'", lambda: self._client.register_schema(subject, wanted)
+            )
+        )
+
+    def number(self, subject: str, schema: str) -> int:
+        """The number that `schema` has under `subject`; it is not made."""
+        from confluent_kafka.schema_registry import Schema
+
+        wanted = Schema(schema, "AVRO")
+        found = self._asked(
+            f"subject '{subject}'", lambda: self._client.lookup_schema(subject, wanted)
+        )
+        return int(found.schema_id)
+
+    def _asked(self, what: str, question: Any) -> Any:
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        try:
+            return question()
+        except SchemaRegistryError as error:
+            raise SourceError(
+                f"The schema registry refused {what}: {cut(error.error_message, 400)} "
+                f"({error.error_code})."
+            ) from None
+        except UnknownSchema:
+            raise
+        except Exception as error:  # its HTTP library's errors are nobody's API
+            raise SourceError(
+                f"The schema registry was asked for {what} and did not answer: "
+                f"{type(error).__name__}. Check its 'url', and whether it is up."
+            ) from None
+
+
+def _unusable(schema: Any) -> str | None:
+    """Why it cannot be read here, as the end of a sentence."""
+    if schema.schema_type not in _PROTOCOLS:
+        return f"is of type {schema.schema_type}, and only AVRO is read here"
+    if schema.references:
+        return "refers to schemas of other subjects, which is not supported"
+    return None

@@ -1,0 +1,1 @@
+"""Hazelcast's Compact and Portable as typed columns."""

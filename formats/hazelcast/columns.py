@@ -1,0 +1,94 @@
+"""Columns of Hazelcast's Compact and Portable values as typed ones, where one that is not of its
+schema stops the query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyspark.sql.types import StructType
+
+from eo_kafka.errors import OptionsError, SourceError, cut
+from eo_kafka.formats.hazelcast import compact as compact_columns
+from eo_kafka.formats.hazelcast import portable as portable_columns
+from eo_kafka.formats.hazelcast.field_kinds import NotOfSchema, refuse_unreadable
+from eo_kafka.formats.hazelcast.places import Damaged, Places, spread
+from eo_kafka.formats.shared.arrow_types import arrow_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType
+
+    from eo_kafka.formats.hazelcast.compact import SchemaOf
+
+_TYPE_AT, _PAYLOAD_AT = 4, 8  # behind the hash; and behind the type
+
+
+class SerializedColumn:
+    """Reads one column. Pickled to the tasks. Raises OptionsError for what no field can fill."""
+
+    name: str
+    type_number: int
+
+    def __init__(self, kind: DataType) -> None:
+        if not isinstance(kind, StructType):
+            raise OptionsError([f"A {self.name} value is columns, not {kind.simpleString()}."])
+        refuse_unreadable(kind, self.name)
+        self._kind = kind
+
+    def __call__(self, data: pa.Array, schema_of: SchemaOf) -> pa.Array:
+        """From binary, what members serialized, to the type. `schema_of` gives the schema of a
+        Compact value's id. Raises SourceError with what is wrong, and what `schema_of` raises."""
+        there = np.asarray(data.is_valid())
+        places = Places.of_column(data).of(there)
+        try:
+            types = places.moved(_TYPE_AT).numbers(">i4")
+            strange = types[types != self.type_number]
+            if len(strange):
+                raise SourceError(
+                    f"It is of Hazelcast's type {strange[0]}, and {self.name} is {self.type_number}"
+                    ": read such a map as 'text', or as 'data', its serialized form."
+                )
+            found = self._structs(places.moved(_PAYLOAD_AT), schema_of)
+        except NotOfSchema as error:
+            raise SourceError(f"It is not of its schema: {cut(error, 300)}.") from None
+        except Damaged as error:
+            raise SourceError(
+                f"It is not laid out as {self.name} is: {cut(error, 300)}. It was not used."
+            ) from None
+        return spread(found, there) if len(found) else _nulls(len(data), self._kind)
+
+    def _structs(self, places: Places, schema_of: SchemaOf) -> pa.Array:
+        raise NotImplementedError
+
+
+class CompactColumn(SerializedColumn):
+    """Compact: the values' schemas are the cluster's."""
+
+    name, type_number = "Compact", -55
+
+    def _structs(self, places: Places, schema_of: SchemaOf) -> pa.Array:
+        return compact_columns.structs(places, self._kind, schema_of, "$")
+
+
+class PortableColumn(SerializedColumn):
+    """Portable: each value says what it has."""
+
+    name, type_number = "Portable", -1
+
+    def _structs(self, places: Places, schema_of: SchemaOf) -> pa.Array:
+        places.need(12)
+        return portable_columns.structs(places.moved(8), self._kind, "$")
+
+
+def _nulls(count: int, kind: DataType) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.nulls(count, arrow_type(kind))
+
+
+SERIALIZED: dict[str, Callable[[DataType], SerializedColumn]] = {
+    "compact": CompactColumn,
+    "portable": PortableColumn,
+}

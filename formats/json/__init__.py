@@ -1,0 +1,1 @@
+"""JSON: values, and whole columns at once by compiled loops."""

@@ -1,0 +1,47 @@
+"""A column of JSON texts as a typed one, where one that is not of its schema stops the query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eo_kafka.errors import OptionsError, SourceError, cut
+from eo_kafka.formats.json.codec import JsonDecoder
+from eo_kafka.formats.shared.arrow_types import arrow_type
+from eo_kafka.formats.shared.decoding import typed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
+
+
+def spark_schema(option: str, schema: str) -> StructType | str:
+    """The type of a column whose schema was given as SQL's columns (then in Spark's words) or as
+    `schema.json()`. Raises OptionsError, naming `option`."""
+    import json
+
+    from pyspark.sql.types import StructType
+
+    if not schema.strip().startswith("{"):
+        return f"STRUCT<{schema}>"
+    try:
+        return StructType.fromJson(json.loads(schema))
+    except Exception as error:  # whatever PySpark trips over
+        raise OptionsError(
+            [f"Option '{option}' is no schema of Spark's: {cut(error, 200)}."]
+        ) from None
+
+
+class JsonColumn:
+    """Reads one column. Pickled to the tasks. Raises OptionsError for what JSON cannot fill."""
+
+    def __init__(self, kind: DataType) -> None:
+        self._kind = kind
+        self._decoder = JsonDecoder(kind)
+
+    def __call__(self, texts: pa.Array) -> pa.Array:
+        """From binary to the type. Raises SourceError with what is wrong with the first bad one."""
+
+        def bad(_: int, error: Exception) -> None:
+            raise SourceError(f"It is not of its schema: {cut(error, 300)}.") from None
+
+        return typed(texts, self._decoder, arrow_type(self._kind), bad)

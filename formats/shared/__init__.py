@@ -1,0 +1,1 @@
+"""What the formats share: Spark's types as Arrow's, columns made of slots."""

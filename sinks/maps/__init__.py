@@ -1,0 +1,1 @@
+"""Writers of maps: puts into an IMap, staged rows and their two phases."""

@@ -1,0 +1,103 @@
+"""S7 of rows that are staged for a map: what of a decision is applied, what is lost, and the rest
+into the map. Driver; safe to repeat, by anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from eo_kafka.errors import LedgerError
+from eo_kafka.sinks.maps.lanes import LANES, Lanes, lane_of
+from eo_kafka.sinks.maps.staging import ChunkKey, MapTarget, Staging, chunk_keys
+from eo_kafka.transaction import Decision, Participant
+
+
+@dataclass
+class Lane:
+    """A decision's chunks in one lane, in order, and how many of them are in the map."""
+
+    chunks: list[ChunkKey] = field(default_factory=list)
+    done: int = 0
+
+    @property
+    def rest(self) -> list[ChunkKey]:
+        """What is not in the map."""
+        return self.chunks[self.done :]
+
+
+class StagedRows:
+    """The staged rows of one decision. Its methods raise Fenced, OutcomeUnknown, LedgerError."""
+
+    def __init__(self, target: MapTarget | None, job: str, decision: Decision, holder: int) -> None:
+        """`holder`: the generation of the driver that asks."""
+        # Participants of earlier rounds are known to be applied.
+        self._parts = [
+            part for part in decision.participants if part.staged and part.round == decision.round
+        ]
+        if target is None:
+            names = sorted({part.staged.map for part in self._parts if part.staged})
+            raise LedgerError(
+                f"Batch {decision.batch} is decided, and its rows wait in Hazelcast for map "
+                f"'{', '.join(names)}', which is not known here. Start the query that writes the "
+                "map: it finishes the batch. A command finishes it with --map-config."
+            )
+        self._staging = Staging(target, job)
+        self._lanes = Lanes(self._staging, job, decision.sink, holder, decision.generation)
+        self._chunks = {
+            part.partition: chunk_keys(decision.sink, decision.batch, part) for part in self._parts
+        }
+        self._by_lane: dict[int, Lane] = {}
+        for part in sorted(self._parts, key=lambda part: part.partition):
+            lane = self._by_lane.setdefault(lane_of(part.partition), Lane())
+            lane.chunks += self._chunks[part.partition]
+
+    def take(self) -> None:
+        """Shut out every earlier driver, and learn what is applied."""
+
+        def take(number: int) -> None:
+            self._by_lane[number].done = self._lanes.take(number)
+
+        self._in_every_lane(take)
+
+    @property
+    def begun(self) -> bool:
+        """Whether some of it is in the map."""
+        return any(lane.done for lane in self._by_lane.values())
+
+    def lost(self) -> list[ChunkKey]:
+        """Chunks that are neither applied nor staged any more."""
+        return self._staging.missing(key for lane in self._by_lane.values() for key in lane.rest)
+
+    def not_applied(self) -> tuple[Participant, ...]:
+        """The participants that have chunks which are not in the map."""
+        rest = {key.partition for lane in self._by_lane.values() for key in lane.rest}
+        return tuple(part for part in self._parts if part.partition in rest)
+
+    def in_part(self) -> set[int]:
+        """The partitions of which some chunks are in the map and some are not."""
+        done = {
+            key.partition for lane in self._by_lane.values() for key in lane.chunks[: lane.done]
+        }
+        return done & {part.partition for part in self.not_applied()}
+
+    def apply(self, but: Collection[int]) -> None:
+        """Everything that is not applied, of all partitions `but` these."""
+
+        def apply(number: int) -> None:
+            lane = self._by_lane[number]
+            for at, key in enumerate(lane.rest, lane.done):
+                if key.partition not in but:  # these the marker passes over
+                    self._lanes.apply(number, at, key)
+
+        self._in_every_lane(apply)
+
+    def remove(self) -> None:
+        """S8: nobody needs it any more."""
+        self._staging.remove(key for keys in self._chunks.values() for key in keys)
+        self._lanes.forget(self._by_lane)
+
+    def _in_every_lane(self, do: Callable[[int], None]) -> None:
+        with ThreadPoolExecutor(LANES) as threads:
+            list(threads.map(do, self._by_lane))

@@ -1,0 +1,284 @@
+"""Staged rows into their map, chunk by chunk, each exactly once whoever is at it. Driver, S7.
+
+A chunk is applied in one transaction of the members' own, which also locks a marker, compares it,
+and moves it on: rows and marker change together. A driver that was paused in the middle and goes
+on finds the lock lost, and its transaction is refused by the members; one that comes late finds a
+newer holder in the marker. Nothing is left to a look before a put.
+
+A member that dies while it commits leaves a part of this. So what a transaction is to change is
+written ahead of its commit (sinks/maps/write_ahead.py), and whoever does not know what became of it
+takes the lane, which finishes it: entry by entry, what is not made is made.
+
+Chunks are shared out over LANES markers by their task's partition, so that some are under way at a
+time, and those of one task stay in order.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from eo_kafka.clients.hazelcast import internals
+from eo_kafka.clients.hazelcast.client import client, explained
+from eo_kafka.clients.hazelcast.transactions import Transaction
+from eo_kafka.crash_points import crash_point
+from eo_kafka.errors import EoKafkaError, Fenced, LedgerError, OutcomeUnknown, cut
+from eo_kafka.sinks.maps.merge import merged
+from eo_kafka.sinks.maps.objects import Entries, entries_of
+from eo_kafka.sinks.maps.staging import ChunkKey, Staging, is_json, merge_of
+from eo_kafka.sinks.maps.write_ahead import Change, State, WriteAhead, WriteAheads
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+MARKERS = "__eo_kafka.applied"
+LANES = 4  # part of what markers mean: of another number they would count other chunks
+# How long a transaction's locks outlive a driver that is paused in it; a dead one's go with its
+# connection.
+TRANSACTION_S = 15
+PATIENCE_S = 120.0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Marker:
+    """A lane's state: the generation of the driver that applies, that of the decision it applies,
+    and how many of the decision's chunks in this lane are in the map."""
+
+    holder: int = 0
+    decision: int = 0
+    done: int = 0
+
+    def taken(self, holder: int, decision: int) -> Marker | None:
+        """As `holder` takes it, to apply `decision`; None where a newer decision is being
+        applied."""
+        if self.decision > decision:
+            return None
+        return Marker(holder, decision, self.done if self.decision == decision else 0)
+
+    def encode(self) -> str:
+        """JSON."""
+        return json.dumps({"v": 1, **self.__dict__})
+
+    @classmethod
+    def decode(cls, written: Any) -> Marker:
+        """Raises LedgerError for what is not ours."""
+        try:
+            fields = json.loads(written)
+            found = cls(fields["holder"], fields["decision"], fields["done"])
+            if fields["v"] != 1 or any(
+                type(number) is not int for number in found.__dict__.values()
+            ):
+                raise ValueError
+        except (LookupError, TypeError, ValueError):
+            raise LedgerError(
+                f"Map '{MARKERS}' holds what eo-kafka has not written there: {cut(written)}. "
+                "Nothing was applied."
+            ) from None
+        return found
+
+
+class Lanes:
+    """The lanes of one decision, a generation, for the driver of generation `holder`. Used by
+    several threads, each with lanes of its own."""
+
+    def __init__(self, staging: Staging, job: str, sink: str, holder: int, decision: int) -> None:
+        self._staging = staging
+        self._target = staging.target
+        self._job, self._sink = job, sink
+        self._holder, self._decision = holder, decision
+        self._ahead = WriteAheads(staging, sink)
+        self._whole: dict[int, int] = {}  # of each lane: so many chunks are known to be whole
+
+    def take(self, lane: int) -> int:
+        """Shut out every earlier driver from a lane, and finish what its last transaction left; how
+        many chunks of the decision are applied. Raises Fenced, OutcomeUnknown, LedgerError."""
+
+        def move(transaction: Transaction, marker: Marker | None) -> Marker:
+            known = marker or Marker()
+            taken = known.taken(self._holder, self._decision)
+            if taken is None:
+                raise self._newer(known)
+            ahead = self._ahead.read(lane, known.holder)
+            # An older chunk's is of one that is whole: the next is begun only then
+            first = max(taken.done - 1, self._whole.get(lane, 0))
+            if ahead is None or ahead.decision != self._decision or ahead.number < first:
+                return taken
+            # This transaction may be left in parts, too
+            mine = replace(ahead, members=(*ahead.members, transaction.member))
+            self._ahead.write(lane, self._holder, mine)
+            if self._finished(transaction, ahead, landed=taken.done > ahead.number):
+                taken = replace(taken, done=ahead.number + 1)
+            return taken
+
+        done = self._retried(lambda: self._moved(lane, 2 * TRANSACTION_S, move)).done
+        self._whole[lane] = done
+        return done
+
+    def apply(self, lane: int, number: int, key: ChunkKey) -> None:
+        """Put and remove a chunk's entries; it is the lane's `number`th. Applied already: nothing.
+        Raises Fenced, OutcomeUnknown, LedgerError."""
+        rows = self._retried(lambda: self._staging.read(key))
+
+        def move(transaction: Transaction, marker: Marker | None) -> Marker:
+            if marker is None or marker.decision != self._decision or marker.done > number:
+                raise self._vanished(key)  # all members were started anew: the lane had been taken
+            if rows is None:  # and nobody who has taken over has removed it
+                raise self._vanished(key)
+            changes = self._put(transaction, rows)
+            self._ahead.write(
+                lane,
+                self._holder,
+                WriteAhead(
+                    self._decision,
+                    number,
+                    members=(transaction.member,),
+                    merged=merge_of(rows) is not None,
+                    changes=tuple(changes),
+                ),
+            )
+            crash_point("S7.in_chunk")
+            return replace(marker, done=number + 1)
+
+        begun = False
+
+        def attempt() -> None:
+            nonlocal begun
+            if begun and self.take(lane) > number:
+                return  # the one before has landed, or is finished now
+            begun = True
+            self._moved(lane, TRANSACTION_S, move)
+
+        self._retried(attempt)
+        self._whole[lane] = number + 1
+        crash_point("S7.after_chunk")
+
+    def forget(self, lanes: Iterable[int]) -> None:
+        """S8: what was written ahead is needed no more."""
+        self._ahead.remove(lanes, self._holder)
+
+    def _put(self, transaction: Transaction, rows: pa.Table) -> Iterator[Change]:
+        to_bytes = partial(internals.to_bytes, client(self._target.hazelcast))
+        entries = [
+            (to_bytes(key), value) for key, value in self._entries(transaction, rows).items()
+        ]
+        # Lanes that lock the same entries do so in the same order, or they wait for each other
+        for key, value in sorted(entries, key=itemgetter(0)):
+            after = None if value is None else to_bytes(value)
+            yield Change.of(key, transaction.put(self._target.map, key, after), after)
+
+    def _entries(self, transaction: Transaction, rows: pa.Table) -> Entries:
+        connected, json = client(self._target.hazelcast), is_json(rows)
+        function, known = merge_of(rows), self._target.merge
+        if function is None:
+            return entries_of(connected, rows, json)
+        if function != known:  # what the members hold does not say what code is run here
+            raise LedgerError(
+                f"Rows wait to be merged by '{cut(function)}', and option 'mergeFunction' is "
+                f"{known!r} now. The batch stays decided: start the query with the function of "
+                "then, and change it once that is done."
+            )
+        lock = partial(transaction.lock, self._target.map)
+        return merged(connected, lock, rows, json, function)
+
+    def _finished(self, transaction: Transaction, ahead: WriteAhead, landed: bool) -> bool:
+        """Make what is not made of a chunk whose transaction may have been left in parts; whether
+        the chunk is applied then. `landed`: its marker is."""
+        # Whoever holds a lock has it until its change is made, or will never be
+        now = [transaction.lock(self._target.map, change.key) for change in ahead.changes]
+        connected = client(self._target.hazelcast)
+        if ahead.merged and all(internals.answers(connected, one) for one in ahead.members):
+            return landed  # all of it or nothing, then
+        for change, value in zip(ahead.changes, now, strict=True):
+            state = change.state(value)
+            if state is State.NOT_MADE:
+                transaction.put(self._target.map, change.key, change.after)
+            elif state is State.OVERTAKEN and ahead.merged:
+                self._lost_in_another(change)
+            # else made, or replaced since: the other writer came later
+        return True
+
+    def _lost_in_another(self, change: Change) -> None:
+        key = internals.to_object(client(self._target.hazelcast), change.key)
+        sentence = (
+            f"A member died while it merged rows into {self._target.place}, and somebody else has "
+            f"written the entry of key {cut(key)} since: whether the row is in it cannot be told."
+        )
+        if self._target.fail_on_loss:
+            raise LedgerError(
+                f"{sentence} The batch stays decided. Set the entry to what it should be with the "
+                "row, and option 'failOnDataLoss' to false until the batch is written: the entry "
+                "is then left as it is."
+            )
+        log.warning("%s It is left as it is, as 'failOnDataLoss' is false.", sentence)
+
+    def _moved(
+        self, lane: int, seconds: int, move: Callable[[Transaction, Marker | None], Marker]
+    ) -> Marker:
+        """The marker, after `move` was made in one transaction with it."""
+        connected = client(self._target.hazelcast)
+        key = internals.to_bytes(connected, f"{self._job}/{self._sink}/{lane}")
+        with Transaction(connected, seconds) as transaction:
+            written = transaction.lock(MARKERS, key)
+            before = None
+            if written is not None:
+                before = Marker.decode(internals.to_object(connected, written))
+            if before is not None and before.holder > self._holder:
+                self._ahead.remove([lane], self._holder)  # whoever took the lane has its own
+                raise self._newer(before)
+            after = move(transaction, before)
+            if after != before:
+                transaction.put(MARKERS, key, internals.to_bytes(connected, after.encode()))
+        return after
+
+    def _retried(self, request: Callable[[], T]) -> T:
+        """Until it has an answer: what is asked again finds out what became of the last time."""
+        from hazelcast.errors import HazelcastError
+
+        deadline, pause = time.monotonic() + PATIENCE_S, 0.05
+        while True:
+            try:
+                return request()
+            except EoKafkaError as error:
+                if not error.retriable:
+                    raise
+                last: EoKafkaError = error
+            except (HazelcastError, TimeoutError, OSError) as error:
+                last = explained(error, self._target.map, self._target.hazelcast)
+            if time.monotonic() > deadline:
+                raise OutcomeUnknown(
+                    f"A decided batch could not be applied within {PATIENCE_S:.0f} s ({last}) It "
+                    "stays decided and staged: start the query again, and it goes on with that; "
+                    "nothing is applied twice."
+                ) from None
+            log.warning("Applying staged rows: %s", last)
+            time.sleep(pause)
+            pause = min(1.0, pause * 2)
+
+    def _newer(self, known: Marker) -> Fenced:
+        return Fenced(
+            f"Generation {known.holder} of job '{self._job}' has taken over {self._target.place} "
+            f"from {self._holder}: another driver runs the same job, and this one has applied "
+            "nothing more. Run one of them. Only if the job's ledger was deleted and began anew: "
+            f"remove the keys that begin with '{self._job}/' from map '{MARKERS}'."
+        )
+
+    def _vanished(self, key: ChunkKey) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"What was staged for batch {key.batch} (partition {key.partition}) went away while it "
+            f"was applied to {self._target.place}: members were lost with all copies. Start the "
+            "query again: it finds out what is left, and writes it again or says why it cannot."
+        )
+
+
+def lane_of(partition: int) -> int:
+    """The lane of a task's chunks."""
+    return partition % LANES

@@ -1,0 +1,223 @@
+"""What a writer of a map may be told. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eo_kafka.clients.hazelcast import client as hazelcast_client
+from eo_kafka.clients.hazelcast.client import HazelcastSettings
+from eo_kafka.maps import BACKEND, JSON, MAP, NEEDED, TEXT
+from eo_kafka.options import (
+    KAFKA_PREFIX,
+    Option,
+    OptionReader,
+    boolean,
+    one_of,
+    text,
+    whole_number,
+)
+from eo_kafka.sinks.options import BATCH_ID, IDEMPOTENT, TWO_PHASE
+
+REPLACE, KEEP, NEWEST, MERGE = "replace", "keep", "newest", "merge"
+
+VALUE_FORMAT = Option(
+    "value.format",
+    one_of(TEXT, JSON),
+    TEXT,
+    "`text`: strings as text, binary as bytes. `json`: a column of any other type as JSON, and "
+    "strings as the JSON that they hold; with Hazelcast the entries are its JSON values.",
+)
+REMOVE_COLUMN: Option[str | None] = Option(
+    "removeColumn",
+    text,
+    None,
+    "A boolean column: where it is true, the key is removed. Without the option a row whose value "
+    "is null removes its key.",
+)
+ON_CONFLICT = Option(
+    "onConflict",
+    one_of(REPLACE, KEEP, NEWEST, MERGE),
+    REPLACE,
+    "What becomes of an entry that is there: `replace`; Hazelcast only: `keep` it, or `newest`: "
+    "the one with the greater `versionField` stays; with `commit` `two-phase`: `merge`, what "
+    "`mergeFunction` makes of it and the row.",
+)
+MERGE_FUNCTION: Option[str | None] = Option(
+    "mergeFunction",
+    text,
+    None,
+    "With `onConflict` `merge`: a Python function that the driver can import, `module:function`. "
+    "It gets the key, the entry's value (None: there is none) and the row's, as strings or bytes, "
+    "and returns the value that is to be there, or None to remove the key.",
+)
+VERSION_FIELD: Option[str | None] = Option(
+    "versionField",
+    text,
+    None,
+    "With `onConflict` `newest`: the field of the JSON values, a number, that says which is newer.",
+)
+PUT_SIZE = Option(
+    "putSize", whole_number(1, 1_000_000), 5000, "Hazelcast only: how many rows are put at a time."
+)
+COMMIT = Option(
+    "commit",
+    one_of(IDEMPOTENT, TWO_PHASE),
+    IDEMPOTENT,
+    "Of an IMap: `idempotent`, entries are put as rows come; or `two-phase`, a batch is in the map "
+    "as a whole after the decision in a ledger in Kafka: it takes `kafka.*` and the Kafka sink's "
+    "options, and with `topic` each row goes to that topic too, by the same decision.",
+)
+FAIL_ON_DATA_LOSS = Option(
+    "failOnDataLoss",
+    boolean,
+    True,
+    "With `two-phase`: whether the query stops when entries are lost for good with the members "
+    "that held them; false warns and goes on with what is left.",
+)
+OF_BOTH: tuple[Option[Any], ...] = (
+    MAP,
+    BACKEND,
+    VALUE_FORMAT,
+    REMOVE_COLUMN,
+    ON_CONFLICT,
+    VERSION_FIELD,
+    MERGE_FUNCTION,
+)
+_TEXT_OR_BYTES = ("string", "binary")
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """How rows become entries, wherever the map is."""
+
+    json: bool
+    remove_column: str | None
+
+
+@dataclass(frozen=True)
+class MapSinkOptions:
+    """The options of one writer of an IMap, checked. Pickled to the tasks; its repr shows no
+    secrets."""
+
+    map: str
+    hazelcast: HazelcastSettings
+    on_conflict: str
+    version_field: str | None
+    json: bool
+    put_size: int
+
+    @classmethod
+    def parse(
+        cls, given: Mapping[str, str], columns: Sequence[tuple[str, str]]
+    ) -> tuple[MapSinkOptions, RowShape]:
+        """Read and check `given`, for rows of `columns` (name, Spark's type string); raises
+        OptionsError with every problem. Contacts nobody."""
+        reader = OptionReader(given)
+        shape = read_shape(reader, columns)
+        conflict, version = reader.get(ON_CONFLICT), reader.get(VERSION_FIELD)
+        if (conflict == NEWEST) != (version is not None):
+            reader.problem(
+                "Option 'onConflict' 'newest' and option 'versionField' go together: one says that "
+                "the newer entry stays, the other by which field."
+            )
+        if conflict == MERGE or MERGE_FUNCTION.name in reader:
+            reader.problem(
+                "Option 'onConflict' 'merge' (option 'mergeFunction') needs 'commit' to be "
+                f"'{TWO_PHASE}': entries that are put as rows come are put again after a crash, "
+                "and what is merged twice can be something else."
+            )
+        if conflict == NEWEST and not shape.json:
+            reader.problem("Option 'onConflict' 'newest' needs 'value.format' to be 'json'.")
+        if conflict == NEWEST and shape.remove_column is not None:
+            reader.problem(
+                "Option 'onConflict' 'newest' cannot be with 'removeColumn': a key that is gone "
+                "has no version, and an older row would bring it back. Put an entry that says so."
+            )
+        found = cls(
+            reader.get(MAP),
+            HazelcastSettings.read(reader),
+            conflict,
+            version,
+            shape.json,
+            reader.get(PUT_SIZE),
+        )
+        for name in sorted(reader.prefixed(KAFKA_PREFIX)):
+            reader.problem(
+                f"Option '{KAFKA_PREFIX}{name}' is for maps with 'backend' 'kafka', or with "
+                f"'commit' '{TWO_PHASE}'."
+            )
+        reader.get(COMMIT)
+        if FAIL_ON_DATA_LOSS.name in reader:
+            reader.problem(f"Option 'failOnDataLoss' is for 'commit' '{TWO_PHASE}'.")
+        known = (*OF_BOTH, PUT_SIZE, COMMIT, *hazelcast_client.OPTIONS)
+        reader.check_names((one.name for one in known), besides=hazelcast_client.PREFIX)
+        reader.finish()
+        return found, shape
+
+    @property
+    def place(self) -> str:
+        """For sentences: which map."""
+        return f"map '{self.map}' of {self.hazelcast.place}"
+
+
+def read_shape(reader: OptionReader, columns: Sequence[tuple[str, str]]) -> RowShape:
+    """What both backends share; problems with options and columns are noted in `reader`."""
+    for name, what in NEEDED:
+        if name not in reader:
+            reader.problem(f"Option '{name}' must be specified: {what}.")
+    reader.get(BACKEND)
+    shape = RowShape(reader.get(VALUE_FORMAT) == JSON, reader.get(REMOVE_COLUMN))
+    types = dict(columns)
+    names = ", ".join(types) or "none"
+    for name in ("key", "value"):
+        if name not in types:
+            reader.problem(f"A map's entries need a column '{name}' (the columns are {names}).")
+    if "key" in types and types["key"] not in _TEXT_OR_BYTES:
+        reader.problem(f"Column 'key' must be a string or binary, not {types['key']}: cast it.")
+    if "value" in types and not shape.json and types["value"] not in _TEXT_OR_BYTES:
+        reader.problem(
+            f"Column 'value' must be a string or binary, not {types['value']}: cast it, or set "
+            "'value.format' to 'json'."
+        )
+    column = shape.remove_column
+    if column is not None and types.get(column) != "boolean":
+        what = types.get(column, "not there")
+        reader.problem(f"Option 'removeColumn': column '{column}' must be boolean; it is {what}.")
+    return shape
+
+
+def read_topic(
+    given: Mapping[str, str], columns: Sequence[tuple[str, str]]
+) -> tuple[dict[str, str], RowShape, list[str]]:
+    """Of a map that is a topic: the Kafka sink's options, how rows become entries, and what is
+    wrong."""
+    reader = OptionReader(given)
+    shape = read_shape(reader, columns)
+    if reader.get(ON_CONFLICT) != REPLACE:
+        reader.problem(
+            f"Option 'onConflict' is '{reader.get(ON_CONFLICT)}', and a topic's newest record "
+            f"always is the entry: '{REPLACE}'."
+        )
+    for name in (VERSION_FIELD.name, MERGE_FUNCTION.name, PUT_SIZE.name):
+        if name in reader:
+            reader.problem(f"Option '{name}' is for maps with 'backend' 'hazelcast'.")
+    for name in sorted(reader.prefixed(hazelcast_client.PREFIX)):
+        reader.problem(
+            f"Option '{hazelcast_client.PREFIX}{name}' is for maps with 'backend' 'hazelcast'."
+        )
+    if BATCH_ID.name in reader:
+        reader.problem(
+            "Option 'batchId' is not supported: write the same rows with format 'eo-kafka'."
+        )
+    if "topic" in reader:
+        reader.problem("Option 'topic' is not supported: option 'map' names the topic.")
+    own = {option.key for option in (*OF_BOTH, PUT_SIZE)}
+    kafka = {
+        name: value
+        for name, value in given.items()
+        if name.lower() not in own and not name.lower().startswith(hazelcast_client.PREFIX)
+    }
+    kafka["topic"] = reader.get(MAP) or "-"  # a missing name has been told
+    return kafka, shape, reader.problems

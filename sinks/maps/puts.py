@@ -1,0 +1,201 @@
+"""Writes rows into an IMap. On an executor, once a task attempt.
+
+Entries are put as the rows come: they are visible at once, a batch that runs again writes them
+again, and the map is the same then if its keys and values are.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka import librdkafka
+from eo_kafka.clients.hazelcast.client import client, explained
+from eo_kafka.crash_points import crash_point
+from eo_kafka.digest import Digest
+from eo_kafka.errors import EoKafkaError, SinkError, WriteFailed, cut
+from eo_kafka.sinks.maps.marker import Marker, Markers
+from eo_kafka.sinks.maps.objects import Entries, entries_of, keys_of
+from eo_kafka.sinks.maps.options import KEEP, NEWEST, REPLACE, MapSinkOptions
+from eo_kafka.sinks.maps.requests import put_all, requests_of
+from eo_kafka.sinks.rows.fast import row_digest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+_IN_FLIGHT = 256
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class MapReport:
+    """What one task wrote: of which query, how many rows, and the digest of their keys."""
+
+    query: str | None
+    rows: int
+    keys: str
+
+
+def write(
+    options: MapSinkOptions,
+    batches: Iterator[pa.RecordBatch],
+    query: str | None = None,
+    batch: int | None = None,
+) -> MapReport:
+    """Put or remove every row's key; of rows with the same key the last one counts. `batches` have
+    a key and a value, null to remove. `query` and `batch` are of a stream's.
+
+    Raises WriteFailed (Spark tries again), Fenced, SinkError.
+    """
+    markers = None if query is None else Markers(options, query)
+    writer = _Writer(options)
+
+    def written() -> Iterator[pa.RecordBatch]:
+        for found in batches:
+            for first in range(0, found.num_rows, options.put_size):
+                if markers is not None and batch is not None:
+                    _explained(options, partial(markers.check, batch))
+                crash_point("map.before_put")
+                piece = found.slice(first, options.put_size)
+                _explained(options, partial(writer.put, piece))
+                crash_point("map.after_put")
+            yield _keys_of(found)
+
+    rows, digest = row_digest(written(), options.map)
+    return MapReport(query, rows, digest)
+
+
+def commit(options: MapSinkOptions, reports: Sequence[MapReport], batch: int) -> None:
+    """Say that a stream's batch is written. Driver, once a batch, or again after a failure.
+
+    Raises Fenced, WriteFailed, SinkError if it was written before with other keys.
+    """
+    queries = {report.query for report in reports}
+    if not queries:
+        return  # a batch without a task
+    (query,) = queries
+    if query is None:
+        raise SinkError("The tasks of a stream were not told which query they belong to.")
+    digest = Digest()
+    for report in reports:
+        digest.merge(Digest.of(report.rows, report.keys))
+    marker = Marker(batch, digest.rows, digest.text())
+    _explained(options, lambda: Markers(options, query).advance(marker))
+    crash_point("map.committed")
+
+
+def _explained(options: MapSinkOptions, request: Callable[[], None]) -> None:
+    try:
+        request()
+    except EoKafkaError:
+        raise
+    except Exception as error:
+        said = explained(error, options.map, options.hazelcast)
+        raise WriteFailed(f"{said} What was written will be written again.") from None
+
+
+class _Writer:
+    def __init__(self, options: MapSinkOptions) -> None:
+        self._options = options
+        self._client = client(options.hazelcast)
+        self._map = self._client.get_map(options.map).blocking()
+        self._pipelined = self._client.get_map(options.map)
+
+    def put(self, rows: pa.RecordBatch) -> None:
+        missing = librdkafka.available()  # compiled loops need what it needs
+        if self._options.on_conflict == REPLACE and missing is None:
+            self._put_requests(rows)
+            return
+        if missing is not None:
+            _warn(missing)
+        self._put_objects(rows)
+
+    def _put_requests(self, rows: pa.RecordBatch) -> None:
+        count = self._client.partition_service.get_partition_count()
+        asked = requests_of(self._options.map, rows, self._options.json, count)
+        removed = keys_of(self._client, asked.removed)
+        self._wait(self._pipelined.delete(key) for key in removed)
+        # One a partition and all at once, as the client's put_all; the next rows come after them
+        puts = [put_all(self._client, *put) for put in asked.puts]
+        for put in puts:
+            put.result()
+
+    def _put_objects(self, rows: pa.RecordBatch) -> None:
+        entries = entries_of(self._client, rows, self._options.json)
+        self._wait(self._pipelined.delete(key) for key, one in entries.items() if one is None)
+        there = {key: value for key, value in entries.items() if value is not None}
+        if self._options.on_conflict == KEEP:
+            self._wait(self._pipelined.put_if_absent(key, one) for key, one in there.items())
+        elif self._options.on_conflict == NEWEST:
+            self._put_newest(there)
+        elif there:
+            self._map.put_all(there)
+
+    def _wait(self, asked: Iterator[Any]) -> None:
+        """Some requests under way at a time."""
+        under_way: list[Any] = []
+        for future in asked:
+            under_way.append(future)
+            if len(under_way) == _IN_FLIGHT:
+                for one in under_way:
+                    one.result()
+                under_way.clear()
+        for one in under_way:
+            one.result()
+
+    def _put_newest(self, entries: Entries) -> None:
+        """Each entry, unless the map has one that is as new: a request takes effect only if the
+        entry still is the one that was compared with, otherwise it is compared again."""
+        for _ in range(_ATTEMPTS):
+            if not entries:
+                return
+            known = self._map.get_all(set(entries))
+            asked: dict[Any, Any] = {}
+            for key, value in entries.items():
+                old = known.get(key)
+                version = self._version(key, value)
+                if old is None:
+                    asked[key] = self._pipelined.put_if_absent(key, value)
+                elif version > self._version(key, old):
+                    asked[key] = self._pipelined.replace_if_same(key, old, value)
+            # put_if_absent answers None where it put, replace_if_same true
+            entries = {
+                key: entries[key]
+                for key, future in asked.items()
+                if future.result() not in (None, True)
+            }
+        raise WriteFailed(
+            f"{len(entries)} entries of {self._options.place} were changed by others {_ATTEMPTS} "
+            "times in a row while they were compared."
+        )
+
+    def _version(self, key: Any, value: Any) -> int | float:
+        field = self._options.version_field
+        try:
+            found = json.loads(value.to_string())[field]
+            if isinstance(found, bool) or not isinstance(found, int | float):
+                raise TypeError
+        except (AttributeError, LookupError, TypeError, ValueError):
+            raise SinkError(
+                f"An entry of {self._options.place} has no number in field '{field}' of a JSON "
+                f"object, so nobody can say which is newer: key {cut(key)}."
+            ) from None
+        return found
+
+
+@functools.cache
+def _warn(reason: str) -> None:
+    log.warning("Entries are put as objects, several times slower than possible: %s.", reason)
+
+
+def _keys_of(rows: pa.RecordBatch) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    key = rows.column("key")
+    return pa.record_batch([key, pa.nulls(len(key), pa.binary())], names=["key", "value"])

@@ -1,0 +1,299 @@
+"""What a batch is, beyond its number: where its sources began and ended, and where its rows go.
+
+A batch that the ledger has as written is skipped. Its number alone does not say that it is the same
+batch: a checkpoint may have been restored from an older copy, or lost its newest files; one job's
+name may be used for two writes. To skip such a batch would lose its records without a word. So each
+decision records what its batch was, and a batch is compared before it is skipped or mended.
+
+Equal offsets are proof enough for sources that read the same records again: ours, and Spark's own
+for Kafka; rows may then differ (`rand()`, the time of day). Where there are no such offsets, as
+with a file source or a `batchId` given by hand, the rows themselves are compared by their digest.
+
+Runs on the driver, in `commit(N)`. The checkpoint is read once a batch: two small files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from eo_kafka.digest import Digest
+from eo_kafka.errors import BatchMismatch, CheckpointError, DataLossError, LedgerError, cut
+from eo_kafka.offsets import decode
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol.committable import TaskReport
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.state.snapshots.batch_ends import is_replayable, same_lines
+from eo_kafka.state.snapshots.checkpoint import open_checkpoint
+from eo_kafka.state.snapshots.snapshot import source_offsets
+from eo_kafka.transaction import Decision, DecisionState
+
+log = logging.getLogger(__name__)
+
+_LINE_SHOWN = 300  # characters of a source's offsets in an error
+# Their ids come with each commit's look: of more topics, the answer would cost more than the look.
+SOURCE_TOPICS_MAX = 100
+
+
+@dataclass(frozen=True)
+class BatchIdentity:
+    """What the batch that is to be committed is. No line is known where there is no checkpoint."""
+
+    batch: int
+    target: str
+    starts: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    checkpoint: str = ""
+
+    @classmethod
+    def of(cls, options: SinkOptions, first: TaskReport) -> BatchIdentity:
+        """As the checkpoint says, if the report of the first task knows where it is. Raises
+        CheckpointError if it cannot be read, or is not the one that the batch was planned by."""
+        batch, target = first.batch, options.target
+        if first.checkpoint is None:
+            return cls(batch, target)
+        checkpoint = open_checkpoint(first.checkpoint)
+        ends = source_offsets(checkpoint, batch)
+        if first.planned and first.planned != _digest(ends):
+            raise CheckpointError(
+                f"offsets/{batch} of checkpoint '{checkpoint.url}' is not what it was when the "
+                "batch was planned: the checkpoint was replaced under this query, or a second "
+                "driver works on it. Nothing was decided. Stop all drivers, and start one again."
+            )
+        # Spark may have purged the one before; where batch 0 begins, no log of Spark's says.
+        starts = source_offsets(checkpoint, batch - 1, missing=()) if batch else ()
+        return cls(batch, target, starts, ends, checkpoint.url)
+
+    @property
+    def topics_asked_for(self) -> set[str]:
+        """The topics that its sources read, unless they are too many to ask for in each batch."""
+        found = {topic for line in self.ends for topic in _topics(line)}
+        return found if len(found) <= SOURCE_TOPICS_MAX else set()
+
+    def sources(
+        self, options: SinkOptions, ledger: Ledger, seen: Mapping[str, str]
+    ) -> list[tuple[str, str]]:
+        """The ids of those topics: as `seen` now, else as the decision before has them."""
+        before = _before(options, self.batch, ledger)
+        known = {**dict(before.source_ids if before else ()), **seen}
+        return [(name, known[name]) for name in self.topics_asked_for & known.keys()]
+
+    def on(
+        self, decision: Decision, source_ids: Sequence[tuple[str, str]], *, repeatable: bool
+    ) -> Decision:
+        """The decision, with what its batch is."""
+        return replace(
+            decision,
+            repeatable=repeatable,
+            offsets=self.ends,
+            starts=self.starts,
+            target=self.target,
+            source_ids=tuple(sorted(source_ids)),
+        )
+
+
+def planned(options: SinkOptions, ledger: Ledger) -> dict[int, str]:
+    """S1: a digest of where the batch ends that is about to run, by its number: the next, or the
+    newest once more. At S6 the file may be another driver's, on a checkpoint that was restored in
+    place, and would say of this driver's rows what they are not (the model found that)."""
+    if options.checkpoint is None:
+        return {}
+    checkpoint = open_checkpoint(options.checkpoint)
+    newest = max(ledger.of_sink(options.sink), default=-1)
+    found = {n: source_offsets(checkpoint, n, missing=()) for n in (newest, newest + 1) if n >= 0}
+    return {batch: _digest(ends) for batch, ends in found.items() if ends}
+
+
+def _digest(lines: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+def check_written(
+    options: SinkOptions, identity: BatchIdentity, ledger: Ledger, reports: Sequence[TaskReport]
+) -> None:
+    """Of a batch that is written, and that all tasks have only run through: raise BatchMismatch if
+    it was another one."""
+    written = ledger.decisions.get((options.sink, identity.batch))
+    if written is None:
+        raise LedgerError(
+            f"Batch {identity.batch} of job '{options.job}' was passed over as written, and its "
+            "ledger does not know that batch any more: it was reset, or deleted, meanwhile. Start "
+            "the query again: it goes on from what the ledger says."
+        )
+    if written.accepted:
+        return
+    if found := _difference(written, identity):
+        raise BatchMismatch(_sentence(options, identity, ledger, written, found))
+    if found := _other_rows(written, identity, reports):
+        way = _way_of_rows(options, identity)
+        raise BatchMismatch(f"{_is_another(options, identity, found)} {way}")
+
+
+def check_decided(options: SinkOptions, identity: BatchIdentity, ledger: Ledger) -> None:
+    """S6: raise BatchMismatch if a batch of this number was decided, and is to be mended now, and
+    was another one; or if a new batch does not begin where the one before it ended."""
+    written = ledger.decisions.get((options.sink, identity.batch))
+    if written is not None and written.state is not DecisionState.VOID:
+        if found := _difference(written, identity):
+            raise BatchMismatch(_sentence(options, identity, ledger, written, found))
+        return
+    before = ledger.decisions.get((options.sink, identity.batch - 1))
+    if before is None or before.accepted or not before.offsets or not identity.starts:
+        return
+    if _replayable(before.offsets, identity.starts) and not same_lines(
+        before.offsets, identity.starts
+    ):
+        found = (
+            f"it begins at {_shown(identity.starts)}, and batch {before.batch}, which is written, "
+            f"ended at {_shown(before.offsets)}: the records between are at stake"
+        )
+        raise BatchMismatch(
+            f"Batch {identity.batch} of job '{options.job}' is not decided: {found}. Nothing of it "
+            f"is visible. {_way_back(options, identity, ledger)}"
+        )
+
+
+def check_sources(
+    options: SinkOptions, batch: int, ledger: Ledger, now: Sequence[tuple[str, str]]
+) -> None:
+    """S6: raise DataLossError if a topic that the sources read is not the one that the batch before
+    read: it was deleted and made again, and what the new one held below the position was not read.
+    With `failOnDataLoss=false`, a warning."""
+    newest = _before(options, batch, ledger)
+    if newest is None:
+        return
+    before, here = dict(newest.source_ids), dict(now)
+    replaced = sorted(t for t in here.keys() & before.keys() if here[t] != before[t])
+    if not replaced:
+        return
+    sentence = (
+        f"Source topics {replaced}, as the sink's cluster has them, were deleted and made again "
+        f"since batch {newest.batch} (topic ids {[before[t] for t in replaced]}, now "
+        f"{[here[t] for t in replaced]})."
+    )
+    if options.fail_on_data_loss:
+        raise DataLossError(
+            f"{sentence} Nothing of batch {batch} is visible. Spark goes on at the old topic's "
+            "offsets, where what the new one holds below them is not read. To read the new topic "
+            f"from its beginning, give the source the options 'failOnDataLoss' false and 'jobName' "
+            f"'{options.job}', and the sink 'failOnDataLoss' false, until a batch is written; to "
+            "leave those records out, the sink alone."
+        )
+    log.warning("%s Batch %d goes on, as the sink's 'failOnDataLoss' is false.", sentence, batch)
+
+
+def _before(options: SinkOptions, batch: int, ledger: Ledger) -> Decision | None:
+    """The newest decision of a batch before this one."""
+    mine = ledger.of_sink(options.sink)
+    return mine.get(max((known for known in mine if known < batch), default=-1))
+
+
+def _difference(written: Decision, now: BatchIdentity) -> str:
+    """What differs, as the end of a sentence; "" if nothing does that offsets and target tell."""
+    if written.target and written.target != now.target:
+        return f"it went to {written.target}, and this one goes to {now.target}"
+    if not written.offsets or not now.ends:
+        return ""
+    known = [(written.offsets, now.ends)]
+    if written.starts and now.starts:
+        known.append((written.starts, now.starts))
+    if all(same_lines(theirs, mine) or not _replayable(theirs, mine) for theirs, mine in known):
+        return ""
+    return (
+        f"it held {_range(written.starts, written.offsets)}, and this one holds "
+        f"{_range(now.starts, now.ends)}"
+    )
+
+
+def _other_rows(written: Decision, now: BatchIdentity, reports: Sequence[TaskReport]) -> str:
+    """Whether the rows differ, where offsets prove nothing; the end of a sentence."""
+    if written.offsets and now.ends and _replayable(written.offsets, now.ends):
+        return ""
+    before, here = Digest(), Digest()
+    for part in written.participants:
+        before.merge(Digest.of(part.rows, part.digest))
+    for report in reports:
+        if report.rows:
+            here.merge(Digest.of(report.rows, report.digest))
+    if before == here:
+        return ""
+    if before.rows == here.rows:
+        return f"both have {before.rows:,} rows, and not the same ones"
+    return f"it had {before.rows:,} rows, and this one has {here.rows:,}"
+
+
+def _replayable(theirs: Sequence[str], mine: Sequence[str]) -> bool:
+    return all(is_replayable(line) for line in (*theirs, *mine))
+
+
+def _sentence(
+    options: SinkOptions, now: BatchIdentity, ledger: Ledger, written: Decision, found: str
+) -> str:
+    if written.target and written.target != now.target:
+        way = (
+            "A job's name is for one write: give each its own 'jobName'. If the query's target was "
+            "changed between two runs, start it once more with the old one."
+        )
+    else:
+        way = _way_back(options, now, ledger)
+    return f"{_is_another(options, now, found)} {way}"
+
+
+def _is_another(options: SinkOptions, now: BatchIdentity, found: str) -> str:
+    return (
+        f"Batch {now.batch} of job '{options.job}' is written, and what comes as batch {now.batch} "
+        f"now is another one: {found}. Nothing was written or skipped now."
+    )
+
+
+def _way_of_rows(options: SinkOptions, now: BatchIdentity) -> str:
+    """What a person may do where only the rows tell that it is another batch."""
+    accept = (
+        f"'eo-kafka job repair {options.job} --batch {now.batch} --accept-loss "
+        "--bootstrap-servers ...'"
+    )
+    return (
+        "A number by hand is for one write: take the next one for new rows. If these are the same "
+        "input's rows, computed anew (rand(), the time of day), and the batch shall count as "
+        f"written as it is: {accept}."
+    )
+
+
+def _way_back(options: SinkOptions, now: BatchIdentity, ledger: Ledger) -> str:
+    """What a person may do where the checkpoint and the ledger have parted."""
+    job = options.job
+    newest = max(ledger.of_sink(options.sink))
+    parted = (
+        f"Checkpoint '{now.checkpoint}' has parted from the job's ledger, which is at batch "
+        f"{newest}: it was restored from an older copy, or files of it are missing, or another "
+        "driver has gone on from a copy of it."
+    )
+    if ledger.snapshot is not None:
+        return (
+            f"{parted} If a reader of the query lacks option 'jobName' ('{job}'), it does not "
+            "repeat the batches since a restored snapshot (option 'snapshotInterval'): set it. "
+            "Delete this checkpoint and restore the newest snapshot: 'eo-kafka snapshots restore "
+            f"{job} CHECKPOINT --bootstrap-servers ...'."
+        )
+    return (
+        f"{parted} A query without state goes on where the job is, with nothing lost or repeated, "
+        f"after 'eo-kafka job redo {job} CHECKPOINT --bootstrap-servers ...'. A query with state "
+        "needs a copy of the checkpoint that is as new as the ledger."
+    )
+
+
+def _range(starts: Sequence[str], ends: Sequence[str]) -> str:
+    return f"{_shown(starts)} to {_shown(ends)}" if starts else f"offsets up to {_shown(ends)}"
+
+
+def _shown(lines: Sequence[str]) -> str:
+    return ", ".join(cut("".join(line.split()), _LINE_SHOWN) for line in lines) or "nothing"
+
+
+def _topics(line: str) -> set[str]:
+    try:
+        return {at.topic for at in decode(line)}
+    except ValueError:
+        return set()

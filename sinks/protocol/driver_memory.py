@@ -1,0 +1,55 @@
+"""What the Python processes of one driver tell each other: which generation its last S1 took.
+
+Spark runs `abort()` in another process than S1, with a fresh writer. It has to know whether the
+ledger's newest generation is its own driver's: then what is open is this driver's, too, and else a
+newer one's. All Python processes of a driver are told one directory, that is this driver's alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import after_driver
+
+_DIRECTORIES = "SPARK_LOCAL_DIRS"  # Spark's word for it, before the first of several a comma
+
+
+def begin(options: SinkOptions, generation: int) -> None:
+    """S1 took `generation`. Without a place to keep that, `abort()` ends only what was reported."""
+    if directory := _directory():
+        with suppress(OSError):
+            Path(directory, _name(options)).write_text(str(generation))
+        after_driver.tell(directory, _whose(options), options, generation)
+
+
+def end(options: SinkOptions) -> None:
+    """The batch has ended, by `commit()` or `abort()`."""
+    if directory := _directory():
+        after_driver.tell(directory, _whose(options), options, None)
+
+
+def remembered(options: SinkOptions) -> int | None:
+    """The generation that this driver took last for the job; None if that is not known."""
+    try:
+        return int(Path(_directory(), _name(options)).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _directory() -> str:
+    found = os.environ.get(_DIRECTORIES, "").split(",")[0]
+    return found if os.path.isdir(found) else ""
+
+
+def _name(options: SinkOptions) -> str:
+    return f"eo-kafka-{_whose(options)}"
+
+
+def _whose(options: SinkOptions) -> str:
+    job, ledger = options.job_and_ledger
+    whose = repr((options.kafka.get("bootstrap.servers"), ledger, job))
+    return hashlib.sha256(whose.encode()).hexdigest()[:16]

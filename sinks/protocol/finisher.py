@@ -1,0 +1,271 @@
+"""S7: end every participant of a decision, and find out by the tokens what became of each.
+
+Used by the commit of a batch and by the recovery of one; it is safe to repeat, by anybody, because
+an EndTxn names a (producer id, epoch) that never covers two transactions.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.clients.kafka.control_requests import Look
+from eo_kafka.crash_points import armed, crash_point
+from eo_kafka.errors import EnvironmentRefused, EoKafkaError, LedgerError, OutcomeUnknown
+from eo_kafka.sinks.maps.finisher import StagedRows
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol.stragglers import abort_stragglers, beside, end_listed, list_open
+from eo_kafka.state.ledger.coordinator import ATTEMPTS, Coordinator
+from eo_kafka.state.ledger.settled_tokens import read_tokens, token_ends
+from eo_kafka.transaction import (
+    Decision,
+    Described,
+    EndTxnAnswer,
+    Identity,
+    Participant,
+    Token,
+    end_txn_answer,
+    without_token,
+)
+
+log = logging.getLogger(__name__)
+
+END_TIMEOUT_S = 120.0
+STRAGGLERS_AFTER_S = 0.5
+W = TypeVar("W", Participant, Token)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a decision: the participants that are not visible and never will be without a
+    replay, and whether other rows of the batch are (`torn`): then the replay must be equal."""
+
+    missing: tuple[Participant, ...] = ()
+    torn: bool = False
+
+
+class Finisher:
+    """Ends transactions of one job. Lives on the driver, for one call of Spark's."""
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        control: ControlPlane,
+        coordinator: Coordinator,
+        *,
+        accept_gone: bool = False,
+    ) -> None:
+        self._options = options
+        self._accept_gone = accept_gone
+        self._control = control
+        self._coordinator = coordinator
+
+    def finish(self, decision: Decision) -> Outcome:
+        """Commit every participant: its transaction, and then what it staged for a map.
+
+        Raises OutcomeUnknown when a cluster gives no answer in time, EnvironmentRefused when it
+        refuses, LedgerError where staged rows are lost and nothing can be repeated; all leave the
+        decision as it is, for the next start.
+        """
+        staged = self._staged(decision)
+        given_up: set[int] = set()  # partitions whose entries are lost, and may be
+        if staged is not None:
+            staged.take()
+            crash_point("S7.lanes_taken")
+            lost = {key.partition for key in staged.lost()}
+            if lost:  # or done with: a driver that took over removes what it has applied
+                staged.take()
+            repeated = self._repeated(decision, staged)
+            if lost and not repeated:
+                return _without_lost(decision, staged)
+            if lost:
+                given_up = self._accepted(decision, lost, repeated)
+        missing: set[Participant] = set()
+        if any(part.has_token for part in decision.participants):
+            listing = beside(lambda: self._list_others(decision))
+            self._end_all(decision)
+            crash_point("S7.after_last_end_txn")
+            self.end_others(decision, listing.result())
+            seen = self._control.look(
+                ends=token_ends(self._options, decision.token_partition),
+                topics=[name for part in decision.participants for name, _ in part.topics],
+            )
+            gone = self.gone(decision.participants, decision.batch, seen.topic_ids)
+            missing = {*self._not_committed(decision, seen), *gone}
+        if staged is not None:
+            staged.apply(but=given_up | {part.partition for part in missing})
+            crash_point("S7.applied")
+        found = tuple(part for part in decision.participants if part in missing)
+        return Outcome(found, torn=0 < len(found) < len(decision.participants))
+
+    def end_others(self, decision: Decision, listed: Sequence[Described] | None = None) -> None:
+        """End what this sink has open and no decision names: attempts that were lost, or that lost
+        against another one. They would hide the batch from readers until they time out; DONE says
+        that it can be read. `listed`: what was found open, after our fence.
+
+        Raises OutcomeUnknown, EnvironmentRefused, Fenced.
+        """
+        coordinator, mine = self._coordinator, self._coordinator.ledger.generation
+        for _ in range(ATTEMPTS):
+            found = self._list_others(decision) if listed is None else listed
+            version = decision.end_txn_version
+            if end_listed(self._control, self._options.ids, coordinator.identity, found, version):
+                return
+            # Perhaps only an operator's command: then what is open is still ours to end.
+            listed = None
+            coordinator.take_again(mine)
+        raise OutcomeUnknown(
+            f"Batch {decision.batch} is decided, and others keep taking the coordinator's id of "
+            f"job '{self._options.job}'. Start the query again: it goes on from there."
+        )
+
+    def _list_others(self, decision: Decision) -> list[Described]:
+        mine = [part.identity for part in decision.participants]
+        found = list_open(self._control, self._options.ids, self._options.sink, mine)
+        kept = self._decided(decision.participants)
+        return [one for one in found if one.identity not in kept]
+
+    def forget(self, decision: Decision) -> None:
+        """S8, once the decision is DONE: remove what was staged."""
+        staged = self._staged(decision)
+        if staged is None:
+            return
+        try:
+            staged.remove()
+        except EoKafkaError as error:  # the batch is written; this must not stop the query
+            log.warning(
+                "Batch %d: the next S1 removes what was staged (%s).", decision.batch, error
+            )
+
+    def _staged(self, decision: Decision) -> StagedRows | None:
+        if all(part.staged is None for part in decision.participants):
+            return None
+        job, _ = self._options.job_and_ledger
+        # The ledger has been read under our fence: its newest generation is ours
+        holder = self._coordinator.ledger.generation
+        return StagedRows(self._options.staging, job, decision, holder)
+
+    def _repeated(self, decision: Decision, staged: StagedRows) -> str:
+        """What a replay of the lost participants could repeat, in words; "" if nothing: a row that
+        replaces its entry may do so twice."""
+        target = self._options.staging
+        if any(part.has_token for part in decision.participants):
+            return "its rows in the topic"  # Kafka transactions may have committed
+        if target is not None and target.merge is not None and staged.in_part():
+            return "the rows that are merged already"
+        return ""
+
+    def _accepted(self, decision: Decision, lost: set[int], repeated: str) -> set[int]:
+        """The partitions whose staged rows are lost, if that is accepted. Raises LedgerError."""
+        target = self._options.staging
+        sentence = (
+            f"Batch {decision.batch} was decided, and what partitions {sorted(lost)} had staged "
+            "for the map is gone with the members that held it. To write the batch again would "
+            f"repeat {repeated}."
+        )
+        if target is None or target.fail_on_loss:
+            raise LedgerError(
+                f"{sentence} The batch stays decided. To go on without these entries in the map, "
+                "set option 'failOnDataLoss' to false."
+            )
+        log.warning("%s Going on without these entries, as 'failOnDataLoss' is false.", sentence)
+        return lost
+
+    def gone(self, written: Sequence[W], batch: int, topic_ids: Mapping[str, str]) -> list[W]:
+        """Those all of whose rows went with their topics. Neither EndTxn nor a token says so; a
+        topic that was made again has another id. `topic_ids` are the ids of what is there.
+
+        Raises LedgerError where only a part of one's rows did: to write those again would repeat
+        the others.
+        """
+        there = set(topic_ids.items())
+        gone = [part for part in written if set(part.topics) - there]
+        in_part = [part for part in gone if set(part.topics) & there]
+        if in_part and not self._accept_gone:
+            deleted = {name for part in in_part for name, _ in set(part.topics) - there}
+            raise LedgerError(
+                f"Batch {batch}: topics {sorted(deleted)} were deleted after rows of the batch "
+                "were written to them, and the same tasks wrote rows to other topics, too. Nothing "
+                "was changed. To go on without the rows that are gone: "
+                f"'eo-kafka job repair {self._options.job} --batch {batch} "
+                "--accept-loss --bootstrap-servers ...'."
+            )
+        return [part for part in gone if part not in in_part]
+
+    def _end_all(self, decision: Decision) -> None:
+        # Participants of earlier rounds are known to be committed.
+        pending = {
+            part.identity.transactional_id: part.identity
+            for part in decision.participants
+            if part.round == decision.round and part.has_transaction
+        }
+        deadline = time.monotonic() + END_TIMEOUT_S
+        pause = 0.002
+        while pending:
+            wave = list(pending.values())
+            if armed("S7.after_first_end_txn"):
+                wave = wave[:1]
+            refused = self._end_wave(wave, pending, decision.end_txn_version)
+            crash_point("S7.after_first_end_txn")
+            if refused:
+                raise EnvironmentRefused(
+                    f"Batch {decision.batch} is decided, but Kafka refuses to commit "
+                    f"{len(refused)} transaction(s): {'; '.join(refused[:3])}. Put that right and "
+                    "start the query again: it goes on with these commits."
+                )
+            if pending and time.monotonic() > deadline:
+                raise OutcomeUnknown(
+                    f"Batch {decision.batch} is decided, but {len(pending)} of its transactions "
+                    f"got no final answer in {END_TIMEOUT_S:.0f} s. Start the query again: it "
+                    "goes on with these commits, nothing is repeated."
+                )
+            if pending:
+                time.sleep(pause)
+                pause = min(0.2, pause * 2)
+
+    def _end_wave(
+        self, wave: list[Identity], pending: dict[str, Identity], version: int
+    ) -> list[str]:
+        refused = []
+        for name, error in self._control.end(wave, commit=True, version=version).items():
+            answer = end_txn_answer(error)
+            if answer is EndTxnAnswer.REFUSED:
+                refused.append(f"{name}: {error}")
+            if answer is not EndTxnAnswer.RETRY:
+                del pending[name]
+        return refused
+
+    def _not_committed(self, decision: Decision, seen: Look) -> tuple[Participant, ...]:
+        tokens = read_tokens(
+            self._options,
+            self._control,
+            decision.token_partition,
+            decision.token_from,
+            lambda: self.abort_stragglers(decision.end_txn_version, decision.participants),
+            STRAGGLERS_AFTER_S,
+            seen.ends,
+        )
+        return without_token(decision, tokens)
+
+    def abort_stragglers(self, version: int, keep: tuple[Participant, ...] = ()) -> None:
+        """Abort the job's open transactions that are in no decision of the ledger, nor in `keep`
+        (a decision made since the ledger was read). Raises OutcomeUnknown, EnvironmentRefused."""
+        ids, holder = self._options.ids, self._coordinator.identity
+        abort_stragglers(self._control, ids, holder, self._decided(keep), version)
+
+    def _decided(self, also: tuple[Participant, ...]) -> set[Identity]:
+        parts = [
+            part for found in self._coordinator.ledger.unfinished() for part in found.participants
+        ]
+        return {part.identity for part in (*also, *parts)}
+
+
+def _without_lost(decision: Decision, staged: StagedRows) -> Outcome:
+    """Of a decision for a map alone, when staged rows are lost: no more of it is applied. If none
+    is, it is as if never decided."""
+    torn = staged.begun or decision.round > 0
+    return Outcome(staged.not_applied() if torn else decision.participants, torn)

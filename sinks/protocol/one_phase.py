@@ -1,0 +1,187 @@
+"""`commit=idempotent`, the executor's half: each task commits its own rows, and no row twice.
+
+What makes that safe, step by step (S2 to S5 are those of the two-phase commit):
+
+S1  After its fence the driver waits until no token is open, and reads them. A batch of which some
+    tasks have committed without a decision is *torn*; its replay goes through two_phase.py, so that
+    nothing of it becomes visible unless what is visible already comes back equal.
+    A token names the topics of its rows by their ids: where such a topic was deleted, or made
+    again, the rows went with it, and the replay writes them again.
+S2  All attempts of a partition share one transactional id: taking it ends the attempt before. Then
+    one looks whether an earlier attempt had committed: its token would be visible.
+S5  With everything flushed, the token too, look at the coordinator once more and only then commit.
+    Either this look sees the fence of a newer driver; or the token was in the log before that
+    fence, and the newer driver's S1 waits for it.
+S6  The driver writes DONE for all tasks at once, if every topic of their rows is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from eo_kafka.clients.kafka import control_plane
+from eo_kafka.crash_points import crash_point
+from eo_kafka.errors import WriteFailed
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import two_phase
+from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
+from eo_kafka.sinks.protocol.stragglers import abort_stragglers
+from eo_kafka.sinks.protocol.task_transaction import TaskTransaction
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.sinks.rows.fast import row_digest
+from eo_kafka.state.ledger.coordinator import check_owner
+from eo_kafka.state.ledger.settled_tokens import read_tokens
+from eo_kafka.state.ledger.topics import TOKEN_PARTITION
+from eo_kafka.transaction import Described, Identity, Participant, Token, TransactionState
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# An attempt that died between its token and its commit hides the tokens behind it.
+STRAGGLERS_AFTER_S = 10.0
+
+
+def write(
+    options: SinkOptions, plan: WritePlan, task: TaskIdentity, batches: Iterator[pa.RecordBatch]
+) -> TaskReport:
+    """Write and commit one partition's rows, or run through them if they are committed.
+
+    Runs on an executor, once an attempt. Raises WriteFailed (Spark tries again), Fenced,
+    ForeignLedger, OutcomeUnknown.
+    """
+    if plan.torn_at(task.batch) or not plan.must_write(task.batch, task.partition):
+        return two_phase.write(options, plan, task, batches)
+    check_owner(options, plan.owner, task.query_id)
+    rows = (batch for batch in batches if batch.num_rows)
+    first = next(rows, None)
+    if first is None:
+        return two_phase.report(plan, task, 0, "")
+    attempt = _Attempt(options, plan, task)
+    try:
+        return attempt.write(chain([first], rows))
+    except BaseException:
+        attempt.transaction.abort()
+        raise
+
+
+class _Attempt:
+    """One attempt of a task that has rows."""
+
+    def __init__(self, options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> None:
+        self._options, self._plan, self._task = options, plan, task
+        self._id = options.ids.task(options.sink, task.partition, plan.generation, 0)
+        self._control = control_plane.shared(options.kafka)
+        self._before: Described | None = None
+        self.transaction = TaskTransaction(
+            options,
+            [self._id],
+            task.name,
+            self._before_open,
+            lambda: two_phase.check_still_wanted(options, plan, task),
+        )
+
+    def _before_open(self, name: str) -> None:
+        self._before = two_phase.check_not_replaced(self._options, self._plan, self._task, name)
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> TaskReport:
+        self.transaction.open()
+        token = None if self._is_first() else self._committed_token()
+        if token is not None:
+            self.transaction.abort()
+            return self._run_through(token, batches)
+        for batch in batches:
+            self.transaction.send(batch)
+            crash_point("S3.while_writing")
+        participant = two_phase.prepare(self.transaction, self._options, self._plan, self._task)
+        crash_point("S5.prepared")
+        self.transaction.commit()
+        crash_point("one-phase.committed")
+        return self._report(participant)
+
+    def _is_first(self) -> bool:
+        """Whether it is certain, without asking for tokens, that no attempt of this generation had
+        the id before: the last transaction under it is one that a decision names, or there was
+        none; and nobody came between that look and our InitProducerId."""
+        before, mine = self._before, self.transaction.identity
+        if before is None or mine is None:
+            return False
+        if before.state is TransactionState.MISSING:
+            return mine.epoch == 0
+        return mine == Identity(self._id, before.producer_id, before.epoch + 1) and any(
+            part.identity == before.identity
+            for decision in self._plan.decisions.values()
+            for part in decision.participants
+        )
+
+    def _committed_token(self) -> Token | None:
+        """The token of an earlier attempt of this task whose transaction committed."""
+        plan, task = self._plan, self._task
+        _, ledger = self._options.job_and_ledger
+        tokens = read_tokens(
+            self._options,
+            self._control,
+            TOKEN_PARTITION,
+            plan.token_from,
+            # A task that lives and is hit by this fails, and its next attempt looks for its token.
+            lambda: abort_stragglers(
+                self._control,
+                self._options.ids,
+                plan.coordinator,
+                (),
+                plan.end_txn_version,
+                pinning=(ledger, TOKEN_PARTITION),
+            ),
+            STRAGGLERS_AFTER_S,
+        )
+        wanted = (task.partition, task.batch, plan.round_of(task.batch), plan.generation)
+        mine = (
+            token
+            for token in tokens
+            if (token.partition, token.batch, token.round, token.generation) == wanted
+        )
+        found = next(mine, None)
+        if found is not None:
+            self._check_still_there(found)
+        return found
+
+    def _check_still_there(self, token: Token) -> None:
+        there = self._control.topic_ids(name for name, _ in token.topics)
+        gone = sorted(name for name, topic_id in token.topics if there.get(name) != topic_id)
+        if gone:
+            raise WriteFailed(
+                f"{self._task.name}: an earlier attempt committed {token.rows} rows, and {gone} "
+                "were deleted since, or made again. Start the query again: it writes what is gone."
+            )
+
+    def _run_through(self, token: Token, batches: Iterator[pa.RecordBatch]) -> TaskReport:
+        rows, digest = row_digest(batches, self._options.topic)
+        if (rows, digest) != (token.rows, token.digest):
+            raise WriteFailed(
+                f"{self._task.name}: an earlier attempt committed {token.rows} rows, and this one "
+                f"brings {rows} that are not the same. Nothing was written now. "
+                "commit=idempotent is for queries that give the same rows to the same partitions "
+                "each time; use commit=two-phase for this one."
+            )
+        return self._report(
+            Participant(
+                partition=token.partition,
+                round=token.round,
+                generation=token.generation,
+                identity=self._before.identity if self._before else Identity(self._id, -1, -1),
+                rows=rows,
+                digest=digest,
+                topics=token.topics,
+            )
+        )
+
+    def _report(self, participant: Participant) -> TaskReport:
+        return two_phase.report(
+            self._plan,
+            self._task,
+            participant.rows,
+            participant.digest,
+            participant,
+            committed=True,
+        )

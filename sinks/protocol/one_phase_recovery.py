@@ -1,0 +1,101 @@
+"""S1 for `commit=idempotent`: which tasks of an interrupted batch had committed.
+
+Runs on the driver, in each S1 from the first with that option until a two-phase commit has decided
+a batch: the option may be changed between two starts.
+"""
+
+from __future__ import annotations
+
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.errors import CorruptLedger
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol.committable import Torn
+from eo_kafka.sinks.protocol.finisher import Finisher
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.coordinator import Record
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.state.ledger.settled_tokens import read_tokens
+from eo_kafka.state.ledger.topics import TOKEN_PARTITION
+from eo_kafka.transaction import NO_TRANSACTION, Decision, DecisionState, Participant, Token
+
+
+def starts(options: SinkOptions, control: ControlPlane, ledger: Ledger) -> list[Record]:
+    """What is written with the generation whose tasks are the first to commit by themselves."""
+    if not options.one_phase or ledger.one_phase_from is not None:
+        return []
+    _, topic = options.job_and_ledger
+    tokens_from = control.end_offset(topic, TOKEN_PARTITION, committed=False)
+    return [(records.ONE_PHASE_KEY, records.encode_one_phase(tokens_from))]
+
+
+def ends(options: SinkOptions, ledger: Ledger) -> list[Record]:
+    """What is written with a decision after which tokens count by decisions only again."""
+    over = ledger.one_phase_from is not None and not options.one_phase
+    return [(records.ONE_PHASE_KEY, None)] if over else []
+
+
+def find_torn(
+    options: SinkOptions,
+    control: ControlPlane,
+    ledger: Ledger,
+    finisher: Finisher,
+    version: int,
+) -> Torn | None:
+    """The batch after the newest decided one, if tasks of it are committed.
+
+    The caller has fenced the coordinator: what is not in the token partition by now will not
+    commit. Raises CorruptLedger, OutcomeUnknown.
+    """
+    newest = max(ledger.of_sink(options.sink).values(), key=lambda at: at.batch, default=None)
+    start = max(ledger.one_phase_from or 0, newest.token_from if newest else 0)
+    tokens = read_tokens(
+        options, control, TOKEN_PARTITION, start, lambda: finisher.abort_stragglers(version), 0.0
+    )
+    settled = (newest.batch, newest.round) if newest else (-1, -1)
+    found = [token for token in tokens if (token.batch, token.round) > settled]
+    if named := {name for token in found for name, _ in token.topics}:
+        # What went with its topic is as if it had never been committed: a replay writes it again.
+        gone = finisher.gone(found, found[0].batch, control.topic_ids(named))
+        found = [token for token in found if token not in gone]
+    if not found:
+        return None
+    _check_one_batch(found)
+    return Torn(_as_decision(options, found, start, version), missing=(), decided=False)
+
+
+def _check_one_batch(found: list[Token]) -> None:
+    rounds = {(token.batch, token.round) for token in found}
+    partitions = [token.partition for token in found]
+    if len(rounds) > 1 or len(set(partitions)) < len(partitions):
+        raise CorruptLedger(
+            f"The tokens of (batch, round) {sorted(rounds)} say that a task committed twice or out "
+            f"of turn (partitions {sorted(partitions)[:20]}). Nothing was written now. Compare "
+            "input and output with 'eo-kafka verify', and report this."
+        )
+
+
+def _as_decision(
+    options: SinkOptions, found: list[Token], start: int, end_txn_version: int
+) -> Decision:
+    return Decision(
+        sink=options.sink,
+        batch=found[0].batch,
+        round=found[0].round,
+        state=DecisionState.DECIDED,
+        generation=found[0].generation,
+        end_txn_version=end_txn_version,
+        token_partition=TOKEN_PARTITION,
+        token_from=start,
+        participants=tuple(
+            Participant(
+                partition=token.partition,
+                round=token.round,
+                generation=token.generation,
+                identity=NO_TRANSACTION,  # it has ended: nobody will name it to the broker
+                rows=token.rows,
+                digest=token.digest,
+                topics=token.topics,
+            )
+            for token in sorted(found, key=lambda token: token.partition)
+        ),
+    )

@@ -1,0 +1,148 @@
+"""S1: before a batch is written, take over from whoever wrote before, and settle what they left.
+
+Runs on the driver when Spark pickles the writer for the tasks, once a micro-batch. Nobody can tell
+a new driver from the old one's next batch, and nobody needs to: each takes a new generation.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from eo_kafka.clients.kafka import control_plane
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.clients.kafka.transactional_id import GENERATION_SLOTS
+from eo_kafka.crash_points import crash_point
+from eo_kafka.errors import OutcomeUnknown
+from eo_kafka.moment import Moment
+from eo_kafka.sinks.maps import recovery as map_recovery
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import batch_identity, one_phase_recovery
+from eo_kafka.sinks.protocol.committable import Torn, WritePlan
+from eo_kafka.sinks.protocol.finisher import Finisher
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger import topics as ledger_topic
+from eo_kafka.state.ledger.coordinator import ATTEMPTS, Coordinator, Write
+from eo_kafka.state.ledger.ledger import fold, with_state, without_participants
+from eo_kafka.transaction import Decision, DecisionState
+
+log = logging.getLogger(__name__)
+
+
+def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
+    """Fence, take a generation, roll forward what was decided, abort what was not.
+
+    `by_hand`: an operator's command, which may take rows for granted that went with their topic,
+    and an empty ledger for a new one. Raises ForeignLedger, LedgerError, Fenced,
+    EnvironmentRefused or OutcomeUnknown; then no task is started.
+    """
+    ledger_topic.ensure(options)
+    control = control_plane.shared(options.kafka)
+    coordinator = Coordinator(options, control)
+    try:
+        token_from, version = coordinator.look_first(may_be_new=by_hand)
+        _check_is_mine(coordinator, options)
+        generation = _take_generation(coordinator, control, options)
+        finisher = Finisher(options, control, coordinator, accept_gone=by_hand)
+        torn = None
+        unfinished = coordinator.ledger.unfinished()
+        for decision in unfinished:
+            torn = _roll_forward(coordinator, finisher, generation, decision) or torn
+        finisher.abort_stragglers(version)
+        map_recovery.remove_left(options, coordinator.ledger, generation)
+        one_phase = coordinator.ledger.one_phase_from is not None
+        if torn is None and one_phase:
+            torn = one_phase_recovery.find_torn(
+                options, control, coordinator.ledger, finisher, version
+            )
+    except OutcomeUnknown:
+        control_plane.forget(options.kafka)
+        raise
+    if coordinator.identity is None:
+        raise OutcomeUnknown("Nothing was written after the last fence.")
+    if unfinished or one_phase:
+        # Read what was settled. What a newer driver decided since must not look so: its batch would
+        # be skipped here, committed in Spark's log, and could still be lost (the model found this).
+        coordinator.read()
+        coordinator.check_generation(generation)
+    decisions = coordinator.ledger.of_sink(options.sink)
+    coordinator.keep()
+    return WritePlan(
+        generation=generation,
+        coordinator=coordinator.identity,
+        owner=coordinator.ledger.owner,
+        end_txn_version=version,
+        token_from=token_from,
+        decisions={
+            batch: found
+            if _is_asked_for(found, generation, options)
+            else without_participants(found)
+            for batch, found in decisions.items()
+        },
+        torn=torn,
+        began=Moment.now(),
+        planned=batch_identity.planned(options, coordinator.ledger),
+    )
+
+
+def _is_asked_for(decision: Decision, generation: int, options: SinkOptions) -> bool:
+    """Whether tasks look at who took part: in the last use of their ids (one_phase.py). The plan
+    goes to every task, and a hundred batches of two hundred participants are megabytes."""
+    return options.one_phase and generation - decision.generation == GENERATION_SLOTS
+
+
+def _take_generation(coordinator: Coordinator, control: ControlPlane, options: SinkOptions) -> int:
+    """Write the next generation in a committed coordinator transaction. It commits only if nobody
+    has fenced since, so what was read before it, and it, is all of the ledger at that moment."""
+    for _ in range(ATTEMPTS):
+        coordinator.fence()
+        crash_point("S1.after_fence")
+        generation = coordinator.read().generation + 1
+        _check_is_mine(coordinator, options)
+        record = (records.GENERATION_KEY, records.encode_generation(generation))
+        written = [record, *one_phase_recovery.starts(options, control, coordinator.ledger)]
+        if coordinator.try_append(written):
+            crash_point("S1.after_generation")
+            fold(written, coordinator.ledger)
+            return generation
+    raise OutcomeUnknown(
+        f"No generation could be taken in ledger '{coordinator.topic}' in {ATTEMPTS} attempts: "
+        "another driver of the same job may be starting at the same time. Run one of them."
+    )
+
+
+def _check_is_mine(coordinator: Coordinator, options: SinkOptions) -> None:
+    """Who must not write is refused: before the fence, by what can be read without it, so that who
+    works is not disturbed; and after it, by all there is."""
+    coordinator.check_owner(options.query_id)
+    map_recovery.check_same_map(options, coordinator.ledger)
+
+
+def _roll_forward(
+    coordinator: Coordinator, finisher: Finisher, generation: int, decision: Decision
+) -> Torn | None:
+    """S7 and S8 for a decision that an earlier driver left. Returns what cannot be mended here."""
+    found = finisher.finish(decision)
+    if found.torn:
+        log.warning(
+            "Batch %d: of %d decided tasks, those of partitions %s were lost (transactions aborted "
+            "by the broker, or staged rows gone). The replay writes these again, if its rows are "
+            "the same.",
+            decision.batch,
+            len(decision.participants),
+            [part.partition for part in found.missing],
+        )
+        return Torn(decision, found.missing)
+    state = DecisionState.VOID if found.missing else DecisionState.DONE
+    log.warning("Batch %d, decided by an earlier driver, is now %s.", decision.batch, state.value)
+    settle(coordinator, generation, with_state(decision, state))
+    finisher.forget(decision)
+    return None
+
+
+def settle(coordinator: Coordinator, generation: int, settled: Decision) -> None:
+    """S8: write a decision's final state, and tombstones for what is too old to be asked for."""
+    key = records.decision_key(settled.sink, settled.batch, settled.round)
+    value = records.encode_decision(settled)
+    if coordinator.try_append([(key, value), *coordinator.ledger.tombstones(settled.sink)]):
+        return
+    coordinator.write(generation, lambda _: Write([(key, value)]))  # it may stand there twice

@@ -1,0 +1,97 @@
+"""Which decisions go without a snapshot: the rule behind option `snapshotInterval`.
+
+Between two snapshots a decision records where its batch's sources ended. After a restore the source
+repeats these ends (`sources/recorded_ends.py`), and the sink skips the batches. Whatever could not
+be repeated so, exactly, takes a snapshot. Runs on the driver, in `commit(N)`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from eo_kafka.errors import SnapshotFailed
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol.committable import TaskReport
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.state.snapshots import operators
+from eo_kafka.state.snapshots.batch_ends import Ambiguous, NotOurs, ends_of, next_ends
+from eo_kafka.state.snapshots.checkpoint import Checkpoint
+from eo_kafka.state.snapshots.processing_time import operator_by_the_clock
+
+log = logging.getLogger(__name__)
+
+BATCHES_MAX = 500  # each commit reads the ledger, with the decisions since the snapshot in it
+# By query and checkpoint: why the interval has no effect. As long as this process lives, a query
+# keeps its operators.
+_why: dict[tuple[str, str], str | None] = {}
+
+
+def is_due(
+    options: SinkOptions,
+    ledger: Ledger,
+    report: TaskReport,
+    mine: Sequence[str],
+    checkpoint: Checkpoint,
+) -> bool:
+    """Whether the batch of `report`, with the lines `mine`, takes a snapshot. `ledger` is read to
+    its end."""
+    head = ledger.snapshot
+    if not options.snapshot_interval_ms or head is None or head.query != report.query_id:
+        return True
+    age_ms = time.time() * 1000 - head.made_ms
+    if not 0 <= age_ms < options.snapshot_interval_ms:
+        return True
+    if head.batch == 0:  # where batch 0 starts, no log of Spark's says
+        return True
+    since = ledger.since_snapshot(options.sink)
+    recorded = [found.offsets for found in since if found.batch < report.batch]
+    if not recorded or head.batch + len(recorded) != report.batch or len(recorded) > BATCHES_MAX:
+        return True
+    return _has_no_effect(report.query_id, mine, checkpoint) or is_ambiguous(recorded, mine)
+
+
+def is_ambiguous(recorded: Sequence[Sequence[str]], mine: Sequence[str]) -> bool:
+    """Whether a source could not tell, from where it starts, which of the batches it repeats: the
+    `recorded` ones since the snapshot, oldest first, or the one after them, with lines `mine`."""
+    try:
+        next_ends([*recorded, mine])
+    except Ambiguous:
+        return True
+    return False
+
+
+def _has_no_effect(query: str, mine: Sequence[str], checkpoint: Checkpoint) -> bool:
+    """Whether no batch of the query can be repeated from offsets; warns once."""
+    key = (query, checkpoint.url)
+    if key not in _why:
+        _why[key] = _reason(mine, checkpoint)
+        if _why[key]:
+            log.warning(
+                "Option 'snapshotInterval' has no effect for query %s: %s. Each batch takes a "
+                "snapshot.",
+                query,
+                _why[key],
+            )
+    return _why[key] is not None
+
+
+def _reason(mine: Sequence[str], checkpoint: Checkpoint) -> str | None:
+    try:
+        for line in mine:
+            ends_of(line)
+        described = {}
+        for path in operators.descriptions(checkpoint.paths()):
+            with checkpoint.open(path) as stream:
+                described[path] = stream.read()
+    except NotOurs as error:
+        return f"{error}, and such a source does not repeat recorded batches"
+    except OSError as error:
+        raise SnapshotFailed(
+            f"The checkpoint '{checkpoint.url}' could not be read: {error}"
+        ) from error
+    operator = operator_by_the_clock(described)
+    if operator:
+        return f"its operator {operator} may depend on the time of day, which a replay cannot bring"
+    return None

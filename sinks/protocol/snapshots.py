@@ -1,0 +1,188 @@
+"""S6, with a snapshot: what of the checkpoint goes into Kafka together with the decision.
+
+Runs on the driver, in `commit(N)`, under the fence. A small snapshot goes into the decision's own
+transaction. Of a large one the files go ahead, in transactions of the same coordinator, because the
+decision's must end within its timeout; the ledger remembers where they began, so that after a crash
+the next snapshot finds and removes those that no manifest names.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.crash_points import crash_point
+from eo_kafka.errors import CheckpointError, CorruptSnapshot
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol.committable import TaskReport
+from eo_kafka.sinks.protocol.snapshot_interval import is_due
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead, digest_of
+from eo_kafka.state.ledger.coordinator import STATE_PARTITION, Coordinator, Record, Write
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.state.snapshots import blobs
+from eo_kafka.state.snapshots.checkpoint import Checkpoint, open_checkpoint
+from eo_kafka.state.snapshots.manifest import Manifest
+from eo_kafka.state.snapshots.snapshot import Snapshot, take
+
+log = logging.getLogger(__name__)
+
+INLINE_MAX = 8 << 20  # bytes of new files that go into the decision's transaction
+PORTION = 32 << 20  # bytes of each transaction ahead of it
+# The manifest this process wrote or read last, by digest: mostly the next batch asks for it.
+_last: dict[str, Manifest] = {}
+
+
+class Snapshots:
+    """Takes the snapshot of one batch."""
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        control: ControlPlane,
+        checkpoint: Checkpoint,
+        first: TaskReport,
+        offsets: tuple[str, ...],
+    ) -> None:
+        self._options = options
+        self._control = control
+        self._checkpoint = checkpoint
+        self._report = first
+        self._topic = options.state_topic or ""
+        self._offsets = offsets
+
+    @classmethod
+    def of(
+        cls,
+        options: SinkOptions,
+        control: ControlPlane,
+        first: TaskReport,
+        offsets: tuple[str, ...],
+    ) -> Snapshots | None:
+        """None where none shall be taken. `offsets`: where the batch's sources ended. Raises
+        CheckpointError."""
+        if not options.snapshots:
+            return None
+        if first.checkpoint is None:
+            raise CheckpointError(
+                "Where Spark keeps the checkpoint is not known here, and option 'snapshots' needs "
+                "it: give the query option 'checkpointLocation'. Nothing is decided."
+            )
+        return cls(options, control, open_checkpoint(first.checkpoint), first, offsets)
+
+    def take(self, coordinator: Coordinator, ledger: Ledger) -> Write:
+        """What goes into the decision's transaction: the head, the files, tombstones for what
+        nobody names any more; nothing if none is due. The files of a large one are sent ahead.
+
+        Raises SnapshotFailed, CheckpointError, or what an append raises.
+        """
+        if not is_due(self._options, ledger, self._report, self._offsets, self._checkpoint):
+            return Write([])
+        start = self._control.end_offset(self._topic, STATE_PARTITION, committed=False)
+        before, strays = self._previous(ledger, start)
+        snapshot = take(self._checkpoint, self._report.batch, before)
+        packed = snapshot.manifest.encode()
+        manifest = Blob(digest_of(packed), len(packed))
+        fresh = snapshot.new_blobs(before.blobs())
+        sent = sum(blob.size for blob in fresh)
+        ahead = sent > INLINE_MAX
+        if ahead:
+            self._send_ahead(coordinator, ledger, snapshot, fresh, start)
+        gone = _gone(ledger, before, strays, {manifest, *snapshot.manifest.blobs().values()})
+        head = SnapshotHead(
+            batch=self._report.batch,
+            generation=self._report.generation,
+            query=self._report.query_id,
+            manifest=manifest,
+            manifest_from=start,
+            files=len(snapshot.manifest.files),
+            size=snapshot.size,
+            sent=sent,
+            made_ms=int(time.time() * 1000),
+        )
+        _remember(manifest, snapshot.manifest)
+        crash_point("S6.snapshot_taken")
+        loading = ahead or ledger.loading_from is not None
+        return Write(
+            [
+                (records.SNAPSHOT_KEY, records.encode_snapshot(head)),
+                *([(records.LOADING_KEY, None)] if loading else []),
+            ],
+            [
+                *([] if ahead else _records(snapshot, fresh)),
+                *blobs.chunks(packed, manifest),
+                *((key, None) for key in gone),
+            ],
+        )
+
+    def _previous(self, ledger: Ledger, end: int) -> tuple[Manifest, set[bytes]]:
+        """The newest snapshot's manifest, and the keys of what may stand behind it unnamed."""
+        strays_from, manifest = ledger.loading_from, Manifest()
+        if ledger.snapshot is not None:
+            try:
+                manifest = self._read_manifest(ledger.snapshot, end)
+            except CorruptSnapshot as error:
+                log.warning("%s A whole snapshot is sent again.", error)
+                strays_from = 0
+        if strays_from is None:
+            return manifest, set()
+        return manifest, blobs.keys_between(self._options.kafka, self._topic, strays_from, end)
+
+    def _read_manifest(self, head: SnapshotHead, end: int) -> Manifest:
+        known = _last.get(head.manifest.digest)
+        if known is not None:
+            return known
+        packed = blobs.read_blob(
+            self._options.kafka, self._topic, head.manifest_from, end, head.manifest
+        )
+        return _remember(head.manifest, Manifest.decode(packed))
+
+    def _send_ahead(
+        self,
+        coordinator: Coordinator,
+        ledger: Ledger,
+        snapshot: Snapshot,
+        fresh: list[Blob],
+        start: int,
+    ) -> None:
+        if ledger.loading_from is None:
+            begin = records.encode_loading(start)
+            coordinator.append([(records.LOADING_KEY, begin)])
+        for portion in _portions(_records(snapshot, fresh)):
+            coordinator.append([], portion)
+            crash_point("S6.while_sending_ahead")
+
+
+def _gone(ledger: Ledger, before: Manifest, strays: set[bytes], kept: set[Blob]) -> list[bytes]:
+    """The keys of what nobody names any more: the last snapshot's, and those of `strays`."""
+    old = set(before.blobs().values())
+    if ledger.snapshot is not None:
+        old.add(ledger.snapshot.manifest)
+    keys = strays.union(*(blob.chunk_keys() for blob in old))
+    return sorted(keys.difference(*(blob.chunk_keys() for blob in kept)))
+
+
+def _records(snapshot: Snapshot, fresh: list[Blob]) -> Iterator[Record]:
+    for blob in fresh:
+        yield from snapshot.chunks(blob)
+
+
+def _portions(found: Iterator[Record]) -> Iterator[list[Record]]:
+    portion: list[Record] = []
+    size = 0
+    for key, value in found:
+        portion.append((key, value))
+        size += len(value or b"")
+        if size >= PORTION:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _remember(blob: Blob, manifest: Manifest) -> Manifest:
+    _last.clear()
+    _last[blob.digest] = manifest
+    return manifest

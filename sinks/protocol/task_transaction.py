@@ -1,0 +1,279 @@
+"""One task's Kafka transaction: opened at the first row, prepared, and left open.
+
+Left open on purpose: it survives the task, its worker and its machine. The driver ends it by
+(producer id, epoch), once the job's outcome is decided.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka.clients.kafka import control_plane, transactional_producer
+from eo_kafka.crash_points import crash_point
+from eo_kafka.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol.second_look import SecondLook
+from eo_kafka.sinks.rows.fast import arrow_producer
+from eo_kafka.sinks.rows.producer_settings import producer_settings
+from eo_kafka.transaction import Described, Identity
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+
+class SlotTaken(Exception):
+    """What `before_open` raises if a transaction is open under the id, that must not be ended."""
+
+
+class TaskTransaction:
+    """A transaction under the first of `ids` that may be taken. `who` names the task in errors.
+
+    `before_open` is asked right before an id is taken and raises if it may not be. `still_wanted`
+    is asked while rows are written, and raises Fenced if nobody will ask for this transaction.
+    """
+
+    # Whether this process's last task had rows. Where most have none, an id is taken ahead in vain;
+    # nothing but time hangs on a wrong guess.
+    _had_rows = True
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        ids: Sequence[str],
+        who: str,
+        before_open: Callable[[str], None] = lambda _: None,
+        still_wanted: Callable[[], None] | None = None,
+    ) -> None:
+        self._options = options
+        self._ids = ids
+        self._id = ids[0]
+        self._who = who
+        self._before_open = before_open
+        self._still_wanted = still_wanted
+        self._second_look: SecondLook | None = None
+        self._control = control_plane.shared(options.kafka)
+        self._opener: ThreadPoolExecutor | None = None
+        self._opening: Future[None] | None = None
+        self._producer: Any = None
+        self._writer: Any = None
+        self._opened_at = 0.0
+        self.identity: Identity | None = None
+        self.seen: dict[str, Described] = {}
+        self._topic_ids: dict[str, str] = {}  # as they were before the first row to each
+        self.topics: tuple[tuple[str, str], ...] = ()  # what it wrote to; known once prepared
+
+    @property
+    def rows(self) -> int:
+        """Rows sent so far."""
+        return self._writer.rows if self._writer else 0
+
+    @property
+    def digest(self) -> str:
+        """Of the rows sent so far."""
+        return self._writer.digest.text() if self._writer else ""
+
+    @property
+    def asked(self) -> tuple[tuple[str, str], ...]:
+        """The topics of the rows sent so far, with the ids that they had before the first row."""
+        return tuple(sorted(self._topic_ids.items()))
+
+    @property
+    def open_s(self) -> float:
+        """How long it has been open: Kafka counts from the first row, which comes right after."""
+        return time.monotonic() - self._opened_at
+
+    def open_ahead(self) -> None:
+        """Let `open` happen while the first rows are being read. If there are none, an id was taken
+        and nothing was sent under it; `abort` waits for that."""
+        if TaskTransaction._had_rows:
+            self._opener = ThreadPoolExecutor(1, "eo-kafka-open")
+            self._opening = self._opener.submit(self._open)
+            self._opener.shutdown(wait=False)
+        TaskTransaction._had_rows = False  # until `open` knows better
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """S3. The first call opens the transaction, if `open` has not."""
+        self.open()
+        self._ask_topics(batch)
+        if self._second_look is None and self._still_wanted is not None:
+            self._second_look = SecondLook(self._is_open, self._still_wanted, self._end)
+        try:
+            self._writer.send(batch)
+        except SinkError as error:
+            if self._second_look is not None:
+                self._second_look.check()
+            if not isinstance(error, WriteFailed):
+                raise
+            raise WriteFailed(f"{self._who}: {error}{self._why()}") from None
+
+    def _ask_topics(self, batch: pa.RecordBatch) -> None:
+        """Before the first row to a topic: if it is made again later, that row is gone."""
+        if self._options.topic is None and "topic" in batch.schema.names:
+            named = {name for name in batch.column("topic").unique().to_pylist() if name}
+            if new := named - self._topic_ids.keys():
+                self._topic_ids.update(self._control.topic_ids(new))
+
+    def _is_open(self) -> bool:
+        found = self._control.describe_one(self._id)
+        return self.identity is not None and found.is_open(self.identity)
+
+    def open(self) -> None:
+        """S2: take the id, once. Raises EnvironmentRefused, or what `before_open` raises."""
+        if self._writer is not None:
+            return
+        TaskTransaction._had_rows = True
+        if self._opening is None:
+            self._open()
+        else:
+            self._opening.result()
+        self._writer = arrow_producer(self._producer, self._options.topic)
+        self._opened_at = time.monotonic()
+
+    def _open(self) -> None:
+        from confluent_kafka import KafkaException
+
+        options = self._options
+        try:
+            self._take_id()
+            # Now, before the first write: what is prepared later must be this very transaction,
+            # and the topic that its rows went to.
+            usual = {options.topic} if options.topic else set()
+            found = self._control.look([self._id], topics=usual)
+            self.identity = found.described[self._id].identity
+            self._topic_ids = dict(found.topic_ids)
+            crash_point("S2.after_init")
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            raise EnvironmentRefused(
+                f"{self._who}: no transaction could be opened under '{self._id}': "
+                f"{error.args[0].str()}. Nothing was written. The principal needs Write and "
+                f"Describe on transactional ids that begin with '{options.prefix}'; "
+                f"kafka.transaction.timeout.ms ({options.transaction_timeout_ms}) may not "
+                "exceed the broker's transaction.max.timeout.ms."
+            ) from None
+
+    def _take_id(self) -> None:
+        options = self._options
+        for name in self._ids:
+            self._id = name
+            try:
+                self._producer = transactional_producer.take(
+                    producer_settings(options),
+                    self._id,
+                    options.transaction_timeout_ms,
+                    partial(self._before_open, name),
+                    options.topic or options.ledger_topic,
+                )
+                return
+            except SlotTaken:
+                continue
+        raise WriteFailed(
+            f"{self._who}: {len(self._ids)} attempts of this task have open transactions, and "
+            "there are no more transactional ids for it. Nothing was written by this one. The "
+            "batch's end, or its next run, ends them."
+        )
+
+    def produce(self, topic: str, key: bytes, value: bytes, partition: int) -> None:
+        """S4: one more record, of ours. Raises Fenced if the transaction was ended meanwhile."""
+        if self._second_look is not None:
+            self._second_look.stop()
+        self._producer.produce(topic, value, key, partition)
+
+    def prepare(
+        self, must_include: tuple[str, int] | None = None, watched: Sequence[str] = ()
+    ) -> Identity:
+        """S5: everything acknowledged, and the broker holds exactly the transaction of S2, with
+        the partition `must_include` in it. What it says of the ids in `watched` after the flush is
+        in `seen`. Raises WriteFailed."""
+        self._flush()
+        crash_point("S5.after_flush")
+        usual = {self._options.topic} if self._options.topic else set()
+        answers = self._control.look([self._id, *watched], topics=usual)
+        self.seen = answers.described
+        found = self.seen[self._id]
+        included = must_include is None or must_include in found.partitions
+        if self.identity is None or not found.is_open(self.identity) or not included:
+            raise WriteFailed(
+                f"{self._who}: the transaction was ended while it was written "
+                f"({found.state.value}, epoch {found.epoch}). Nothing of it is visible. If the "
+                "task took longer than kafka.transaction.timeout.ms "
+                f"({self._options.transaction_timeout_ms}), raise that or make batches smaller "
+                "(maxOffsetsPerTrigger)."
+            )
+        written = {topic for topic, _ in found.partitions} - {
+            must_include[0] if must_include else ""
+        }
+        now = {**answers.topic_ids, **self._control.topic_ids(written - usual)}
+        replaced = sorted(name for name in written if now.get(name) != self._topic_ids.get(name))
+        if replaced:
+            raise WriteFailed(
+                f"{self._who}: {replaced} were deleted, or made, while rows were written to them: "
+                "some of these rows may be gone. Nothing of the attempt is visible."
+            )
+        self.topics = tuple(sorted((name, now[name]) for name in written if name in now))
+        return self.identity
+
+    def _flush(self) -> None:
+        """Every row must have been acknowledged with its offset."""
+        timeout_s = self._options.answer_timeout_s
+        deadline = time.monotonic() + timeout_s
+        while self._producer.flush(1.0) and not self._writer.failures:
+            if time.monotonic() > deadline:
+                break
+        missing = self._writer.rows - self._writer.acknowledged
+        if missing:
+            reason = self._writer.failures or f"{missing} rows got no answer in {timeout_s:.0f} s"
+            raise WriteFailed(
+                f"{self._who}: {reason}.{self._why()} Nothing of the batch is visible."
+            )
+
+    def _why(self) -> str:
+        """What ended the transaction: rows only say that they were purged. Beginning another one is
+        refused with the reason, and changes nothing."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:
+                return f" The transaction failed: {error.args[0].str()}."
+        return ""
+
+    def commit(self) -> None:
+        """End it by oneself (one-phase). Raises WriteFailed when it is not certain that this one
+        committed; the token in it says what became of it."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self._producer.commit_transaction(self._options.answer_timeout_s)
+        except KafkaException as error:
+            raise WriteFailed(
+                f"{self._who}: the commit has no certain outcome ({error.args[0].str()}). The next "
+                "attempt looks whether the rows are visible and repeats none."
+            ) from None
+
+    def abort(self) -> None:
+        """Give up, as far as the broker can be reached; else it times out, or the next S1 ends
+        it. Nothing of the task goes on after this."""
+        if self._opener is not None:
+            self._opener.shutdown()  # whatever it raises, there is nothing to write any more
+        try:
+            if self._second_look is not None:
+                self._second_look.stop()
+        except Fenced:
+            return  # it is ended
+        if self._writer is not None:
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            self._producer.abort_transaction(10.0)
+        except Exception as error:  # what the task failed of must not be hidden by this
+            log.warning("%s: not aborted now (%s).", self._who, error)

@@ -1,0 +1,192 @@
+"""The executor's half of a batch: S2 open, S3 write, S4 token, S5 prepared.
+
+What tasks of both ways to commit have in common is here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eo_kafka.clients.kafka import control_plane
+from eo_kafka.crash_points import crash_point
+from eo_kafka.errors import Fenced
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
+from eo_kafka.sinks.protocol.task_transaction import SlotTaken, TaskTransaction
+from eo_kafka.sinks.rows.fast import row_digest
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.coordinator import check_owner
+from eo_kafka.state.ledger.topics import TOKEN_PARTITION
+from eo_kafka.transaction import Described, Participant, Token, TransactionState
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class TaskIdentity:
+    """Which attempt of which partition of which batch this is, as Spark says."""
+
+    query_id: str
+    batch: int
+    partition: int
+    task_attempt_id: int
+    checkpoint: str | None = None
+
+    @property
+    def name(self) -> str:
+        """For errors."""
+        return f"Batch {self.batch}, partition {self.partition}"
+
+
+def write(
+    options: SinkOptions, plan: WritePlan, task: TaskIdentity, batches: Iterator[pa.RecordBatch]
+) -> TaskReport:
+    """Write one partition's rows in a transaction of its own and leave it prepared.
+
+    Runs on an executor, once an attempt. Reads `batches` to the end in any case: Spark's state
+    store commits only then. Raises WriteFailed (Spark tries again), Fenced, ForeignLedger.
+    """
+    check_owner(options, plan.owner, task.query_id)
+    if not plan.must_write(task.batch, task.partition):
+        rows, digest = row_digest(batches, options.topic)
+        return report(plan, task, rows, digest, skipped=plan.torn_at(task.batch) is None)
+    transaction = TaskTransaction(
+        options,
+        options.ids.attempt_slots(
+            options.sink, task.partition, plan.generation, task.task_attempt_id
+        ),
+        who=task.name,
+        before_open=lambda name: _check_slot(options, plan, task, name),
+        still_wanted=lambda: check_still_wanted(options, plan, task),
+    )
+    transaction.open_ahead()
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                transaction.send(batch)
+                crash_point("S3.while_writing")
+        if not transaction.rows:
+            transaction.abort()
+            return report(plan, task, 0, "")
+        prepared = prepare(transaction, options, plan, task)
+    except BaseException:
+        transaction.abort()  # or it would hold up the readers until it times out
+        raise
+    crash_point("S5.prepared")
+    return report(
+        plan, task, transaction.rows, transaction.digest, prepared, open_s=transaction.open_s
+    )
+
+
+def check_not_replaced(
+    options: SinkOptions, plan: WritePlan, task: TaskIdentity, transactional_id: str
+) -> Described:
+    """Raise Fenced if the coordinator's id has been taken since the plan was made; else, what Kafka
+    has under the task's. Ids are used again: a task of a driver that has been replaced must not
+    take one under which a newer driver's transaction may be prepared."""
+    coordinator = options.ids.coordinator
+    found = control_plane.shared(options.kafka).describe([coordinator, transactional_id])
+    _check_coordinator(options, plan, task, found[coordinator])
+    crash_point("S2.before_init")
+    return found[transactional_id]
+
+
+def _check_slot(
+    options: SinkOptions, plan: WritePlan, task: TaskIdentity, transactional_id: str
+) -> None:
+    # S1 ended all that was older: what is open is another attempt's, and perhaps the reported one.
+    found = check_not_replaced(options, plan, task, transactional_id)
+    if found.state is TransactionState.ONGOING:
+        raise SlotTaken(transactional_id)
+
+
+def check_still_wanted(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> None:
+    """Raise Fenced if the batch was decided or given up, or another driver has taken over."""
+    control = control_plane.shared(options.kafka)
+    _check_coordinator(options, plan, task, control.describe_one(options.ids.coordinator))
+
+
+def _check_coordinator(
+    options: SinkOptions, plan: WritePlan, task: TaskIdentity, found: Described
+) -> None:
+    if found.identity != plan.coordinator:
+        raise Fenced(
+            f"{task.name}: another driver of job '{options.job}' has taken over, or the batch has "
+            "ended without this attempt. Nothing of this attempt is visible."
+        )
+
+
+def prepare(
+    transaction: TaskTransaction, options: SinkOptions, plan: WritePlan, task: TaskIdentity
+) -> Participant:
+    """S4 and S5: the token goes into the rows' own transaction, so that its being visible says,
+    for good, that they are."""
+    _, ledger = options.job_and_ledger
+    token = Token(
+        sink=options.sink,
+        partition=task.partition,
+        batch=task.batch,
+        round=plan.round_of(task.batch),
+        generation=plan.generation,
+        rows=transaction.rows,
+        digest=transaction.digest,
+        topics=transaction.asked,
+    )
+    transaction.produce(
+        ledger,
+        records.token_key(token.sink, token.partition),
+        records.encode_token(token),
+        TOKEN_PARTITION,
+    )
+    crash_point("S4.after_token")
+    coordinator = options.ids.coordinator
+    identity = transaction.prepare((ledger, TOKEN_PARTITION), watched=[coordinator])
+    # Or it would stay open until it times out: nobody who knows of it is left.
+    _check_coordinator(options, plan, task, transaction.seen[coordinator])
+    return Participant(
+        partition=token.partition,
+        round=token.round,
+        generation=token.generation,
+        identity=identity,
+        rows=token.rows,
+        digest=token.digest,
+        topics=transaction.topics,
+    )
+
+
+def report(
+    plan: WritePlan,
+    task: TaskIdentity,
+    rows: int,
+    digest: str,
+    participant: Participant | None = None,
+    *,
+    committed: bool = False,
+    skipped: bool = False,
+    open_s: float = 0.0,
+) -> TaskReport:
+    """What the task answers to the driver. In a repair every task takes part in the new round,
+    also those that only look on."""
+    return TaskReport(
+        partition=task.partition,
+        batch=task.batch,
+        round=plan.round_of(task.batch),
+        skipped=skipped,
+        query_id=task.query_id,
+        generation=plan.generation,
+        end_txn_version=plan.end_txn_version,
+        token_from=plan.token_from,
+        rows=rows,
+        digest=digest,
+        participant=participant,
+        committed=committed,
+        torn=plan.torn_at(task.batch) if task.partition == 0 else None,
+        checkpoint=task.checkpoint,
+        coordinator=plan.coordinator,
+        began=plan.began,
+        planned=plan.planned.get(task.batch),
+        open_s=open_s,
+    )

@@ -1,0 +1,1 @@
+"""Rows from Arrow into librdkafka."""

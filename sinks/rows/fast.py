@@ -1,0 +1,219 @@
+"""Arrow record batches through a confluent-kafka producer's librdkafka, in compiled loops.
+
+Rows without headers go in one call a partition (rd_kafka_produce_batch), rows with headers one
+call a row, from a compiled loop. Delivery reports are looked at by compiled code, which notes
+failures in a slot.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka import librdkafka
+from eo_kafka.digest import Digest
+from eo_kafka.errors import SinkError
+from eo_kafka.sinks.rows import plain
+from eo_kafka.sinks.rows.columns import Rows, by_topic
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+PRODUCER_SETTINGS = plain.PRODUCER_SETTINGS
+_POLL_S = 0.05
+_CHUNK = 20_000
+# Where late delivery reports of past producers may still write: only a thread that polls such a
+# producer could, long after its task, but memory is cheap and a stray write is not.
+_slots: collections.deque[np.ndarray[Any, Any]] = collections.deque(maxlen=1024)
+
+
+def arrow_producer(producer: Any, default_topic: str | None) -> plain.ArrowProducer:
+    """The fast producer where it can be used, else the plain one, with a warning once."""
+    reason = librdkafka.available()
+    if reason is None:
+        try:
+            return ArrowProducer(producer, default_topic)
+        except librdkafka.Unavailable as refused:
+            reason = str(refused)
+    _warn(reason)
+    return plain.ArrowProducer(producer, default_topic)
+
+
+def row_digest(batches: Iterable[pa.RecordBatch], default_topic: str | None) -> tuple[int, str]:
+    """Exhaust `batches` without sending: the number of rows and the digest they would have had."""
+    digest = Digest()
+    fast = librdkafka.available() is None
+    for batch in batches:
+        if fast:
+            for topic, rows in by_topic(batch, default_topic):
+                _digest(digest, topic, rows)
+        else:
+            for topic, partition, key, value, headers in plain.batch_rows(batch, default_topic):
+                digest.add(topic.encode(), partition, key, value, headers)
+    return digest.rows, digest.text()
+
+
+@functools.cache
+def _warn(reason: str) -> None:
+    log.warning("Rows are sent one by one, several times slower than possible: %s.", reason)
+
+
+@functools.cache
+def _callback(before: int) -> Any:
+    """The compiled delivery report callback, going on to `before` for records not ours."""
+    import llvmlite.binding
+
+    from eo_kafka.sinks.rows import write_kernels as kernels
+
+    llvmlite.binding.add_symbol(kernels.DELIVERY_BEFORE, before)
+    return kernels.delivery_callback()
+
+
+_state: dict[str, int] = {}
+
+
+def _watch(handle: int) -> None:
+    """Let the compiled callback see the producer's delivery reports first."""
+    before = librdkafka.delivery_callback(handle)
+    if before == _state.get("mine"):
+        return
+    if before != _state.setdefault("before", before):
+        raise librdkafka.Unavailable("the producer has a delivery report callback of its own")
+    _state["mine"] = _callback(before).address
+    librdkafka.exchange_delivery_callback(handle, _state["mine"])
+
+
+class ArrowProducer(plain.ArrowProducer):
+    """See plain.ArrowProducer. Raises librdkafka.Unavailable for a producer it cannot drive."""
+
+    def __init__(self, producer: Any, default_topic: str | None) -> None:
+        super().__init__(producer, default_topic)
+        import numpy as np
+
+        from eo_kafka.sinks.rows import write_kernels as kernels
+
+        self._handle = librdkafka.raw_handle(producer)
+        _watch(self._handle)
+        self._slot = np.zeros(kernels.SLOT_BYTES // 8, np.int64)
+        _slots.append(self._slot)
+        self._opaque = self._slot.ctypes.data + 1
+
+    @property
+    def failures(self) -> str:
+        """A sentence about the rows that were not delivered; empty if there are none so far."""
+        if count := int(self._slot[0]):
+            code, partition = self._slot[1:2].view("i4").tolist()
+            topic = self._slot[3:].tobytes().rstrip(b"\0").decode("utf-8", "replace")
+            first = plain.failure(f"{topic}-{partition}", code, librdkafka.error_text(code))
+            return f"{count} rows were not delivered; the first: {first}"
+        return ""
+
+    @property
+    def acknowledged(self) -> int:
+        """See plain.ArrowProducer.acknowledged."""
+        return int(self._slot[2])
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """See plain.ArrowProducer.send."""
+        for topic, rows in by_topic(batch, self._default_topic):
+            if librdkafka.raw_handle(self._producer) != self._handle:
+                raise SinkError("The producer was exchanged while rows were being sent.")
+            rk = librdkafka.library()
+            # librdkafka ends a name at its first zero byte, and would send to another topic
+            name = "" if "\0" in topic else topic
+            handle = rk.rd_kafka_topic_new(self._handle, name.encode(), None)
+            if not handle:
+                raise SinkError(f"'{topic}' is not a name a topic can have.")
+            # Before any row goes out: the first call of a process may have to compile it, and the
+            # transaction's timeout runs from its first row.
+            _digest(self.digest, topic, rows)
+            try:
+                self._send_topic(topic, handle, rows)
+            finally:
+                rk.rd_kafka_topic_destroy(handle)
+        self._poll(0)
+
+    def _send_topic(self, topic: str, handle: int, rows: Rows) -> None:
+        import numpy as np
+
+        chosen = np.unique(rows.partitions)
+        # Where the partitioner meets partitions given by hand, only sending row by row keeps the
+        # order of rows that end up in the same one.
+        if rows.number.any() or (len(chosen) > 1 and chosen[0] < 0):
+            self._send_one_by_one(topic, handle, rows)
+            self.rows += len(rows.partitions)
+            return
+        for partition in chosen.tolist():
+            # One partition a call: a batch over several loses track of a row whose partition does
+            # not exist (librdkafka 2.16). Order is kept where Kafka keeps it, in a partition.
+            mine = np.flatnonzero(rows.partitions == partition) if len(chosen) > 1 else slice(None)
+            part = rows.take(mine)
+            for at in range(0, len(part.partitions), _CHUNK):
+                self._send_batch(topic, handle, partition, part.take(slice(at, at + _CHUNK)))
+
+    def _send_batch(self, topic: str, handle: int, partition: int, rows: Rows) -> None:
+        import numpy as np
+
+        messages = np.zeros(len(rows.partitions), _message_type())
+        messages["payload"], messages["len"] = rows.value[0], np.maximum(rows.value[1], 0)
+        messages["key"], messages["key_len"] = rows.key[0], np.maximum(rows.key[1], 0)
+        messages["opaque"] = self._opaque
+        produce = librdkafka.library().rd_kafka_produce_batch
+        while True:
+            flags, data = librdkafka.MSG_F_COPY, messages.ctypes.data
+            done = produce(handle, partition, flags, data, len(messages))
+            self.rows += done
+            if done == len(messages):
+                self._poll(0)
+                return
+            messages = messages[messages["err"] != 0]
+            refused = messages["err"][messages["err"] != librdkafka.QUEUE_FULL]
+            if refused.size:
+                raise plain.refusal(int(refused[0]), topic, partition, self.rows)
+            messages["err"] = 0
+            self._poll(_POLL_S)
+
+    def _send_one_by_one(self, topic: str, handle: int, rows: Rows) -> None:
+        import numpy as np
+
+        from eo_kafka.sinks.rows import write_kernels as kernels
+
+        arguments, at = np.zeros(7 * kernels.VU_BYTES // 8, np.int64), 0
+        while True:
+            at, code = kernels.produce_rows(
+                self._handle, handle, self._opaque, at, rows.partitions, rows.key, rows.value,
+                rows.first, rows.number, rows.name, rows.content, arguments,
+            )  # fmt: skip
+            if code == 0:
+                return
+            if code != librdkafka.QUEUE_FULL:
+                raise plain.refusal(int(code), topic, int(rows.partitions[at]), self.rows + at)
+            self._poll(_POLL_S)
+
+
+@functools.cache
+def _message_type() -> np.dtype[Any]:
+    """rd_kafka_message_t."""
+    import numpy as np
+
+    words = ("payload", "len", "key", "key_len", "offset", "opaque")
+    fields = [("err", "i4"), ("_0", "i4"), ("topic", "i8"), ("partition", "i4"), ("_1", "i4")]
+    return np.dtype(fields + [(word, "i8") for word in words])
+
+
+def _digest(digest: Digest, topic: str, rows: Rows) -> None:
+    import numpy as np
+
+    from eo_kafka.digest_kernel import digest_rows
+
+    lanes = np.zeros(2, np.uint64)
+    digest_rows(
+        np.frombuffer(topic.encode(), np.uint8), rows.partitions, rows.key, rows.value,
+        rows.first, rows.number, rows.name, rows.content, lanes,
+    )  # fmt: skip
+    digest.add_lanes(len(rows.partitions), *lanes.tolist())

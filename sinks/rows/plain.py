@@ -1,0 +1,208 @@
+"""Arrow record batches through a confluent-kafka producer, one Python object a record.
+
+The twin of sinks/rows/fast.py: the same rows give the same bytes, the same digest and the same
+errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from eo_kafka.digest import Digest
+from eo_kafka.errors import SinkError, WriteFailed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Every record is reported, also those that went well: what counts is that it has an offset.
+PRODUCER_SETTINGS: dict[str, Any] = {"delivery.report.only.error": False}
+_POLL_S = 0.05
+_POLL_EVERY = 1000
+
+
+class ArrowProducer:
+    """Sends record batches; on an executor, one a task. Not safe for threads.
+
+    Columns go by name: `value` (string or binary, also large), and if present `key`, `topic`
+    (string), `partition` (int32, null: the partitioner chooses) and `headers`
+    (list<struct<key, value>>). Other columns are ignored. `default_topic` wins over the column.
+    `rows` and `digest` cover all rows handed over so far; whether they were delivered, `failures`
+    says after `flush()`.
+    """
+
+    def __init__(self, producer: Any, default_topic: str | None) -> None:
+        self._producer = producer
+        self._default_topic = default_topic
+        self.rows = 0
+        self.digest = Digest()
+        self._acknowledged = 0
+        self._failed = 0
+        self._first_failure = ""
+
+    @property
+    def failures(self) -> str:
+        """A sentence about the rows that were not delivered; empty if there are none so far."""
+        if not self._failed:
+            return ""
+        return f"{self._failed} rows were not delivered; the first: {self._first_failure}"
+
+    @property
+    def acknowledged(self) -> int:
+        """Rows of which the broker has said at which offset they are."""
+        return self._acknowledged
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Hand all rows to the producer, waiting while its queue is full.
+
+        Raises SinkError for a row that cannot be sent as it is (null topic, a partition that does
+        not exist, a record larger than allowed), WriteFailed when earlier rows were not delivered.
+        """
+        for topic, partition, key, value, headers in batch_rows(batch, self._default_topic):
+            self._produce(topic, partition, key, value, headers)
+            self.digest.add(topic.encode(), partition, key, value, headers)
+            self.rows += 1
+            if self.rows % _POLL_EVERY == 0:
+                self._poll(0)
+        self._poll(0)
+
+    def flush(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds until every row is delivered; raises WriteFailed if not."""
+        self._producer.flush(timeout)
+        self._raise_failures()
+        if left := self.rows - self.acknowledged:
+            raise WriteFailed(f"{left} of {self.rows} rows got no answer within {timeout:g} s.")
+
+    def _produce(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[bytes, bytes | None]],
+    ) -> None:
+        from confluent_kafka import KafkaException
+
+        named = [(name.decode(), content) for name, content in headers] or None
+        while True:
+            try:
+                self._producer.produce(
+                    topic, value, key, partition, on_delivery=self._delivered, headers=named
+                )
+                return
+            except BufferError:
+                self._poll(_POLL_S)
+            except KafkaException as refused:
+                raise refusal(refused.args[0].code(), topic, partition, self.rows) from refused
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        from confluent_kafka import KafkaError
+
+        if error is None and (message.offset() is None or message.offset() < 0):
+            # "Duplicate sequence", reported as delivered: see sinks/rows/write_kernels.py.
+            error = KafkaError(KafkaError.DUPLICATE_SEQUENCE_NUMBER)
+        if error is None:
+            self._acknowledged += 1
+            return
+        if not self._failed:
+            where = f"{message.topic()}-{message.partition()}"
+            self._first_failure = failure(where, error.code(), error.str())
+        self._failed += 1
+
+    def _poll(self, seconds: float) -> None:
+        self._producer.poll(seconds)
+        self._raise_failures()
+
+    def _raise_failures(self) -> None:
+        if self.failures:
+            raise WriteFailed(self.failures)
+
+
+def batch_rows(
+    batch: pa.RecordBatch, default_topic: str | None
+) -> Iterable[tuple[str, int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]]:
+    """The rows as (topic, partition, key, value, headers). Raises SinkError."""
+    columns = {
+        name: batch.column(index).to_pylist()
+        for index, name in enumerate(batch.schema.names)
+        if name in ("key", "value", "topic", "partition", "headers")
+    }
+    if "value" not in columns:
+        raise SinkError("Required attribute 'value' not found.")
+    nothing = [None] * batch.num_rows
+    topics = [default_topic] * batch.num_rows if default_topic else columns.get("topic", nothing)
+    partitions = columns.get("partition", nothing)
+    check(None in topics, any(p is not None and p < 0 for p in partitions))
+    rows = zip(
+        topics,
+        partitions,
+        columns.get("key", nothing),
+        columns["value"],
+        columns.get("headers", nothing),
+        strict=True,
+    )
+    for topic, partition, key, value, headers in rows:
+        chosen = -1 if partition is None else partition
+        yield (
+            str(topic),
+            chosen,
+            _bytes(key),
+            _bytes(value),
+            [_header(pair) for pair in headers or ()],
+        )
+
+
+def check(null_topic: bool, negative_partition: bool) -> None:
+    """What no row may have, told apart from the rest of the batch. Raises SinkError."""
+    if null_topic:
+        raise SinkError(
+            "null topic present in the data. Use the topic option for setting a default topic."
+        )
+    if negative_partition:
+        raise SinkError(
+            "The 'partition' column holds a negative number; leave it null to let the partitioner "
+            "choose."
+        )
+
+
+def null_header() -> SinkError:
+    """The error for a header without a name."""
+    return SinkError("The 'headers' column holds a header whose key is null; Kafka has no such.")
+
+
+def refusal(code: int, topic: str, partition: int, row: int) -> SinkError:
+    """The error for a row that the client itself refuses."""
+    from confluent_kafka import KafkaError
+
+    where = topic if partition < 0 else f"partition {partition} of {topic}"
+    reason = KafkaError(code).str()
+    advice = ""
+    if code == KafkaError.MSG_SIZE_TOO_LARGE:
+        advice = " Raise 'kafka.message.max.bytes', and the topic's 'max.message.bytes' with it."
+    elif code == KafkaError._UNKNOWN_PARTITION:
+        advice = " The topic has no such partition."
+    return SinkError(f"Row {row} of the task cannot be sent to {where}: {reason}.{advice}")
+
+
+def failure(where: str, code: int, reason: str) -> str:
+    """The sentence for a row that was not delivered."""
+    from confluent_kafka import KafkaError
+
+    if code == KafkaError.MSG_SIZE_TOO_LARGE:
+        reason += " (the row, or the batch of rows it was sent in, is larger than the topic's "
+        reason += "'max.message.bytes': raise that, or set 'kafka.batch.size' below it)"
+    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        reason += " (a write creates no topic, whatever the broker would: create it)"
+    if code == KafkaError.DUPLICATE_SEQUENCE_NUMBER:
+        reason += " (reported as delivered, and without an offset: it is not in the log)"
+    return f"to {where}: {reason}"
+
+
+def _bytes(field: str | bytes | None) -> bytes | None:
+    return field.encode() if isinstance(field, str) else field
+
+
+def _header(pair: dict[str, Any] | None) -> tuple[bytes, bytes | None]:
+    if pair is None or pair["key"] is None:
+        raise null_header()
+    return pair["key"].encode(), _bytes(pair["value"])

@@ -1,0 +1,44 @@
+"""The weaker guarantees: rows go out without a transaction, a token, a ledger or a decision.
+
+`at-least-once`: idempotent producer, every row acknowledged by all in-sync replicas before the task
+ends; a batch or task that runs again repeats rows. `none`: one replica's acknowledgement, and rows
+that are refused are counted in a warning, not an error; rows may be lost or repeated.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from eo_kafka.clients.kafka import config as kafka_config
+from eo_kafka.crash_points import crash_point
+from eo_kafka.errors import WriteFailed
+from eo_kafka.sinks.options import AT_LEAST_ONCE, SinkOptions
+from eo_kafka.sinks.rows.fast import arrow_producer
+from eo_kafka.sinks.rows.producer_settings import producer_settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+FLUSH_TIMEOUT_S = 300.0
+
+
+def write(options: SinkOptions, partition: int, batches: Iterator[pa.RecordBatch]) -> None:
+    """Send all rows. Runs on an executor, once an attempt. Raises WriteFailed."""
+    producer = kafka_config.producer(producer_settings(options))
+    writer = arrow_producer(producer, options.topic)
+    for batch in batches:
+        writer.send(batch)
+        crash_point("S3.while_writing")
+    producer.flush(FLUSH_TIMEOUT_S)
+    missing = writer.rows - writer.acknowledged
+    if not missing or options.kafka.get("acks") == "0":  # then nobody says what arrived
+        return
+    sentence = f"Partition {partition}: " + (
+        writer.failures or f"{missing} rows got no answer in {FLUSH_TIMEOUT_S:.0f} s"
+    )
+    if options.guarantee == AT_LEAST_ONCE:
+        raise WriteFailed(f"{sentence}. Rows sent before it are visible and will be repeated.")
+    log.warning("guarantee=none, so this is not an error: %s.", sentence)

@@ -1,0 +1,32 @@
+"""librdkafka settings of the producers that carry rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eo_kafka.clients.kafka.config import quick_connect
+from eo_kafka.sinks.options import NONE, SinkOptions
+from eo_kafka.sinks.rows.plain import PRODUCER_SETTINGS
+
+# Ours where the user says nothing.
+_DEFAULTS = {
+    # The partition the Java client would choose for the same key.
+    "partitioner": "murmur2_random",
+    # Rows come by the thousand: small waits make large requests.
+    "linger.ms": "20",
+}
+# By default librdkafka lets 1 GB wait for a broker that is slow. Rows wait in Spark instead.
+QUEUE_KIB = 64 << 10
+
+
+def producer_settings(options: SinkOptions) -> dict[str, Any]:
+    """The user's settings over our defaults, under what the guarantee needs."""
+    settings = {**_DEFAULTS, **quick_connect(options.kafka), **options.kafka, **PRODUCER_SETTINGS}
+    settings.pop("transaction.timeout.ms", None)  # of the two-phase commit only
+    largest = int(settings.get("message.max.bytes", 0)) >> 10
+    settings.setdefault("queue.buffering.max.kbytes", str(max(QUEUE_KIB, 4 * largest)))
+    if options.guarantee == NONE:
+        settings.setdefault("acks", "1")
+    else:
+        settings.update({"enable.idempotence": "true", "acks": "all"})
+    return settings

@@ -1,0 +1,1 @@
+"""Readers of maps: an IMap's entries and journal, a compacted topic."""

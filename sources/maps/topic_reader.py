@@ -1,0 +1,132 @@
+"""Reads a map that is a compacted topic, by the Kafka source's own reader.
+
+A stream is the topic's records, one after the other. A batch is the newest record of each key up
+to where its partition ends when it is read, without those that say that the key was removed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from eo_kafka.crash_points import crash_point
+from eo_kafka.errors import DataLossError, EnvironmentRefused
+from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.maps.newest_records import NewestRecords
+from eo_kafka.sources.maps.pushed import NOTHING_PUSHED, Pushed
+from eo_kafka.sources.maps.rows import Typed
+from eo_kafka.sources.maps.topic_options import TopicMapOptions
+from eo_kafka.sources.maps.topic_position import now_ms, too_late
+from eo_kafka.sources.maps.topic_rows import TopicRows
+from eo_kafka.sources.reader import read_range, read_ranges, resolved_now
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+_NONE: Typed = {}
+_DAY_MS = 24 * 3600 * 1000  # Kafka's default of delete.retention.ms
+
+
+class ChangesTask(NamedTuple):
+    """What one task of a stream reads, and until when it must have, so that no removal can be
+    gone."""
+
+    wanted: OffsetRange
+    read_until_ms: int
+    ids: Mapping[str, str] | None = None  # the topic's, as it was planned
+
+
+class EntriesTask(NamedTuple):
+    """What one task of a batch reads, and how long Kafka keeps removals."""
+
+    partition: TopicPartition
+    removals_kept_ms: int
+
+
+def removals_kept_ms(options: TopicMapOptions, lookup: OffsetLookup) -> int:
+    """How long Kafka keeps the records that say that a key was removed. Driver, once a run.
+
+    Raises EnvironmentRefused if the topic is not kept as a map must be, SourceError, ReadTimeout.
+    """
+    lookup.partitions()  # an unknown topic is told as that
+    settings = lookup.topic_settings(options.map)
+    policy = settings.get("cleanup.policy", "compact")
+    if policy != "compact":
+        sentence = (
+            f"Topic '{options.map}' has cleanup.policy={policy}, so Kafka deletes entries by their "
+            "age, which no event tells: it is no map."
+        )
+        if options.fail_on_data_loss:
+            raise EnvironmentRefused(
+                f"{sentence} Set the policy to 'compact', or 'failOnDataLoss' to false."
+            )
+        log.warning("%s Reading what is left, as 'failOnDataLoss' is false.", sentence)
+    return int(settings.get("delete.retention.ms", _DAY_MS))
+
+
+def plan_entries(options: TopicMapOptions, pushed: Pushed = NOTHING_PUSHED) -> list[EntriesTask]:
+    """The tasks that read all entries, or those of some partitions. Driver; Spark asks once for all
+    uses of a DataFrame, so that each task finds out itself where its partition ends. Raises as
+    `removals_kept_ms`."""
+    lookup = OffsetLookup(options.source)
+    try:
+        kept_ms = removals_kept_ms(options, lookup)
+        found = sorted(lookup.partitions())
+        return [EntriesTask(at, kept_ms) for at in found if pushed.reads(at.partition)]
+    finally:
+        lookup.close()
+
+
+def read_changes(
+    options: TopicMapOptions, task: ChangesTask, typed: Typed = _NONE
+) -> Iterator[pa.RecordBatch]:
+    """Every record of the task's range that compaction has left. Executor, once a task attempt.
+
+    Raises DataLossError where removals may be gone (with failOnDataLoss=false it warns), what
+    `read_range` raises, and SourceError for a record that cannot be read as asked for.
+    """
+    rows = TopicRows(options, typed)
+    found = 0
+    for records in read_ranges(options.source, [task.wanted], task.ids):
+        found += records.num_rows
+        yield rows.of_changes(records)
+        crash_point("source.while_reading_map")
+    _check_in_time(options, task, found)
+
+
+def read_entries(
+    options: TopicMapOptions, task: EntriesTask, typed: Typed = _NONE
+) -> Iterator[pa.RecordBatch]:
+    """Every entry of one partition as of its end now, once; all of them are in memory. Executor,
+    once a task attempt. Raises as `read_changes`."""
+    rows, newest = TopicRows(options, typed), NewestRecords()
+    read_until_ms = now_ms() + task.removals_kept_ms
+    wanted = resolved_now(options.source, OffsetRange(task.partition, EARLIEST, LATEST))
+    found = 0
+    for records in read_range(options.source, wanted):
+        found += records.num_rows
+        newest.add(records)
+    _check_in_time(options, ChangesTask(wanted, read_until_ms), found)
+    for records in newest.batches(task.partition.partition):
+        yield rows.of_entries(records)
+        crash_point("source.while_reading_map")
+
+
+def _check_in_time(options: TopicMapOptions, task: ChangesTask, found: int) -> None:
+    if not too_late(task.read_until_ms, found, task.wanted.end - task.wanted.start):
+        return
+    sentence = (
+        f"Removals of map '{options.map}' may be missing: reading {task.wanted} ended more than "
+        "the topic's delete.retention.ms after the query had last read everything (a batch: after "
+        "it began), and by then Kafka takes the records of removals away."
+    )
+    if options.fail_on_data_loss:
+        raise DataLossError(
+            f"{sentence} Raise that setting above the longest pause of the query; to go on with "
+            "what is left, set 'failOnDataLoss' to false."
+        )
+    log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)

@@ -1,0 +1,1 @@
+"""A job's ledger: its records, its topics, its only writer."""

@@ -1,0 +1,340 @@
+"""The job's coordinator: the only writer of the ledger's decision partition.
+
+Whoever holds the coordinator's transactional id may write; taking it (a fence) shuts out all
+others, finally. That alone does not say who *should* write, because an old driver can fence a new
+one. The generation says it: after a fence the ledger is read to its end, and a newer generation
+stops us.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eo_kafka.clients.kafka import transactional_producer
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.clients.kafka.control_requests import End
+from eo_kafka.errors import (
+    EnvironmentRefused,
+    Fenced,
+    ForeignLedger,
+    LedgerError,
+    OutcomeUnknown,
+)
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.ledger import DECISION_PARTITION, Ledger
+from eo_kafka.state.ledger.ledger_memory import LedgerMemory
+from eo_kafka.state.ledger.topics import TOKEN_PARTITION
+from eo_kafka.transaction import Identity, TransactionState
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 60.0
+TRANSACTION_TIMEOUT_MS = 60_000
+SETTLED_TIMEOUT_S = 90.0
+ATTEMPTS = 5
+STATE_PARTITION = 0
+COMPLETED_TIMEOUT_S = 0.5
+Record = tuple[bytes, bytes | None]
+_SETTINGS = {
+    # Most of a snapshot is packed already; what is not gets smaller on the wire and on the disk.
+    "compression.type": "lz4",
+    # A decision names every task, in some 250 bytes each: what is too large the topic says.
+    "message.max.bytes": str(64 << 20),
+}
+
+
+@dataclass(frozen=True)
+class Write:
+    """What goes into one transaction: of the ledger, and of the state topic."""
+
+    records: Sequence[Record]
+    state: Sequence[Record] = ()
+
+
+Attempt = Callable[[Ledger], "Write | None"]
+
+
+class AppendFailed(Exception):
+    """A coordinator transaction did not end as asked; it may have landed all the same."""
+
+
+class Coordinator:
+    """Fences, reads and appends. Lives on the driver, for one call of Spark's."""
+
+    def __init__(self, options: SinkOptions, control: ControlPlane) -> None:
+        self._options = options
+        self._control = control
+        _, self.topic = options.job_and_ledger
+        self.ids = options.ids
+        self._memory = LedgerMemory(options.kafka, self.topic)
+        self._producer: Any = None
+        self._learnt: Identity | None = None
+        self._proven = False
+        self._end_at_fence: int | None = None
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who we are to Kafka since the last fence; None until something was appended after it.
+        It is learnt by a request of its own, before which another driver may have taken the id:
+        then the answer is who that is, and only an append of ours that lands says it was not."""
+        return self._learnt if self._proven else None
+
+    @property
+    def ledger(self) -> Ledger:
+        """As far as it was read."""
+        return self._memory.ledger
+
+    def look_first(self, *, may_be_new: bool) -> tuple[int, int]:
+        """Before a batch's first fence: a position before all tokens of that batch, and the version
+        of EndTxn. Reads the ledger, as far as it is stable, so that who is refused has fenced
+        nobody.
+
+        Unless it `may_be_new`, raise LedgerError if the ledger is empty though Kafka remembers that
+        the job wrote into one (for transactional.id.expiration.ms, seven days). A fence makes Kafka
+        forget that.
+        """
+        tokens = (self.topic, TOKEN_PARTITION, False)
+        found = self._control.look(
+            [self.ids.coordinator], [self._stable_end, tokens], [self.topic], version=True
+        )
+        state = found.described[self.ids.coordinator].state
+        self._wait_completed(state)
+        wrote = state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+        stable, token_from = found.ends
+        if wrote and not stable and not may_be_new:
+            self._check_still_empty()
+        self._memory.recall(found.topic_ids.get(self.topic, ""), stable)
+        self._memory.read_to(stable)
+        return token_from, found.end_txn_version
+
+    def look_whether_replaced(self, held: Identity | None, generation: int) -> None:
+        """Before the fence of a batch's decision: raise Fenced if another driver has taken the id
+        from its `held` owner and a newer generation with it. That one goes on undisturbed."""
+        taken = self._control.describe_one(self.ids.coordinator).identity != held
+        # Not fenced, a read may end before one's own generation: only a newer one says something.
+        if taken and self.read(fenced=False).generation > generation:
+            self.check_generation(generation)
+
+    def _check_still_empty(self) -> None:
+        # Once more, after it and not with it: another driver's first record may have come between.
+        if not self._control.end_offset(self.topic, DECISION_PARTITION, committed=False):
+            job = self._options.job
+            raise LedgerError(
+                f"Ledger '{self.topic}' is empty, and Kafka remembers that job '{job}' wrote into "
+                "one: the topic was deleted, or option 'ledgerTopic' was changed. What became of "
+                "the last batch is not known any more, and nothing was written now. Restore the "
+                "topic; or, if the output holds all rows of the last batch that commits/ in the "
+                f"checkpoint names and none of a later one: 'eo-kafka job reset {job} "
+                "--bootstrap-servers ...', and start the query again."
+            )
+
+    def _wait_completed(self, state: TransactionState) -> None:
+        """Wait a moment for the id's last transaction, if Kafka still writes its markers: it does
+        so after it has answered, and puts off who takes the id meanwhile, whom librdkafka lets ask
+        again after half a second."""
+        deadline = time.monotonic() + COMPLETED_TIMEOUT_S
+        while state.is_completing and time.monotonic() < deadline:
+            time.sleep(0.005)
+            state = self._control.describe_one(self.ids.coordinator).state
+
+    def fence(self) -> None:
+        """Take the coordinator's id. Every earlier holder's next write fails from here on."""
+        from confluent_kafka import KafkaException
+
+        self._proven = False
+        try:
+            self._producer = transactional_producer.take(*self._taken, topic=self.topic)
+        except KafkaException as error:
+            if is_no_answer(error.args[0]):
+                raise OutcomeUnknown(
+                    f"The coordinator's transactional id '{self.ids.coordinator}' could not be "
+                    f"taken: {error.args[0].str()}. Is Kafka up, with enough brokers for its "
+                    "transaction log? Start the query again then: it goes on from what the ledger "
+                    "says."
+                ) from None
+            raise EnvironmentRefused(
+                f"The coordinator's transactional id '{self.ids.coordinator}' cannot be used: "
+                f"{error.args[0].str()}. Is the principal allowed to Write and Describe it, and "
+                "has Kafka enough brokers for its transaction log?"
+            ) from None
+        found = self._control.look([self.ids.coordinator], [self._end], [self.topic])
+        self._learnt = found.described[self.ids.coordinator].identity
+        self._end_at_fence = found.ends[0]  # asked after the fence, for the read that follows it
+        self._memory.recall(found.topic_ids.get(self.topic, ""), found.ends[0])
+
+    @property
+    def _end(self) -> End:
+        return self.topic, DECISION_PARTITION, False
+
+    @property
+    def _stable_end(self) -> End:
+        return self.topic, DECISION_PARTITION, True
+
+    @property
+    def _taken(self) -> tuple[dict[str, str], str, int]:
+        settings = {**self._options.kafka, "linger.ms": "0", **_SETTINGS}
+        return settings, self.ids.coordinator, TRANSACTION_TIMEOUT_MS
+
+    def keep(self) -> None:
+        """At the end, for this process's next call: what was read, and a producer that connects
+        now. It fences nobody yet."""
+        transactional_producer.open_ahead(*self._taken, self.topic)
+        self._memory.keep()
+
+    def read(self, *, fenced: bool = True) -> Ledger:
+        """Bring `ledger` up to the partition's end. After a fence no transaction is open on it, so
+        the last stable offset reaches the high watermark; not `fenced`, it may be behind."""
+        end, self._end_at_fence = self._end_at_fence, None
+        if end is None:
+            end = self._control.end_offset(self.topic, DECISION_PARTITION, committed=not fenced)
+        return self._memory.read_to(end)
+
+    def read_settled(self) -> Ledger:
+        """All of the ledger that is there now, fencing nobody: who looks only waits for a decision
+        that is being written. Raises OutcomeUnknown if that takes longer than Kafka lets it."""
+        ends = self._control.look(ends=[self._end, self._stable_end]).ends
+        deadline = time.monotonic() + SETTLED_TIMEOUT_S
+        while ends[1] < ends[0]:
+            if time.monotonic() > deadline:
+                raise OutcomeUnknown(
+                    f"A transaction stays open on ledger '{self.topic}', so it is not known what "
+                    "is decided. Nothing was changed; try again."
+                )
+            time.sleep(0.05)
+            ends[1] = self._control.end_offset(self.topic, DECISION_PARTITION, committed=True)
+        return self._memory.read_to(ends[1])
+
+    def append(self, records: Sequence[Record], state: Sequence[Record] = ()) -> None:
+        """Write `records` into the ledger and `state` into the state topic, in one small
+        transaction. Raises AppendFailed when it is not certain that they landed."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        self._end_at_fence = None
+        refused: set[int] = set()
+
+        def note(error: KafkaError | None, _: object) -> None:
+            if error is not None:
+                refused.add(error.code())
+
+        try:
+            self._producer.begin_transaction()
+            for key, value in state:
+                self._producer.produce(
+                    self._options.state_topic, value, key, STATE_PARTITION, on_delivery=note
+                )
+            for key, value in records:
+                self._producer.produce(self.topic, value, key, DECISION_PARTITION, on_delivery=note)
+            # It flushes first, and fails if a record was not delivered.
+            self._producer.commit_transaction(TIMEOUT_S)
+            self._proven = True
+        except KafkaException as error:
+            refused.add(error.args[0].code())
+            if KafkaError.TOPIC_AUTHORIZATION_FAILED in refused:
+                raise EnvironmentRefused(
+                    f"Not authorized to write to {self._own_topics}: the principal needs Write on "
+                    "it. Nothing was written. Grant it and start the query again."
+                ) from None
+            if KafkaError.MSG_SIZE_TOO_LARGE in refused:
+                raise EnvironmentRefused(self._too_large([*state, *records])) from None
+            raise AppendFailed(error.args[0].str()) from error
+
+    def _too_large(self, written: Sequence[Record]) -> str:
+        largest = max(len(value or b"") for _, value in written)
+        return (
+            f"A record of {largest:,} bytes is too large for {self._own_topics}: a decision names "
+            "every task of its batch, and a snapshot every file. Nothing was written. Raise "
+            "'max.message.bytes' of the topic (kafka-configs --alter --entity-type topics "
+            f"--entity-name {self.topic} --add-config max.message.bytes=...), or write with fewer "
+            "tasks; then start the query again."
+        )
+
+    @property
+    def _own_topics(self) -> str:
+        state = self._options.state_topic if self._options.snapshots else None
+        return f"ledger '{self.topic}'" + (f" or state topic '{state}'" if state else "")
+
+    def check_owner(self, query_id: str | None) -> None:
+        """Raise ForeignLedger if the ledger is another query's."""
+        check_owner(self._options, self.ledger.owner, query_id)
+
+    def write(self, generation: int, attempt: Attempt) -> None:
+        """Write under `generation` until it is certain: fence, read to the end, stop if a newer
+        generation is there, append what `attempt` answers. What landed already it answers again
+        where `identity` is asked for later; None: nothing is left to do.
+
+        `attempt` may append by itself what is to come before. Raises Fenced, or OutcomeUnknown
+        after ATTEMPTS rounds, or what `attempt` raises.
+        """
+        for count in range(ATTEMPTS):
+            if self._learnt is not None:  # a fence of ours may have been broken by a newer driver
+                self.look_whether_replaced(self._learnt, generation)
+            self.fence()
+            ledger = self.read()
+            self.check_generation(generation)
+            try:
+                write = attempt(ledger)
+                if write is None:
+                    return
+                self.append(write.records, write.state)
+                return
+            except AppendFailed as error:
+                self._warn(error)
+            time.sleep(0.05 * 2**count)
+        raise OutcomeUnknown(
+            f"Writing to ledger '{self.topic}' had no certain outcome in {ATTEMPTS} attempts. "
+            "Nothing is lost: the next start reads the ledger and goes on from what it says."
+        )
+
+    def take_again(self, generation: int) -> None:
+        """Fence anew under one's own `generation`. Written once more, it proves that the fence is
+        ours. Raises Fenced, OutcomeUnknown."""
+        again = (records.GENERATION_KEY, records.encode_generation(generation))
+        self.write(generation, lambda _: Write([again]))
+
+    def check_generation(self, generation: int) -> None:
+        """Raise Fenced unless the ledger's newest generation is `generation`."""
+        newest = self.ledger.generation
+        if newest != generation:
+            raise Fenced(
+                f"Generation {newest} of job '{self._options.job}' has taken over from "
+                f"{generation}: another driver runs the same job. This one stops and has "
+                "written nothing that counts. Run one of them."
+            )
+
+    def try_append(self, records: Sequence[Record]) -> bool:
+        """Append; False when it is not certain that the records landed."""
+        try:
+            self.append(records)
+        except AppendFailed as error:
+            self._warn(error)
+            return False
+        return True
+
+    def _warn(self, error: AppendFailed) -> None:
+        log.warning("Ledger '%s': %s; asking again from the fence.", self.topic, error)
+
+
+def is_no_answer(error: Any) -> bool:
+    """Whether Kafka may only be away: what it refuses, it has answered."""
+    from confluent_kafka import KafkaError
+
+    silence = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+    return error.retriable() or error.code() in silence
+
+
+def check_owner(options: SinkOptions, owner: str | None, query_id: str | None) -> None:
+    """Raise ForeignLedger, with the three ways out, if the ledger is another query's."""
+    if owner is None or query_id is None or owner == query_id:
+        return
+    job, topic = options.job_and_ledger
+    raise ForeignLedger(
+        f"Ledger '{topic}' belongs to query {owner}, and this is query {query_id}: the "
+        "checkpoint was deleted, or the job's name is used twice. Nothing was written or "
+        "skipped. Either restore the old checkpoint; or choose a new 'jobName'; or, if the old "
+        f"query will never run again, 'eo-kafka job reset {job} --bootstrap-servers ...'."
+    )

@@ -1,0 +1,140 @@
+"""What partition 0 of a ledger says, folded from its records. No I/O.
+
+Partition 0 holds the owner, the generation and the decisions, written by coordinator transactions
+only. Tokens stand in partitions of their own: a prepared transaction pins the last stable offset of
+every partition it wrote to, and a decision behind an open token could not be read by the recovery
+that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import count, takewhile
+
+from eo_kafka.errors import CorruptLedger
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.blob_names import SnapshotHead
+from eo_kafka.transaction import Decision, DecisionState, IllegalMove
+
+DECISION_PARTITION = 0
+DECISIONS_KEPT = 100  # as many batches as Spark keeps by default (minBatchesToRetain)
+
+
+@dataclass
+class Ledger:
+    """The job's memory at one position of partition 0."""
+
+    owner: str | None = None
+    generation: int = 0
+    # The newest round of each (sink, batch).
+    decisions: dict[tuple[str, int], Decision] = field(default_factory=dict)
+    # Set while tasks may have committed without a decision: from this offset of the token
+    # partition on, visible tokens count also where no decision names them.
+    one_phase_from: int | None = None
+    snapshot: SnapshotHead | None = None  # the newest, decided together with its batch
+    # Set while blobs are sent ahead of a decision: from this offset of the state topic on, there
+    # may be some that no manifest names.
+    loading_from: int | None = None
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        """Fold in the next record. Raises CorruptLedger."""
+        if key == records.GENERATION_KEY and value is not None:
+            generation = records.decode_generation(value)
+            if generation < self.generation:
+                raise CorruptLedger(
+                    f"The ledger's generation went back from {self.generation} to {generation}: "
+                    "somebody else writes into the ledger topic."
+                )
+            self.generation = generation
+        elif key == records.OWNER_KEY:
+            self.owner = None if value is None else records.decode_owner(value)
+        elif key == records.ONE_PHASE_KEY:
+            self.one_phase_from = None if value is None else records.decode_one_phase(value)
+        elif key == records.SNAPSHOT_KEY:
+            self.snapshot = None if value is None else records.decode_snapshot(value)
+        elif key == records.LOADING_KEY:
+            self.loading_from = None if value is None else records.decode_loading(value)
+        elif key.startswith(b"decision/"):
+            self._apply_decision(key, value)
+        else:
+            raise CorruptLedger(f"Unknown ledger record {key[:200]!r}.")
+
+    def _apply_decision(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self._forget(key)
+            return
+        decision = records.decode_decision(key, value)
+        at = (decision.sink, decision.batch)
+        previous = self.decisions.get(at)
+        try:
+            # Compaction may have taken the earlier states of the first record that is left.
+            if previous is not None:
+                decision.check_follows(previous)
+        except IllegalMove as error:
+            raise CorruptLedger(
+                f"The ledger contradicts itself ({error}): somebody else writes into it."
+            ) from None
+        self.decisions[at] = decision
+
+    def _forget(self, key: bytes) -> None:
+        for at, decision in list(self.decisions.items()):
+            if records.decision_key(decision.sink, decision.batch, decision.round) == key:
+                del self.decisions[at]
+
+    def of_sink(self, sink: str) -> dict[int, Decision]:
+        """The decisions of one sink, by batch."""
+        return {batch: found for (name, batch), found in self.decisions.items() if name == sink}
+
+    def unfinished(self) -> list[Decision]:
+        """Decided batches whose participants are not all known to be committed, oldest first."""
+        return sorted(
+            (found for found in self.decisions.values() if found.state is DecisionState.DECIDED),
+            key=lambda found: (found.batch, found.sink),
+        )
+
+    def since_snapshot(self, sink: str) -> list[Decision]:
+        """The decisions from the newest snapshot's batch on, oldest first, up to a batch that is
+        missing or does not say where its sources ended; none without a snapshot."""
+        if self.snapshot is None:
+            return []
+        mine = self.of_sink(sink)
+        batches = count(self.snapshot.batch)
+        known = takewhile(lambda batch: batch in mine and _is_repeatable(mine[batch]), batches)
+        return [mine[batch] for batch in known]
+
+    def tombstones(self, sink: str, keep: int = DECISIONS_KEPT) -> list[tuple[bytes, None]]:
+        """Records that make room: all rounds of all batches but the newest `keep`, and but those
+        that a restore of the snapshot repeats. With 0, of all."""
+        mine = self.of_sink(sink)
+        old = sorted(mine)[: max(0, len(mine) - keep)]
+        if self.snapshot is not None and keep:
+            old = [batch for batch in old if batch < self.snapshot.batch]
+        return [
+            (records.decision_key(sink, batch, round_), None)
+            for batch in old
+            for round_ in range(mine[batch].round + 1)
+        ]
+
+
+def _is_repeatable(decision: Decision) -> bool:
+    # eo-kafka 0.1 recorded offsets only then, and no target
+    return bool(decision.offsets) and (decision.repeatable or not decision.target)
+
+
+def with_state(decision: Decision, state: DecisionState) -> Decision:
+    """The same decision, moved on."""
+    return replace(decision, state=state)
+
+
+def without_participants(decision: Decision) -> Decision:
+    """What became of the batch, and not of whom."""
+    return replace(decision, participants=(), offsets=(), starts=(), source_ids=())
+
+
+def fold(found: Iterable[tuple[bytes, bytes | None]], ledger: Ledger | None = None) -> Ledger:
+    """Apply records in order to `ledger`, or to an empty one."""
+    ledger = ledger if ledger is not None else Ledger()
+    for key, value in found:
+        ledger.apply(key, value)
+    return ledger

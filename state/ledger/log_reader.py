@@ -1,0 +1,162 @@
+"""Reads a partition to a given end, by position.
+
+Transaction markers and compaction eat the last records of a log, so "until the last record" never
+ends. An end-of-partition event carries the position instead, and a watchdog bounds the wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from eo_kafka.clients.kafka.config import connection_settings, consumer, quick_connect
+from eo_kafka.errors import EnvironmentRefused, ReadTimeout
+from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
+
+log = logging.getLogger(__name__)
+
+STALL_TIMEOUT_S = 60.0
+_DRAIN_MAX = 100_000
+_kept: Kept[tuple[Any, Leaders]] = Kept(limit=2, close=lambda client: client[0].close())
+
+
+def read_records(
+    settings: Mapping[str, str],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    at_once: int = 1000,
+) -> Iterator[tuple[int, bytes, bytes | None]]:
+    """Yield (offset, key, value) of the committed records in [start, end), in order. `at_once` of
+    them are taken from the client at a time.
+
+    `end` must be at or below the last stable offset, or the read waits for it. Runs on the driver.
+    The consumer is kept for the next reader. Raises ReadTimeout when nothing moves for a minute.
+    """
+    if start >= end:
+        return
+    wanted = _settings(settings)
+    kept = _kept.take(wanted)
+    if kept is not None:
+        try:
+            for record in _assigned(*kept, wanted, topic, partition, (start, end), at_once):
+                start = record[0] + 1
+                yield record
+            return
+        except ReadTimeout as error:
+            log.info("A consumer that was kept is given up: %s", error)
+    # A group's name is required; it is never joined.
+    client = consumer({**wanted, "group.id": f"eo-kafka-ledger-{uuid.uuid4()}"})
+    yield from _assigned(client, None, wanted, topic, partition, (start, end), at_once)
+
+
+def _settings(settings: Mapping[str, str]) -> dict[str, str]:
+    return {
+        **quick_connect(settings),
+        **connection_settings(settings),
+        "enable.auto.commit": "false",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": "true",
+        "check.crcs": "true",  # a decision is worth it
+        # A ledger that was compacted below our position starts at what is left of it.
+        "auto.offset.reset": "earliest",
+        # The last record of a log is a transaction's marker, which nobody is given: that the end is
+        # reached shows in a fetch that brings nothing, and takes as long as it may wait.
+        "fetch.wait.max.ms": "0",
+        # By default a fetch brings 1 MiB of a partition: one chunk of a file, and half of the
+        # next in vain.
+        "fetch.message.max.bytes": str(8 << 20),
+        # How long it fetches nothing once enough waits for us: by default a second.
+        "fetch.queue.backoff.ms": "5",
+    }
+
+
+def _assigned(
+    consumer: Any,
+    leaders: Leaders | None,
+    settings: Mapping[str, str],
+    topic: str,
+    partition: int,
+    between: tuple[int, int],
+    at_once: int,
+) -> Iterator[tuple[int, bytes, bytes | None]]:
+    """The records, by `consumer`, which was kept if it has `leaders`; it is kept afterwards if
+    nothing went wrong, else closed."""
+    from confluent_kafka import TopicPartition
+
+    is_clean = False
+    try:
+        is_clean = _is_drained(consumer)
+        consumer.assign([TopicPartition(topic, partition, between[0])])
+        if leaders is not None:
+            leaders.learn(consumer, topic)
+        stall_timeout_s = STALL_TIMEOUT_S if leaders is None else KEPT_STALL_TIMEOUT_S
+        yield from _until(consumer, topic, partition, between, at_once, stall_timeout_s)
+        consumer.unassign()
+        is_clean = is_clean and _is_drained(consumer)
+    except BaseException:
+        is_clean = False
+        raise
+    finally:
+        if is_clean:
+            _kept.put(settings, (consumer, leaders or Leaders()))
+        else:
+            consumer.close()
+
+
+def _is_drained(consumer: Any) -> bool:
+    """Whether nothing is left of what the consumer had to say before."""
+    return any(consumer.poll(0) is None for _ in range(_DRAIN_MAX))
+
+
+def _until(
+    consumer: Any,
+    topic: str,
+    partition: int,
+    between: tuple[int, int],
+    at_once: int,
+    stall_timeout_s: float,
+) -> Iterator[tuple[int, bytes, bytes | None]]:
+    from confluent_kafka import KafkaError
+
+    position, end = between
+    moved = time.monotonic()
+    while True:
+        # consume() waits for as many as asked for, so only what is there already is asked for.
+        first = consumer.poll(0.5)
+        # Not `if first`: a message is as true as its value is long, and a tombstone would be lost.
+        for message in () if first is None else [first, *consumer.consume(at_once, timeout=0)]:
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                # The group is a name that librdkafka insists on; it is never joined.
+                passing = (KafkaError._TRANSPORT, KafkaError.GROUP_AUTHORIZATION_FAILED)
+                if error.retriable() or error.code() in passing:
+                    continue
+                if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise EnvironmentRefused(
+                        f"Not authorized to read {topic}-{partition}: the principal needs Read on "
+                        "that topic. Grant it and start the query again."
+                    )
+                raise ReadTimeout(f"Reading {topic}-{partition} at {position}: {error.str()}.")
+            if (message.topic(), message.partition()) != (topic, partition):
+                continue  # of what a kept consumer read before; librdkafka should not let it by
+            if message.offset() >= end:
+                return
+            if error is None:
+                position = message.offset() + 1
+                yield message.offset(), message.key() or b"", message.value()
+                if position >= end:
+                    return
+                moved = time.monotonic()  # only now: the caller may take its time
+            elif message.offset() > position:
+                moved = time.monotonic()
+        if time.monotonic() - moved > stall_timeout_s:
+            raise ReadTimeout(
+                f"Reading {topic}-{partition} stopped at offset {position} of {end}: the broker "
+                f"sent nothing for {stall_timeout_s:.0f} s. Is the partition's leader up, and is "
+                "no other program holding a transaction open on it?"
+            )

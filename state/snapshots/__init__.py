@@ -1,0 +1,1 @@
+"""Snapshots of a checkpoint: taken, found, exported, written back."""

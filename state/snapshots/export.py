@@ -1,0 +1,206 @@
+"""An exported snapshot: a topic of its own, which belongs to the user.
+
+It holds chunks of blobs under the same keys as the state topic, and one head record, written last
+and together with the manifest. A topic without a head is an unfinished export. Only one exporter at
+a time writes, and none after the head: all that the head names stands before it, and it is among
+the last records of the topic, whatever compaction does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eo_kafka.errors import CorruptLedger, CorruptSnapshot, OptionsError, cut
+from eo_kafka.options import json_object
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.blob_names import SnapshotHead
+from eo_kafka.state.ledger.log_reader import read_records
+from eo_kafka.state.snapshots import blobs
+from eo_kafka.state.snapshots.assembly import pieces
+from eo_kafka.state.snapshots.manifest import Manifest
+from eo_kafka.state.snapshots.writing_back import Progress, read_blobs
+
+VERSION = 1
+KEY = b"snapshot"
+LATEST = "latest"  # what the job's own newest snapshot is called
+_TOPIC = "__eo_kafka.{job}.export.{name}"
+_TOPIC_MAX = 249  # Kafka's limit
+# No dot: it would not be known where the job's name ends. The names of a job's own topics: the
+# export would look like the ledger of a job called "<job>.export".
+_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+_RESERVED = (LATEST, "ledger", "state")
+_HEAD_WITHIN = 16  # offsets before the end: behind the head is the marker of its transaction
+_OFFSETS_MAX = 1 << 20  # characters of one source's
+
+
+@dataclass(frozen=True)
+class Export:
+    """What the head record says. `snapshot` is the job's own head, with `manifest_from` an offset
+    of this topic. `offsets` are the ends of its batch, a line for each source, as Spark wrote them.
+    `made_ms`, of the export, is in ms since 1970, of the exporter's clock.
+    """
+
+    name: str
+    job: str
+    made_ms: int
+    snapshot: SnapshotHead
+    offsets: tuple[str, ...]
+
+
+def topic_of(job: str, name: str) -> str:
+    """The topic of an export. Raises OptionsError if it cannot have this name."""
+    topic = _TOPIC.format(job=job, name=name)
+    if not _NAME.fullmatch(name) or name in _RESERVED or len(topic) > _TOPIC_MAX:
+        raise OptionsError(
+            [
+                f"'{cut(name)}' cannot be the name of an exported snapshot: letters, digits, '_' "
+                f"and '-', at most {_TOPIC_MAX - len(_TOPIC.format(job=job, name=''))} of them, "
+                f"and none of {', '.join(_RESERVED)}."
+            ]
+        )
+    return topic
+
+
+def name_in(topic: str, job: str) -> str | None:
+    """The name of the export that the topic holds; None if it is no export of this job."""
+    stem = _TOPIC.format(job=job, name="")
+    name = topic.removeprefix(stem)
+    return name if name != topic and _NAME.fullmatch(name) and name not in _RESERVED else None
+
+
+def encode(export: Export) -> bytes:
+    """The value under KEY."""
+    fields = {
+        "v": VERSION,
+        "name": export.name,
+        "job": export.job,
+        "madeMs": export.made_ms,
+        "snapshot": json.loads(records.encode_snapshot(export.snapshot)),
+        "offsets": export.offsets,
+    }
+    return _dump(fields)
+
+
+def decode(value: bytes) -> Export:
+    """Raises CorruptSnapshot."""
+    try:
+        fields = json_object(value.decode())
+        if fields["v"] != VERSION:
+            raise ValueError(f"version {cut(repr(fields['v']))} is not {VERSION}")
+        found = Export(
+            name=_text(fields["name"]),
+            job=_text(fields["job"]),
+            made_ms=_whole(fields["madeMs"]),
+            snapshot=records.decode_snapshot(_dump(fields["snapshot"])),
+            offsets=tuple(_text(line, _OFFSETS_MAX) for line in fields["offsets"]),
+        )
+        # Two values never mean the same: what a reading would pass over is seen here.
+        if encode(found) != value:
+            raise ValueError("it says more than a record of this version, or says it otherwise")
+        return found
+    except (CorruptLedger, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CorruptSnapshot(
+            f"The head of an exported snapshot cannot be decoded ({type(error).__name__}: "
+            f"{cut(error)}). It was not used. If a newer eo-kafka wrote it, run that version; if "
+            "somebody else wrote into the topic, delete the export."
+        ) from None
+
+
+def _dump(fields: Any) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _text(value: Any, longest: int = _TOPIC_MAX) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{cut(repr(value))} is not text")
+    if len(value.encode()) > longest:  # and half a surrogate pair raises
+        raise ValueError(f"a text has {len(value)} characters")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{cut(repr(value))} is not a whole number")
+    return value
+
+
+def read_head(settings: Mapping[str, str], topic: str, end: int) -> tuple[Export, int] | None:
+    """The head of an export whose topic ends at `end`, and its offset, where the rest ends; None
+    if the export is unfinished. Raises CorruptSnapshot, ReadTimeout."""
+    start = max(0, end - _HEAD_WITHIN)
+    for offset, key, value in read_records(settings, topic, 0, start, end):
+        if key == KEY and value is not None:
+            return decode(value), offset
+    return None
+
+
+def read_manifest(
+    settings: Mapping[str, str], topic: str, end: int, head: SnapshotHead
+) -> Manifest:
+    """The manifest that the head names. Raises CorruptSnapshot, ReadTimeout."""
+    return Manifest.decode(blobs.read_blob(settings, topic, head.manifest_from, end, head.manifest))
+
+
+def copies(
+    settings: Mapping[str, str],
+    topic: str,
+    end: int,
+    manifest: Manifest,
+    there: Collection[bytes],
+    progress: Progress,
+) -> Iterator[tuple[bytes, bytes]]:
+    """Key and value of each chunk that the manifest's files need and `there` lacks. A blob's
+    digest is checked before its first chunk is given.
+
+    Raises CorruptSnapshot if one is not in [0, end) of `topic`, ReadTimeout.
+    """
+    wanted = {
+        digest: blob
+        for digest, blob in manifest.blobs().items()
+        if any(key not in there for key in blob.chunk_keys())
+    }
+    for blob, content in read_blobs(settings, topic, end, wanted):
+        yield from zip(blob.chunk_keys(), pieces(content), strict=True)
+        progress.update(blob.size)
+    if wanted:
+        names = files_of(manifest, wanted)
+        raise CorruptSnapshot(
+            f"Topic '{topic}' lacks the contents of {len(names)} of {len(manifest.files)} files of "
+            f"the snapshot, or parts of them: {', '.join(names[:3])}."
+        )
+
+
+def damaged(
+    settings: Mapping[str, str], topic: str, end: int, manifest: Manifest, progress: Progress
+) -> list[str]:
+    """The files whose contents are not whole in [0, end) of `topic`. Raises ReadTimeout,
+    CorruptSnapshot if there are records that cannot be ours."""
+    wanted = manifest.blobs()
+    for blob, _ in read_blobs(settings, topic, end, wanted):
+        progress.update(blob.size)
+    return files_of(manifest, wanted)
+
+
+def read_files(
+    settings: Mapping[str, str], topic: str, end: int, manifest: Manifest, paths: Collection[str]
+) -> dict[str, bytes]:
+    """The contents of a few small files; those that are not whole are left out."""
+    wanted = {manifest.files[path].blob.digest: manifest.files[path].blob for path in paths}
+    found = {
+        blob.digest: b"".join(pieces(content))
+        for blob, content in read_blobs(settings, topic, end, wanted)
+    }
+    return {
+        path: found[digest]
+        for path in paths
+        if (digest := manifest.files[path].blob.digest) in found
+    }
+
+
+def files_of(manifest: Manifest, digests: Collection[str]) -> list[str]:
+    """The paths whose content has one of the digests."""
+    return sorted(path for path, one in manifest.files.items() if one.blob.digest in digests)

@@ -1,0 +1,38 @@
+"""A query's id, as Spark keeps it in the checkpoint."""
+
+from __future__ import annotations
+
+import json
+
+from eo_kafka.errors import CheckpointError, cut
+from eo_kafka.state.snapshots.checkpoint import is_without_scheme, open_checkpoint, without_secrets
+
+
+def read_query_id(checkpoint: str) -> str | None:
+    """The id; None before Spark has written one. Runs on the driver.
+
+    Raises CheckpointError if it cannot be read: another query's ledger would pass for this one's.
+    Spark writes it before the first batch: where a path without a scheme holds none, Spark's
+    checkpoint is on another file system.
+    """
+    try:
+        with open_checkpoint(checkpoint).open("metadata") as stream:
+            return str(json.loads(stream.read())["id"])
+    except FileNotFoundError:
+        if not is_without_scheme(checkpoint):
+            return None
+        raise CheckpointError(
+            f"There is no file 'metadata' in '{checkpoint}' on this machine. Spark writes it "
+            "before the first batch, so it keeps the checkpoint on another file system: the one "
+            "that 'fs.defaultFS' names. Nothing was written. Write option 'checkpointLocation' "
+            "with its scheme, as in 'hdfs://namenode:8020/path'; it stays the same checkpoint."
+        ) from None
+    except Exception as error:
+        found = cut(without_secrets(f"{type(error).__name__}: {error}"), 600)
+        raise CheckpointError(
+            "The query's id could not be read from 'metadata' in the checkpoint "
+            f"'{without_secrets(checkpoint)}', so it is not known whether the job's ledger is this "
+            f"query's ({found}). Nothing was written. Either let the driver's Python read it: "
+            "pyarrow's file system for it, or fsspec and its package, and credentials, which are "
+            "not Spark's; or keep the checkpoint where it can be read."
+        ) from None

@@ -1,0 +1,99 @@
+"""The way back from Kafka: a job's newest snapshot into an empty checkpoint.
+
+Runs in the user's own process, before the query is started.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from eo_kafka.errors import CheckpointError
+from eo_kafka.progress import bar
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.state.ledger.blob_names import SnapshotHead
+from eo_kafka.state.ledger.coordinator import Coordinator
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.state.snapshots import writing_back as files
+from eo_kafka.state.snapshots.checkpoint import open_checkpoint
+from eo_kafka.state.snapshots.export import LATEST, Export
+from eo_kafka.state.snapshots.search import SnapshotSearch
+
+log = logging.getLogger(__name__)
+
+
+def restore(
+    checkpoint: str,
+    job: str,
+    options: Mapping[str, str],
+    snapshot: str = LATEST,
+    *,
+    progress: bool = True,
+) -> SnapshotHead | None:
+    """Write the job's newest snapshot, or the export that `snapshot` names, into `checkpoint`,
+    which must be empty. An export must be of the newest batch that the job wrote; from another one
+    only a new job can start (`start_from`).
+
+    `options` as given to the sink; what does not concern the connection or the job's topics is
+    ignored. Fences nobody: a decision that is being written elsewhere is waited for, and a driver
+    that runs goes on, but a query started from the restored checkpoint will replace it.
+
+    Returns the snapshot, or None, with nothing written, if the job has none. Raises
+    CheckpointError, CorruptSnapshot, OptionsError, EnvironmentRefused, OutcomeUnknown, ReadTimeout;
+    EoKafkaError if there is no such export.
+    """
+    search = SnapshotSearch(job, options)
+    export = None if snapshot == LATEST else search.exported(snapshot)
+    if not search.has_ledger:
+        if export is not None:
+            _check_is_newest(Ledger(), export.export, search.options)
+        return None
+    ledger = Coordinator(search.options, search.control).read_settled()
+    if export is not None:
+        _check_is_newest(ledger, export.export, search.options)
+    found = export or search.newest(ledger)
+    if found is None:
+        return None
+    if export is None:
+        _check_can_go_on(ledger, found.head, search.options)
+    target = open_checkpoint(checkpoint)
+    what = f"Restoring batch {found.head.batch} of {job}"
+    with bar(what, found.head.size, shown=progress) as told:
+        files.restore(search.options.kafka, found.topic, found.end, found.head, target, told)
+    log.info("Batch %d of job '%s' was restored into '%s'.", found.head.batch, job, checkpoint)
+    return found.head
+
+
+def _check_can_go_on(ledger: Ledger, head: SnapshotHead, options: SinkOptions) -> None:
+    """Batches after the snapshot would be run again with other records, and yet be skipped as
+    written, if the ledger did not know which records they held."""
+    newest = max(ledger.of_sink(options.sink), default=head.batch)
+    known = ledger.since_snapshot(options.sink)
+    last_known = known[-1].batch if known else head.batch
+    if newest > last_known:
+        raise CheckpointError(
+            f"The newest snapshot of job '{options.job}' is that of batch {head.batch}, and "
+            f"batches up to {newest} were written since, from {last_known + 1} on without one "
+            "(option 'snapshots' was false, or the checkpoint could not be read). From that "
+            "snapshot they could not be repeated exactly. Nothing was restored."
+        )
+
+
+def _check_is_newest(ledger: Ledger, export: Export, options: SinkOptions) -> None:
+    """The ledger of the export's own job must say nothing that the export does not know."""
+    written = ledger.of_sink(options.sink)
+    newest = max(written, default=None)
+    same = (
+        newest == export.snapshot.batch
+        and written[newest].offsets == export.offsets
+        and ledger.owner == export.snapshot.query
+    )
+    if not same:
+        now = "its ledger knows of none" if newest is None else f"it is at batch {newest} now"
+        raise CheckpointError(
+            f"The export '{export.name}' holds batch {export.snapshot.batch} of job "
+            f"'{export.job}', and {now}, or was given up to another query: going on from the "
+            "export under the same name could skip or repeat batches. Nothing was restored. Start "
+            f"it under another job name: 'eo-kafka snapshots start-from {export.job} {export.name} "
+            "--job NEW-NAME --checkpoint ... --bootstrap-servers ...'."
+        )

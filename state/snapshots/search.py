@@ -1,0 +1,179 @@
+"""Finds a job's snapshots: its own newest one, and those that were exported. Only looks.
+
+The job may go on running: nothing is fenced, and a snapshot that was found may be replaced by a
+newer one while it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from eo_kafka.clients.kafka import control_plane
+from eo_kafka.clients.kafka.cluster import connect
+from eo_kafka.errors import CorruptSnapshot, EoKafkaError
+from eo_kafka.options import KAFKA_PREFIX
+from eo_kafka.sinks.options import JOB_NAME, LEDGER, PREFIX, STATE, WEAK_REPLICATION, SinkOptions
+from eo_kafka.state.ledger.blob_names import SnapshotHead
+from eo_kafka.state.ledger.compacted_topic import TIMEOUT_S, exists
+from eo_kafka.state.ledger.coordinator import STATE_PARTITION, Coordinator
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.state.snapshots import export, operators
+from eo_kafka.state.snapshots.export import Export
+from eo_kafka.state.snapshots.manifest import Manifest
+from eo_kafka.state.snapshots.operators import Operator
+
+_OURS = (LEDGER, STATE, PREFIX, WEAK_REPLICATION)
+
+
+def sink_options(job: str, options: Mapping[str, str]) -> SinkOptions:
+    """What of a sink's options concerns the connection and the job's topics."""
+    ours = {option.key for option in _OURS}
+    given = {
+        name: value
+        for name, value in options.items()
+        if name.lower().startswith(KAFKA_PREFIX) or name.lower() in ours
+    }
+    return SinkOptions.parse({**given, JOB_NAME.name: job}, streaming=True)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A snapshot that is whole, as far as its head says. Its files are in the records before offset
+    `end` of `topic`. Its name is that of an export, or 'latest', the job's own."""
+
+    name: str
+    topic: str
+    end: int
+    head: SnapshotHead
+
+
+@dataclass(frozen=True)
+class FoundExport(Found):
+    """One that was exported."""
+
+    export: Export
+
+
+class SnapshotSearch:
+    """Looks for the snapshots of one job. Every method raises what looking may raise:
+    EnvironmentRefused, OutcomeUnknown, ReadTimeout, CorruptLedger, CorruptSnapshot."""
+
+    def __init__(self, job: str, options: Mapping[str, str]) -> None:
+        self.options = sink_options(job, options)
+        self.job, self._ledger_topic = self.options.job_and_ledger
+        self.admin, self.brokers = connect(self.options.kafka, TIMEOUT_S)
+        self.control = control_plane.shared(self.options.kafka)
+        self._coordinator = Coordinator(self.options, self.control)
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether the job's ledger is there."""
+        return exists(self.admin, self._ledger_topic)
+
+    def ledger(self) -> Ledger:
+        """What the job's ledger says now; an empty one if there is none."""
+        return self._coordinator.read(fenced=False) if self.has_ledger else Ledger()
+
+    def newest(self, ledger: Ledger) -> Found | None:
+        """The job's own snapshot that `ledger` names."""
+        head, topic = ledger.snapshot, self.options.state_topic or ""
+        if head is None:
+            return None
+        if not exists(self.admin, topic):
+            raise CorruptSnapshot(
+                f"The ledger names a snapshot of batch {head.batch}, and there is no topic "
+                f"'{topic}'. Restore the topic, or give its name in option 'stateTopic'."
+            )
+        # The head is visible, its files may not be yet: markers reach partitions one by one.
+        return Found(export.LATEST, topic, self._end_of(topic, committed=False), head)
+
+    def of(self, name: str) -> Found:
+        """The snapshot of this name, whole. Raises EoKafkaError if there is none."""
+        return self.latest() if name == export.LATEST else self.exported(name)
+
+    def latest(self) -> Found:
+        """The job's own newest snapshot. Raises EoKafkaError if it has none."""
+        found = self.newest(self.ledger())
+        if found is None:
+            raise EoKafkaError(
+                f"Job '{self.job}' has no snapshot (its ledger is '{self._ledger_topic}'). Is the "
+                "name right? Its sink takes one with each batch if option 'snapshots' is true."
+            )
+        return found
+
+    def exported(self, name: str) -> FoundExport:
+        """An export that was finished. Raises OptionsError, EoKafkaError if there is none."""
+        topic = export.topic_of(self.job, name)
+        if not exists(self.admin, topic):
+            raise EoKafkaError(
+                f"Job '{self.job}' has no exported snapshot '{name}' (no topic '{topic}'): "
+                f"'eo-kafka snapshots list {self.job} --bootstrap-servers ...' names those it has."
+            )
+        found = self.export_of(name)
+        if found is None:
+            raise EoKafkaError(
+                f"The export '{name}' of job '{self.job}' was not finished: export it again under "
+                "this name, or delete it."
+            )
+        return found
+
+    def exports(self) -> dict[str, FoundExport | None]:
+        """All exports of the job, by name; None for one that is unfinished."""
+        topics = self.admin.list_topics(timeout=TIMEOUT_S).topics
+        names = (export.name_in(topic, self.job) for topic in topics)
+        return {name: self.export_of(name) for name in sorted(name for name in names if name)}
+
+    def export_of(self, name: str) -> FoundExport | None:
+        """An export whose topic is there; None if it is unfinished."""
+        topic = export.topic_of(self.job, name)
+        end = self._end_of(topic, committed=True)
+        read = export.read_head(self.options.kafka, topic, end)
+        if read is None:
+            return None
+        head, at = read
+        if (head.job, head.name) != (self.job, name):
+            raise CorruptSnapshot(
+                f"Topic '{topic}' holds the export '{head.name}' of job '{head.job}': it was "
+                "copied from another topic, or written to by somebody else. It was not used."
+            )
+        return FoundExport(name, topic, at, head.snapshot, head)
+
+    def _end_of(self, topic: str, *, committed: bool) -> int:
+        return self.control.end_offset(topic, STATE_PARTITION, committed)
+
+    def manifest(self, found: Found) -> Manifest:
+        """The manifest of a snapshot that is whole."""
+        return export.read_manifest(self.options.kafka, found.topic, found.end, found.head)
+
+    def read_files(
+        self, found: Found, manifest: Manifest, paths: Collection[str]
+    ) -> dict[str, bytes]:
+        """The contents of a few small files, those that are there."""
+        return export.read_files(self.options.kafka, found.topic, found.end, manifest, paths)
+
+    def operators(self, found: Found, manifest: Manifest) -> list[Operator]:
+        """The stateful operators whose state is in the snapshot."""
+        described = operators.descriptions(manifest.files)
+        return operators.parse(self.read_files(found, manifest, described))
+
+    def offsets(self, found: Found, manifest: Manifest) -> tuple[str, ...]:
+        """The ends of its batch, a line for each source, as Spark wrote them."""
+        if isinstance(found, FoundExport):
+            return found.export.offsets
+        path = f"offsets/{found.head.batch}"
+        text = self.read_files(found, manifest, [path]).get(path, b"")
+        return tuple(text.decode("utf-8", "replace").split("\n")[2:])
+
+
+def snapshots(job: str, options: Mapping[str, str]) -> dict[str, Found | None]:
+    """The job's snapshots by name: its own newest one, called 'latest', if it has one, and its
+    exports; None for an export that is unfinished.
+
+    `options` as given to the sink; what does not concern the connection or the job's topics is
+    ignored. Runs anywhere, changes nothing, and the job may be running. Raises OptionsError,
+    EnvironmentRefused, OutcomeUnknown, ReadTimeout, CorruptLedger, CorruptSnapshot.
+    """
+    search = SnapshotSearch(job, options)
+    newest = search.newest(search.ledger())
+    return {**({newest.name: newest} if newest else {}), **search.exports()}

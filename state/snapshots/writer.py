@@ -1,0 +1,103 @@
+"""The only writer of an exported snapshot's topic.
+
+Its transactional id is the topic's: taking it shuts out an exporter that is still at it somewhere
+else, and ends what that had open. So nobody writes behind a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from eo_kafka.clients.kafka import transactional_producer
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.clients.kafka.transactional_id import TransactionalIds
+from eo_kafka.errors import EnvironmentRefused, Fenced, OutcomeUnknown
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.state.ledger.compacted_topic import TIMEOUT_S
+from eo_kafka.state.ledger.coordinator import STATE_PARTITION, Record, is_no_answer
+from eo_kafka.state.snapshots import blobs
+
+PORTION = 32 << 20  # bytes of one transaction, which must end in time
+PORTION_RECORDS = 10_000
+TRANSACTION_TIMEOUT_MS = 60_000
+
+
+class ExportWriter:
+    """Writes into `topic`. Raises OutcomeUnknown or EnvironmentRefused if it may not."""
+
+    def __init__(self, options: SinkOptions, control: ControlPlane, topic: str) -> None:
+        from confluent_kafka import KafkaException
+
+        self._options = options
+        self._control = control
+        self._topic = topic
+        self.keys: set[bytes] = set()  # of the chunks that are there, as far as we have looked
+        name = TransactionalIds(options.prefix, topic).coordinator
+        settings = {**options.kafka, "compression.type": "lz4"}
+        try:
+            self._producer: Any = transactional_producer.take(
+                settings, name, TRANSACTION_TIMEOUT_MS, topic=topic
+            )
+        except KafkaException as error:
+            kind = OutcomeUnknown if is_no_answer(error.args[0]) else EnvironmentRefused
+            raise kind(
+                f"The transactional id '{name}' could not be taken: {error.args[0].str()}. Nothing "
+                f"was written to topic '{topic}'. Is the principal allowed to Write and Describe "
+                "the id, and has Kafka enough brokers for its transaction log? Try again then."
+            ) from None
+
+    @property
+    def end(self) -> int:
+        """Where the topic ends."""
+        return self._control.end_offset(self._topic, STATE_PARTITION, committed=True)
+
+    def look(self) -> None:
+        """Find out what an earlier exporter left. Raises CorruptSnapshot, ReadTimeout."""
+        self.keys = blobs.keys_between(self._options.kafka, self._topic, 0, self.end)
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Append in portions, each in a transaction of its own."""
+        portion: list[Record] = []
+        size = 0
+        for key, value in records:
+            portion.append((key, value))
+            size += len(value or b"")
+            if size >= PORTION or len(portion) >= PORTION_RECORDS:
+                self.append(portion)
+                portion, size = [], 0
+        self.append(portion)
+
+    def append(self, records: list[Record]) -> None:
+        """Append all of them or none. Raises Fenced, EnvironmentRefused, OutcomeUnknown."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        if not records:
+            return
+        try:
+            self._producer.begin_transaction()
+            for key, value in records:
+                self._producer.produce(self._topic, value, key, STATE_PARTITION)
+            # It flushes first, and fails if a record was not delivered.
+            self._producer.commit_transaction(TIMEOUT_S)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
+                raise Fenced(
+                    f"Somebody else exports into topic '{self._topic}' now: that goes on, and this "
+                    "export stops."
+                ) from None
+            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise EnvironmentRefused(
+                    f"Not authorized to write to topic '{self._topic}': the principal needs Write "
+                    "on it. Grant it and try again: what is written already is not written twice."
+                ) from None
+            raise OutcomeUnknown(
+                f"Writing to topic '{self._topic}' failed: {error.args[0].str()}. The export is "
+                "not finished: export again under the same name, and it goes on from there."
+            ) from None
+        for key, value in records:
+            if value is None:
+                self.keys.discard(key)
+            else:
+                self.keys.add(key)

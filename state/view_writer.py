@@ -1,0 +1,64 @@
+"""The topic of a view of keyed state: finds it, reads it, and is its only writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+from eo_kafka.errors import EoKafkaError, OptionsError
+from eo_kafka.options import text
+from eo_kafka.state import view
+from eo_kafka.state.ledger import compacted_topic
+from eo_kafka.state.ledger.compacted_topic import exists
+from eo_kafka.state.ledger.coordinator import Record
+from eo_kafka.state.ledger.job_topics import topic_name
+from eo_kafka.state.snapshots.search import SnapshotSearch
+from eo_kafka.state.snapshots.writer import ExportWriter
+from eo_kafka.state.view import Marker, View
+
+
+def topic_of(job: str, name: str) -> str:
+    """The view's topic. Raises OptionsError."""
+    try:
+        return topic_name(view.TOPIC.format(job=job, view=text(name)))
+    except ValueError as error:
+        raise OptionsError([f"The name of a view, here '{name}', {error}."]) from None
+
+
+def open_view(job: str, name: str, options: Mapping[str, str]) -> View:
+    """What a view shows now. `options` as given to the sink. Runs anywhere.
+
+    Raises EoKafkaError if there is none of this name, OptionsError, EnvironmentRefused,
+    CorruptSnapshot, ReadTimeout.
+    """
+    search = SnapshotSearch(job, options)
+    topic = topic_of(search.job, name)
+    if not exists(search.admin, topic):
+        raise EoKafkaError(
+            f"Job '{job}' has no view '{name}' (no topic '{topic}'). eo_kafka.StateView makes one."
+        )
+    end = search.control.end_offset(topic, view.PARTITION, committed=True)
+    return view.read_view(search.options.kafka, topic, end)
+
+
+class ViewWriter:
+    """Brings a view from batch to batch. A second one shuts the first out, which then raises
+    Fenced: it would bring back what has changed since."""
+
+    def __init__(self, job: str, name: str, options: Mapping[str, str]) -> None:
+        search = SnapshotSearch(job, options)
+        self.topic = topic_of(search.job, name)
+        compacted_topic.ensure(search.admin, self.topic, 1, search.brokers)
+        self._writer = ExportWriter(search.options, search.control, self.topic)
+        self._settings = search.options.kafka
+        self.marker = self.read().marker
+
+    def read(self) -> View:
+        """What the view shows."""
+        return view.read_view(self._settings, self.topic, self._writer.end)
+
+    def write(self, changes: Iterable[Record], marker: Marker) -> None:
+        """Append the changes and then, with the last of them, the marker: in one transaction, but
+        for changes of more than 32 MiB. Raises Fenced, EnvironmentRefused, OutcomeUnknown."""
+        self._writer.write(chain(changes, [(view.MARKER, marker.encode())]))
+        self.marker = marker

@@ -1,0 +1,98 @@
+"""The command `eo-kafka`.
+
+One line in `COMMANDS` adds a command. Its module is imported only when the command is used (some
+live above `core`, and some import heavy clients), and has two functions:
+
+    add_arguments(parser: argparse.ArgumentParser) -> None
+    run(arguments: argparse.Namespace) -> int        the exit code; EoKafkaError is printed, code 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from eo_kafka.errors import EoKafkaError
+
+
+class Command(NamedTuple):
+    """What the user types after `eo-kafka`, one line of help, and the module that does it."""
+
+    words: str
+    help: str
+    module: str
+
+
+COMMANDS = (
+    Command("broker", "run a real Kafka on this machine", "eo_kafka.tools.broker_command"),
+    Command(
+        "hazelcast", "run a real Hazelcast on this machine", "eo_kafka.tools.hazelcast_command"
+    ),
+    Command("job", "look at a job's ledger, reset it, repair it", "eo_kafka.tools.job_command"),
+    Command(
+        "snapshots",
+        "list, export, verify and restore a job's snapshots",
+        "eo_kafka.tools.snapshots.command",
+    ),
+    Command(
+        "txn", "look at transactions, commit or abort them", "eo_kafka.tools.transactions.command"
+    ),
+    Command("doctor", "check this machine and a Kafka cluster", "eo_kafka.tools.doctor.command"),
+    Command(
+        "verify", "compare two topics, naming lost and repeated", "eo_kafka.tools.verify.command"
+    ),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` (default: the process's arguments) names; the exit code.
+
+    0 done, 1 failed with a sentence on stderr, 2 (as SystemExit) wrong usage.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    for command in COMMANDS:
+        name = command.words.split()
+        if words[: len(name)] == name:
+            return _run(command, words[len(name) :])
+    _overview().parse_args(words)  # --help, or what is wrong
+    return 2
+
+
+def _run(command: Command, words: list[str]) -> int:
+    module = importlib.import_module(command.module)
+    parser = argparse.ArgumentParser(prog=f"eo-kafka {command.words}", description=command.help)
+    module.add_arguments(parser)
+    arguments = parser.parse_args(words)
+    try:
+        code: int = module.run(arguments)
+    except EoKafkaError as error:
+        print(f"eo-kafka {command.words}: {error}", file=sys.stderr)
+        return 1
+    return code
+
+
+def _overview() -> argparse.ArgumentParser:
+    width = max(len(command.words) for command in COMMANDS)
+    lines = (f"  {command.words:<{width}}  {command.help}" for command in COMMANDS)
+    parser = argparse.ArgumentParser(
+        prog="eo-kafka",
+        usage="eo-kafka COMMAND [OPTIONS]",
+        description="Exactly-once Kafka for PySpark.\n\ncommands:\n" + "\n".join(lines),
+        epilog="'eo-kafka COMMAND --help' tells a command's options.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    # none of the words above was given, so that any word is a wrong one
+    parser.add_argument(
+        "command",
+        metavar="COMMAND",
+        choices=[one.words for one in COMMANDS],
+        help=argparse.SUPPRESS,
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

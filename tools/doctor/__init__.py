@@ -1,0 +1,1 @@
+"""`eo-kafka doctor`: checks of this machine and of a cluster."""

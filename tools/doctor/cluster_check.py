@@ -1,0 +1,240 @@
+"""What `eo-kafka doctor` checks of a cluster: versions, limits, durability, permissions.
+
+Looks only. `topic_rehearsal` is what writes, if it was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+from eo_kafka.clients.kafka.cluster import connect
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.clients.kafka.transactional_id import TransactionalIds
+from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.state.ledger import compacted_topic
+from eo_kafka.state.ledger import topics as ledger_topic
+from eo_kafka.state.ledger.compacted_topic import exists, settings_of
+from eo_kafka.state.ledger.unused_topic import is_unused
+from eo_kafka.tools.doctor import request_check
+from eo_kafka.tools.doctor.machine_check import Finding, Level
+from eo_kafka.tools.shared.command_line import duration
+from eo_kafka.tools.transactions.search import TransactionSearch
+from eo_kafka.tools.transactions.verdict import OPEN_STATES
+from eo_kafka.transaction import TransactionState, alarm_ms
+
+TIMEOUT_S = 30.0
+OLDEST_TESTED = (3, 9)
+OWN = ("ledger", "state topic")  # as ledger_topic.own_topics orders them
+_DAY_MS = 24 * 3600 * 1000
+
+
+class ClusterView(ControlPlane):
+    """A control plane that also tells brokers' versions."""
+
+    def broker_version(self, node: int) -> tuple[int, ...]:
+        """Kafka's version of a node, as far as its list of requests gives it away."""
+        found = self._call(self._admin.get_broker_version_data, node)
+        return tuple(found.broker_version)
+
+    def requests_of(self, node: int) -> dict[int, tuple[int, int]]:
+        """The requests that a node offers: key -> least and greatest version."""
+        return dict(self._call(self._admin.get_broker_version_data, node).api_versions)
+
+
+def check_cluster(options: SinkOptions) -> list[Finding]:
+    """All checks that the options allow: those of the topic and of the job need their names.
+    Raises EnvironmentRefused if no broker can be reached."""
+    admin, brokers = connect(options.kafka, TIMEOUT_S)
+    findings = [_brokers(brokers, options)]
+    with closing(ClusterView(options.kafka)) as view:
+        findings += _tried("broker version", lambda: list(_versions(view, admin)))
+        findings += _tried("transactional ids", lambda: [_may_describe_ids(view, options)])
+    findings += _tried("open transactions", lambda: [_open(options)])
+    findings += _tried("broker limits", lambda: list(_limits(admin, options)))
+    if brokers > 1:
+        problems = ledger_topic.transaction_log_problems(admin)
+        findings += _durability(ledger_topic.TRANSACTION_LOG, problems)
+    if options.topic is not None:
+        findings += _tried("output topic", lambda: list(_output(admin, options, brokers)))
+    if options.job is not None:
+        for subject, (topic, partitions) in zip(
+            OWN, ledger_topic.own_topics(options), strict=False
+        ):
+            check = partial(_own_topic, admin, subject, topic, partitions, brokers)
+            findings += _tried(subject, check)
+    return findings
+
+
+def _tried(subject: str, check: Callable[[], list[Finding]]) -> list[Finding]:
+    """One refusal must not hide what the other checks find."""
+    try:
+        return check()
+    except (EnvironmentRefused, OutcomeUnknown) as error:
+        return [Finding(Level.PROBLEM, subject, str(error))]
+
+
+def _brokers(brokers: int, options: SinkOptions) -> Finding:
+    servers = options.kafka["bootstrap.servers"]
+    if brokers == 1:
+        text = f"one live broker at {servers}: the promise holds as long as its disk does"
+        return Finding(Level.WARNING, "brokers", text)
+    return Finding(Level.OK, "brokers", f"{brokers} live at {servers}")
+
+
+def _versions(view: ClusterView, admin: Any) -> Iterator[Finding]:
+    for node in sorted(admin.list_topics(timeout=TIMEOUT_S).brokers):
+        version = view.broker_version(node)
+        text = f"node {node} speaks Kafka {'.'.join(map(str, version))}"
+        if version[:2] < OLDEST_TESTED:
+            text += "; the oldest that was tested is " + ".".join(map(str, OLDEST_TESTED))
+            yield Finding(Level.WARNING, "broker version", text)
+        else:
+            yield Finding(Level.OK, "broker version", text)
+        yield from request_check.offered(node, view.requests_of(node))
+    level = view.transaction_version()
+    if level >= 2:
+        text = f"finalized at {level}: each transaction has an epoch of its own (EndTxn 5)"
+        yield Finding(Level.OK, "transaction.version", text)
+        return
+    text = (
+        f"finalized at {level}: exactly-once holds (EndTxn 3), but a task that was cut off may "
+        "open a transaction after its batch, which holds up readers until it times out. Kafka 4 "
+        "with transaction.version=2 ends that (kafka-features.sh upgrade)."
+    )
+    yield Finding(Level.NOTE, "transaction.version", text)
+
+
+def _may_describe_ids(view: ClusterView, options: SinkOptions) -> Finding:
+    """Brokers refuse to describe an id that the principal has no Describe on."""
+    name = TransactionalIds(options.prefix, options.job or "doctor").coordinator
+    try:
+        found = view.describe_one(name)
+    except EnvironmentRefused:
+        text = (
+            f"this principal may not Describe '{name}': grant Describe and Write on transactional "
+            f"ids with prefix '{options.prefix}.'"
+        )
+        return Finding(Level.PROBLEM, "transactional ids", text)
+    known = "" if found.state is TransactionState.MISSING else f" (it is {found.state.value})"
+    return Finding(Level.OK, "transactional ids", f"'{name}' may be described{known}")
+
+
+def _open(options: SinkOptions) -> Finding:
+    """Those of all jobs under the prefix. Nobody but an operator sees those of a job that is down:
+    they hold up readers for as long as their timeout is."""
+    subject, now_ms = "open transactions", int(time.time() * 1000)
+    with closing(TransactionSearch(options.kafka, {})) as search:
+        found = search.describe(search.ids(re.escape(f"{options.prefix}.")))
+    ages = {
+        one.transactional_id: (now_ms - one.start_ms) / 1000
+        for one in found.values()
+        if one.state in OPEN_STATES and one.start_ms > 0
+    }
+    if not ages:
+        return Finding(Level.OK, subject, f"none under prefix '{options.prefix}'")
+    oldest = max(ages, key=lambda name: ages[name])
+    text = f"{len(ages)} under prefix '{options.prefix}', the oldest for {duration(ages[oldest])}"
+    if ages[oldest] * 1000 <= alarm_ms(found[oldest].timeout_ms):
+        return Finding(Level.OK, subject, text)
+    left = duration(found[oldest].remaining_ms(now_ms) / 1000)
+    text += (
+        f" ('{oldest}', {left} until Kafka aborts it): read_committed readers wait for it. "
+        "'eo-kafka txn list --older-than 10m' says whose it is, and what to do"
+    )
+    return Finding(Level.WARNING, subject, text)
+
+
+def _limits(admin: Any, options: SinkOptions) -> Iterator[Finding]:
+    from confluent_kafka.admin import ResourceType
+
+    node = min(admin.list_topics(timeout=TIMEOUT_S).brokers)
+    config = settings_of(admin, str(node), ResourceType.BROKER)
+    if not config:
+        text = (
+            "not visible: this principal has no DescribeConfigs on the cluster, so the limits are "
+            "found out only when a transaction hits them"
+        )
+        yield Finding(Level.WARNING, "broker limits", text)
+        return
+    ours = options.transaction_timeout_ms
+    try:
+        ledger_topic.check_timeout(admin, options)
+        text = f"{duration(int(config['transaction.max.timeout.ms']) / 1000)}, the sink asks for "
+        yield Finding(Level.OK, "transaction.max.timeout.ms", text + duration(ours / 1000))
+    except EnvironmentRefused as error:
+        yield Finding(Level.PROBLEM, "transaction.max.timeout.ms", str(error))
+    yield Finding(Level.OK, "message.max.bytes", f"{int(config['message.max.bytes']):,}")
+    expires = int(config["transactional.id.expiration.ms"])
+    text = f"{duration(expires / 1000)}: transactional ids are forgotten after so long"
+    level = Level.OK if expires >= _DAY_MS else Level.WARNING
+    yield Finding(level, "transactional.id.expiration.ms", text)
+
+
+def _output(admin: Any, options: SinkOptions, brokers: int) -> Iterator[Finding]:
+    topic = options.topic or ""
+    if not exists(admin, topic):
+        text = f"topic '{topic}' does not exist; create it before the query starts"
+        yield Finding(Level.PROBLEM, "output topic", text)
+        return
+    partitions = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+    config = settings_of(admin, topic)
+    replicas = min(len(partition.replicas) for partition in partitions.values())
+    in_sync = int(config.get("min.insync.replicas", replicas))
+    shape = f"'{topic}', {len(partitions)} partition(s), {replicas} replica(s), "
+    shape += f"min.insync.replicas={in_sync}" if config else "configuration not visible"
+    problems = []
+    if brokers > 1 and (replicas < 2 or in_sync <= replicas // 2):
+        problems.append("an acknowledged row can be lost with one broker")
+    if config.get("unclean.leader.election.enable") == "true":
+        problems.append("unclean leader elections lose acknowledged rows")
+    if not config:
+        problems.append("grant DescribeConfigs on it to have it checked")
+    elif "compact" in config.get("cleanup.policy", ""):
+        problems.append("it is compacted: rows without a key are refused, older rows of a key go")
+    text = f"{shape}{': ' if problems else ''}{'; '.join(problems)}"
+    yield Finding(Level.WARNING if problems else Level.OK, "output topic", text)
+    yield _permissions(admin, topic, {"DESCRIBE", "WRITE"}, "output topic")
+
+
+def _permissions(admin: Any, topic: str, needed: set[str], subject: str) -> Finding:
+    from confluent_kafka import KafkaException, TopicCollection
+
+    try:
+        described = admin.describe_topics(
+            TopicCollection([topic]), include_authorized_operations=True, request_timeout=TIMEOUT_S
+        )[topic].result(TIMEOUT_S)
+    except KafkaException as error:
+        return Finding(Level.PROBLEM, subject, f"'{topic}': {error.args[0].str()}")
+    allowed = {operation.name for operation in described.authorized_operations or ()}
+    if missing := sorted(needed - allowed):
+        names = " and ".join(name.capitalize() for name in missing)
+        return Finding(Level.PROBLEM, subject, f"'{topic}': grant this principal {names} on it")
+    names = ", ".join(name.capitalize() for name in sorted(needed))
+    return Finding(Level.OK, subject, f"this principal has {names} on it")
+
+
+def _own_topic(
+    admin: Any, subject: str, topic: str, partitions: int, brokers: int
+) -> list[Finding]:
+    if not exists(admin, topic):
+        text = f"'{topic}' is not there yet; the first batch creates it (needs Create on it)"
+        return [Finding(Level.NOTE, subject, text)]
+    refusals, weak = compacted_topic.faults(admin, topic, partitions, brokers)
+    if refusals and topic.startswith(compacted_topic.OURS) and is_unused(admin, topic):
+        text = f"{' '.join(refusals)} It never held a record: the first batch sets it right."
+        return [Finding(Level.NOTE, subject, text)]
+    problems = [*refusals, *weak]
+    permissions = _permissions(admin, topic, {"DESCRIBE", "READ", "WRITE"}, subject)
+    return [*_durability(subject, problems), permissions]
+
+
+def _durability(subject: str, problems: list[str]) -> list[Finding]:
+    if problems:
+        return [Finding(Level.PROBLEM, subject, problem) for problem in problems]
+    return [Finding(Level.OK, subject, "replicated and kept as it must be")]

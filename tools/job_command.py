@@ -1,0 +1,247 @@
+"""`eo-kafka job show | reset | repair | redo`: the operator's way to a job's ledger."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from eo_kafka.clients.kafka import control_plane
+from eo_kafka.errors import EoKafkaError, ForeignLedger, LedgerError
+from eo_kafka.sinks.maps.lanes import MARKERS
+from eo_kafka.sinks.maps.two_phase_options import read_target
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol.committable import Torn, WritePlan
+from eo_kafka.sinks.protocol.recovery import make_plan, settle
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger import topics as ledger_topic
+from eo_kafka.state.ledger.coordinator import Coordinator, Record, Write
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.state.snapshots.checkpoint import open_checkpoint
+from eo_kafka.state.snapshots.query_id import read_query_id
+from eo_kafka.state.snapshots.redo import redo
+from eo_kafka.tools.shared.command_line import (
+    add_connection,
+    add_json,
+    connection,
+    read_settings,
+    table,
+)
+from eo_kafka.transaction import Decision, DecisionState, Participant
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the sub-commands and their options."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    show = actions.add_parser("show", help="print what the ledger says; changes nothing")
+    add_json(show)
+    actions.add_parser(
+        "reset",
+        help="give the ledger up to a new query: finish what is decided, abort what is not, "
+        "forget the owner and the batches",
+    )
+    repair = actions.add_parser("repair", help="go on after a batch that was partly lost")
+    repair.add_argument("--batch", type=int, required=True, help="the batch the error named")
+    repair.add_argument(
+        "--accept-loss", action="store_true", required=True, help="the missing rows stay missing"
+    )
+    redo = actions.add_parser(
+        "redo",
+        help="bring a checkpoint that is older than the ledger, as of a restored disk, to where "
+        "the job is; for queries without state",
+    )
+    for action in (actions.choices["reset"], repair, redo):
+        action.add_argument(
+            "--map-config",
+            type=Path,
+            metavar="FILE",
+            help="of a job that writes an IMap with commit=two-phase: its options 'map', "
+            "'hazelcast.*' and, if it merges, 'onConflict' and 'mergeFunction', a name=value each "
+            "line",
+        )
+    for action in actions.choices.values():
+        action.add_argument("job", help="the job's name (option jobName)")
+        add_connection(action)
+        action.add_argument("--ledger-topic", help="if the job has option ledgerTopic")
+        action.add_argument("--transactional-id-prefix", default="eo-kafka")
+    redo.add_argument("checkpoint", help="the query's checkpointLocation")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it; 0 when it is done. Raises EoKafkaError."""
+    options = _options(arguments)
+    ledger_topic.check_exists(options)
+    actions: dict[str, Callable[[SinkOptions, argparse.Namespace], None]] = {
+        "show": _show,
+        "reset": _reset,
+        "repair": _repair,
+        "redo": _redo,
+    }
+    actions[arguments.action](options, arguments)
+    return 0
+
+
+def _options(arguments: argparse.Namespace) -> SinkOptions:
+    given = {
+        **connection(arguments),
+        "jobName": arguments.job,
+        "transactionalIdPrefix": arguments.transactional_id_prefix,
+    }
+    if arguments.ledger_topic:
+        given["ledgerTopic"] = arguments.ledger_topic
+    options = SinkOptions.parse(given, streaming=True)
+    of_map = getattr(arguments, "map_config", None)
+    if of_map is None:
+        return options
+    return replace(options, staging=read_target(read_settings(of_map, "--map-config")))
+
+
+def _show(options: SinkOptions, arguments: argparse.Namespace) -> None:
+    coordinator = Coordinator(options, control_plane.shared(options.kafka))
+    ledger = coordinator.read(fenced=False)  # this only looks
+    batches = sorted(ledger.of_sink(options.sink).values(), key=lambda found: found.batch)
+    if arguments.json:
+        shown = [json.loads(records.encode_decision(found)) for found in batches]
+        print(
+            json.dumps({"owner": ledger.owner, "generation": ledger.generation, "batches": shown})
+        )
+        return
+    print(f"ledger      {coordinator.topic}")
+    print(f"query id    {ledger.owner or '(none yet)'}")
+    print(f"generation  {ledger.generation}\n")
+    titles = ("batch", "round", "state", "tasks", "rows")
+    print(table(titles, [_row(found) for found in batches[-20:]], right="batch round tasks rows"))
+
+
+def _row(found: Decision) -> tuple[object, ...]:
+    rows = sum(part.rows for part in found.participants)
+    return found.batch, found.round, found.state.value, len(found.participants), f"{rows:,}"
+
+
+def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
+    plan = make_plan(options, by_hand=True)
+    _refuse_torn(plan, options)
+    coordinator = Coordinator(options, control_plane.shared(options.kafka))
+    maps = _maps(coordinator.read(fenced=False), options)
+    coordinator.write(
+        plan.generation,
+        lambda ledger: Write(
+            [
+                (records.OWNER_KEY, None),
+                (records.ONE_PHASE_KEY, None),
+                *_without_snapshot(ledger),
+                *ledger.tombstones(options.sink, keep=0),
+            ]
+        ),
+    )
+    print(f"Ledger '{coordinator.topic}' is free: the next query that writes to it will own it.")
+    if maps and options.staging is None:
+        print(
+            f"The job wrote map {', '.join(maps)} of Hazelcast. What it staged there and never "
+            f"decided is still in map '__eo_kafka.{options.job}.staged': the next batch of the "
+            "same job removes it, or this command with --map-config, or destroy that map. "
+            f"The keys '{options.job}/...' of map '{MARKERS}' are to stay, unless the ledger is "
+            "deleted."
+        )
+
+
+def _refuse_torn(plan: WritePlan, options: SinkOptions) -> None:
+    if plan.torn is not None:
+        batch = plan.torn.decision.batch
+        raise LedgerError(
+            f"Batch {batch} is partly lost: 'eo-kafka job repair {options.job} --batch {batch} "
+            "--accept-loss' first. Nothing was changed."
+        )
+
+
+def _maps(ledger: Ledger, options: SinkOptions) -> list[str]:
+    """The IMaps that the batches in the ledger went to."""
+    parts = (part for found in ledger.of_sink(options.sink).values() for part in found.participants)
+    return sorted({f"'{part.staged.map}'" for part in parts if part.staged})
+
+
+def _without_snapshot(ledger: Ledger) -> list[Record]:
+    """The next snapshot, whoever's it is, removes what this one leaves in the state topic."""
+    if ledger.snapshot is None and ledger.loading_from is None:
+        return []
+    return [(records.SNAPSHOT_KEY, None), (records.LOADING_KEY, records.encode_loading(0))]
+
+
+def _repair(options: SinkOptions, arguments: argparse.Namespace) -> None:
+    coordinator, batch = Coordinator(options, control_plane.shared(options.kafka)), arguments.batch
+    ledger = coordinator.read(fenced=False)
+    written = ledger.of_sink(options.sink)
+    # Of tasks that commit by themselves, the ledger does not know those of the batch to come
+    is_known = ledger.one_phase_from is None or batch <= max(written, default=-1)
+    if is_known and _is_void(written.get(batch), batch):
+        return  # and a query that runs goes on
+    plan = make_plan(options, by_hand=True)
+    torn = plan.torn_at(batch)
+    if torn is not None:
+        found, left = replace(torn.decision, participants=torn.committed), _what_is_left(torn)
+    elif _is_void(plan.decisions.get(batch), batch):
+        return
+    coordinator.fence()
+    ledger = coordinator.read()
+    coordinator.check_generation(plan.generation)
+    if torn is None:
+        found = ledger.decisions[options.sink, batch]  # with all that the plan leaves out
+        left = "and counts as written, whatever a replay of it brings."
+    done = replace(found, state=DecisionState.DONE, accepted=True)
+    settle(coordinator, plan.generation, done)
+    print(f"Batch {batch} is DONE {left} Start the query again.")
+
+
+def _is_void(found: Decision | None, batch: int) -> bool:
+    """Of a batch that is not torn; says so if it is. Raises EoKafkaError if nobody knows of it."""
+    if found is None:
+        raise EoKafkaError(f"Batch {batch} needs no repair: it is not decided.")
+    if found.state is DecisionState.VOID:
+        print(f"Batch {batch} is VOID: it is written anew. Start the query again.")
+    return found.state is DecisionState.VOID
+
+
+def _redo(options: SinkOptions, arguments: argparse.Namespace) -> None:
+    coordinator = Coordinator(options, control_plane.shared(options.kafka))
+    ledger = coordinator.read(fenced=False)
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    query = read_query_id(arguments.checkpoint)
+    if query is None or query != ledger.owner:
+        raise ForeignLedger(
+            f"Checkpoint '{checkpoint.url}' is of query {query or '(none)'}, and ledger "
+            f"'{coordinator.topic}' of query {ledger.owner}. Nothing was changed."
+        )
+    if ledger.unfinished():
+        plan = make_plan(options, by_hand=True)
+        _refuse_torn(plan, options)
+        ledger = coordinator.read(fenced=False)
+    decided = ledger.of_sink(options.sink)
+    # Where a batch began, the one before it ended: of that one the ledger may know no more.
+    written = {batch - 1: found.starts for batch, found in decided.items() if found.starts}
+    written |= {batch: found.offsets for batch, found in decided.items() if found.offsets}
+    newest = max((b for b in decided if decided[b].state is DecisionState.DONE), default=None)
+    if newest is None:
+        raise EoKafkaError(f"Job '{options.job}' has written no batch: there is nothing to redo.")
+    known = {batch: lines for batch, lines in written.items() if batch <= newest}
+    done = redo(checkpoint, known, newest)
+    if not done:
+        print(f"Checkpoint '{checkpoint.url}' is as new as the ledger: batch {newest}.")
+        return
+    print(
+        f"Checkpoint '{checkpoint.url}' was brought to batch {newest}, the last one written: "
+        f"batches {done[0]} to {done[-1]} stand in it now as they were written. Start the query "
+        "again: it goes on behind them."
+    )
+
+
+def _what_is_left(torn: Torn) -> str:
+    here = f"with the {_rows(torn.committed)}"
+    if not torn.decided:  # its tasks never reported: nobody knows what else there was
+        return f"{here}. What its other partitions would have held stays missing."
+    return f"{here}, without the {_rows(torn.missing)}."
+
+
+def _rows(parts: Sequence[Participant]) -> str:
+    return f"{sum(part.rows for part in parts):,} rows of partitions {[p.partition for p in parts]}"

@@ -1,0 +1,1 @@
+"""`eo-kafka snapshots`, and what of it `eo_kafka` offers."""

@@ -1,0 +1,242 @@
+"""Exports the newest snapshot of a job under a name, while the job goes on; checks and deletes.
+
+Nothing of the job is fenced. It may take its next snapshot meanwhile and remove files of the one
+that is copied: then the newer one is copied, and what both have is not copied again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import replace
+from typing import Protocol
+
+import tenacity
+
+from eo_kafka.errors import CorruptSnapshot, EoKafkaError, RepairNeeded
+from eo_kafka.progress import bar
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.state.ledger import compacted_topic
+from eo_kafka.state.ledger.compacted_topic import TIMEOUT_S, exists
+from eo_kafka.state.snapshots import blobs, export
+from eo_kafka.state.snapshots.export import Export
+from eo_kafka.state.snapshots.manifest import Manifest
+from eo_kafka.state.snapshots.search import Found, SnapshotSearch
+from eo_kafka.state.snapshots.writer import ExportWriter
+from eo_kafka.transaction import Decision, DecisionState
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 5
+DONE_TIMEOUT_S = 60.0
+
+
+class Query(Protocol):
+    """What is asked of Spark's StreamingQuery."""
+
+    def stop(self) -> None:
+        """Stop it and wait until it has."""
+
+
+def export_snapshot(
+    job: str, name: str, options: Mapping[str, str], *, progress: bool = True
+) -> Export:
+    """Copy the job's newest snapshot into a topic of its own, pinned until it is deleted.
+
+    The job may be running or not; it is not stopped or fenced. An export that was interrupted is
+    started again under its name; one that is there is never overwritten. `options` as given to the
+    sink. Runs anywhere. Raises OptionsError, EoKafkaError if there is nothing to export or the name
+    is taken, Fenced if somebody else exports under this name, CorruptSnapshot, EnvironmentRefused,
+    OutcomeUnknown, ReadTimeout.
+    """
+    search = SnapshotSearch(job, options)
+    topic = export.topic_of(search.job, name)
+    found, decision = _newest_written(search)
+    compacted_topic.ensure(search.admin, topic, 1, search.brokers)
+    writer = ExportWriter(search.options, search.control, topic)
+    _check_free(search, name)  # not before the fence: it may just have been finished
+    writer.look()
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            return _copy(search, writer, name, found, decision, progress)
+        except CorruptSnapshot:
+            newer = _newest_written(search)
+            if newer[0].head == found.head or not left:
+                raise
+            log.info("A newer snapshot of job '%s' is there: that one is exported.", job)
+            found, decision = newer
+    raise AssertionError("the last attempt returns or raises")
+
+
+def cancel_and_export(
+    query: Query, job: str, name: str, options: Mapping[str, str], *, progress: bool = True
+) -> Export:
+    """Stop the query, settle what it left, and export its newest snapshot.
+
+    All that the query wrote is in the snapshot, so that a job that is started from the export goes
+    on exactly where this one stopped. Runs on the driver. Raises what `export_snapshot` raises:
+    before the query is stopped if the job has no snapshot or the name is wrong or taken; else as an
+    EoKafkaError that says that it is stopped.
+    """
+    search = SnapshotSearch(job, options)
+    search.latest()
+    if exists(search.admin, export.topic_of(search.job, name)):
+        _check_free(search, name)
+    query.stop()
+    try:
+        plan = make_plan(search.options)
+        if plan.torn is not None:
+            raise RepairNeeded(
+                f"Batch {plan.torn.decision.batch} is written in part. Started again, the query "
+                "writes the rest of it, or says what to do."
+            )
+        _check_nothing_later(search)
+        return export_snapshot(job, name, options, progress=progress)
+    except EoKafkaError as error:
+        raise EoKafkaError(
+            f"{error} The query is stopped, and nothing was exported; the job's own newest "
+            "snapshot is still there. Export again, or start the query again."
+        ) from error
+
+
+def verify_snapshot(
+    job: str, options: Mapping[str, str], name: str = export.LATEST, *, progress: bool = True
+) -> list[str]:
+    """Read all of a snapshot, an export's or the job's own, check digests and counts, and return
+    the paths of the files that are not whole; none if all are. Writes nothing.
+
+    Raises CorruptSnapshot if its list of files is not whole, and what `snapshots` raises.
+    """
+    search = SnapshotSearch(job, options)
+    for _ in range(ATTEMPTS):
+        found = search.of(name)
+        try:
+            broken = _damaged(search, found, progress)
+        except CorruptSnapshot:
+            if search.of(name).head == found.head:
+                raise
+            continue
+        if not broken or search.of(name).head == found.head:
+            return broken
+    raise EoKafkaError(
+        f"Job '{job}' took a newer snapshot {ATTEMPTS} times while its newest one was read. Export "
+        "it and verify the export."
+    )
+
+
+def delete_snapshot(job: str, name: str, options: Mapping[str, str]) -> None:
+    """Delete an export, finished or not. Checkpoints that were started from it do not need it.
+
+    Raises OptionsError, EoKafkaError if there is none of this name or Kafka does not delete it.
+    """
+    from confluent_kafka import KafkaException
+
+    search = SnapshotSearch(job, options)
+    topic = export.topic_of(search.job, name)
+    if not exists(search.admin, topic):
+        search.exported(name)  # raises the sentence
+    try:
+        search.admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+    except (KafkaException, FutureTimeout) as error:
+        raise EoKafkaError(
+            f"Topic '{topic}' was not deleted: {error}. Is Kafka up, and the principal allowed to "
+            "Delete the topic?"
+        ) from None
+    # Brokers hear of it one by one; the same name may be used right away.
+    gone = tenacity.Retrying(
+        retry=tenacity.retry_if_result(bool),
+        wait=tenacity.wait_fixed(0.1),
+        stop=tenacity.stop_after_delay(TIMEOUT_S),
+        retry_error_callback=lambda _: None,
+    )
+    gone(exists, search.admin, topic)
+
+
+def _newest_written(search: SnapshotSearch) -> tuple[Found, Decision]:
+    """The newest snapshot whose batch is written, with that batch's decision. One that is decided
+    a moment ago is waited for. Raises EoKafkaError."""
+
+    def ask() -> tuple[Found, Decision | None]:
+        found = search.latest()
+        at = (search.options.sink, found.head.batch)
+        return found, search.ledger().decisions.get(at)
+
+    patient = tenacity.Retrying(
+        retry=tenacity.retry_if_result(
+            lambda asked: asked[1] is not None and asked[1].state is DecisionState.DECIDED
+        ),
+        wait=tenacity.wait_fixed(0.1),
+        stop=tenacity.stop_after_delay(DONE_TIMEOUT_S),
+        retry_error_callback=lambda last: last.outcome.result() if last.outcome else None,
+    )
+    found, decision = patient(ask)
+    if decision is None or decision.state is not DecisionState.DONE or not decision.offsets:
+        state = decision.state.value if decision else "forgotten by the ledger"
+        raise EoKafkaError(
+            f"The newest snapshot of job '{search.job}' is of batch {found.head.batch}, which is "
+            f"{state}: what was written of it would not be known to a job that starts from the "
+            "export. Start the query, with option 'snapshots', let it finish a batch, and export "
+            "then. Nothing was exported."
+        )
+    return found, decision
+
+
+def _check_free(search: SnapshotSearch, name: str) -> None:
+    """Raise EoKafkaError if a finished export has the name."""
+    found = search.export_of(name)
+    if found is not None:
+        raise EoKafkaError(
+            f"Job '{search.job}' has an exported snapshot '{name}' already, of batch "
+            f"{found.head.batch}. It was left as it is: choose another name, or delete it first."
+        )
+
+
+def _check_nothing_later(search: SnapshotSearch) -> None:
+    """Raise EoKafkaError if the job wrote more than its newest snapshot knows of."""
+    newest, ledger = search.latest().head.batch, search.ledger()
+    later = [
+        batch
+        for batch, found in ledger.of_sink(search.options.sink).items()
+        if batch > newest and found.state is not DecisionState.VOID
+    ]
+    if later:
+        raise EoKafkaError(
+            f"The newest snapshot is of batch {newest}, and batches up to {max(later)} were "
+            "written since without one (options 'snapshots' and 'snapshotInterval' say when one is "
+            "taken): a job started from it would write them again."
+        )
+
+
+def _damaged(search: SnapshotSearch, found: Found, progress: bool) -> list[str]:
+    manifest = search.manifest(found)
+    with bar(f"Verifying {found.name} of {search.job}", found.head.size, shown=progress) as told:
+        return export.damaged(search.options.kafka, found.topic, found.end, manifest, told)
+
+
+def _copy(
+    search: SnapshotSearch,
+    writer: ExportWriter,
+    name: str,
+    found: Found,
+    decision: Decision,
+    progress: bool,
+) -> Export:
+    head, kafka = found.head, search.options.kafka
+    # As it stands there: packed again, it could have another digest.
+    packed = blobs.read_blob(kafka, found.topic, head.manifest_from, found.end, head.manifest)
+    manifest = Manifest.decode(packed)
+    with bar(f"Exporting batch {head.batch} of {search.job}", head.size, shown=progress) as told:
+        writer.write(export.copies(kafka, found.topic, found.end, manifest, writer.keys, told))
+    needed = {key for blob in manifest.blobs().values() for key in blob.chunk_keys()}
+    writer.write((key, None) for key in sorted(writer.keys - needed))
+    made = Export(
+        name=name,
+        job=search.job,
+        made_ms=int(time.time() * 1000),
+        snapshot=replace(head, manifest_from=writer.end),
+        offsets=decision.offsets,
+    )
+    writer.append([*blobs.chunks(packed, head.manifest), (export.KEY, export.encode(made))])
+    return made

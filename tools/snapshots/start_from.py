@@ -1,0 +1,166 @@
+"""A new job that goes on from an exported snapshot: its checkpoint, and its ledger.
+
+What the export's job wrote up to and including the export's batch is written, and the new job must
+not write it again. So the first decision in its ledger is that batch, DONE without participants;
+and the ledger's owner is the query id in the new checkpoint. The folder counts as unfinished until
+both are there: a start that died is started again, and finds the id in the ledger.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Mapping
+
+from eo_kafka.errors import LedgerError
+from eo_kafka.progress import bar
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger import topics as ledger_topic
+from eo_kafka.state.ledger.coordinator import Coordinator, Write
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.state.snapshots import writing_back as files
+from eo_kafka.state.snapshots.batch_ends import is_replayable
+from eo_kafka.state.snapshots.checkpoint import Checkpoint, open_checkpoint
+from eo_kafka.state.snapshots.export import Export
+from eo_kafka.state.snapshots.restoring import restore
+from eo_kafka.state.snapshots.search import SnapshotSearch
+from eo_kafka.transaction import Decision, DecisionState
+
+log = logging.getLogger(__name__)
+
+_METADATA = "metadata"
+
+
+def start_from(
+    job: str,
+    name: str,
+    new_job: str,
+    checkpoint: str,
+    options: Mapping[str, str],
+    *,
+    target: Mapping[str, str] | None = None,
+    progress: bool = True,
+) -> Export:
+    """Make what query `new_job` needs to go on where the export `name` of `job` was made: an empty
+    `checkpoint` is filled, and the ledger of `new_job` told which batch is written.
+
+    `options` as given to the sink of `job`; `target` as given to that of `new_job`, where it is not
+    the same (another cluster, other topics of its own). What `job` wrote up to and including the
+    export's batch is not repeated; what it wrote later, `new_job` writes too. `new_job` may be
+    `job`, on the same cluster, while the export's batch is its newest: then it keeps its query id.
+
+    Runs anywhere; may be repeated if it was interrupted. Raises LedgerError if `new_job` has a
+    ledger that is in use, CheckpointError, CorruptSnapshot, EoKafkaError if there is no such
+    export, OptionsError, EnvironmentRefused, OutcomeUnknown, ReadTimeout, Fenced.
+    """
+    search = SnapshotSearch(job, options)
+    found = search.exported(name)
+    if new_job == job and target is None:
+        restore(checkpoint, job, options, name, progress=progress)
+        return found.export
+    folder = open_checkpoint(checkpoint)
+    seed = _Seed(SnapshotSearch(new_job, options if target is None else target), found.export)
+
+    def finish() -> None:
+        seed.write()
+        _write_metadata(folder, seed.query)  # last: without it, Spark does not start
+
+    with bar(f"Restoring {name} of {job}", found.head.size, shown=progress) as told:
+        files.restore(
+            search.options.kafka,
+            found.topic,
+            found.end,
+            found.head,
+            folder,
+            told,
+            leave_out=frozenset({_METADATA}),
+            before_finish=finish,
+        )
+    log.info("'%s' was made from export '%s' of job '%s'.", checkpoint, name, job)
+    return found.export
+
+
+def _write_metadata(folder: Checkpoint, query: str) -> None:
+    folder.write(_METADATA, [json.dumps({"id": query}, separators=(",", ":")).encode()])
+
+
+class _Seed:
+    """The beginning of a new job's ledger. Raises LedgerError where there is another one."""
+
+    def __init__(self, search: SnapshotSearch, export: Export) -> None:
+        self._options = search.options
+        self._control = search.control
+        self._export = export
+        # Only looked at: taking a generation would stop the query that runs under this name.
+        ledger = search.ledger()
+        self._is_written = self._stands_in(ledger)
+        self.query = ledger.owner or str(uuid.uuid4())
+        ledger_topic.ensure(search.options)  # what it refuses, it refuses before files are copied
+
+    def write(self) -> None:
+        """Write it, unless an earlier attempt has."""
+        if self._is_written:
+            return
+        plan = make_plan(self._options, by_hand=True)
+        coordinator = Coordinator(self._options, self._control)
+        decision = Decision(
+            sink=self._options.sink,
+            batch=self._export.snapshot.batch,
+            round=0,
+            state=DecisionState.DONE,
+            generation=plan.generation,
+            end_txn_version=plan.end_txn_version,
+            token_partition=ledger_topic.TOKEN_PARTITION,
+            token_from=plan.token_from,
+            participants=(),
+            offsets=self._export.offsets,
+            # The rows of that batch are not here to be compared with.
+            accepted=not all(map(is_replayable, self._export.offsets)),
+        )
+        key = records.decision_key(decision.sink, decision.batch, decision.round)
+        seed = Write(
+            [
+                (records.OWNER_KEY, records.encode_owner(self.query)),
+                (key, records.encode_decision(decision)),
+            ]
+        )
+
+        def attempt(ledger: Ledger) -> Write | None:
+            if not self._stands_in(ledger):
+                return seed
+            if ledger.owner != self.query:
+                raise self._refusal(ledger)  # another start-from was a moment earlier
+            return None
+
+        coordinator.write(plan.generation, attempt)
+
+    def _stands_in(self, ledger: Ledger) -> bool:
+        """Whether the ledger holds this seed and nothing else; False if it holds nothing."""
+        if ledger.owner is None and not ledger.decisions and ledger.snapshot is None:
+            return False
+        at = (self._options.sink, self._export.snapshot.batch)
+        found = ledger.decisions.get(at)
+        if (
+            found is None
+            or len(ledger.decisions) > 1
+            or ledger.owner is None
+            or ledger.snapshot is not None
+            or found.state is not DecisionState.DONE
+            or found.participants
+            or found.offsets != self._export.offsets
+        ):
+            raise self._refusal(ledger)
+        return True
+
+    def _refusal(self, ledger: Ledger) -> LedgerError:
+        job, topic = self._options.job_and_ledger
+        newest = max(ledger.of_sink(self._options.sink), default=None)
+        used = f"it is at batch {newest}" if newest is not None else "it belongs to a query"
+        return LedgerError(
+            f"Job '{job}' has a ledger already ('{topic}'), and {used}. A job that starts from an "
+            "export needs one of its own, or batches would be skipped that were never written. The "
+            "ledger was left as it is. Choose a job name that was never used; or, if that job will "
+            f"never run again, 'eo-kafka job reset {job} --bootstrap-servers ...' first."
+        )

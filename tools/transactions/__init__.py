@@ -1,0 +1,1 @@
+"""`eo-kafka txn`: transactions found, judged and ended."""

@@ -1,0 +1,240 @@
+"""`eo-kafka txn list | show | commit | abort`: the operator's way to transactions.
+
+Exit codes: 0 fine; 1 failed, or something that was asked for was refused; 2 wrong usage; 3 `list`
+found transactions that need somebody's attention.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from contextlib import closing
+
+from eo_kafka.errors import EoKafkaError, LedgerError, OptionsError
+from eo_kafka.options import time_span_ms
+from eo_kafka.sinks.options import LEDGER, PREFIX, SinkOptions
+from eo_kafka.tools.shared.command_line import (
+    WIDTH,
+    add_connection,
+    add_json,
+    connection,
+    print_json,
+)
+from eo_kafka.tools.transactions.ending import Asked, Outcome, end
+from eo_kafka.tools.transactions.report import as_json, details, ledger_says, listing
+from eo_kafka.tools.transactions.search import TransactionSearch, is_of
+from eo_kafka.tools.transactions.verdict import OPEN_STATES, Judged, Standing
+from eo_kafka.transaction import TransactionState
+
+ATTENTION = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the sub-commands and their options."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser(
+        "list",
+        help="open transactions and what the ledgers say; exit code 3 if some need attention",
+    )
+    listing.add_argument("--all", action="store_true", help="also those that have ended")
+    listing.add_argument("--topic", help="all that are open on this topic, also other programs'")
+    show = actions.add_parser("show", help="all that is known about transactions")
+    commit = actions.add_parser("commit", help="commit what a ledger decided to commit")
+    abort = actions.add_parser("abort", help="abort what no ledger decided to commit")
+    abort.add_argument(
+        "--yes",
+        action="store_true",
+        help="also where it stops a running query, which loses nothing",
+    )
+    for ending in (commit, abort):
+        ending.add_argument("--dry-run", action="store_true", help="only say what would be done")
+        ending.add_argument(
+            "--force", action="store_true", help="although rows may be lost or repeated"
+        )
+    for action in (listing, abort):
+        action.add_argument(
+            "--older-than",
+            type=_time_span_ms,
+            metavar="TIME",
+            help="only those that have been open for longer, such as 10m or '2 hours', by the "
+            "clocks of this machine and the broker",
+        )
+    for action in (show, commit, abort):
+        action.add_argument("ids", nargs="*", metavar="ID", help="transactional ids")
+    for action in actions.choices.values():
+        action.add_argument("--job", help="the transactions of this job (option jobName)")
+        action.add_argument("--query-id", help="the transactions of the job of this query")
+        action.add_argument(
+            "--prefix",
+            help=f"option transactionalIdPrefix; default for a job: {PREFIX.default}",
+        )
+        action.add_argument("--ledger-topic", help="if the job has option ledgerTopic")
+        add_connection(action)
+        add_json(action)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it; the exit code. Raises EoKafkaError."""
+    if arguments.ledger_topic and not arguments.job:
+        raise OptionsError(["--ledger-topic needs --job, whose ledger it is."])
+    settings = _options(arguments, job=None).kafka
+    named = {arguments.ledger_topic: arguments.job} if arguments.ledger_topic else {}
+    with closing(TransactionSearch(settings, named)) as search:
+        found = _older(_find(search, arguments), getattr(arguments, "older_than", None))
+        if arguments.action in ("list", "show"):
+            return _print_found(found, arguments)
+        return _end(search, found, arguments)
+
+
+def _time_span_ms(text: str) -> int:
+    try:
+        return time_span_ms(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"'{text}' {error}") from None
+
+
+def _older(found: list[Judged], than_ms: int | None) -> list[Judged]:
+    if than_ms is None:
+        return found
+    now_ms = int(time.time() * 1000)
+    return [one for one in found if one.open_for_ms(now_ms) > than_ms]
+
+
+def _options(
+    arguments: argparse.Namespace, job: str | None, ledger: str = "", prefix: str = ""
+) -> SinkOptions:
+    given = connection(arguments)
+    given |= {"jobName": job} if job else {}
+    given |= {LEDGER.name: ledger} if ledger else {}
+    given |= {PREFIX.name: prefix} if prefix else {}
+    return SinkOptions.parse(given, streaming=job is not None)
+
+
+def _find(search: TransactionSearch, arguments: argparse.Namespace) -> list[Judged]:
+    ids: list[str] = getattr(arguments, "ids", [])
+    topic: str | None = getattr(arguments, "topic", None)
+    if sum(map(bool, (ids, topic, arguments.job or arguments.query_id))) > 1 and not (
+        ids and arguments.job  # the job says which ledger
+    ):
+        raise OptionsError(["Give transactional ids, or a topic, or a job, not several of them."])
+    if ids:
+        for name in ids:
+            if arguments.job and not is_of(name, arguments.job):
+                raise OptionsError([f"'{name}' is not one of job '{arguments.job}'."])
+        return search.judge(ids)
+    if topic:
+        return search.on_topic(topic)
+    some = arguments.job or arguments.query_id or arguments.prefix
+    if arguments.action != "list" and not (some or getattr(arguments, "older_than", None)):
+        raise OptionsError(["Which transactions? Give their ids, or --job, --query-id, --prefix."])
+    states: frozenset[TransactionState] = OPEN_STATES
+    if arguments.action == "show" or getattr(arguments, "all", False):
+        states = frozenset()
+    # an older transaction must have been listed before the ledger is read
+    pattern = re.escape(f"{arguments.prefix or PREFIX.default}.")
+    listed = search.ids(pattern, states)
+    jobs, left_out = _jobs_asked_for(search, arguments)
+    if arguments.job or arguments.query_id:
+        listed = [name for name in listed if any(is_of(name, job) for job in jobs)]
+    listed = [name for name in listed if not any(is_of(name, job) for job in left_out)]
+    if arguments.job and not listed and arguments.job not in search.ledgers().values():
+        raise EoKafkaError(
+            f"Job '{arguments.job}' has no ledger and no transactions under prefix "
+            f"'{arguments.prefix or PREFIX.default}': is the name right (option jobName, else the "
+            "query's name)? If it has option ledgerTopic, give --ledger-topic."
+        )
+    found = search.judge(listed, jobs)
+    begins = re.compile(pattern)
+    return [one for one in found if begins.match(one.described.transactional_id)]
+
+
+def _jobs_asked_for(
+    search: TransactionSearch, arguments: argparse.Namespace
+) -> tuple[set[str], set[str]]:
+    """The jobs, and those that are left out as their ledgers cannot be read: they are named, and
+    hide nobody else's transactions."""
+    if arguments.job:  # a batch save() or a deleted ledger has transactions all the same
+        return {arguments.job}, set()
+    owners: dict[str, str | None] = {}
+    left_out = set()
+    for topic, job in search.ledgers().items():
+        try:
+            owners[job] = search.read_ledger(topic, job).ledger.owner
+        except LedgerError as damaged:
+            left_out.add(job)
+            print(f"Job '{job}' is left out: {damaged}", file=sys.stderr)
+    if not arguments.query_id:
+        return set(owners), left_out
+    owned = {job for job, owner in owners.items() if owner == arguments.query_id}
+    if not owned:
+        unread = f", {len(left_out)} could not be read" if left_out else ""
+        raise EoKafkaError(
+            f"No ledger belongs to query {arguments.query_id} ({len(owners)} were looked at"
+            f"{unread}; one that is named by option ledgerTopic is found by --job and "
+            "--ledger-topic only)."
+        )
+    return owned, left_out
+
+
+def _print_found(found: Sequence[Judged], arguments: argparse.Namespace) -> int:
+    now_ms = int(time.time() * 1000)
+    alarming = [one for one in found if one.needs_attention(now_ms)]
+    if arguments.json:
+        print_json({"transactions": [as_json(one, now_ms) for one in found]})
+    elif arguments.action == "list":
+        print(listing(found, now_ms) if found else "No open transactions.")
+    else:
+        print("\n\n".join(details(one, now_ms) for one in found) or "No transactions.")
+    return ATTENTION if alarming and arguments.action == "list" else 0
+
+
+def _end(search: TransactionSearch, found: list[Judged], arguments: argparse.Namespace) -> int:
+    asked = Asked(
+        commit=arguments.action == "commit",
+        yes=getattr(arguments, "yes", False),
+        force=arguments.force,
+        dry_run=arguments.dry_run,
+    )
+
+    def options_of(one: Judged) -> SinkOptions:
+        assert one.job is not None and one.parts is not None
+        return _options(arguments, one.job.job, one.job.topic, one.parts.prefix)
+
+    outcomes = end(
+        search,
+        found if asked.commit or arguments.ids else [one for one in found if one.is_open],
+        asked,
+        options_of,
+        lambda some: search.judge([one.described.transactional_id for one in some]),
+    )
+    if arguments.json:
+        now_ms = int(time.time() * 1000)
+        shown = [
+            {**as_json(one.judged, now_ms), "done": one.done, "outcome": one.said}
+            for one in outcomes
+        ]
+        print_json({"dryRun": asked.dry_run, "transactions": shown})
+    else:
+        _print_outcomes(outcomes, asked)
+    return 0 if all(one.done for one in outcomes) else 1
+
+
+def _print_outcomes(outcomes: Sequence[Outcome], asked: Asked) -> None:
+    if not outcomes:
+        print("No open transactions.")
+    for one in outcomes:
+        text = f"{ledger_says(one.judged)}: {one.said}"
+        print(one.judged.described.transactional_id)
+        print(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  "))
+    jobs = sorted({one.judged.job.job for one in outcomes if one.judged.job and one.done})
+    if asked.dry_run:
+        print("\nDry run: nothing was changed.")
+    elif jobs and any(one.judged.standing is Standing.DECIDED for one in outcomes):
+        print(
+            f"\nThe ledger of {', '.join(jobs)} says DECIDED until the query is started again.\n"
+            "It then looks at the tokens and goes on."
+        )

@@ -1,0 +1,171 @@
+"""Commits and aborts single transactions for an operator, and refuses what would be wrong.
+
+An EndTxn names (producer id, epoch), so it ends exactly the transaction that was judged or none.
+What nothing decided is aborted only after a newer generation stands in the ledger: from then on no
+driver can decide it, so there is no moment in which an abort and a decision could cross.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.coordinator import Coordinator, Write
+from eo_kafka.tools.transactions.verdict import (
+    Judged,
+    Standing,
+    TokenState,
+    abort_refusal,
+    commit_refusal,
+)
+from eo_kafka.transaction import EndTxnAnswer, Identity, TransactionState, end_txn_answer
+
+END_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the operator allowed."""
+
+    commit: bool
+    yes: bool = False
+    force: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one transaction. `done`: it has, or will have, the outcome asked for."""
+
+    judged: Judged
+    done: bool
+    said: str
+
+
+def refusal(judged: Judged, asked: Asked) -> str | None:
+    """Why the transaction is not ended, as the end of a sentence; None if it may be."""
+    described = judged.described
+    if judged.hung_on:
+        return (
+            "its coordinator cannot end it: kafka-transactions.sh abort --topic "
+            f"{described.partitions and min(described.partitions)[0]} --partition ... "
+            "--start-offset ... writes the missing marker"
+        )
+    if described.state is TransactionState.PREPARE_COMMIT and not asked.commit:
+        return "it is being committed already (PrepareCommit), which cannot be undone"
+    if described.state is TransactionState.PREPARE_ABORT and asked.commit:
+        return "it is being aborted already (PrepareAbort), which cannot be undone"
+    if not judged.is_open:
+        return f"it is not open (its id is {described.state.value}): nothing to end"
+    if asked.force:
+        return None
+    return commit_refusal(judged) if asked.commit else abort_refusal(judged, asked.yes)
+
+
+def end(
+    control: ControlPlane,
+    found: Sequence[Judged],
+    asked: Asked,
+    options_of: Callable[[Judged], SinkOptions],
+    judge_again: Callable[[Sequence[Judged]], Sequence[Judged]],
+) -> list[Outcome]:
+    """End what may be ended; one outcome for each of `found`.
+
+    `options_of` are the options of a transaction's job. `judge_again` looks at transactions once
+    more, after the ledgers of their jobs were closed to older drivers. Raises Fenced if another
+    driver took the job over meanwhile; nothing was ended then.
+    """
+    outcomes = [_first_look(one, asked) for one in found]
+    if asked.dry_run:
+        return outcomes
+    wanted = [
+        number for number, outcome in enumerate(outcomes) if outcome.done and found[number].is_open
+    ]
+    undecided = [
+        number
+        for number in wanted
+        if not asked.commit and found[number].standing is Standing.CURRENT
+    ]
+    _end_each(control, outcomes, [one for one in wanted if one not in undecided], asked)
+    if undecided:
+        close_to_drivers([found[number] for number in undecided], options_of, control)
+        again = judge_again([found[number] for number in undecided])
+        for number, now in zip(undecided, again, strict=True):
+            if now.decision is not None and not asked.force:
+                outcomes[number] = Outcome(now, False, "refused: it was decided meanwhile")
+        _end_each(control, outcomes, [one for one in undecided if outcomes[one].done], asked)
+    return outcomes
+
+
+def close_to_drivers(
+    found: Sequence[Judged], options_of: Callable[[Judged], SinkOptions], control: ControlPlane
+) -> None:
+    """Take the next generation in each job's ledger: every driver of today stops, and the next
+    start takes another. Raises Fenced if a driver takes one at the same time."""
+    for one in {job.job.topic: job for job in found if job.job}.values():
+        coordinator = Coordinator(options_of(one), control)
+        coordinator.fence()
+        generation = coordinator.read().generation
+        coordinator.write(
+            generation,
+            lambda ledger: Write(
+                [(records.GENERATION_KEY, records.encode_generation(ledger.generation + 1))]
+            ),
+        )
+
+
+def _first_look(judged: Judged, asked: Asked) -> Outcome:
+    if not judged.is_open and judged.token is TokenState.VISIBLE and asked.commit:
+        return Outcome(judged, True, "is committed already")
+    reason = refusal(judged, asked)
+    if reason is not None:
+        return Outcome(judged, False, f"refused: {reason}")
+    return Outcome(judged, True, f"would {'commit' if asked.commit else 'abort'} it")
+
+
+def _end_each(
+    control: ControlPlane, outcomes: list[Outcome], wanted: Sequence[int], asked: Asked
+) -> None:
+    answers = _end(control, [outcomes[number].judged for number in wanted], asked.commit)
+    for number in wanted:
+        judged = outcomes[number].judged
+        outcomes[number] = _last_look(judged, asked, answers[judged.described.transactional_id])
+
+
+def _end(control: ControlPlane, wanted: Sequence[Judged], commit: bool) -> dict[str, str]:
+    """One EndTxn for each, asked again until the answer is final. Answers Kafka's error names."""
+    answers: dict[str, str] = {}
+    by_version: dict[int, dict[str, Identity]] = {}
+    default = control.end_txn_version()
+    for one in wanted:
+        version = one.decision.end_txn_version if one.decision else default
+        identity = one.participant.identity if one.participant else one.described.identity
+        by_version.setdefault(version, {})[identity.transactional_id] = identity
+    deadline = time.monotonic() + END_TIMEOUT_S
+    for version, pending in by_version.items():
+        while pending:
+            answers |= control.end(pending.values(), commit, version)
+            for name in list(pending):
+                if end_txn_answer(answers[name]) is not EndTxnAnswer.RETRY:
+                    del pending[name]
+            if time.monotonic() > deadline:
+                break
+            if pending:
+                time.sleep(0.1)
+    return answers
+
+
+def _last_look(judged: Judged, asked: Asked, answer: str) -> Outcome:
+    word = "committed" if asked.commit else "aborted"
+    meaning = end_txn_answer(answer)
+    if meaning is EndTxnAnswer.ENDED:
+        return Outcome(judged, True, word)
+    if meaning is EndTxnAnswer.RETRY:
+        return Outcome(judged, False, f"no final answer in {END_TIMEOUT_S:.0f} s ({answer})")
+    if meaning is EndTxnAnswer.LOOK:
+        return Outcome(judged, False, f"not {word}: it had ended meanwhile ({answer})")
+    return Outcome(judged, False, f"Kafka refused ({answer})")

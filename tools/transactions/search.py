@@ -1,0 +1,206 @@
+"""Finds transactions, ours and others', and the ledgers that decide about ours. Only looks.
+
+By pattern of the id, by id, by job, by query, or by what is open on a topic's partitions. Every
+broker is asked, and the ledgers are read after the transactions were listed: the rules of
+`transaction_verdict` need that order.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.clients.kafka.transactional_id import parse_id
+from eo_kafka.errors import EnvironmentRefused, LedgerError
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.job_topics import LEDGER_TOPIC
+from eo_kafka.state.ledger.ledger import DECISION_PARTITION, fold
+from eo_kafka.state.ledger.log_reader import read_records
+from eo_kafka.tools.transactions.verdict import (
+    OPEN_STATES,
+    JobLedger,
+    Judged,
+    Standing,
+    judge,
+    replaced,
+)
+from eo_kafka.transaction import Described, Identity, TransactionState
+
+_LEDGER_NAME = re.compile(re.escape(LEDGER_TOPIC).replace(r"\{job\}", "(?P<job>.+)"))
+
+
+class TransactionSearch(ControlPlane):
+    """A control plane that also lists. One operator's command uses it, then closes it.
+
+    `ledgers`: topic -> job, of the ledgers whose names are not the default.
+    """
+
+    def __init__(self, settings: Mapping[str, str], ledgers: Mapping[str, str]) -> None:
+        super().__init__(settings)
+        self._settings = settings
+        self._named = dict(ledgers)
+
+    def ids(self, pattern: str, states: Collection[TransactionState] = OPEN_STATES) -> list[str]:
+        """The transactional ids that match the regular expression and are in one of the states
+        (none: in any). Brokers answer only those that the principal may Describe."""
+        listings = self._call(
+            self._admin.list_transactions, state_filters=[state.value for state in states]
+        )
+        found = {row.transactional_id for rows in listings.values() for row in rows}
+        return sorted(name for name in found if re.match(pattern, name))
+
+    def ledgers(self) -> dict[str, str]:
+        """Topic -> job, of all ledgers there are."""
+        names = self._call(self._admin.list_topics)
+        found = ((name, _LEDGER_NAME.fullmatch(name)) for name in names)
+        by_default = {name: match["job"] for name, match in found if match}
+        renamed = set(self._named.values())
+        return {
+            **{topic: job for topic, job in by_default.items() if job not in renamed},
+            **{topic: job for topic, job in self._named.items() if topic in names},
+        }
+
+    def read_ledger(self, topic: str, job: str) -> JobLedger:
+        """The ledger up to its last stable offset; fences nobody. Raises CorruptLedger, and
+        LedgerError if it is another job's: that would call everything undecided."""
+        stable = self.end_offset(topic, DECISION_PARTITION, committed=True)
+        found = read_records(self._settings, topic, DECISION_PARTITION, 0, stable)
+        ledger = fold((key, value) for _, key, value in found)
+        strange = [
+            part.identity.transactional_id
+            for decision in ledger.decisions.values()
+            for part in decision.participants
+            if part.has_transaction and not is_of(part.identity.transactional_id, job)
+        ]
+        if strange:
+            raise LedgerError(
+                f"Topic '{topic}' is not the ledger of job '{job}': it decides about "
+                f"'{strange[0]}'. Nothing was done."
+            )
+        return self._with_tokens(JobLedger(topic, job, ledger))
+
+    def _with_tokens(self, job: JobLedger) -> JobLedger:
+        unfinished = job.ledger.unfinished()
+        tokens, is_stable = [], True
+        for partition in {decision.token_partition for decision in unfinished}:
+            start = min(one.token_from for one in unfinished if one.token_partition == partition)
+            stable = self.end_offset(job.topic, partition, committed=True)
+            is_stable &= stable >= self.end_offset(job.topic, partition, committed=False)
+            tokens += [
+                records.decode_token(key, value)
+                for _, key, value in read_records(
+                    self._settings, job.topic, partition, start, stable
+                )
+                if value is not None
+            ]
+        return replace(job, tokens=tuple(tokens), tokens_stable=is_stable)
+
+    def judge(self, ids: Collection[str], jobs: Collection[str] = ()) -> list[Judged]:
+        """Describe the ids, then read the ledgers of their jobs. With `jobs`, also what the
+        ledgers of these have decided and not settled, open or not."""
+        described = self.describe(ids)
+        wanted = {
+            topic: job
+            for topic, job in self.ledgers().items()
+            if job in jobs or any(is_of(name, job) for name in ids)
+        }
+        read = [self.read_ledger(topic, job) for topic, job in wanted.items()]
+        judged = [
+            judge(one, next((job for job in read if is_of(name, job.job)), None))
+            for name, one in described.items()
+        ]
+        seen = {one.participant.identity for one in judged if one.participant}
+        for job in read:
+            if job.job in jobs:
+                judged += self._decided(job, seen)
+        return judged
+
+    def _decided(self, job: JobLedger, seen: Collection[Identity]) -> list[Judged]:
+        """The transactions of the job's DECIDED batches but those `seen`."""
+        missing = [
+            (decision, part)
+            for decision in job.ledger.unfinished()
+            for part in decision.participants
+            if part.has_transaction and part.identity not in seen
+        ]
+        described = self.describe(part.identity.transactional_id for _, part in missing)
+        found = []
+        for decision, part in missing:
+            one = judge(described[part.identity.transactional_id], job)
+            found.append(one if one.participant == part else replaced(job, decision, part))
+        return found
+
+    def on_topic(self, topic: str) -> list[Judged]:
+        """Every transaction that is open on the topic's partitions, whoever's it is, by asking
+        their leaders (DescribeProducers)."""
+        found = self._on_topic(topic)
+        if any(one.hung_on for one in found.values()):
+            time.sleep(1.0)  # it may have been just ending: look again
+            again = self._on_topic(topic)
+            return [one for key, one in again.items() if not one.hung_on or key in found]
+        return list(found.values())
+
+    def _on_topic(self, topic: str) -> dict[tuple[int, int], Judged]:
+        open_there = self._open_producers(topic)
+        ids = self._ids_of({producer_id for _, producer_id, _ in open_there})
+        by_producer = {one.described.producer_id: one for one in self.judge(ids)}
+        found: dict[tuple[int, int], Judged] = {}
+        for at, producer_id, epoch in open_there:
+            known = by_producer.get(producer_id)
+            if known is not None and _knows(known.described, at, epoch):
+                found[(producer_id, epoch)] = known
+                continue
+            before = found.get((producer_id, epoch))
+            there = (before.hung_on if before else frozenset()) | {at}
+            name = known.described.transactional_id if known else "(no transactional id)"
+            state = TransactionState.MISSING
+            described = Described(name, state, producer_id, epoch, partitions=there)
+            found[(producer_id, epoch)] = Judged(described, Standing.FOREIGN, hung_on=there)
+        return found
+
+    def _open_producers(self, topic: str) -> list[tuple[tuple[str, int], int, int]]:
+        """(topic and partition, producer id, epoch) of each open transaction."""
+        from kafka.structs import TopicPartition
+
+        (described,) = self._call(self._admin.describe_topics, [topic])
+        if described.get("error_code"):
+            raise EnvironmentRefused(
+                f"Topic '{topic}' does not exist or may not be described by this principal."
+            )
+        numbers = [one["partition_index"] for one in described["partitions"]]
+        states = self._call(
+            self._admin.describe_producers, [TopicPartition(topic, number) for number in numbers]
+        )
+        return [
+            ((at.topic, at.partition), one.producer_id, one.producer_epoch)
+            for at, state in states.items()
+            for one in state.active_producers
+            if one.current_transaction_start_offset >= 0
+        ]
+
+    def _ids_of(self, producer_ids: Collection[int]) -> list[str]:
+        if not producer_ids:
+            return []
+        listings = self._call(
+            self._admin.list_transactions, producer_id_filters=sorted(producer_ids)
+        )
+        return sorted({row.transactional_id for rows in listings.values() for row in rows})
+
+
+def is_of(transactional_id: str, job: str) -> bool:
+    """Whether the id is one of the job's, under any prefix."""
+    parts = parse_id(transactional_id)
+    return parts is not None and parts.is_of(job)
+
+
+def _knows(described: Described, at: tuple[str, int], epoch: int) -> bool:
+    """Whether the coordinator has the transaction that is open at the partition. It may be one
+    epoch ahead while it ends it."""
+    ending = described.state is not TransactionState.ONGOING
+    return described.state in OPEN_STATES and (
+        (described.epoch == epoch and at in described.partitions)
+        or (ending and described.epoch in (epoch, epoch + 1))
+    )

@@ -1,0 +1,238 @@
+"""What ledger and token say of a transaction, and what an operator may do with it. No I/O.
+
+The rules rest on the order of looking: transactions are listed first, the ledger is read after.
+A generation that had a task by the time of the list is then in the ledger, so a transaction whose
+generation slot is not the newest generation's belongs to an older one, which nobody can decide any
+more (ARCHITECTURE.md, "What S1 may abort is settled by order").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from eo_kafka.clients.kafka.transactional_id import GENERATION_SLOTS, IdParts, parse_id
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.transaction import (
+    Decision,
+    DecisionState,
+    Described,
+    Participant,
+    Token,
+    TransactionState,
+    alarm_ms,
+    without_token,
+)
+
+# The broker looks for transactions that timed out every ten seconds by default.
+OVERDUE_MS = 60_000
+OPEN_STATES = frozenset(
+    {
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_COMMIT,
+        TransactionState.PREPARE_ABORT,
+        TransactionState.PREPARE_EPOCH_FENCE,
+    }
+)
+
+
+class Standing(Enum):
+    """What the ledger says of a transaction."""
+
+    DECIDED = "decided"  # to be committed
+    SETTLED = "settled"  # of a batch that is DONE or VOID
+    CURRENT = "not decided"  # of the newest generation: its driver may be about to decide
+    OLDER = "not decided, stale"  # of an older generation: nobody can decide it any more
+    COORDINATOR = "coordinator"
+    NO_LEDGER = "no ledger"  # a batch save(), or a ledger of another name
+    FOREIGN = "not ours"
+
+
+class TokenState(Enum):
+    """Whether a `read_committed` reader sees the transaction's token, and with it its rows."""
+
+    VISIBLE = "visible"
+    NOT_VISIBLE = "not visible"
+    OPEN = "still open"
+    HIDDEN = "hidden"  # behind other transactions that are open
+    NONE = "none"  # no decision names the transaction, and it is not open
+
+
+@dataclass(frozen=True)
+class JobLedger:
+    """A job's ledger up to its last stable offset, and the visible tokens of its DECIDED batches.
+
+    `tokens_stable`: no transaction is open on the token partition.
+    """
+
+    topic: str
+    job: str
+    ledger: Ledger
+    tokens: Sequence[Token] = ()
+    tokens_stable: bool = True
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A transaction with all that is known about it. `hung_on`: partitions where it is open, while
+    its coordinator does not know that (it will never be ended by itself)."""
+
+    described: Described
+    standing: Standing
+    parts: IdParts | None = None
+    job: JobLedger | None = None
+    decision: Decision | None = None
+    participant: Participant | None = None
+    token: TokenState = TokenState.NONE
+    hung_on: frozenset[tuple[str, int]] = field(default_factory=frozenset)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether readers of its partitions wait for it."""
+        return self.described.state in OPEN_STATES or bool(self.hung_on)
+
+    def open_for_ms(self, now_ms: int) -> int:
+        """For how long readers have waited for it, by two machines' clocks; 0 if they do not."""
+        start = self.described.start_ms
+        return now_ms - start if self.is_open and start > 0 else 0
+
+    def needs_attention(self, now_ms: int) -> str | None:
+        """Why somebody must act, or None. A query that runs passes through none of this for longer
+        than its commit takes."""
+        if self.hung_on:
+            return "hung: its coordinator does not know that it is open, so it never times out"
+        if self.standing is Standing.DECIDED and self.token is TokenState.NOT_VISIBLE:
+            return "decided, but Kafka aborted it: the next start of the query writes it again"
+        return self._open_too_long(now_ms) if self.is_open else None
+
+    def _open_too_long(self, now_ms: int) -> str | None:
+        left = self.described.remaining_ms(now_ms)
+        if left < -OVERDUE_MS:
+            return "its timeout is over and the broker has not aborted it"
+        if self.standing is Standing.DECIDED:
+            return "decided and not committed yet: start the query, or commit it"
+        if self.standing is Standing.OLDER:
+            return "left over: it holds up readers until it is aborted or times out"
+        if self.open_for_ms(now_ms) > alarm_ms(self.described.timeout_ms):
+            return "open for more than half its timeout, or 15 minutes, and not decided"
+        return None
+
+
+def judge(described: Described, job: JobLedger | None) -> Judged:
+    """What `job`'s ledger, read after the transaction was described, says of it; `job` None where
+    no ledger was found."""
+    parts = parse_id(described.transactional_id)
+    if parts is None:
+        return Judged(described, Standing.FOREIGN)
+    if job is None:
+        return Judged(described, Standing.NO_LEDGER, parts)
+    if parts.task is None:
+        return Judged(described, Standing.COORDINATOR, parts, job)
+    for decision in job.ledger.decisions.values():
+        for participant in decision.participants:
+            if participant.identity.transactional_id == described.transactional_id and (
+                _covers(participant, described)
+            ):
+                return _named(described, parts, job, decision, participant)
+    newest = job.ledger.generation % GENERATION_SLOTS
+    standing = Standing.CURRENT if parts.task.generation_slot == newest else Standing.OLDER
+    token = TokenState.OPEN if described.state in OPEN_STATES else TokenState.NONE
+    return Judged(described, standing, parts, job, token=token)
+
+
+def replaced(job: JobLedger, decision: Decision, participant: Participant) -> Judged:
+    """A decided transaction that is the last of its id no more: it has ended some way."""
+    gone = Described(
+        participant.identity.transactional_id,
+        TransactionState.MISSING,
+        participant.identity.producer_id,
+        participant.identity.epoch,
+    )
+    return _named(gone, parse_id(gone.transactional_id), job, decision, participant)
+
+
+def _covers(participant: Participant, described: Described) -> bool:
+    """Whether the coordinator still has this very transaction under its id. Version 5 of EndTxn
+    raises the epoch by one while it ends a transaction."""
+    mine = participant.identity
+    ending = described.state is not TransactionState.ONGOING
+    return described.producer_id == mine.producer_id and (
+        described.epoch == mine.epoch or (ending and described.epoch == mine.epoch + 1)
+    )
+
+
+def _named(
+    described: Described,
+    parts: IdParts | None,
+    job: JobLedger,
+    decision: Decision,
+    participant: Participant,
+) -> Judged:
+    decided = decision.state is DecisionState.DECIDED
+    return Judged(
+        described,
+        Standing.DECIDED if decided else Standing.SETTLED,
+        parts,
+        job,
+        decision,
+        participant,
+        _token(described, job, decision, participant),
+    )
+
+
+def _token(
+    described: Described, job: JobLedger, decision: Decision, participant: Participant
+) -> TokenState:
+    if decision.state is DecisionState.DONE:
+        return TokenState.VISIBLE  # it was, or the batch would not be DONE
+    if decision.state is DecisionState.VOID:
+        return TokenState.NOT_VISIBLE
+    if participant not in without_token(decision, list(job.tokens)):
+        return TokenState.VISIBLE
+    if described.state in OPEN_STATES:
+        return TokenState.OPEN
+    aborted = described.state is TransactionState.COMPLETE_ABORT
+    return TokenState.NOT_VISIBLE if aborted or job.tokens_stable else TokenState.HIDDEN
+
+
+def commit_refusal(judged: Judged) -> str | None:
+    """Why this transaction may not be committed without --force; None if it may."""
+    if judged.standing is Standing.DECIDED:
+        return None
+    reasons = {
+        Standing.SETTLED: "its batch is settled, there is nothing left to commit",
+        Standing.CURRENT: "no decision names it: its rows would be repeated by the batch's replay",
+        Standing.OLDER: "no decision names it: its rows have been, or will be, written again",
+        Standing.COORDINATOR: "a half-written decision must not become visible",
+        Standing.NO_LEDGER: "no ledger was found that decides about it (name it with --job and "
+        "--ledger-topic, if the job has one of another name)",
+        Standing.FOREIGN: "it is another program's, and only that program knows if it is complete",
+    }
+    return reasons[judged.standing]
+
+
+def abort_refusal(judged: Judged, yes: bool) -> str | None:
+    """Why this transaction may not be aborted without --force, or, where `yes` is all that is
+    missing, without --yes; None if it may."""
+    if judged.standing is Standing.OLDER:
+        return None
+    if judged.standing in (Standing.CURRENT, Standing.COORDINATOR):
+        return None if yes else _NEEDS_YES[judged.standing]
+    reasons = {
+        Standing.DECIDED: "its batch is decided: readers will see part of it until the query is "
+        "started again, and lose it for good if the replay's rows differ",
+        Standing.SETTLED: "its batch is settled",
+        Standing.NO_LEDGER: "no ledger was found, so nobody knows whether it is decided (name it "
+        "with --job and --ledger-topic); a batch save() has none, and fails if this is aborted",
+        Standing.FOREIGN: "it is another program's",
+    }
+    return reasons[judged.standing]
+
+
+_NEEDS_YES = {
+    Standing.CURRENT: "its driver may be alive and about to decide. It is safe, nothing is lost or "
+    "repeated, but a running query stops and its next start writes the batch again: --yes to do it",
+    Standing.COORDINATOR: "a driver may be writing to the ledger in it. It is safe, nothing in it "
+    "counts yet, but a running driver has to write it again: --yes to do it",
+}

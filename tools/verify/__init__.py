@@ -1,0 +1,1 @@
+"""`eo-kafka verify`: two topics compared."""
