@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 import class_archive
 import shared_servers
+import warm_drivers
 from balance import pytest_collection_modifyitems  # noqa: F401 - a hook
 from eo_kafka.broker.embedded import KafkaBroker
 from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: F401 - fixtures
@@ -34,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionfinish() -> None:
     """In each worker."""
+    warm_drivers.leave()
     shared_servers.leave()
 
 

@@ -4,12 +4,13 @@ end. A file stays on one worker: its tests share servers, and some share names.
     python integration_tests/support/balance.py REPORT.xml ...
 
 takes new seconds from reports of `pytest --junitxml` into durations.json, setup and teardown
-included. What is in no report stays; what has no seconds yet begins last.
+included. What is in no report stays; what has no seconds yet begins first, for it may be long.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 import xml.etree.ElementTree as ET
 from collections import defaultdict
@@ -28,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """The longest files first, if they are given out to workers."""
     if hasattr(config, "workerinput"):
         known = {file: sum(tests.values()) for file, tests in read().items()}
-        items.sort(key=lambda item: -known.get(item.nodeid.split("::")[0], 0))
+        items.sort(key=lambda item: -known.get(item.nodeid.split("::")[0], math.inf))
 
 
 def read() -> dict[str, dict[str, float]]:
