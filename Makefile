@@ -10,7 +10,7 @@ JOBS ?= 2
 # Of the tests: kafka crash maps state tools soak (integration_tests/), unit (tests/)
 GROUP ?=
 PACKAGES := core clients connectors formats sources sinks state tools broker
-CODE := setup.cfg pyproject.toml pyspark_eo_kafka.py pyspark_eo_map.py pyspark_eo_state.py $(shell find $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
+CODE := setup.cfg pyproject.toml __init__.py errors.py registration.py $(shell find entry $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
 TESTS := $(if $(filter unit,$(GROUP)),tests,$(if $(GROUP),integration_tests/$(GROUP),integration_tests tests))
@@ -18,7 +18,7 @@ REPORT_OF_TESTS := .pytest_cache/report.xml
 # The longest files first, by integration_tests/durations.json (integration_tests/support/balance.py)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --junitxml=$(REPORT_OF_TESTS)
 
-.PHONY: help setup demo test test-all test-full durations soak lint format bench clean
+.PHONY: help setup demo test test-all test-full durations soak lint docs format bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -41,10 +41,16 @@ durations: ## Keep how long each test took in the last run, by which the next on
 soak: setup ## Three jobs under random faults, and a checker (MINUTES=5 SEED=random REPORT=soak.html)
 	$(BIN)/python integration_tests/soak/run.py --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) --report $(or $(REPORT),soak.html)
 
-lint: setup ## ruff, ruff format, mypy --strict
+lint: setup ## ruff, ruff format, mypy --strict, every import of ours by its path
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p eo_kafka -m pyspark_eo_kafka -m pyspark_eo_map -m pyspark_eo_state
+	$(BIN)/basedpyright
+
+docs: setup ## The documentation as a site, in site/; a broken link or reference is an error
+	@$(BIN)/python -c 'import mkdocstrings, material' 2>/dev/null || $(BIN)/pip install --quiet ".[docs]"
+	@rm -rf build *.egg-info
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .
@@ -69,9 +75,9 @@ setup: $(VENV)/installed ## A virtual environment with the project in it
 # The project is installed as users install it, so that what is tested is what they get. setuptools
 # would put files that were deleted since into the wheel again: hence the rm.
 $(VENV)/installed: $(VENV)/dependencies $(CODE)
-	@rm -rf build *.egg-info
+	@rm -rf build *.egg-info entry/*.egg-info
 	@$(BIN)/pip install --quiet --no-deps --force-reinstall --no-build-isolation .
-	@rm -rf build *.egg-info
+	@rm -rf build *.egg-info entry/*.egg-info
 	@touch $@
 
 $(VENV)/dependencies: setup.cfg
@@ -81,8 +87,8 @@ $(VENV)/dependencies: setup.cfg
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --upgrade pip "setuptools>=77" wheel
 	@$(BIN)/pip install --quiet ".[dev,demo]"
-	@rm -rf build *.egg-info
+	@rm -rf build *.egg-info entry/*.egg-info
 	@touch $@
 
 clean: ## Remove what was made
-	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info entry/*.egg-info demo-output site .pytest_cache .mypy_cache .ruff_cache .hypothesis

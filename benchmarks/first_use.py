@@ -102,7 +102,7 @@ def environment(cache: str) -> dict[str, str]:
 def _one(name: str) -> None:
     importlib.import_module("pyspark.sql.types")  # which a worker has, and what Arrow imports
     pa.array([b""])
-    from eo_kafka import librdkafka
+    from eo_kafka.core import librdkafka
 
     began = time.process_time()
     reason = librdkafka.available()

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from eo_kafka.broker.embedded import KafkaBroker
-from eo_kafka.offsets import OffsetRange, TopicPartition
+from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.sources.maps.topic_options import TopicMapOptions
 from eo_kafka.sources.maps.topic_position import now_ms
 from eo_kafka.sources.maps.topic_reader import ChangesTask, plan_entries, read_changes, read_entries

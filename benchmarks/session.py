@@ -53,7 +53,7 @@ def environment(spark: SparkSession, broker_version: str) -> dict[str, Any]:
     import confluent_kafka
     import pyspark
 
-    from eo_kafka import librdkafka
+    from eo_kafka.core import librdkafka
 
     refused = librdkafka.available()
     jvm: Any = spark._jvm

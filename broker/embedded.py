@@ -26,13 +26,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from eo_kafka.broker.errors import BrokerError, PortTaken
-from eo_kafka.broker.jars import DEFAULT_VERSION, kafka_jars
-from eo_kafka.broker.java import find_java
-from eo_kafka.broker.process import JavaProcess
-from eo_kafka.broker.settings import LOOPBACK, Node, free_port, server_properties
-from eo_kafka.broker.storage import cluster_id_of, format_storage, new_cluster_id, tail
-from eo_kafka.clients.kafka.config import admin_client
+from ..clients.kafka.config import admin_client
+from .errors import BrokerError, PortTaken
+from .jars import DEFAULT_VERSION, kafka_jars
+from .java import find_java
+from .process import JavaProcess
+from .settings import LOOPBACK, Node, free_port, server_properties
+from .storage import cluster_id_of, format_storage, new_cluster_id, tail
 
 START_TIMEOUT = 90.0  # seconds; 3 on an idle machine
 STOP_TIMEOUT = 30.0

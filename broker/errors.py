@@ -1,4 +1,4 @@
-"""What can go wrong with the Kafka that runs on this machine.
+"""Errors of the Kafka that runs on this machine.
 
 Under `EoKafkaError`, beside the connector's own errors: these come from tests, the demo and the
 command line, never from a query.
@@ -6,7 +6,7 @@ command line, never from a query.
 
 from __future__ import annotations
 
-from eo_kafka.errors import EoKafkaError
+from ..core.errors import EoKafkaError
 
 
 class BrokerError(EoKafkaError):

@@ -1,4 +1,4 @@
-"""What the commands share that run servers in the foreground: how they end, how they watch."""
+"""What commands that run servers in the foreground share: watching and ending them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn, Protocol
 
-from eo_kafka.broker.errors import BrokerError
+from .errors import BrokerError
 
 
 class Server(Protocol):

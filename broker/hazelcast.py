@@ -19,13 +19,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from eo_kafka.broker.errors import BrokerError, PortTaken
-from eo_kafka.broker.hazelcast_settings import CLUSTER_NAME, journal, member_settings
-from eo_kafka.broker.jars import HAZELCAST_VERSION, hazelcast_jars
-from eo_kafka.broker.java import find_java
-from eo_kafka.broker.process import JavaProcess
-from eo_kafka.broker.settings import LOOPBACK, free_port
-from eo_kafka.broker.storage import tail
+from .errors import BrokerError, PortTaken
+from .hazelcast_settings import CLUSTER_NAME, journal, member_settings
+from .jars import HAZELCAST_VERSION, hazelcast_jars
+from .java import find_java
+from .process import JavaProcess
+from .settings import LOOPBACK, free_port
+from .storage import tail
 
 START_TIMEOUT = 120.0  # seconds; 4 on an idle machine
 STOP_TIMEOUT = 30.0

@@ -1,11 +1,11 @@
-"""What the configuration file of a Hazelcast member says, and the members' ports."""
+"""Writes a Hazelcast member's configuration file and picks its ports."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 
-from eo_kafka.broker.settings import LOOPBACK
+from .settings import LOOPBACK
 
 CLUSTER_NAME = "dev"  # Hazelcast's own default, so that clients need not name it
 PARTITIONS = 271

@@ -1,4 +1,4 @@
-"""Kafka's jars, and Hazelcast's: resolved from Maven Central by Apache Ivy, verified, cached.
+"""Fetches Kafka's and Hazelcast's jars from Maven Central, verifies and caches them.
 
 Ivy's own jar comes with PySpark, so nothing has to be installed for it. Ivy compares every
 download with the SHA-1 the repository publishes (the strongest the two share: Ivy would look for
@@ -30,8 +30,8 @@ from pathlib import Path
 from string import Template
 from xml.sax.saxutils import escape
 
-from eo_kafka.broker.errors import BrokerError
-from eo_kafka.broker.java import find_java
+from .errors import BrokerError
+from .java import find_java
 
 DEFAULT_VERSION = "4.3.1"
 HAZELCAST_VERSION = "5.7.0"

@@ -1,4 +1,4 @@
-"""The Java that PySpark uses: `$JAVA_HOME/bin/java`, otherwise the first `java` on the PATH."""
+"""Finds the Java that PySpark uses: `$JAVA_HOME/bin/java`, else the first on the PATH."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from eo_kafka.broker.errors import BrokerError
+from .errors import BrokerError
 
 MINIMUM = 17  # what Kafka 4's server asks for, and PySpark 4
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')

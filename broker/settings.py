@@ -1,4 +1,4 @@
-"""What `server.properties` of a node says, and which ports it listens on."""
+"""Writes a node's `server.properties` and picks its ports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eo_kafka.broker.errors import PortTaken
+from .errors import PortTaken
 
 LOOPBACK = "127.0.0.1"
 # Below the range from which Linux, macOS and Windows take ports for outgoing connections: a client

@@ -1,4 +1,4 @@
-"""The folder a node keeps its data in: formatting it, and the cluster id written there."""
+"""Formats a node's data folder and writes the cluster id into it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from eo_kafka.broker.errors import BrokerError
+from .errors import BrokerError
 
 
 def new_cluster_id() -> str:

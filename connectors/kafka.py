@@ -1,4 +1,4 @@
-"""`format("eo-kafka")`: the class that Spark finds, and nothing but the way to the four roles.
+"""`format("eo-kafka")`: the class that Spark finds; it makes readers and writers.
 
 Spark's driver-side workers import this for every call, and its source process has ten seconds to
 connect back: what is heavy is imported by the role that needs it.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from eo_kafka.connectors.spark_versions import StreamArrowWriter
+    from .spark_versions import StreamArrowWriter
 
 
 class KafkaDataSource(DataSource):
@@ -35,17 +35,17 @@ class KafkaDataSource(DataSource):
 
         Raises OptionsError for options that are wrong for batch and for streaming alike.
         """
-        from eo_kafka.connectors.kafka_source import reader_options
-        from eo_kafka.formats import reading
+        from ..formats import reading
+        from .kafka_source import reader_options
 
         options, formats = reader_options(self.options, streaming=False)
         return reading.schema(formats, options.schema())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Called once a query, at its start."""
-        from eo_kafka.connectors.kafka_source import KafkaStreamReader, reader_options
-        from eo_kafka.connectors.spark_versions import refuse_without_admission_control
-        from eo_kafka.formats.reading import Reading
+        from ..formats.reading import Reading
+        from .kafka_source import KafkaStreamReader, reader_options
+        from .spark_versions import refuse_without_admission_control
 
         refuse_without_admission_control(self.options)
         options, formats = reader_options(self.options, streaming=True)
@@ -53,8 +53,8 @@ class KafkaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Called once a `load()`."""
-        from eo_kafka.connectors.kafka_source import KafkaBatchReader, reader_options
-        from eo_kafka.formats.reading import Reading
+        from ..formats.reading import Reading
+        from .kafka_source import KafkaBatchReader, reader_options
 
         options, formats = reader_options(self.options, streaming=False)
         return KafkaBatchReader(options, Reading(formats, options.schema(), schema))
@@ -62,15 +62,15 @@ class KafkaDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamArrowWriter:
         """Called before each micro-batch, and again before each `commit` and `abort`: so no I/O
         here, it would end the very transactions that are to be committed."""
-        from eo_kafka.connectors.kafka_sink import KafkaStreamWriter
+        from .kafka_sink import KafkaStreamWriter
 
         return KafkaStreamWriter(self.options, schema, overwrite)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Called once a `save()`, also for each batch of `eo_kafka.foreach_batch`."""
-        from eo_kafka.connectors import foreach_batch
-        from eo_kafka.connectors.kafka_sink import KafkaBatchWriter
-        from eo_kafka.sinks.options import BATCH_ID
+        from ..sinks.options import BATCH_ID
+        from . import foreach_batch
+        from .kafka_sink import KafkaBatchWriter
 
         names = {name.lower() for name in self.options}
         if foreach_batch.BATCH.lower() in names:

@@ -1,4 +1,4 @@
-"""Spark's sink interfaces, over `eo_kafka.sinks`."""
+"""Spark's writer interfaces for Kafka, stream and batch."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from eo_kafka.connectors.ledger_writer import LedgerWriter, Report, task_context
-from eo_kafka.connectors.spark_versions import refuse_without_admission_control
-from eo_kafka.errors import OptionsError, SinkError
-from eo_kafka.formats.declared import STRING
-from eo_kafka.formats.options import FormatOptions
-from eo_kafka.formats.writing import Writing
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.rows.columns_needed import column_problems
+from ..core.errors import OptionsError, SinkError
+from ..formats.declared import STRING
+from ..formats.options import FormatOptions
+from ..formats.writing import Writing
+from ..sinks.options import SinkOptions
+from ..sinks.rows.columns_needed import column_problems
+from .ledger_writer import LedgerWriter, Report, task_context
+from .spark_versions import refuse_without_admission_control
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,8 +84,8 @@ class KafkaStreamWriter(LedgerWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs on executors, once an attempt of a partition."""
-        from eo_kafka.sinks.protocol import one_phase, two_phase
-        from eo_kafka.sinks.rows import plain_write
+        from ..sinks.protocol import one_phase, two_phase
+        from ..sinks.rows import plain_write
 
         context = task_context()
         options, rows = _sent(self._options, self._writing, iterator)
@@ -100,8 +100,8 @@ class KafkaBatchWriter(DataSourceArrowWriter):
     """One `save()`. The same pickled writer serves the tasks and `commit`."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        from eo_kafka.sinks.protocol.batch import new_batch
-        from eo_kafka.state.ledger.topics import with_allowed_timeout
+        from ..sinks.protocol.batch import new_batch
+        from ..state.ledger.topics import with_allowed_timeout
 
         options, writing = _options(given, schema, streaming=False)
         if overwrite:
@@ -119,8 +119,8 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs on executors, once an attempt of a partition."""
-        from eo_kafka.sinks.protocol import batch
-        from eo_kafka.sinks.rows import plain_write
+        from ..sinks.protocol import batch
+        from ..sinks.rows import plain_write
 
         context = task_context()
         options, rows = _sent(self._options, self._writing, iterator)
@@ -134,14 +134,14 @@ class KafkaBatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, once, after all tasks."""
         if self._options.exactly_once:
-            from eo_kafka.sinks.protocol import batch
+            from ..sinks.protocol import batch
 
             batch.commit(self._options, self._batch, [_task(message) for message in messages])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when a task or `commit` failed."""
         if self._options.exactly_once:
-            from eo_kafka.sinks.protocol import batch
+            from ..sinks.protocol import batch
 
             batch.abort(self._options, self._batch, [_task(message) for message in messages])
 

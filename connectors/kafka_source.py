@@ -1,4 +1,4 @@
-"""Spark's side of reading: one stream reader, one batch reader, both thin."""
+"""Spark's reader interfaces for Kafka, stream and batch."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from eo_kafka.connectors.spark_versions import (
+from ..core.crash_points import crash_point
+from ..core.errors import OptionsError, SourceError
+from ..core.offsets import OffsetRange, Offsets, TopicPartition, decode, encode
+from ..formats.options import FormatOptions
+from ..formats.reading import Reading
+from ..sources.lookup import OffsetLookup
+from ..sources.options import SourceOptions
+from ..sources.planner import Planner
+from ..sources.range_split import gather
+from ..sources.recorded_ends import RecordedEnds, check_is_there
+from ..sources.trigger_delay import TriggerDelay
+from .spark_versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import OptionsError, SourceError
-from eo_kafka.formats.options import FormatOptions
-from eo_kafka.formats.reading import Reading
-from eo_kafka.offsets import OffsetRange, Offsets, TopicPartition, decode, encode
-from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.options import SourceOptions
-from eo_kafka.sources.planner import Planner
-from eo_kafka.sources.range_split import gather
-from eo_kafka.sources.recorded_ends import RecordedEnds, check_is_there
-from eo_kafka.sources.trigger_delay import TriggerDelay
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -217,7 +217,7 @@ def _tasks(
 def _read(
     options: SourceOptions, reading: Reading | None, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    from eo_kafka.sources.reader import read_ranges
+    from ..sources.reader import read_ranges
 
     ranges, ids = partition.value
     if reading is None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from eo_kafka.connectors.spark_versions import StreamArrowWriter
-from eo_kafka.errors import SinkError
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
+from ..core.errors import SinkError
+from ..sinks.options import SinkOptions
+from ..sinks.protocol.committable import TaskReport, WritePlan
+from .spark_versions import StreamArrowWriter
 
 if TYPE_CHECKING:
-    from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+    from ..sinks.protocol.two_phase import TaskIdentity
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +46,13 @@ class LedgerWriter(StreamArrowWriter):
         """S1 runs here: being pickled for the tasks is the one thing that happens to a writer
         before a batch and never before `commit` or `abort`. Spark pickles it more than once."""
         if not self._options.exactly_once:
-            from eo_kafka.state.ledger.topics import check_output
+            from ..state.ledger.topics import check_output
 
             check_output(self._options)
         elif self._plan is None:
-            from eo_kafka.sinks.protocol import driver_memory
-            from eo_kafka.sinks.protocol.recovery import make_plan
-            from eo_kafka.state.ledger.topics import with_allowed_timeout
+            from ..sinks.protocol import driver_memory
+            from ..sinks.protocol.recovery import make_plan
+            from ..state.ledger.topics import with_allowed_timeout
 
             self._options = with_allowed_timeout(self._options)
             self._plan = make_plan(self._options)
@@ -63,7 +63,7 @@ class LedgerWriter(StreamArrowWriter):
         """S6 to S8, on the driver, once a batch, or again after a failure."""
         reports = _reports(messages)
         if self._options.exactly_once:
-            from eo_kafka.sinks.protocol import committer, driver_memory
+            from ..sinks.protocol import committer, driver_memory
 
             committer.commit(self._options, [task for task in reports if task], batchId)
             driver_memory.end(self._options)
@@ -72,7 +72,7 @@ class LedgerWriter(StreamArrowWriter):
         """On the driver, when a task or `commit` failed, or the query was stopped in the middle of
         a batch. It must not hide why."""
         if self._options.exactly_once:
-            from eo_kafka.sinks.protocol import committer, driver_memory
+            from ..sinks.protocol import committer, driver_memory
 
             planned = self._plan.generation if self._plan else None
             try:
@@ -84,7 +84,7 @@ class LedgerWriter(StreamArrowWriter):
 
     def _task(self, context: Any) -> TaskIdentity:
         """Which attempt of which task this is. Executor."""
-        from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+        from ..sinks.protocol.two_phase import TaskIdentity
 
         query_id, batch = self._batch or told_batch(context, "; exactly-once needs that.")
         return TaskIdentity(

@@ -1,4 +1,4 @@
-"""`format("eo-state")`: a job's snapshots, and the views of its state, as DataFrames."""
+"""`format("eo-state")`: a job's snapshots and state views as DataFrames."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class StateOptions:
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> StateOptions:
         """Never contacts a broker."""
-        from eo_kafka.options import Option, OptionReader, one_of, text
-        from eo_kafka.state.ledger.job_topics import job_name
-        from eo_kafka.state.snapshots.export import LATEST
-        from eo_kafka.state.snapshots.tables import TABLES
+        from ..core.options import Option, OptionReader, one_of, text
+        from ..state.ledger.job_topics import job_name
+        from ..state.snapshots.export import LATEST
+        from ..state.snapshots.tables import TABLES
 
         read = Option("read", one_of(*TABLES, _VIEW), "snapshots", "")
         job = Option("jobName", job_name, "", "")
@@ -53,7 +53,7 @@ class StateOptions:
 
 
 class StateDataSource(DataSource):
-    """Batch reader. Options: docs/state.md."""
+    """Batch reader. Options: docs/queryable-state.md."""
 
     @classmethod
     def name(cls) -> str:
@@ -62,7 +62,7 @@ class StateDataSource(DataSource):
 
     def schema(self) -> str:
         """By option `read`. Called at `load()`; never contacts a broker. Raises OptionsError."""
-        from eo_kafka.state.snapshots.tables import TABLES
+        from ..state.snapshots.tables import TABLES
 
         table = StateOptions.parse(self.options).table
         return _VIEW_SCHEMA if table == _VIEW else TABLES[table].schema
@@ -84,13 +84,13 @@ class StateReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """The rows. Executor, once an action. Raises what looking for snapshots may raise."""
-        from eo_kafka.state.snapshots.tables import TABLES
+        from ..state.snapshots.tables import TABLES
 
         options = self._options
         if options.table != _VIEW:
             yield from TABLES[options.table].rows(options.job, options.snapshot, options.given)
             return
-        from eo_kafka.state.view_writer import open_view
+        from ..state.view_writer import open_view
 
         for key, value in open_view(options.job, options.view, options.given).values.items():
             yield key.decode(), value.decode()

@@ -1,9 +1,9 @@
 # mypy: ignore-errors
-"""What compiled loops are made of: the compiler, its cache, and access to memory.
+"""Compiles loops with numba: the compiler's settings, its cache, access to memory.
 
 numba compiles a loop on first use and caches it in the user's cache folder; loops hold no GIL.
-Importing this file takes numba, so callers ask `eo_kafka.librdkafka.available()` first. Addresses
-and sizes travel as int64. The rule for all loops (core/digest_kernel.py, sources/read_kernels.py,
+Importing this file takes numba, so callers ask `librdkafka.available()` first. Addresses and sizes
+travel as int64. The rule for all loops (core/digest_kernel.py, sources/read_kernels.py,
 sinks/rows/write_kernels.py, formats/): what one reads is inside a message of librdkafka or
 inside a range the caller has checked; what it writes was sized by a counting loop before, or has a
 limit that it looks at.
@@ -23,7 +23,7 @@ from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from eo_kafka import librdkafka
+from . import librdkafka
 
 # A function that is missing when a loop is loaded makes LLVM abort the process.
 librdkafka.bind()
@@ -44,7 +44,7 @@ def compiled(function: Any) -> Any:
     try:
         folder = Path(_SHARED_CACHE or cache_folder())
         if not _unzip_source(function):
-            folder = folder / _digest()
+            folder = folder / _digest(_package(function))
         config.CACHE_DIR = str(folder)
         return njit(cache=True, nogil=True)(function)
     except (OSError, RuntimeError):
@@ -59,13 +59,23 @@ def part(function: Any) -> Any:
     return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy")(function)
 
 
+def _package(function: Any) -> Path:
+    """The folder of the package that a loop is in: ours, but for those of tests."""
+    depth = function.__module__.count(".")
+    return Path(function.__code__.co_filename).parents[max(0, depth - 1)]
+
+
 @functools.cache
-def _digest() -> str:
-    """Of the whole package: a loop may have parts from any file of it, and numba itself only looks
+def _digest(package: Path) -> str:
+    """Of a whole package: a loop may have parts from any file of it, and numba itself only looks
     whether the loop's own file is another one. Raises OSError."""
     found = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        found.update(path.read_bytes())
+    for folder, inner, names in os.walk(package):  # half the time of rglob
+        inner.sort()
+        for name in sorted(names):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), "rb") as source:
+                    found.update(source.read())
     return found.hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Named places where a test may make a process die, stop or fail.
+"""Named places in the code where a test makes a process die, stop or fail.
 
 A crash point costs one comparison unless the environment variable `EO_KAFKA_CRASH_POINTS` names a
 folder when the process starts. There a test arms a point by writing a file with the point's name
@@ -76,7 +76,7 @@ def armed(name: str) -> bool:
 
 def _act(folder: Path, name: str) -> None:
     if name not in POINTS:
-        raise ValueError(f"'{name}' is not a crash point; see eo_kafka.crash_points.POINTS")
+        raise ValueError(f"'{name}' is not a crash point; see eo_kafka.core.crash_points.POINTS")
     mine = folder / f"{name}.{os.getpid()}.taken"
     try:
         (folder / name).rename(mine)  # atomic: of several processes, one takes it

@@ -1,4 +1,4 @@
-"""A digest of a multiset of rows: equal for the same rows in any order and any batches.
+"""Digest of a multiset of rows: equal for equal rows, in any order and any batches.
 
 Each row becomes one row fingerprint of 128 bits; a digest is the sum of them, in two lanes modulo
 2**64, so it can be built in parts and merged. Rows count as often as they occur.
@@ -8,7 +8,7 @@ partitioner chooses), key length (-1 for null), value length (-1 for null), numb
 value; and for each header name length, value length (-1 for null), name, value. Each field is
 filled up with zero bytes to a whole word. The words are one big number X of n words; its lanes are
 X * 2**(-64 n) modulo two fixed 64-bit primes, then mixed. A compiled loop gets there word by word
-(Montgomery's reduction, eo_kafka.digest_kernel), Python with one big division: both give the
+(Montgomery's reduction, eo_kafka.core.digest_kernel), Python with one big division: both give the
 same value.
 Rows that differ within one stretch of 15 bytes never share a fingerprint; others do with a
 probability near 2**-126. It is no defence against somebody who looks for collisions.

@@ -1,10 +1,10 @@
 # mypy: ignore-errors
-"""The digest of rows as a compiled loop: the twin of `eo_kafka.digest.row_lanes`."""
+"""The digest of rows as a compiled loop, equal to `eo_kafka.core.digest.row_lanes`."""
 
 from __future__ import annotations
 
-from eo_kafka.compiled import I64, U64, compiled, high, part, u8, u64
-from eo_kafka.digest import INVERSES, PRIMES
+from .compiled import I64, U64, compiled, high, part, u8, u64
+from .digest import INVERSES, PRIMES
 
 _PRIME_A, _PRIME_B = PRIMES
 _INVERSE_A, _INVERSE_B = INVERSES
@@ -51,7 +51,7 @@ def _mix(word):
 
 @compiled
 def digest_rows(topic, partitions, key, value, first, number, name, content, lanes):
-    """Add the fingerprints of rows to `lanes`; the framing is eo_kafka.digest's.
+    """Add the fingerprints of rows to `lanes`; the framing is eo_kafka.core.digest's.
 
     Columns are (addresses, sizes) with size -1 for null; the headers of row i are
     first[i] .. first[i] + number[i] of `name` and `content`.

@@ -1,10 +1,10 @@
-"""What readers and writers of maps have in common: where a map is, and what it is called."""
+"""What readers and writers of maps share: the backends and the names of a map."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eo_kafka.options import Option, one_of, text
+from .options import Option, one_of, text
 
 HAZELCAST, KAFKA = "hazelcast", "kafka"
 TEXT, JSON = "text", "json"

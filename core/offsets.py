@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from eo_kafka.errors import cut
-from eo_kafka.options import json_object
+from .errors import cut
+from .options import json_object
 
 EARLIEST = -2
 LATEST = -1

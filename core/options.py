@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from eo_kafka.errors import OptionsError
-from eo_kafka.java_settings import translated
+from .errors import OptionsError
+from .java_settings import translated
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

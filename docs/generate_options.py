@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import Any
 
 from eo_kafka.clients.hazelcast import client as hazelcast_client
+from eo_kafka.core.options import Option
 from eo_kafka.formats import declared as formats
-from eo_kafka.options import Option
 from eo_kafka.sinks import options as sink
 from eo_kafka.sinks.maps import options as map_sink
 from eo_kafka.sources import declared as source
@@ -17,6 +17,8 @@ from eo_kafka.sources.maps import declared as map_declared
 
 PAGE = Path(__file__).parent / "options.md"
 HEAD = """# Options
+
+Which options are there, and what do they mean?
 
 Made by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
 `sinks/options.py`, `formats/declared.py`, `sources/maps/declared.py`, `sinks/maps/options.py` and

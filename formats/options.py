@@ -1,4 +1,4 @@
-"""What a reader or a writer is told of the formats of keys and values, checked. No I/O."""
+"""Reads and checks the format options of source and sink. No I/O."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from eo_kafka.formats import declared
-from eo_kafka.formats.avro.registry import Registry
-from eo_kafka.formats.declared import AVRO, DEADLETTER, FAILFAST, JSON, PERMISSIVE, REGISTRY_PREFIX
-from eo_kafka.options import Option, OptionReader
+from ..core.options import Option, OptionReader
+from . import declared
+from .avro.registry import Registry
+from .declared import AVRO, DEADLETTER, FAILFAST, JSON, PERMISSIVE, REGISTRY_PREFIX
 
 
 @dataclass(frozen=True)

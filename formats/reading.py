@@ -1,4 +1,4 @@
-"""Batches as they were fetched to batches of typed columns, bad records set apart.
+"""Turns fetched batches into typed columns and sets bad records apart.
 
 The types are settled on the driver, when the query is made; records are read on executors.
 """
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from eo_kafka.errors import OptionsError, SourceError, cut
-from eo_kafka.formats import bad_records
-from eo_kafka.formats.bad_records import BadRecord
-from eo_kafka.formats.declared import AVRO, DEADLETTER, JSON, PERMISSIVE, STRING
-from eo_kafka.formats.options import Column, FormatOptions
-from eo_kafka.formats.shared.arrow_types import arrow_schema
-from eo_kafka.formats.shared.decoding import Decoder, Utf8, typed
+from ..core.errors import OptionsError, SourceError, cut
+from . import bad_records
+from .bad_records import BadRecord
+from .declared import AVRO, DEADLETTER, JSON, PERMISSIVE, STRING
+from .options import Column, FormatOptions
+from .shared.arrow_types import arrow_schema
+from .shared.decoding import Decoder, Utf8, typed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -145,12 +145,12 @@ def _type(column: Column) -> DataType | str:
     if column.format == STRING:
         return StringType()
     if column.format == AVRO:
-        from eo_kafka.formats.avro.codec import parsed
-        from eo_kafka.formats.avro.reader import as_json
-        from eo_kafka.formats.avro.types import spark_type
+        from .avro.codec import parsed
+        from .avro.reader import as_json
+        from .avro.types import spark_type
 
         return spark_type(parsed(json.loads(as_json(str(column.schema)))))[0]
-    from eo_kafka.formats.json.column import spark_schema
+    from .json.column import spark_schema
 
     return spark_schema(f"{column.name}.schema", str(column.schema).strip())
 
@@ -164,9 +164,9 @@ def _decoder(options: FormatOptions, column: Column, kind: DataType) -> Decoder:
     if column.format == STRING:
         return Utf8()
     if column.format == JSON:
-        from eo_kafka.formats.json.codec import JsonDecoder
+        from .json.codec import JsonDecoder
 
         return JsonDecoder(kind)
-    from eo_kafka.formats.avro.reader import AvroReader
+    from .avro.reader import AvroReader
 
     return AvroReader(str(column.schema), options.registry)

@@ -1,4 +1,4 @@
-"""Typed columns to bytes, and dead letters to their places, before rows are sent.
+"""Encodes typed columns to bytes, and turns bad records to dead letters, before rows are sent.
 
 What needs the registry is asked on the driver, before the tasks start; rows are encoded on
 executors.
@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.errors import OptionsError, SinkError, cut
-from eo_kafka.formats import bad_records
-from eo_kafka.formats.avro import registry
-from eo_kafka.formats.declared import AVRO, JSON
-from eo_kafka.formats.options import Column, FormatOptions
+from ..core.errors import OptionsError, SinkError, cut
+from . import bad_records
+from .avro import registry
+from .declared import AVRO, JSON
+from .options import Column, FormatOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,10 +79,10 @@ class Writing:
 
     def _encoder(self, column: Column, kind: pa.DataType) -> Callable[[Any], bytes]:
         if column.format == JSON:
-            from eo_kafka.formats.json import writer as json_writer
+            from .json import writer as json_writer
 
             return json_writer.encoder(kind)
-        from eo_kafka.formats.avro.codec import encoder
+        from .avro.codec import encoder
 
         schema, number = self.schemas[column.name]
         encode = encoder(schema).encode
@@ -106,7 +106,7 @@ def _encode(column: pa.Array, encode: Callable[[Any], bytes], of: Column) -> pa.
 
 def _schema(options: FormatOptions, column: Column, kind: Any) -> tuple[str, int | None]:
     """The schema to write with, and its number in the registry, if there is one."""
-    from eo_kafka.formats.avro.reader import as_json
+    from .avro.reader import as_json
 
     known, subject = options.registry, column.subject
     if known is None:
@@ -121,7 +121,7 @@ def _schema(options: FormatOptions, column: Column, kind: Any) -> tuple[str, int
     if column.schema is not None:
         text = as_json(column.schema)
     elif options.register:
-        from eo_kafka.formats.avro.types import avro_schema
+        from .avro.types import avro_schema
 
         text = json.dumps(avro_schema(kind))
     else:

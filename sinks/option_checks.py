@@ -1,10 +1,10 @@
-"""What of a sink's options contradicts the guarantee, or another of them. No I/O."""
+"""Finds sink options that contradict the guarantee or each other. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eo_kafka.options import KafkaSettings, OptionReader, time_span_ms
+from ..core.options import KafkaSettings, OptionReader, time_span_ms
 
 LONGEST_TIMEOUT_MS = 2**31 - 1  # of which Kafka 4 makes: never
 ALLOWED_BY_BROKERS = 0  # the value `max`, until a broker was asked
@@ -39,7 +39,7 @@ def check_needs(reader: OptionReader, kafka: KafkaSettings, guarantee: str) -> N
 def check_client_settings(reader: OptionReader, kafka: KafkaSettings, timeout: str) -> None:
     """librdkafka must know each setting, and take its value; `timeout` is the option that stands
     for one of them."""
-    from eo_kafka.librdkafka import setting_problems
+    from ..core.librdkafka import setting_problems
 
     if timeout in reader and "transaction.timeout.ms" in kafka:
         reader.problem(

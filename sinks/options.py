@@ -1,13 +1,13 @@
-"""The sink's options, their defaults and the sentences about wrong ones."""
+"""Declares and parses the sink's options."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eo_kafka.clients.kafka.transactional_id import TransactionalIds
-from eo_kafka.errors import CheckpointError, OptionsError, cut
-from eo_kafka.options import (
+from ..clients.kafka.transactional_id import TransactionalIds
+from ..core.errors import CheckpointError, OptionsError, cut
+from ..core.options import (
     KafkaSettings,
     Option,
     OptionReader,
@@ -17,21 +17,15 @@ from eo_kafka.options import (
     time_span_ms,
     whole_number,
 )
-from eo_kafka.sinks.maps.staging import MapTarget
-from eo_kafka.sinks.option_checks import (
+from ..state.ledger.job_topics import LEDGER_TOPIC, MAIN_SINK, STATE_TOPIC, job_name, topic_name
+from .maps.staging import MapTarget
+from .option_checks import (
     ALLOWED_BY_BROKERS,
     LONGEST_TIMEOUT_MS,
     check_client_settings,
     check_different,
     check_needs,
     timeout_ms,
-)
-from eo_kafka.state.ledger.job_topics import (
-    LEDGER_TOPIC,
-    MAIN_SINK,
-    STATE_TOPIC,
-    job_name,
-    topic_name,
 )
 
 EXACTLY_ONCE, AT_LEAST_ONCE, NONE = "exactly-once", "at-least-once", "none"
@@ -42,34 +36,34 @@ DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
 ANSWER_TIMEOUT_S = 900.0
 
 TOPIC: Option[str | None] = Option(
-    "topic", text, None, "Topic of all rows; without it each row names its own in column `topic`."
+    "topic", text, None, "Topic of all rows. Without it each row names its own in column `topic`."
 )
 GUARANTEE = Option(
     "guarantee",
     one_of(EXACTLY_ONCE, AT_LEAST_ONCE, NONE),
     EXACTLY_ONCE,
-    "What holds for the rows whatever dies: `exactly-once`, `at-least-once` or `none`.",
+    "What holds whatever dies: `exactly-once`, `at-least-once` or `none`.",
 )
 COMMIT = Option(
     "commit",
     one_of(TWO_PHASE, IDEMPOTENT),
     TWO_PHASE,
-    "How exactly-once is kept: `two-phase`, a batch is visible as a whole, by the driver's "
-    "decision; or `idempotent`, each task commits its own rows and a replay skips them, for plans "
-    "that replay the same rows into the same partitions (others are found out and stop).",
+    "How exactly-once is kept. `two-phase`: the driver decides, and a batch becomes visible as a "
+    "whole. `idempotent`: each task commits its own rows and a replay skips them; for queries "
+    "that replay the same rows into the same partitions (the query stops if a replay differs).",
 )
 JOB_NAME: Option[str | None] = Option(
     "jobName",
     job_name,
     None,
-    "The stable name under which the ledger is kept. Default: the query name, else the query id.",
+    "The job's stable name, which its ledger bears. Default: the query's name, else its id.",
 )
 BATCH_ID: Option[int | None] = Option(
     "batchId",
     whole_number(0),
     None,
-    "Batch writes only, with a `jobName`: the number of this write among the job's, higher than "
-    "those before it. It is written once, however often it is tried.",
+    "Batch writes only, with a `jobName`: the number of this write, higher than those of the "
+    "job's earlier writes. Each number is written once, however often it is tried.",
 )
 LEDGER: Option[str | None] = Option(
     "ledgerTopic", topic_name, None, "The job's ledger. Default: `__eo_kafka.<jobName>.ledger`."
@@ -78,43 +72,45 @@ SNAPSHOTS = Option(
     "snapshots",
     boolean,
     False,
-    "Whether each decision takes a snapshot of the checkpoint with it, into the state topic, from "
-    "which a job whose checkpoint is lost goes on. Needs a `jobName` or a query name.",
+    "Whether each decision includes a snapshot of the checkpoint, in the state topic. A job whose"
+    " checkpoint is lost goes on from there. Needs a `jobName` or a query name.",
 )
 SNAPSHOT_INTERVAL = Option(
     "snapshotInterval",
     time_span_ms,
     0,
-    "How long after a snapshot the next one is taken, such as `5 minutes` or `30 s`; 0: with every "
-    "batch. In between decisions record the sources' offsets, which a reader with option `jobName` "
-    "follows after a restore; 500 batches at most.",
+    "How long after a snapshot the next one is taken, such as `5 minutes` or `30 s`; 0 takes one "
+    "with every batch. Batches in between (500 at most) only record their sources' offsets; after"
+    " a restore, a source with option `jobName` repeats them.",
 )
 STATE: Option[str | None] = Option(
     "stateTopic", topic_name, None, "The job's snapshots. Default: `__eo_kafka.<jobName>.state`."
 )
 PREFIX = Option(
-    "transactionalIdPrefix", topic_name, "eo-kafka", "How the transactional ids of all jobs begin."
+    "transactionalIdPrefix", topic_name, "eo-kafka", "Prefix of all the job's transactional ids."
 )
 FAIL_ON_DATA_LOSS = Option(
     "failOnDataLoss",
     boolean,
     True,
-    "Whether the query stops when a topic that it reads was deleted and made again since its last "
-    "batch (as far as the sink's cluster has that topic); with false it goes on with a warning.",
+    "Whether the query stops when an input topic was deleted and created again since the last "
+    "batch (as far as the sink's cluster has that topic). With `false` it warns and goes on.",
 )
 TRANSACTION_TIMEOUT: Option[int | None] = Option(
     "transactionTimeout",
     timeout_ms,
     None,
-    "How long a transaction may be open, from a batch's first row to its commit, outages included: "
-    "a time such as `30 minutes`, or `max`, the longest that all brokers allow "
-    "(`transaction.max.timeout.ms`). Default: `15 minutes`, or `kafka.transaction.timeout.ms`.",
+    "How long a transaction may be open, from a batch's first row to its commit, outages "
+    "included: a time such as `30 minutes`, or `max`, the longest that all brokers allow "
+    "(`transaction.max.timeout.ms`). Default: `kafka.transaction.timeout.ms` if given, else `15 "
+    "minutes`.",
 )
 WEAK_REPLICATION = Option(
     "allowWeakReplication",
     boolean,
     False,
-    "Go on where the ledger or Kafka's own transaction log could lose an acknowledged decision.",
+    "Whether to run where the ledger or Kafka's transaction log is replicated so weakly that an "
+    "acknowledged decision could be lost.",
 )
 OPTIONS = (
     TOPIC,
@@ -327,7 +323,7 @@ def _snapshots(reader: OptionReader, possible: bool) -> bool:
 def _query_id(reader: OptionReader, checkpoint: str | None) -> str | None:
     if not checkpoint:
         return None
-    from eo_kafka.state.snapshots.query_id import read_query_id
+    from ..state.snapshots.query_id import read_query_id
 
     try:
         return read_query_id(checkpoint)

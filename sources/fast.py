@@ -1,4 +1,4 @@
-"""From an assigned consumer to Arrow record batches in compiled loops, no Python object a record.
+"""Fetches records into Arrow batches in compiled loops, without an object for each record.
 
 Records are taken from the partition's own queue. confluent-kafka's callbacks (errors, OAuth, logs)
 may only run inside its own methods, and on the consumer's common queue they would run in our loop;
@@ -12,10 +12,10 @@ import ctypes
 import time
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka import librdkafka
-from eo_kafka.errors import SourceError
-from eo_kafka.sources import plain
-from eo_kafka.sources.plain import Fetched
+from ..core import librdkafka
+from ..core.errors import SourceError
+from . import plain
+from .plain import Fetched
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +47,7 @@ def fetch(
     Raises SourceError for timestamps that no column holds, librdkafka.Unavailable when the
     consumer is not one this can drive.
     """
-    from eo_kafka.sources import read_kernels as kernels
+    from . import read_kernels as kernels
 
     rk, handle = librdkafka.library(), librdkafka.raw_handle(consumer)
     queue = rk.rd_kafka_queue_get_partition(handle, topic.encode(), partition)

@@ -1,4 +1,4 @@
-"""Where a read starts and ends, as the options say it. No I/O."""
+"""Parses where a read starts and ends. No I/O."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from eo_kafka.errors import cut
-from eo_kafka.offsets import EARLIEST, LATEST, Offsets, TopicPartition, decode, names
-from eo_kafka.options import json_object, whole_number
-from eo_kafka.sources.subscription import Subscription
+from ..core.errors import cut
+from ..core.offsets import EARLIEST, LATEST, Offsets, TopicPartition, decode, names
+from ..core.options import json_object, whole_number
+from .subscription import Subscription
 
 Word: TypeAlias = Literal["earliest", "latest"]
 _GROUP = "group:"

@@ -1,4 +1,4 @@
-"""Asks the brokers which partitions there are and where they begin and end.
+"""Asks brokers which partitions exist and where they begin and end.
 
 Every answer is bounded in time by the option `fetchOffset.timeoutMs`. `OffsetLookup` holds a
 client; it lives in Spark's source process, in a task for late-bound batch ranges and after data
@@ -14,18 +14,13 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from eo_kafka.clients.kafka import config
-from eo_kafka.errors import ReadTimeout, SourceError
-from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
-from eo_kafka.sources.limits import Word
-from eo_kafka.sources.lookup_errors import (
-    UnknownTopic,
-    is_denied,
-    is_of_old_metadata,
-    is_wrong_setting,
-)
-from eo_kafka.sources.options import SourceOptions
-from eo_kafka.state.ledger.compacted_topic import settings_of
+from ..clients.kafka import config
+from ..core.errors import ReadTimeout, SourceError
+from ..core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
+from ..state.ledger.compacted_topic import settings_of
+from .limits import Word
+from .lookup_errors import UnknownTopic, is_denied, is_of_old_metadata, is_wrong_setting
+from .options import SourceOptions
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

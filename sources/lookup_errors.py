@@ -1,10 +1,10 @@
-"""What the brokers' errors mean to who looks something up."""
+"""Explains brokers' errors that a look-up meets."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eo_kafka.errors import SourceError
+from ..core.errors import SourceError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -1,4 +1,4 @@
-"""What a reader may be told: the JVM connector's options, or a sentence why not. No I/O."""
+"""Parses the Kafka source's options, those of the JVM connector, or says what is wrong. No I/O."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eo_kafka.errors import OptionsError
-from eo_kafka.offsets import LATEST, TopicPartition
-from eo_kafka.options import KafkaSettings, OptionReader
-from eo_kafka.sources.declared import (
+from ..core.errors import OptionsError
+from ..core.offsets import LATEST, TopicPartition
+from ..core.options import KafkaSettings, OptionReader
+from ..state.ledger.job_topics import LEDGER_TOPIC
+from .declared import (
     ASSIGN,
     BY_TIMESTAMP_STRATEGY,
     ENDING_BY_TIMESTAMP,
@@ -39,9 +40,8 @@ from eo_kafka.sources.declared import (
     SUBSCRIBE,
     SUBSCRIBE_PATTERN,
 )
-from eo_kafka.sources.limits import ByGroup, ByTime, Limit, batch_problems, problems_of
-from eo_kafka.sources.subscription import Subscription
-from eo_kafka.state.ledger.job_topics import LEDGER_TOPIC
+from .limits import ByGroup, ByTime, Limit, batch_problems, problems_of
+from .subscription import Subscription
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -208,7 +208,7 @@ def _check_tasks(options: SourceOptions, reader: OptionReader) -> None:
 
 
 def _kafka(reader: OptionReader) -> KafkaSettings:
-    from eo_kafka.librdkafka import setting_problems
+    from ..core.librdkafka import setting_problems
 
     given = reader.kafka(REFUSED_KAFKA)
     accepted = {name: value for name, value in given.items() if name not in REFUSED_KAFKA}

@@ -1,4 +1,4 @@
-"""From an assigned consumer to Arrow, one Python object a record: works everywhere."""
+"""Fetches records into Arrow batches in plain Python, which works everywhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.errors import SourceError
+from ..core.errors import SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Which offsets a query starts at and which ranges a batch covers. On the driver.
+"""Plans where a query starts and which ranges a batch reads. Runs on the driver.
 
 The rules are the JVM connector's: partitions added later are read from their earliest offset, and
 what can no longer be read is reported as data loss, or logged with `failOnDataLoss=false`.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from eo_kafka.errors import DataLossError, SourceError
-from eo_kafka.offsets import (
+from ..core.errors import DataLossError, SourceError
+from ..core.offsets import (
     EARLIEST,
     LATEST,
     OffsetRange,
@@ -19,12 +19,12 @@ from eo_kafka.offsets import (
     encode_text,
     names,
 )
-from eo_kafka.sources.limits import ByGroup, ByTime, ByTopic, Limit, Word
-from eo_kafka.sources.lookup import OffsetLookup, resolved
-from eo_kafka.sources.options import SourceOptions
-from eo_kafka.sources.range_split import split
-from eo_kafka.sources.rate_limit import rate_limited
-from eo_kafka.sources.topic_identity import WAYS_OUT, KnownTopics
+from .limits import ByGroup, ByTime, ByTopic, Limit, Word
+from .lookup import OffsetLookup, resolved
+from .options import SourceOptions
+from .range_split import split
+from .rate_limit import rate_limited
+from .topic_identity import WAYS_OUT, KnownTopics
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from eo_kafka.offsets import Offsets, TopicPartition
+from ..core.offsets import Offsets, TopicPartition
 
 
 def rate_limited(limit: int, begin: Offsets, newest: Offsets) -> dict[TopicPartition, int]:

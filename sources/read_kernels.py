@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from numba import types
 
-from eo_kafka.compiled import I32, I64, NOTHING, compiled, copy, i32, i64, part, put64
+from ..core.compiled import I32, I64, NOTHING, compiled, copy, i32, i64, part, put64
 
 _consume = types.ExternalFunction("rd_kafka_consume_batch_queue", I64(I64, I32, I64, I64))
 _timestamp = types.ExternalFunction("rd_kafka_message_timestamp", I64(I64, I64))

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from eo_kafka.clients.kafka.config import consumer, quick_connect
-from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
-from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
-from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
-from eo_kafka.sources import plain
-from eo_kafka.sources.lookup import OffsetLookup, resolved
-from eo_kafka.sources.options import SourceOptions
-from eo_kafka.sources.topic_identity import check_not_replaced, without_replaced
+from ..clients.kafka.config import consumer, quick_connect
+from ..core.errors import DataLossError, ReadTimeout, SourceError
+from ..core.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
+from ..core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
+from . import plain
+from .lookup import OffsetLookup, resolved
+from .options import SourceOptions
+from .topic_identity import check_not_replaced, without_replaced
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -190,8 +190,8 @@ def _batches(
 
 def _fetcher(consumer: Any) -> Callable[..., plain.Fetched]:
     """The compiled loop where it can drive this consumer, otherwise the plain one."""
-    from eo_kafka import librdkafka
-    from eo_kafka.sources import fast
+    from ..core import librdkafka
+    from . import fast
 
     reason = librdkafka.available()
     if reason is None:

@@ -1,4 +1,4 @@
-"""The ends of the batches since a job's newest snapshot, as the job's ledger records them.
+"""Where the batches since the newest snapshot ended, as the job's ledger records it.
 
 A restored query repeats these batches: what is decided of them is written already, and the state
 must come out as it was. So each must hold the same records again, whatever `maxOffsetsPerTrigger`
@@ -12,17 +12,17 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
-from eo_kafka.errors import DataLossError
-from eo_kafka.offsets import Offsets, TopicPartition, encode_text
-from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.lookup_errors import UnknownTopic
-from eo_kafka.sources.options import SourceOptions
-from eo_kafka.sources.subscription import Subscription
-from eo_kafka.state.ledger.job_topics import MAIN_SINK
-from eo_kafka.state.ledger.ledger import DECISION_PARTITION, Ledger, fold
-from eo_kafka.state.ledger.log_reader import read_records
-from eo_kafka.state.snapshots.batch_ends import Ambiguous, next_ends
-from eo_kafka.transaction import DecisionState
+from ..core.errors import DataLossError
+from ..core.offsets import Offsets, TopicPartition, encode_text
+from ..core.transaction import DecisionState
+from ..state.ledger.job_topics import MAIN_SINK
+from ..state.ledger.ledger import DECISION_PARTITION, Ledger, fold
+from ..state.ledger.log_reader import read_records
+from ..state.snapshots.batch_ends import Ambiguous, next_ends
+from .lookup import OffsetLookup
+from .lookup_errors import UnknownTopic
+from .options import SourceOptions
+from .subscription import Subscription
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from eo_kafka.errors import cut
-from eo_kafka.offsets import PARTITION_MAX, TopicPartition
-from eo_kafka.options import json_object
+from ..core.errors import cut
+from ..core.offsets import PARTITION_MAX, TopicPartition
+from ..core.options import json_object
 
 # Kafka's own, and ours: what a pattern is never meant to find.
 _INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}

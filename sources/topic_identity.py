@@ -1,5 +1,6 @@
-"""Whether the topics that are read are still those that the query knows, by the ids that Kafka
-gives them: one that was deleted and made again has the same name, and offsets of its own.
+"""Checks by Kafka's topic ids that topics were not deleted and created again.
+
+Such a topic has the same name, and offsets of its own.
 
 The planner compares in each look, and a task when it has read its ranges. Together that leaves no
 gap: a task's id is the one of the look before, and ids never come back.
@@ -11,12 +12,12 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from eo_kafka.errors import DataLossError
-from eo_kafka.kept import Kept
-from eo_kafka.offsets import Offsets, TopicPartition, encode_text
-from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.lookup_errors import UnknownTopic
-from eo_kafka.sources.options import SourceOptions
+from ..core.errors import DataLossError
+from ..core.kept import Kept
+from ..core.offsets import Offsets, TopicPartition, encode_text
+from .lookup import OffsetLookup
+from .lookup_errors import UnknownTopic
+from .options import SourceOptions
 
 log = logging.getLogger(__name__)
 

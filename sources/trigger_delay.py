@@ -1,4 +1,4 @@
-"""Waits for `minOffsetsPerTrigger` new offsets, for at most `maxTriggerDelay`. No I/O.
+"""Waits for `minOffsetsPerTrigger` new offsets, for `maxTriggerDelay` at most. No I/O.
 
 Source: delayBatch of Spark's KafkaMicroBatchStream.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from eo_kafka.offsets import Offsets
+from ..core.offsets import Offsets
 
 
 class TriggerDelay:

@@ -1,4 +1,4 @@
-"""A view of keyed state: a compacted topic of one partition, with JSON keys and values.
+"""The records of a view of keyed state, in a compacted topic.
 
 Each transaction brings it from one batch of the query to a later one, and says so in the record
 `MARKER`; no key of the state looks like it, because those are JSON objects. A key that is gone has
@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from eo_kafka.errors import CorruptSnapshot, cut
-from eo_kafka.options import json_object
-from eo_kafka.state.ledger.log_reader import read_records
+from ..core.errors import CorruptSnapshot, cut
+from ..core.options import json_object
+from .ledger.log_reader import read_records
 
 TOPIC = "__eo_kafka.{job}.view.{view}"
 MARKER = b'"eo-kafka"'

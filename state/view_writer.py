@@ -1,20 +1,20 @@
-"""The topic of a view of keyed state: finds it, reads it, and is its only writer."""
+"""Finds, reads and writes the topic of a view of keyed state; its only writer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from eo_kafka.errors import EoKafkaError, OptionsError
-from eo_kafka.options import text
-from eo_kafka.state import view
-from eo_kafka.state.ledger import compacted_topic
-from eo_kafka.state.ledger.compacted_topic import exists
-from eo_kafka.state.ledger.coordinator import Record
-from eo_kafka.state.ledger.job_topics import topic_name
-from eo_kafka.state.snapshots.search import SnapshotSearch
-from eo_kafka.state.snapshots.writer import ExportWriter
-from eo_kafka.state.view import Marker, View
+from ..core.errors import EoKafkaError, OptionsError
+from ..core.options import text
+from . import view
+from .ledger import compacted_topic
+from .ledger.compacted_topic import exists
+from .ledger.coordinator import Record
+from .ledger.job_topics import topic_name
+from .snapshots.search import SnapshotSearch
+from .snapshots.writer import ExportWriter
+from .view import Marker, View
 
 
 def topic_of(job: str, name: str) -> str:

@@ -18,7 +18,7 @@ import model_sweep
 import model_tasks
 from commit_model import Driver, Moves, Rules, Setting, Txn, World
 
-from eo_kafka.transaction import DecisionState, without_token
+from eo_kafka.core.transaction import DecisionState, without_token
 
 COMMIT_STEPS = (
     commit_model.s6_fence,

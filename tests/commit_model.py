@@ -44,10 +44,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import NamedTuple, TypeVar
 
-from eo_kafka.errors import LedgerError
-from eo_kafka.sinks.protocol.committable import Torn, WritePlan
-from eo_kafka.state.ledger.ledger import with_state
-from eo_kafka.transaction import (
+from eo_kafka.core.transaction import (
     Decision,
     DecisionState,
     Identity,
@@ -56,6 +53,9 @@ from eo_kafka.transaction import (
     Token,
     without_token,
 )
+from eo_kafka.errors import LedgerError
+from eo_kafka.sinks.protocol.committable import Torn, WritePlan
+from eo_kafka.state.ledger.ledger import with_state
 
 ROWS = ("a", "b")
 # How a batch's rows may lie in the two partitions; the last one as if tasks had been coalesced.

@@ -29,7 +29,7 @@ from commit_model import (
 )
 from model_tasks import s2_look
 
-from eo_kafka.transaction import Identity
+from eo_kafka.core.transaction import Identity
 
 
 def sweep_list(world: World, index: int, setting: Setting) -> Moves:

@@ -35,7 +35,7 @@ from commit_model import (
     with_task,
 )
 
-from eo_kafka.transaction import Identity
+from eo_kafka.core.transaction import Identity
 
 
 def s2_look(world: World, task: Task, setting: Setting) -> Moves:

@@ -32,8 +32,8 @@ from commit_model import (
     write_plan,
 )
 
+from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant, Token
 from eo_kafka.sinks.protocol.committable import Torn
-from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Token
 
 # --- S1: which tasks have committed
 

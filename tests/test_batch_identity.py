@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from eo_kafka.digest import Digest
+from eo_kafka.core.digest import Digest
+from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant
 from eo_kafka.errors import BatchMismatch, CheckpointError, DataLossError, LedgerError
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import batch_identity
@@ -15,7 +16,6 @@ from eo_kafka.sinks.protocol.batch_identity import BatchIdentity
 from eo_kafka.sinks.protocol.committable import TaskReport
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.transaction import Decision, DecisionState, Identity, Participant
 
 FILE = '{"logOffset":4}'
 MAP = '{"map":"m","cluster":"c","sequences":[1],"anchors":[""]}'

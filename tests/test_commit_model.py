@@ -14,12 +14,12 @@ from commit_model import Rules, Setting
 
 from eo_kafka.clients.kafka import control_plane
 from eo_kafka.clients.kafka.control_requests import Look
+from eo_kafka.core.transaction import Decision, DecisionState, Identity
 from eo_kafka.errors import Fenced
 from eo_kafka.sinks.protocol import recovery
 from eo_kafka.sinks.protocol.finisher import Outcome
 from eo_kafka.state.ledger import topics as ledger_topic
 from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.transaction import Decision, DecisionState, Identity
 
 LOST = "a decided transaction was lost though nothing timed out"
 ONE_SPLIT = Setting(splits=("ab",))

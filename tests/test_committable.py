@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant
 from eo_kafka.errors import LedgerError
 from eo_kafka.sinks.protocol.committable import Torn, WritePlan
-from eo_kafka.transaction import Decision, DecisionState, Identity, Participant
 
 PARTS = tuple(Participant(p, 0, 1, Identity(f"p{p}", 1, 0), 1, "d") for p in (0, 1, 2))
 

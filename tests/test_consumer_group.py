@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from eo_kafka.connectors.consumer_group import ConsumerGroup, offsets_behind_latest, slowest
+from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.errors import OptionsError
-from eo_kafka.offsets import TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from eo_kafka.clients.kafka.control_requests import Look
+from eo_kafka.core.transaction import Described, TransactionState
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.state.ledger import coordinator
 from eo_kafka.state.ledger.coordinator import Coordinator
-from eo_kafka.transaction import Described, TransactionState
 
 PREPARED, COMPLETE = TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_kafka import crash_points
+from eo_kafka.core import crash_points
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("connectors", "sources", "sinks", "state", "clients", "core")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eo_kafka import librdkafka
-from eo_kafka.digest import INVERSES, PRIMES, Digest, row_lanes
+from eo_kafka.core import librdkafka
+from eo_kafka.core.digest import INVERSES, PRIMES, Digest, row_lanes
 from eo_kafka.sinks.rows import fast, plain
 
 field = st.none() | st.binary(max_size=40)

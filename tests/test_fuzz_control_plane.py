@@ -30,8 +30,14 @@ from kafka.protocol.producer.transaction import EndTxnResponse
 from eo_kafka.clients.kafka import control_plane
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.control_requests import TransactionRequests
+from eo_kafka.core.transaction import (
+    Described,
+    EndTxnAnswer,
+    Identity,
+    TransactionState,
+    end_txn_answer,
+)
 from eo_kafka.errors import EnvironmentRefused, EoKafkaError, OutcomeUnknown
-from eo_kafka.transaction import Described, EndTxnAnswer, Identity, TransactionState, end_txn_answer
 
 IDS = ("eo.job.sink.p0.g0.a0", "eo.job.sink.p1.g0.a1")
 VERSIONS = {"EndTxnRequest": 5, "DescribeTransactionsRequest": 0, "ListTransactionsRequest": 1}

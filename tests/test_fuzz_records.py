@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_kafka.errors import MESSAGE_MAX, CorruptLedger
+from eo_kafka.core.errors import MESSAGE_MAX
+from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant, Token
+from eo_kafka.errors import CorruptLedger
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger, fold
-from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Token
 
 PARTICIPANT = Participant(0, 1, 34, Identity("eo-kafka.j.s.p0.g2.a3", 4000, 2), 7, "m1:0123abcd")
 DECISION = Decision("main", 12, 1, DecisionState.DECIDED, 34, 5, 1, 56, (PARTICIPANT,))

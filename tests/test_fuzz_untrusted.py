@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from eo_kafka.errors import MESSAGE_MAX, EoKafkaError, OptionsError, WriteFailed, cut
+from eo_kafka.core.errors import MESSAGE_MAX, cut
+from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant
+from eo_kafka.errors import EoKafkaError, OptionsError, WriteFailed
 from eo_kafka.sinks.protocol.committable import TaskReport, Torn
-from eo_kafka.transaction import Decision, DecisionState, Identity, Participant
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = (
@@ -63,7 +64,7 @@ def dangers(source: str) -> list[str]:
 
 
 def product_files() -> list[Path]:
-    found = [ROOT / "pyspark_eo_kafka.py"]
+    found = [*ROOT.glob("*.py"), *(ROOT / "entry").glob("*.py")]
     for package in PACKAGES:
         found += sorted((ROOT / package).rglob("*.py"))
     return found

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
-from eo_kafka.offsets import Offsets, TopicPartition, decode
+from eo_kafka.core.offsets import Offsets, TopicPartition, decode
+from eo_kafka.core.transaction import Decision, DecisionState
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol.committable import TaskReport
 from eo_kafka.sinks.protocol.snapshot_interval import is_due
@@ -29,7 +30,6 @@ from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger
 from eo_kafka.state.snapshots.restoring import _check_can_go_on
-from eo_kafka.transaction import Decision, DecisionState
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 SINK = SinkOptions.parse(

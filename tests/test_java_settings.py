@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_kafka.java_settings import translated
-from eo_kafka.librdkafka import setting_problems
+from eo_kafka.core.java_settings import translated
+from eo_kafka.core.librdkafka import setting_problems
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 DEFAULT_PARTITIONER = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"

@@ -6,8 +6,8 @@ import pytest
 
 from eo_kafka.clients.kafka import config as kafka_config
 from eo_kafka.clients.kafka.control_requests import create_nothing
+from eo_kafka.core.options import OptionReader
 from eo_kafka.errors import OptionsError
-from eo_kafka.options import OptionReader
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
 

@@ -12,8 +12,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from eo_kafka.connectors import kafka_source
 from eo_kafka.connectors.kafka_source import KafkaBatchReader, KafkaStreamReader
+from eo_kafka.core.offsets import Offsets, TopicPartition
 from eo_kafka.errors import OptionsError, SourceError
-from eo_kafka.offsets import Offsets, TopicPartition
 from eo_kafka.sources.lookup import Topics
 from eo_kafka.sources.options import SourceOptions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from eo_kafka.kept import Kept
+from eo_kafka.core.kept import Kept
 
 A, B = {"servers": "a", "password": "secret"}, {"servers": "b"}
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant
 from eo_kafka.errors import CorruptLedger
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.ledger import DECISIONS_KEPT, Ledger, fold, with_state
-from eo_kafka.transaction import Decision, DecisionState, Identity, Participant
 
 DECIDED, DONE, VOID = DecisionState.DECIDED, DecisionState.DONE, DecisionState.VOID
 Log = list[tuple[bytes, bytes | None]]

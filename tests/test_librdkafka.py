@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 
 from benchmarks import first_use
-from eo_kafka import librdkafka
+from eo_kafka.core import librdkafka
 
 EXPECTED = {
     "source": "None 0",

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.errors import ReadTimeout
-from eo_kafka.offsets import TopicPartition
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 

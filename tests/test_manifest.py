@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eo_kafka.core.transaction import Decision, DecisionState
 from eo_kafka.errors import CorruptLedger, CorruptSnapshot
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.blob_names import (
@@ -25,7 +26,6 @@ from eo_kafka.state.ledger.blob_names import (
 )
 from eo_kafka.state.snapshots import blobs, manifest
 from eo_kafka.state.snapshots.manifest import FileEntry, Manifest
-from eo_kafka.transaction import Decision, DecisionState
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -15,7 +15,7 @@ from hazelcast.serialization import SerializationServiceV1
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from eo_kafka import librdkafka
+from eo_kafka.core import librdkafka
 from eo_kafka.errors import SinkError
 from eo_kafka.sinks.maps import request_kernels as kernels
 from eo_kafka.sinks.maps import requests as map_requests

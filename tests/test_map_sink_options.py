@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from eo_kafka.connectors.maps.writers import stream_writer
-from eo_kafka.digest import Digest
+from eo_kafka.core.digest import Digest
 from eo_kafka.errors import OptionsError, SinkError
 from eo_kafka.sinks.maps.marker import Marker
 from eo_kafka.sinks.maps.options import MapSinkOptions

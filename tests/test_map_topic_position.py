@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.errors import SourceError
-from eo_kafka.offsets import TopicPartition
 from eo_kafka.sources.maps.topic_position import TopicPosition, after, too_late
 
 A, B = TopicPartition("map", 0), TopicPartition("map", 1)

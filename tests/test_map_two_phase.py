@@ -10,11 +10,11 @@ from pyspark.sql.types import StructType
 
 import eo_kafka
 from eo_kafka.connectors.maps.writers import batch_writer, stream_writer
+from eo_kafka.core.transaction import NO_TRANSACTION, Participant, Staged
 from eo_kafka.errors import LedgerError, OptionsError
 from eo_kafka.sinks.maps.lanes import LANES, Marker, lane_of
 from eo_kafka.sinks.maps.staging import CHUNK_ROWS, ChunkKey, _pieces, chunk_keys
 from eo_kafka.sinks.maps.two_phase_options import is_two_phase, read_target, read_two_phase
-from eo_kafka.transaction import NO_TRANSACTION, Participant, Staged
 
 ROWS = StructType().add("key", "string").add("value", "string")
 COLUMNS = [("key", "string"), ("value", "string")]

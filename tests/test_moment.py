@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from eo_kafka.moment import Moment
+from eo_kafka.core.moment import Moment
 
 ELSEWHERE = """
 import pickle, sys
-from eo_kafka.moment import Moment
+from eo_kafka.core.moment import Moment
 sys.stdout.buffer.write(pickle.dumps(Moment.now()))
 """
 

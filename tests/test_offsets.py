@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_kafka.offsets import (
+from eo_kafka.core.offsets import (
     EARLIEST,
     OFFSET_MAX,
     PARTITION_MAX,

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_kafka.errors import OptionsError
-from eo_kafka.options import (
+from eo_kafka.core.options import (
     KafkaSettings,
     Option,
     OptionReader,
@@ -19,6 +18,7 @@ from eo_kafka.options import (
     text,
     whole_number,
 )
+from eo_kafka.errors import OptionsError
 
 SIZE = Option("maxSize", whole_number(1, 9), 5, "A size.")
 SERVERS = {"kafka.bootstrap.servers": "host:9092"}

@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
+from eo_kafka.core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
 from eo_kafka.errors import DataLossError, SourceError
-from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
 from eo_kafka.sources.lookup import OffsetLookup, Topics
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_kafka.offsets import OffsetRange, TopicPartition
+from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.sources.range_split import gather, split
 
 A, B, C, D = (TopicPartition("t", number) for number in range(4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_kafka.offsets import OFFSET_MAX, TopicPartition
+from eo_kafka.core.offsets import OFFSET_MAX, TopicPartition
 from eo_kafka.sources.rate_limit import rate_limited
 
 A, B, C = (TopicPartition("t", number) for number in range(3))

@@ -12,8 +12,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from eo_kafka.connectors import kafka_source
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
+from eo_kafka.core.offsets import Offsets, TopicPartition
+from eo_kafka.core.transaction import Decision, DecisionState
 from eo_kafka.errors import DataLossError, OptionsError, ReadTimeout
-from eo_kafka.offsets import Offsets, TopicPartition
 from eo_kafka.sources import recorded_ends
 from eo_kafka.sources.lookup import Topics
 from eo_kafka.sources.lookup_errors import UnknownTopic
@@ -22,7 +23,6 @@ from eo_kafka.sources.recorded_ends import recorded_topic_ids
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.transaction import Decision, DecisionState
 
 GIVEN = {
     "kafka.bootstrap.servers": "localhost:9092",

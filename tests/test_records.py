@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_kafka.errors import CorruptLedger
-from eo_kafka.state.ledger import records
-from eo_kafka.transaction import (
+from eo_kafka.core.transaction import (
     NO_TRANSACTION,
     Decision,
     DecisionState,
@@ -23,6 +21,8 @@ from eo_kafka.transaction import (
     Staged,
     Token,
 )
+from eo_kafka.errors import CorruptLedger
+from eo_kafka.state.ledger import records
 
 GOLDEN = Path(__file__).parent / "golden"
 WHOLE = st.integers(min_value=-(2**63), max_value=2**63)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from eo_kafka.core.transaction import Decision, DecisionState
 from eo_kafka.errors import CheckpointError, OptionsError, SnapshotFailed
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import snapshot_interval
@@ -18,7 +19,6 @@ from eo_kafka.sinks.protocol.snapshot_interval import BATCHES_MAX, is_ambiguous,
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import DECISIONS_KEPT, Ledger
 from eo_kafka.state.snapshots.restoring import _check_can_go_on
-from eo_kafka.transaction import Decision, DecisionState
 
 GIVEN = {
     "kafka.bootstrap.servers": "localhost:9092",

@@ -6,10 +6,10 @@ import pickle
 
 import pytest
 
+from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.errors import OptionsError
 from eo_kafka.formats.options import FormatOptions
 from eo_kafka.formats.reading import Reading
-from eo_kafka.offsets import TopicPartition
 from eo_kafka.sources.limits import ByTime, ByTopic
 from eo_kafka.sources.options import SourceOptions
 

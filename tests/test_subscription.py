@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eo_kafka.offsets import TopicPartition
+from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.sources.subscription import Subscription, assignment, pattern
 
 

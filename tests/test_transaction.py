@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from eo_kafka.transaction import (
+from eo_kafka.core.transaction import (
     Decision,
     DecisionState,
     Described,

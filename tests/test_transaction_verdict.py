@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds, parse_id
-from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.tools.transactions.ending import Asked, refusal
-from eo_kafka.tools.transactions.verdict import JobLedger, Judged, Standing, TokenState, judge
-from eo_kafka.transaction import (
+from eo_kafka.core.transaction import (
     Decision,
     DecisionState,
     Described,
@@ -17,6 +14,9 @@ from eo_kafka.transaction import (
     Token,
     TransactionState,
 )
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.tools.transactions.ending import Asked, refusal
+from eo_kafka.tools.transactions.verdict import JobLedger, Judged, Standing, TokenState, judge
 
 IDS = TransactionalIds("eo.kafka", "shout")
 NOW = 1_000_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eo_kafka.offsets import TopicPartition
+from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.sources.trigger_delay import TriggerDelay
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

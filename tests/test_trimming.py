@@ -10,6 +10,7 @@ import pytest
 
 from eo_kafka.clients.kafka import control_plane
 from eo_kafka.clients.kafka.control_requests import Look
+from eo_kafka.core.transaction import Described, Identity, Participant, TransactionState
 from eo_kafka.sinks.maps import recovery as map_recovery
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer
@@ -17,7 +18,6 @@ from eo_kafka.sinks.protocol.committable import TaskReport
 from eo_kafka.sinks.protocol.finisher import Outcome
 from eo_kafka.state.ledger.coordinator import Record, Write
 from eo_kafka.state.ledger.ledger import DECISIONS_KEPT, Ledger, fold
-from eo_kafka.transaction import Described, Identity, Participant, TransactionState
 
 BATCHES = 1000
 MINE = Identity("id", 1, 1)

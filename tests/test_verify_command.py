@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 import pytest
 
+from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.errors import OptionsError
-from eo_kafka.offsets import OffsetRange, TopicPartition
 from eo_kafka.tools.verify.command import _range
 from eo_kafka.tools.verify.topic_diff import How
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
-from eo_kafka import warm_up
+from eo_kafka.core import warm_up
 from eo_kafka.formats.avro import columns as avro_columns
 from eo_kafka.formats.json import columns as json_columns
 from eo_kafka.formats.json.codec import JsonDecoder

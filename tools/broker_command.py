@@ -1,14 +1,14 @@
-"""`eo-kafka broker`: Kafka in the foreground, until SIGTERM or Ctrl-C."""
+"""`eo-kafka broker`: runs Kafka in the foreground until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
 import argparse
 from contextlib import AbstractContextManager
 
-from eo_kafka.broker.embedded import KafkaBroker, KafkaCluster, cluster
-from eo_kafka.broker.foreground import AskedToEnd, end_when_asked, port, small_number, watch
-from eo_kafka.broker.jars import DEFAULT_VERSION
-from eo_kafka.broker.settings import DIFFERENCES
+from ..broker.embedded import KafkaBroker, KafkaCluster, cluster
+from ..broker.foreground import AskedToEnd, end_when_asked, port, small_number, watch
+from ..broker.jars import DEFAULT_VERSION
+from ..broker.settings import DIFFERENCES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

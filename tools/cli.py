@@ -1,4 +1,4 @@
-"""The command `eo-kafka`.
+"""The command `eo-kafka`: finds the subcommand and runs it.
 
 One line in `COMMANDS` adds a command. Its module is imported only when the command is used (some
 live above `core`, and some import heavy clients), and has two functions:
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from eo_kafka.errors import EoKafkaError
+from ..core.errors import EoKafkaError
 
 
 class Command(NamedTuple):

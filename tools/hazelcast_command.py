@@ -1,14 +1,14 @@
-"""`eo-kafka hazelcast`: Hazelcast in the foreground, until SIGTERM or Ctrl-C."""
+"""`eo-kafka hazelcast`: runs Hazelcast in the foreground until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
 
-from eo_kafka.broker.foreground import AskedToEnd, end_when_asked, port, small_number, watch
-from eo_kafka.broker.hazelcast import HazelcastCluster
-from eo_kafka.broker.hazelcast_settings import JOURNAL_CAPACITY, journal
-from eo_kafka.broker.jars import HAZELCAST_VERSION
+from ..broker.foreground import AskedToEnd, end_when_asked, port, small_number, watch
+from ..broker.hazelcast import HazelcastCluster
+from ..broker.hazelcast_settings import JOURNAL_CAPACITY, journal
+from ..broker.jars import HAZELCAST_VERSION
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

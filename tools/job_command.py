@@ -1,4 +1,4 @@
-"""`eo-kafka job show | reset | repair | redo`: the operator's way to a job's ledger."""
+"""`eo-kafka job show | reset | repair | redo`: the operator's commands for a job's ledger."""
 
 from __future__ import annotations
 
@@ -8,28 +8,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from eo_kafka.clients.kafka import control_plane
-from eo_kafka.errors import EoKafkaError, ForeignLedger, LedgerError
-from eo_kafka.sinks.maps.lanes import MARKERS
-from eo_kafka.sinks.maps.two_phase_options import read_target
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol.committable import Torn, WritePlan
-from eo_kafka.sinks.protocol.recovery import make_plan, settle
-from eo_kafka.state.ledger import records
-from eo_kafka.state.ledger import topics as ledger_topic
-from eo_kafka.state.ledger.coordinator import Coordinator, Record, Write
-from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.state.snapshots.checkpoint import open_checkpoint
-from eo_kafka.state.snapshots.query_id import read_query_id
-from eo_kafka.state.snapshots.redo import redo
-from eo_kafka.tools.shared.command_line import (
-    add_connection,
-    add_json,
-    connection,
-    read_settings,
-    table,
-)
-from eo_kafka.transaction import Decision, DecisionState, Participant
+from ..clients.kafka import control_plane
+from ..core.errors import EoKafkaError, ForeignLedger, LedgerError
+from ..core.transaction import Decision, DecisionState, Participant
+from ..sinks.maps.lanes import MARKERS
+from ..sinks.maps.two_phase_options import read_target
+from ..sinks.options import SinkOptions
+from ..sinks.protocol.committable import Torn, WritePlan
+from ..sinks.protocol.recovery import make_plan, settle
+from ..state.ledger import records
+from ..state.ledger import topics as ledger_topic
+from ..state.ledger.coordinator import Coordinator, Record, Write
+from ..state.ledger.ledger import Ledger
+from ..state.snapshots.checkpoint import open_checkpoint
+from ..state.snapshots.query_id import read_query_id
+from ..state.snapshots.redo import redo
+from .shared.command_line import add_connection, add_json, connection, read_settings, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from benchmarks.queries import WrongResult
 @contextmanager
 def built(name: str) -> Iterator[Path]:
     """The program of `name`.c, made with this machine's C compiler. Raises PeerMissing."""
-    from eo_kafka import librdkafka
+    from eo_kafka.core import librdkafka
 
     library = librdkafka.library()._name
     with tempfile.TemporaryDirectory(prefix="eo-kafka-bench-bare-") as folder:

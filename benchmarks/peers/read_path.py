@@ -63,7 +63,7 @@ def read_ours(pool: Pool, servers: str, workload: Workload) -> float:
 
 
 def _read_partition(servers: str, workload: Workload, partition: int) -> Part:
-    from eo_kafka.offsets import LATEST, OffsetRange, TopicPartition
+    from eo_kafka.core.offsets import LATEST, OffsetRange, TopicPartition
     from eo_kafka.sources.reader import read_range
 
     at = TopicPartition(workload.topic, partition)

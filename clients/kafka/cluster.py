@@ -1,4 +1,4 @@
-"""Reaching a cluster, or finding out soon why it cannot be reached."""
+"""Connects to a Kafka cluster, or says soon why that is not possible."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.clients.kafka.config import admin_client, connection_settings
-from eo_kafka.errors import EnvironmentRefused, cut
+from ...core.errors import EnvironmentRefused, cut
+from .config import admin_client, connection_settings
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -1,4 +1,4 @@
-"""What is asked of the cluster about transactions, with look-ups retried and errors in our words.
+"""Asks the cluster about transactions and ends them, with retries and clear errors.
 
 A `ControlPlane` keeps its connections; `shared` gives each process one per set of settings.
 """
@@ -9,11 +9,11 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from eo_kafka.clients.kafka import outages
-from eo_kafka.clients.kafka.config import control_settings
-from eo_kafka.clients.kafka.control_requests import End, Look, TransactionRequests, create_nothing
-from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, cut
-from eo_kafka.transaction import Described, Identity, TransactionState
+from ...core.errors import EnvironmentRefused, OutcomeUnknown, cut
+from ...core.transaction import Described, Identity, TransactionState
+from . import outages
+from .config import control_settings
+from .control_requests import End, Look, TransactionRequests, create_nothing
 
 REQUEST_TIMEOUT_MS = 15_000
 BOOTSTRAP_TIMEOUT_MS = 30_000

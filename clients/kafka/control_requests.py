@@ -1,4 +1,4 @@
-"""The requests about transactions: the one file that uses kafka-python's private parts.
+"""Kafka's requests about transactions: all use of kafka-python's private parts.
 
 librdkafka neither ends another process's transaction nor describes or lists transactions, and knows
 EndTxn up to version 1. kafka-python has the wire schemas of all of them, connections, TLS and SASL;
@@ -19,8 +19,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eo_kafka.errors import OutcomeUnknown
-from eo_kafka.transaction import Described, Identity, TransactionState
+from ...core.errors import OutcomeUnknown
+from ...core.transaction import Described, Identity, TransactionState
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from eo_kafka.errors import OptionsError
+from ...core.errors import OptionsError
 
 # Each is in a format that Python's ssl cannot load; the PEM settings say the same.
 _NOT_PEM = ("ssl.keystore.location", "ssl.engine.location")

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from eo_kafka.clients.kafka import config as kafka_config
-from eo_kafka.clients.kafka.config import quick_connect
-from eo_kafka.kept import Kept
+from ...core.kept import Kept
+from . import config as kafka_config
+from .config import quick_connect
 
 INIT_TIMEOUT_S = 60.0
 # Without a connection that is up, InitProducerId is put off by half a second; so one waits for it,

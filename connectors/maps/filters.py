@@ -1,4 +1,4 @@
-"""Spark's filters of a batch of a map: which of them restrict what is read."""
+"""Chooses which of Spark's filters restrict what a batch of a map reads."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
-from eo_kafka.maps import JSON, TEXT
-from eo_kafka.sources.maps.pushed import IN, Comparison, Pushed
+from ...core.maps import JSON, TEXT
+from ...sources.maps.pushed import IN, Comparison, Pushed
 
 if TYPE_CHECKING:
-    from eo_kafka.sources.maps.declared import MapShape
+    from ...sources.maps.declared import MapShape
 
 # By the name of Spark's class, which 4.0 does not have
 _OPERATORS = {

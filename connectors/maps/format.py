@@ -1,4 +1,4 @@
-"""`format("eo-map")`: the class that Spark finds, and its readers, all thin."""
+"""`format("eo-map")`: the class that Spark finds, and the readers of IMaps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from eo_kafka.connectors.maps.filters import Pushing
-from eo_kafka.connectors.spark_versions import (
+from ..spark_versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
@@ -21,17 +20,18 @@ from eo_kafka.connectors.spark_versions import (
     refuse_streams_of_maps,
     refuse_without_pushed_filters,
 )
+from .filters import Pushing
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import DataSourceArrowWriter
     from pyspark.sql.types import DataType, StructType
 
-    from eo_kafka.connectors.spark_versions import StreamArrowWriter
-    from eo_kafka.sources.maps.declared import MapShape
-    from eo_kafka.sources.maps.options import MapOptions
-    from eo_kafka.sources.maps.rows import Typed
-    from eo_kafka.sources.maps.topic_options import TopicMapOptions
+    from ...sources.maps.declared import MapShape
+    from ...sources.maps.options import MapOptions
+    from ...sources.maps.rows import Typed
+    from ...sources.maps.topic_options import TopicMapOptions
+    from ..spark_versions import StreamArrowWriter
 
 
 class MapDataSource(DataSource):
@@ -50,20 +50,20 @@ class MapDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Called once a query, at its start."""
-        from eo_kafka.sources.maps.topic_options import TopicMapOptions
+        from ...sources.maps.topic_options import TopicMapOptions
 
         refuse_streams_of_maps()
         options = read_options(self.options, True)
         columns_read = typed(options, schema)
         if not isinstance(options, TopicMapOptions):
             return MapStreamReader(options, columns_read)
-        from eo_kafka.connectors.maps.topic_readers import TopicMapStreamReader
+        from .topic_readers import TopicMapStreamReader
 
         return TopicMapStreamReader(options, columns_read)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Called once a `load()`."""
-        from eo_kafka.sources.maps.topic_options import TopicMapOptions
+        from ...sources.maps.topic_options import TopicMapOptions
 
         options = read_options(self.options, False)
         columns_read = typed(options, schema)
@@ -72,10 +72,7 @@ class MapDataSource(DataSource):
         if not isinstance(options, TopicMapOptions):
             of_members = PushingMapBatchReader if options.push_filters else MapBatchReader
             return of_members(options, columns_read, schema)
-        from eo_kafka.connectors.maps.topic_readers import (
-            PushingTopicMapBatchReader,
-            TopicMapBatchReader,
-        )
+        from .topic_readers import PushingTopicMapBatchReader, TopicMapBatchReader
 
         of_topics = PushingTopicMapBatchReader if options.push_filters else TopicMapBatchReader
         return of_topics(options, columns_read, schema)
@@ -83,13 +80,13 @@ class MapDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamArrowWriter:
         """Called before each micro-batch, and again before each `commit` and `abort`; contacts
         nobody."""
-        from eo_kafka.connectors.maps.writers import stream_writer
+        from .writers import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Called once a `save()`, also for each batch of `eo_kafka.foreach_batch`."""
-        from eo_kafka.connectors.maps.writers import batch_writer
+        from .writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
@@ -97,9 +94,9 @@ class MapDataSource(DataSource):
 def read_options(given: Mapping[str, str], streaming: bool | None) -> MapOptions | TopicMapOptions:
     """Checked, for the backend that is asked for; Hazelcast's if that is missing or wrong, which is
     told then. Raises OptionsError. Contacts nobody."""
-    from eo_kafka.maps import is_topic
-    from eo_kafka.sources.maps.options import MapOptions
-    from eo_kafka.sources.maps.topic_options import TopicMapOptions
+    from ...core.maps import is_topic
+    from ...sources.maps.options import MapOptions
+    from ...sources.maps.topic_options import TopicMapOptions
 
     if is_topic(given):
         return TopicMapOptions.parse(given, streaming)
@@ -108,10 +105,10 @@ def read_options(given: Mapping[str, str], streaming: bool | None) -> MapOptions
 
 def columns(options: MapShape) -> str:
     """The columns, in Spark's words. Raises OptionsError."""
-    from eo_kafka.formats.json.column import spark_schema
-    from eo_kafka.formats.reading import words
-    from eo_kafka.maps import TEXT
-    from eo_kafka.sources.maps.declared import TYPED
+    from ...core.maps import TEXT
+    from ...formats.json.column import spark_schema
+    from ...formats.reading import words
+    from ...sources.maps.declared import TYPED
 
     def kind(name: str, format: str, schema: str | None) -> str:
         if format in TYPED:
@@ -128,12 +125,12 @@ def columns(options: MapShape) -> str:
 def typed(options: MapShape, schema: StructType) -> Typed:
     """What reads the columns that are JSON, Compact or Portable. `schema` is what Spark made of
     `schema()`, or what the user gave in its place; raises OptionsError if that is another one."""
-    from eo_kafka.errors import OptionsError
-    from eo_kafka.formats.hazelcast.columns import CompactColumn, PortableColumn
-    from eo_kafka.formats.json.column import JsonColumn
-    from eo_kafka.maps import JSON, TEXT
-    from eo_kafka.sources.maps.declared import COMPACT, PORTABLE
-    from eo_kafka.sources.maps.rows import NAMES
+    from ...core.errors import OptionsError
+    from ...core.maps import JSON, TEXT
+    from ...formats.hazelcast.columns import CompactColumn, PortableColumn
+    from ...formats.json.column import JsonColumn
+    from ...sources.maps.declared import COMPACT, PORTABLE
+    from ...sources.maps.rows import NAMES
 
     readers: dict[str, Callable[[DataType], Any]] = {
         JSON: JsonColumn,
@@ -168,7 +165,7 @@ class MapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, options: MapOptions, typed: Typed) -> None:
-        from eo_kafka.sources.maps.planner import MapPlanner
+        from ...sources.maps.planner import MapPlanner
 
         self._options = options
         self._typed = typed
@@ -193,7 +190,7 @@ class MapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises DataLossError, ReadTimeout, EnvironmentRefused where the map has no journal.
         """
-        from eo_kafka.crash_points import crash_point
+        from ...core.crash_points import crash_point
 
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = self._planner.end(self._position(start), rows, now=self._until_now)
@@ -203,9 +200,9 @@ class MapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Any, end: Any) -> list[InputPartition]:
         """The tasks of one batch. Driver; after a restart the first call may be this one."""
-        from eo_kafka.crash_points import crash_point
-        from eo_kafka.sources.maps.position import ranges
-        from eo_kafka.sources.maps.reader import tasks
+        from ...core.crash_points import crash_point
+        from ...sources.maps.position import ranges
+        from ...sources.maps.reader import tasks
 
         crash_point("source.before_partitions")
         until = self._position(end)
@@ -215,7 +212,7 @@ class MapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of some ranges. Executor, once for each task attempt."""
-        from eo_kafka.sources.maps.reader import read_journal
+        from ...sources.maps.reader import read_journal
 
         return read_journal(self._options, partition.value, self._typed)
 
@@ -224,13 +221,13 @@ class MapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Disconnect. Spark ends the process without calling this."""
-        from eo_kafka.clients.hazelcast.client import close_clients
+        from ...clients.hazelcast.client import close_clients
 
         close_clients()
 
     def _position(self, offset: Any) -> Any:
-        from eo_kafka.errors import OptionsError
-        from eo_kafka.sources.maps.position import MapPosition
+        from ...core.errors import OptionsError
+        from ...sources.maps.position import MapPosition
 
         if not offset:
             return None
@@ -249,7 +246,7 @@ class MapBatchReader(DataSourceReader):
     """All entries of a map, as they are when they are read; it is no snapshot."""
 
     def __init__(self, options: MapOptions, typed: Typed, schema: StructType) -> None:
-        from eo_kafka.sources.maps.pushed import NOTHING_PUSHED
+        from ...sources.maps.pushed import NOTHING_PUSHED
 
         self._options = options
         self._typed = typed
@@ -258,13 +255,13 @@ class MapBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Groups of the map's partitions. Driver, once a load."""
-        from eo_kafka.sources.maps.entries import plan
+        from ...sources.maps.entries import plan
 
         return [InputPartition(one) for one in plan(self._options, self._pushed)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The entries of some partitions. Executor, once for each task attempt."""
-        from eo_kafka.sources.maps.entries import read_entries
+        from ...sources.maps.entries import read_entries
 
         return read_entries(self._options, partition.value, self._typed)
 

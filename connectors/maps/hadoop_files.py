@@ -1,11 +1,11 @@
-"""Small files in whatever file system Spark keeps checkpoints in, through the driver's JVM."""
+"""Reads and writes small files where Spark keeps checkpoints, through the driver's JVM."""
 
 from __future__ import annotations
 
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.errors import EnvironmentRefused
+from ...core.errors import EnvironmentRefused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,13 +1,13 @@
-"""Rows of a DataFrame as entries of a map: a key, and a value that is null to remove it."""
+"""Turns rows of a DataFrame into entries of a map; a null value removes the key."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from eo_kafka.errors import SinkError, cut
-from eo_kafka.formats.json import writer as json_writer
-from eo_kafka.sinks.maps.options import RowShape
+from ...core.errors import SinkError, cut
+from ...formats.json import writer as json_writer
+from ...sinks.maps.options import RowShape
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""The readers of a map that is a compacted topic, over the Kafka source's."""
+"""Spark's readers of a map that is a compacted topic, built on the Kafka source's."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from eo_kafka.connectors.maps.filters import Pushing
-from eo_kafka.connectors.spark_versions import ReadLimit, SupportsTriggerAvailableNow
-from eo_kafka.errors import OptionsError
-from eo_kafka.offsets import decode, encode
-from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.maps.pushed import NOTHING_PUSHED
-from eo_kafka.sources.maps.topic_options import TopicMapOptions
-from eo_kafka.sources.maps.topic_position import TopicPosition, after, now_ms
-from eo_kafka.sources.maps.topic_reader import (
+from ...core.errors import OptionsError
+from ...core.offsets import decode, encode
+from ...sources.lookup import OffsetLookup
+from ...sources.maps.pushed import NOTHING_PUSHED
+from ...sources.maps.topic_options import TopicMapOptions
+from ...sources.maps.topic_position import TopicPosition, after, now_ms
+from ...sources.maps.topic_reader import (
     ChangesTask,
     plan_entries,
     read_changes,
     read_entries,
     removals_kept_ms,
 )
+from ..spark_versions import ReadLimit, SupportsTriggerAvailableNow
+from .filters import Pushing
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from eo_kafka.sources.maps.rows import Typed
+    from ...sources.maps.rows import Typed
 
 _RENEWALS = 4  # so many times in `delete.retention.ms` an idle stream says that it is there
 
@@ -37,7 +37,7 @@ class TopicMapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     are in `TopicPosition`s; see there for what else they hold."""
 
     def __init__(self, options: TopicMapOptions, typed: Typed) -> None:
-        from eo_kafka.connectors.kafka_source import KafkaStreamReader
+        from ..kafka_source import KafkaStreamReader
 
         self._options = options
         self._typed = typed

@@ -1,5 +1,4 @@
-"""The writers of maps: a compacted topic through the Kafka sink, whole; an IMap by puts, or by the
-decision of a ledger."""
+"""Spark's writers of maps: into a compacted topic, and into an IMap by puts or by decision."""
 
 from __future__ import annotations
 
@@ -9,18 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from eo_kafka.connectors.foreach_batch import BATCH, of_foreach_batch
-from eo_kafka.connectors.kafka_sink import KafkaBatchWriter, KafkaStreamWriter
-from eo_kafka.connectors.ledger_writer import LedgerWriter, Report, task_context, told_batch
-from eo_kafka.connectors.maps.rows import Entries
-from eo_kafka.connectors.spark_versions import (
-    StreamArrowWriter,
-    refuse_without_admission_control,
-)
-from eo_kafka.errors import OptionsError
-from eo_kafka.maps import is_topic
-from eo_kafka.sinks.maps.options import MapSinkOptions, read_topic
-from eo_kafka.sinks.maps.two_phase_options import is_two_phase, read_two_phase
+from ...core.errors import OptionsError
+from ...core.maps import is_topic
+from ...sinks.maps.options import MapSinkOptions, read_topic
+from ...sinks.maps.two_phase_options import is_two_phase, read_two_phase
+from ..foreach_batch import BATCH, of_foreach_batch
+from ..kafka_sink import KafkaBatchWriter, KafkaStreamWriter
+from ..ledger_writer import LedgerWriter, Report, task_context, told_batch
+from ..spark_versions import StreamArrowWriter, refuse_without_admission_control
+from .rows import Entries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +87,7 @@ class TopicMapStreamWriter(_TopicMap, StreamArrowWriter):
 
     def __getstate__(self) -> dict[str, Any]:
         """Being pickled for the tasks is when the topic is looked at; see `KafkaStreamWriter`."""
-        from eo_kafka.sinks.maps.topic import check_is_map
+        from ...sinks.maps.topic import check_is_map
 
         check_is_map(self._sink.options)
         return self.__dict__.copy()
@@ -112,7 +108,7 @@ class TopicMapBatchWriter(_TopicMap, DataSourceArrowWriter):
 
     def __getstate__(self) -> dict[str, Any]:
         """As a stream's writer."""
-        from eo_kafka.sinks.maps.topic import check_is_map
+        from ...sinks.maps.topic import check_is_map
 
         check_is_map(self._sink.options)
         return self.__dict__.copy()
@@ -140,7 +136,7 @@ class ImapStreamWriter(_Imap, StreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs on executors, once an attempt of a partition."""
-        from eo_kafka.sinks.maps import puts as map_writer
+        from ...sinks.maps import puts as map_writer
 
         query, batch = told_batch(task_context(), ", by which older tasks are kept out.")
         rows = self._entries.of(iterator)
@@ -148,7 +144,7 @@ class ImapStreamWriter(_Imap, StreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """The members remember the batch. On the driver, once a batch, or again after a failure."""
-        from eo_kafka.sinks.maps import puts as map_writer
+        from ...sinks.maps import puts as map_writer
 
         reports = [one.report for one in messages if isinstance(one, MapMessage)]
         map_writer.commit(self._options, reports, batchId)
@@ -170,7 +166,7 @@ class ImapTwoPhaseWriter(LedgerWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs on executors, once an attempt of a partition."""
-        from eo_kafka.sinks.maps import two_phase as map_two_phase
+        from ...sinks.maps import two_phase as map_two_phase
 
         task = self._task(task_context())
         assert self._plan is not None, "pickled for the tasks without S1"
@@ -183,7 +179,7 @@ class ImapBatchWriter(_Imap, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs on executors, once an attempt of a partition."""
-        from eo_kafka.sinks.maps import puts as map_writer
+        from ...sinks.maps import puts as map_writer
 
         return MapMessage(map_writer.write(self._options, self._entries.of(iterator)))
 

@@ -1,4 +1,4 @@
-"""A column of Avro values as a typed column, by compiled loops: no Python object a value.
+"""Decodes a column of Avro values with compiled loops, without an object for each value.
 
 What these loops do not take (a schema with unusual parts, a value that is not of its schema) is
 said to the caller, who has the plain decoder for it; both give the same columns
@@ -11,18 +11,18 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.formats.avro.codec import parsed
-from eo_kafka.formats.avro.program import compiled_schema
-from eo_kafka.formats.shared.decoding import Ranges
-from eo_kafka.formats.shared.slots import BAD, GOOD, NULL, Columns, TooLarge, Unsupported
-from eo_kafka.warm_up import is_ready
+from ...core.warm_up import is_ready
+from ..shared.decoding import Ranges
+from ..shared.slots import BAD, GOOD, NULL, Columns, TooLarge, Unsupported
+from .codec import parsed
+from .program import compiled_schema
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
-    from eo_kafka.formats.shared.decoding import Rows
+    from ..shared.decoding import Rows
 
     Numbers = npt.NDArray[np.int64]
 
@@ -85,7 +85,7 @@ class _Decoder:
         """The slots, where each begins in them, and how many entries it has."""
         import numpy as np
 
-        from eo_kafka.formats.avro import kernels
+        from . import kernels
 
         counts = np.zeros(self._program.slots, np.int64)
         base = np.zeros_like(counts)

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Avro values to numbers in slots, in a compiled loop that runs the program of a schema.
+"""Compiled loop that runs a schema's program over Avro values and fills slots.
 
 A slot's entry is a number (or where bytes begin), a size, and whether it is there at all. Nothing
 is read outside a row's bytes. What is not quite as the specification has it, or as a column can
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from eo_kafka.compiled import I64, U64, compiled, part
-from eo_kafka.formats.avro.program import (
+from ...core.compiled import I64, U64, compiled, part
+from ..shared.slots import BAD, GOOD
+from .program import (
     AGAIN,
     BOOLEAN,
     BYTES,
@@ -24,7 +25,6 @@ from eo_kafka.formats.avro.program import (
     REPEATED,
     UNION,
 )
-from eo_kafka.formats.shared.slots import BAD, GOOD
 
 _KEYS_MAX = 64  # of a map that is looked through for a key that comes twice
 

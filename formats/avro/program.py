@@ -1,4 +1,4 @@
-"""An Avro schema as a program for the compiled decoder (formats/avro/kernels.py). No I/O.
+"""Compiles an Avro schema to a program for the loop in formats/avro/kernels.py. No I/O.
 
 Values are read as they were written, and kept as another schema wants them, if there is another:
 fields that it does not have are read and dropped, those it has besides are its defaults, numbers
@@ -31,8 +31,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from eo_kafka.formats.avro.types import Schema, full_name
-from eo_kafka.formats.shared.slots import Node, Unsupported
+from ..shared.slots import Node, Unsupported
+from .types import Schema, full_name
 
 LONG, RAW, BOOLEAN, BYTES, FIXED, DECIMAL, RECORD = range(7)
 OPTIONAL, UNION, GOTO, REPEATED, AGAIN = range(7, 12)

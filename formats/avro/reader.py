@@ -1,4 +1,4 @@
-"""Reads Avro values one by one, each with the schema it was written with. Runs on executors.
+"""Decodes Avro values one by one, each with its writer's schema. Runs on executors.
 
 Which schema that is, each value says itself where there is a registry; else it is the one wanted.
 """
@@ -10,14 +10,14 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.formats.avro import registry as wire
-from eo_kafka.formats.avro.codec import Decoder, parsed
-from eo_kafka.formats.avro.registry import Registry, UnknownSchema
+from . import registry as wire
+from .codec import Decoder, parsed
+from .registry import Registry, UnknownSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eo_kafka.formats.shared.decoding import Rows
+    from ..shared.decoding import Rows
 
 _SCHEMAS_MAX = 16  # of one batch, that are read together
 _ASK_AGAIN_S = 5.0  # for a number that the registry did not know
@@ -44,7 +44,7 @@ class AvroReader:
     def column(self, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
         """As `Decoder.column` (formats/shared/decoding.py). Raises SourceError if the registry does
         not answer."""
-        from eo_kafka.formats.avro import columns as avro_columns
+        from . import columns as avro_columns
 
         if self._known is None:
             return avro_columns.decoded(values, self._wanted, self._wanted, kind)
@@ -55,8 +55,8 @@ class AvroReader:
         import numpy as np
         import pyarrow as pa
 
-        from eo_kafka.formats.avro import columns as avro_columns
-        from eo_kafka.formats.shared.decoding import merged
+        from ..shared.decoding import merged
+        from . import columns as avro_columns
 
         numbers = wire.numbers(values)
         if numbers is None:

@@ -1,4 +1,4 @@
-"""Avro schemas as Spark's types, as Spark's own Avro support maps them, and back. No I/O.
+"""Maps Avro schemas to Spark's types and back, as Spark's own Avro support does. No I/O.
 
 Source: SchemaConverters of Spark's Avro module. Times of day stay numbers, as there.
 """
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from pyspark.sql import types as t
 
-from eo_kafka.errors import SourceError
+from ...core.errors import SourceError
 
 Schema: TypeAlias = "str | Mapping[str, Any] | Sequence[Any]"
 Type: TypeAlias = "tuple[t.DataType, bool]"  # and whether a value may be null

@@ -1,5 +1,4 @@
-"""Columns of Hazelcast's Compact and Portable values as typed ones, where one that is not of its
-schema stops the query."""
+"""Decodes columns of Compact and Portable; a value that does not fit stops the query."""
 
 from __future__ import annotations
 
@@ -9,18 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql.types import StructType
 
-from eo_kafka.errors import OptionsError, SourceError, cut
-from eo_kafka.formats.hazelcast import compact as compact_columns
-from eo_kafka.formats.hazelcast import portable as portable_columns
-from eo_kafka.formats.hazelcast.field_kinds import NotOfSchema, refuse_unreadable
-from eo_kafka.formats.hazelcast.places import Damaged, Places, spread
-from eo_kafka.formats.shared.arrow_types import arrow_type
+from ...core.errors import OptionsError, SourceError, cut
+from ..shared.arrow_types import arrow_type
+from . import compact as compact_columns
+from . import portable as portable_columns
+from .field_kinds import NotOfSchema, refuse_unreadable
+from .places import Damaged, Places, spread
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType
 
-    from eo_kafka.formats.hazelcast.compact import SchemaOf
+    from .compact import SchemaOf
 
 _TYPE_AT, _PAYLOAD_AT = 4, 8  # behind the hash; and behind the type
 

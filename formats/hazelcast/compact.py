@@ -1,4 +1,4 @@
-"""Values in Hazelcast's Compact form as structs: each schema's values at once, field by field.
+"""Decodes Hazelcast's Compact values as structs, all values of a schema at once.
 
 A value is `schema's id i64 | length of the data i32 | data | positions`. The data begins with the
 fields of fixed size, the largest first, then the booleans as bits, then come the others, wherever
@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from pyspark.sql import types as t
 
-from eo_kafka.formats.hazelcast.field_kinds import NUMBERS, Kind, booleans, check_fit, scalars
-from eo_kafka.formats.hazelcast.places import Damaged, Places, lists, numbered, offsets_of, spread
-from eo_kafka.formats.shared.arrow_types import arrow_type
-from eo_kafka.formats.shared.decoding import merged
+from ..shared.arrow_types import arrow_type
+from ..shared.decoding import merged
+from .field_kinds import NUMBERS, Kind, booleans, check_fit, scalars
+from .places import Damaged, Places, lists, numbered, offsets_of, spread
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from eo_kafka.clients.hazelcast.internals import CompactSchema
-    from eo_kafka.formats.hazelcast.places import Offsets
+    from ...clients.hazelcast.internals import CompactSchema
+    from .places import Offsets
 
     SchemaOf = Callable[[int], CompactSchema]
 
@@ -222,7 +222,7 @@ def _joined(counts: Offsets, found: pa.Array, at: str) -> pa.Array:
     """Bytes out of items that are none of them null."""
     import pyarrow as pa
 
-    from eo_kafka.formats.hazelcast.field_kinds import NotOfSchema
+    from .field_kinds import NotOfSchema
 
     if found.null_count:
         raise NotOfSchema(f"{at} has items that are null, which no binary has")

@@ -1,4 +1,4 @@
-"""The kinds of fields that Hazelcast's Compact and Portable have, and the Spark types they fit.
+"""The field kinds of Hazelcast's Compact and Portable, and the Spark types that fit them.
 
 Both write them alike, other than dates. What is read here is there: that a field is null, or an
 array, is each format's own business. Strict, as JSON is read: what does not fit stops the query.
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from pyspark.sql import types as t
 
-from eo_kafka.errors import OptionsError
-from eo_kafka.formats.hazelcast import time_fields
-from eo_kafka.formats.hazelcast.places import Damaged, Places, texts
-from eo_kafka.formats.shared.arrow_types import arrow_type
+from ...core.errors import OptionsError
+from ..shared.arrow_types import arrow_type
+from . import time_fields
+from .places import Damaged, Places, texts
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Values in Hazelcast's Portable form as structs: those of one layout at once, field by field.
+"""Decodes Hazelcast's Portable values as structs, all values of a layout at once.
 
 A value is `factory i32 | class i32 | version i32 | end i32 | count i32 | a position i32 for each of
 its fields`, all from where the entry's bytes begin; and a field is `length of its name i16 | name |
@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from pyspark.sql import types as t
 
-from eo_kafka.formats.hazelcast.field_kinds import NUMBERS, Kind, check_fit, scalars
-from eo_kafka.formats.hazelcast.places import Damaged, Places, lists, offsets_of, spread
-from eo_kafka.formats.shared.arrow_types import arrow_type
-from eo_kafka.formats.shared.decoding import merged
+from ..shared.arrow_types import arrow_type
+from ..shared.decoding import merged
+from .field_kinds import NUMBERS, Kind, check_fit, scalars
+from .places import Damaged, Places, lists, offsets_of, spread
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from eo_kafka.formats.hazelcast.places import Offsets
+    from .places import Offsets
 
 _YEAR = ">i2"
 _SINGLE = (

@@ -1,4 +1,4 @@
-"""JSON texts to values of Spark's types that Arrow takes. No I/O.
+"""Decodes single JSON texts to values of Spark's types. No I/O.
 
 Strict: a field of another type than the schema's makes the record a bad one, where Spark's own
 `from_json` would give null without a word. Fields that are missing are null; those that the schema
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import types as t
 
-from eo_kafka.errors import OptionsError
+from ...core.errors import OptionsError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eo_kafka.formats.shared.decoding import Rows
+    from ..shared.decoding import Rows
 
 Read: TypeAlias = Callable[[Any], Any]
 
@@ -58,7 +58,7 @@ class JsonDecoder:
 
     def column(self, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
         """As `Decoder.column` (formats/shared/decoding.py)."""
-        from eo_kafka.formats.json import columns as json_columns
+        from . import columns as json_columns
 
         return json_columns.decoded(values, kind)
 

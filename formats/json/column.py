@@ -1,13 +1,13 @@
-"""A column of JSON texts as a typed one, where one that is not of its schema stops the query."""
+"""Decodes a column of JSON texts; one that does not fit its schema stops the query."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eo_kafka.errors import OptionsError, SourceError, cut
-from eo_kafka.formats.json.codec import JsonDecoder
-from eo_kafka.formats.shared.arrow_types import arrow_type
-from eo_kafka.formats.shared.decoding import typed
+from ...core.errors import OptionsError, SourceError, cut
+from ..shared.arrow_types import arrow_type
+from ..shared.decoding import typed
+from .codec import JsonDecoder
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""A column of JSON texts as a typed column, by compiled loops: no Python object a value.
+"""Decodes a column of JSON texts with compiled loops, without an object for each value.
 
 What the loops do not read (a value that is not of its type, numbers of many digits, names with
 escapes, keys that come twice) is left to `JsonDecoder`, row by row, and what they read is what that
@@ -10,17 +10,17 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.formats.json.program import FIELD_WORDS, ROW_WORDS, compiled_type
-from eo_kafka.formats.shared.decoding import Ranges
-from eo_kafka.formats.shared.slots import BAD, GOOD, NULL, Columns, TooLarge, Unsupported
-from eo_kafka.warm_up import is_ready
+from ...core.warm_up import is_ready
+from ..shared.decoding import Ranges
+from ..shared.slots import BAD, GOOD, NULL, Columns, TooLarge, Unsupported
+from .program import FIELD_WORDS, ROW_WORDS, compiled_type
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
-    from eo_kafka.formats.shared.decoding import Rows
+    from ..shared.decoding import Rows
 
     Numbers = npt.NDArray[np.int64]
 
@@ -81,7 +81,7 @@ class _Decoder:
         """The slots of all rows."""
         import numpy as np
 
-        from eo_kafka.formats.json.kernels import decode
+        from .kernels import decode
 
         count, types = len(rows.starts), len(self._code)
         stack = np.empty((self._depth, _FRAME_WORDS), np.int64)

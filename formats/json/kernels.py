@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""JSON texts to numbers in slots, in a compiled loop that runs the program of a type.
+"""Compiled loop that runs a type's program over JSON texts and fills slots.
 
 A row is read to its last byte, as strictly as Python reads it; one that is not quite plain is BAD,
 and left to the plain decoder. A text is read between its start and its end, each byte after a look
@@ -12,13 +12,13 @@ A struct, list or map that was begun has a frame on the stack: its row, the plac
 
 from __future__ import annotations
 
-from eo_kafka.compiled import I64, U8, compiled, i64, part, put8, put64, same, u8
-from eo_kafka.formats.json.program import FIELD_WORDS, LIST, MAP, ROW_WORDS, STRUCT
-from eo_kafka.formats.json.slots import SLOT, back, entries, is_full, is_repeated_key, nulls, put
-from eo_kafka.formats.json.strings import closing
-from eo_kafka.formats.json.syntax import NULL_WORD, blank, is_word, skip
-from eo_kafka.formats.json.values import scalar
-from eo_kafka.formats.shared.slots import BAD, GOOD
+from ...core.compiled import I64, U8, compiled, i64, part, put8, put64, same, u8
+from ..shared.slots import BAD, GOOD
+from .program import FIELD_WORDS, LIST, MAP, ROW_WORDS, STRUCT
+from .slots import SLOT, back, entries, is_full, is_repeated_key, nulls, put
+from .strings import closing
+from .syntax import NULL_WORD, blank, is_word, skip
+from .values import scalar
 
 _ROW, _FIELD, _FRAME = 8 * ROW_WORDS, 8 * FIELD_WORDS, 40
 _QUOTE, _COMMA, _COLON = 34, 44, 58

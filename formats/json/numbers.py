@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""JSON's numbers in compiled loops: digits as they stand, and the nearest double of them.
+"""Compiled loops for JSON numbers: digits, and the nearest double.
 
 Exact or not at all: a double is the nearest one by Lemire's method (Number Parsing at a Gigabyte
 per Second, 2021), which says itself where it cannot tell; what is longer than 64 bits hold is left
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from eo_kafka.compiled import I64, U64, high, leading_zeros, part, u8
+from ...core.compiled import I64, U64, high, leading_zeros, part, u8
 
 _DIGITS_MAX = 19  # that surely fit into 64 bits
 _EXPONENT_MAX = 4  # digits

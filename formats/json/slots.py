@@ -1,11 +1,14 @@
 # mypy: ignore-errors
-"""The slots that the compiled JSON reader fills: a table of where each begins, its entries and its
-limit, three words a type. Nothing is written at or above a limit; entries are counted on."""
+"""The slots that the compiled JSON reader fills.
+
+A table says where each slot begins, how many entries it has and its limit: three words a type.
+Nothing is written at or above a limit, but entries are still counted.
+"""
 
 from __future__ import annotations
 
-from eo_kafka.compiled import U8, i64, part, put8, put64, same
-from eo_kafka.formats.json.program import LIST, MAP, ROW_WORDS
+from ...core.compiled import U8, i64, part, put8, put64, same
+from .program import LIST, MAP, ROW_WORDS
 
 _ROW, SLOT = 8 * ROW_WORDS, 24
 _KEYS_MAX = 64  # of a map that is looked through for a key that comes twice

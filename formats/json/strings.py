@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""JSON's strings in compiled loops: where one ends, what its escapes mean, dates and times in it.
+"""Compiled loops for JSON strings: their end, their escapes, dates and times.
 
 Only what all Pythons read alike is taken; -1 is the answer to the rest. Nothing is read from `end`
 on, and all that is passed over is looked at: UTF-8, control characters, escapes.
@@ -7,7 +7,7 @@ on, and all that is passed over is looked at: UTF-8, control characters, escapes
 
 from __future__ import annotations
 
-from eo_kafka.compiled import I64, U8, U64, part, put8, trailing_zeros, u8, u64
+from ...core.compiled import I64, U8, U64, part, put8, trailing_zeros, u8, u64
 
 _ONES, _TOPS = U64(0x0101010101010101), U64(0x8080808080808080)
 _QUOTES, _SLASHES, _BLANKS = _ONES * U64(34), _ONES * U64(92), _ONES * U64(32)

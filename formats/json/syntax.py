@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""JSON's grammar in compiled loops: blanks, words, and values that nobody asked for.
+"""Compiled loops for JSON's grammar: blanks, words, values to skip.
 
 They are looked at all the same: what Python would not take makes a row a bad one. Nothing is read
 from `end` on.
@@ -7,9 +7,9 @@ from `end` on.
 
 from __future__ import annotations
 
-from eo_kafka.compiled import I64, part, u8, u32
-from eo_kafka.formats.json.numbers import number
-from eo_kafka.formats.json.strings import closing
+from ...core.compiled import I64, part, u8, u32
+from .numbers import number
+from .strings import closing
 
 _DEPTH_MAX = 63  # of what is passed over
 _QUOTE, _COMMA, _COLON = 34, 44, 58

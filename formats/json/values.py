@@ -1,16 +1,16 @@
 # mypy: ignore-errors
-"""JSON's values of one type in compiled loops: exactly what `JsonDecoder` makes of them, or none.
+"""Compiled loops for JSON values: give what `JsonDecoder` gives, or nothing.
 
 Each is the number and the size of a slot's entry, and the position behind it; -1 if there is none.
 """
 
 from __future__ import annotations
 
-from eo_kafka.compiled import I64, U64, i64, part, put64, u8
-from eo_kafka.formats.json.numbers import nearest, number
-from eo_kafka.formats.json.program import BOOLEAN, DATE, DECIMAL, LONG, REAL, ROW_WORDS, STRING
-from eo_kafka.formats.json.strings import closing, day, instant, unescape
-from eo_kafka.formats.json.syntax import ALSE_WORD, TRUE_WORD, is_word
+from ...core.compiled import I64, U64, i64, part, put64, u8
+from .numbers import nearest, number
+from .program import BOOLEAN, DATE, DECIMAL, LONG, REAL, ROW_WORDS, STRING
+from .strings import closing, day, instant, unescape
+from .syntax import ALSE_WORD, TRUE_WORD, is_word
 
 _ROW = 8 * ROW_WORDS
 _SINGLE_MAX = 0x47EFFFFFC0000000  # bits of a double below the highest single number

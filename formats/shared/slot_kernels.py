@@ -1,9 +1,9 @@
 # mypy: ignore-errors
-"""The compiled loop that puts what slots point at into one buffer."""
+"""Compiled loop that gathers what slots point at into one buffer."""
 
 from __future__ import annotations
 
-from eo_kafka.compiled import compiled, copy, i64
+from ...core.compiled import compiled, copy, i64
 
 
 @compiled

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from eo_kafka.transaction import DecisionState
+from eo_kafka.core.transaction import DecisionState
 from harness import (
     Copy,
     assert_exactly_once,

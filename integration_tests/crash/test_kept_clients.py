@@ -23,12 +23,12 @@ import eo_kafka
 from conftest import topic_maker
 from eo_kafka.clients.kafka import transactional_producer
 from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.offsets import OffsetRange, TopicPartition
+from eo_kafka.core.offsets import OffsetRange, TopicPartition
+from eo_kafka.core.transaction import TransactionState
 from eo_kafka.sources import reader
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state.ledger import log_reader
 from eo_kafka.state.ledger.log_reader import read_records
-from eo_kafka.transaction import TransactionState
 from harness import committed, wait_until
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaBroker
-from eo_kafka.transaction import DecisionState, TransactionState
+from eo_kafka.core.transaction import DecisionState, TransactionState
 from harness import (
     Copy,
     assert_exactly_once,

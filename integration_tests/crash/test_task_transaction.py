@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.core.transaction import Described, TransactionState
 from eo_kafka.errors import EnvironmentRefused, Fenced
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol.task_transaction import TaskTransaction
-from eo_kafka.transaction import Described, TransactionState
 from harness import committed, wait_until
 
 ROWS = pa.RecordBatch.from_pydict({"key": [b"k"], "value": [b"v"]})

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from eo_kafka.clients.kafka import control_plane
+from eo_kafka.core.moment import Moment
 from eo_kafka.errors import EnvironmentRefused, Undecided
-from eo_kafka.moment import Moment
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan

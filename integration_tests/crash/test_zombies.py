@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from eo_kafka.transaction import Identity
+from eo_kafka.core.transaction import Identity
 from harness import (
     Copy,
     assert_exactly_once,

@@ -15,9 +15,10 @@ import eo_kafka
 from conftest import topic_maker
 from eo_kafka.clients.kafka import control_plane
 from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.crash_points import CrashPointReached
+from eo_kafka.core.crash_points import CrashPointReached
+from eo_kafka.core.offsets import OffsetRange, TopicPartition
+from eo_kafka.core.transaction import Identity
 from eo_kafka.errors import EnvironmentRefused, SourceError, WriteFailed
-from eo_kafka.offsets import OffsetRange, TopicPartition
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan
@@ -25,7 +26,6 @@ from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
 from eo_kafka.state.ledger import topics as ledger_topic
-from eo_kafka.transaction import Identity
 from hand_made_job import HandMadeJob, all_rows
 from harness import assert_exactly_once, committed, open_transactions, produce
 from processes import wait_until
@@ -219,7 +219,7 @@ def test_a_missing_acl_is_named_and_the_batch_goes_on_once_it_is_granted(secure,
 def test_what_is_missing_after_the_decision_leaves_it_for_the_next_start(
     secure, job, crash_points, monkeypatch
 ):
-    monkeypatch.setattr("eo_kafka.crash_points.FOLDER", str(crash_points.folder))
+    monkeypatch.setattr("eo_kafka.core.crash_points.FOLDER", str(crash_points.folder))
     secure.grant(user_of(job), everything(job))
     crash_points.arm("S6.after_decision", "raise")
     with pytest.raises(CrashPointReached):

@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient
 from eo_kafka.clients.kafka import control_plane, transactional_producer
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.control_requests import Look
+from eo_kafka.core.transaction import Identity, TransactionState
 from eo_kafka.errors import OutcomeUnknown
-from eo_kafka.transaction import Identity, TransactionState
 from harness import committed
 
 

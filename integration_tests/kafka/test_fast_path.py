@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from eo_kafka import librdkafka
+from eo_kafka.core import librdkafka
 from eo_kafka.errors import SinkError, WriteFailed
 from eo_kafka.sinks.rows import fast, plain
 from eo_kafka.sources import fast as source

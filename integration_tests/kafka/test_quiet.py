@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from conftest import topic_maker
 from eo_kafka.clients.kafka import config as kafka_config
 from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.offsets import OffsetRange, TopicPartition
+from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions

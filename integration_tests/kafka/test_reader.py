@@ -13,9 +13,9 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
-from eo_kafka import librdkafka
+from eo_kafka.core import librdkafka
+from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
-from eo_kafka.offsets import OffsetRange, TopicPartition
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 import eo_kafka
 from eo_kafka.connectors.consumer_group import ConsumerGroup
+from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.errors import EnvironmentRefused, WriteFailed
-from eo_kafka.offsets import TopicPartition
 from eo_kafka.sinks.maps import topic as map_topic
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import batch

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from hazelcast.core import HazelcastJsonValue
 
-from eo_kafka import librdkafka
 from eo_kafka.clients.hazelcast.client import connect
+from eo_kafka.core import librdkafka
 from eo_kafka.errors import Fenced, SinkError, WriteFailed
 from eo_kafka.sinks.maps.marker import MAP as MARKERS
 from eo_kafka.sinks.maps.options import MapSinkOptions

@@ -13,7 +13,7 @@ import psutil
 from confluent_kafka import KafkaException, Producer
 
 from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.crash_points import POINTS
+from eo_kafka.core.crash_points import POINTS
 from eo_kafka.errors import EoKafkaError
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION
 from harness import open_transactions, read_ledger

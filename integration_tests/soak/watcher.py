@@ -10,10 +10,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from eo_kafka.core.transaction import Decision, DecisionState
 from eo_kafka.errors import EoKafkaError
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION
 from eo_kafka.state.ledger.records import decode_decision
-from eo_kafka.transaction import Decision, DecisionState
 from soak.history import Done, History, Row, RowLog
 from soak.supervisor import Job
 from soak.workload import PARTITIONS

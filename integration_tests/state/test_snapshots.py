@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 import eo_kafka
-from eo_kafka import crash_points as crash_points_module
-from eo_kafka.crash_points import CrashPointReached
+from eo_kafka.core import crash_points as crash_points_module
+from eo_kafka.core.crash_points import CrashPointReached
 from eo_kafka.errors import CheckpointError, LedgerError, SnapshotFailed
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, snapshots, two_phase

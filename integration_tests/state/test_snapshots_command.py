@@ -13,8 +13,8 @@ from collections import Counter
 import pytest
 
 import eo_kafka
-from eo_kafka import crash_points as crash_points_module
-from eo_kafka.crash_points import CrashPointReached
+from eo_kafka.core import crash_points as crash_points_module
+from eo_kafka.core.crash_points import CrashPointReached
 from eo_kafka.errors import CorruptSnapshot, EoKafkaError, Fenced
 from eo_kafka.sinks.protocol import committer
 from eo_kafka.state.ledger import compacted_topic

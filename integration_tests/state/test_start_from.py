@@ -16,9 +16,9 @@ import pytest
 
 import eo_kafka
 from conftest import topic_maker
-from eo_kafka import crash_points as crash_points_module
 from eo_kafka.broker.embedded import KafkaBroker
-from eo_kafka.crash_points import CrashPointReached
+from eo_kafka.core import crash_points as crash_points_module
+from eo_kafka.core.crash_points import CrashPointReached
 from eo_kafka.errors import CheckpointError, Fenced, LedgerError
 from eo_kafka.sinks.protocol import committer
 from eo_kafka.state.ledger.ledger import Ledger

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import eo_kafka
-from eo_kafka.transaction import DecisionState
+from eo_kafka.core.transaction import DecisionState
 from golden.load import Golden
 from hand_made_job import HandMadeJob, all_rows
 from harness import (

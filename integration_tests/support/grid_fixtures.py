@@ -11,7 +11,7 @@ import pytest
 from eo_kafka.broker.hazelcast import HazelcastCluster
 from eo_kafka.broker.hazelcast_settings import journal
 from eo_kafka.clients.hazelcast.client import HazelcastSettings, close_clients, connect
-from eo_kafka.options import OptionReader
+from eo_kafka.core.options import OptionReader
 
 # By the beginning of a map's name
 MAPS = {

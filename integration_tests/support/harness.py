@@ -21,9 +21,9 @@ from confluent_kafka.admin import AdminClient
 import warm_drivers
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds
+from eo_kafka.core.transaction import Described, TransactionState
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from eo_kafka.state.ledger.log_reader import read_records
-from eo_kafka.transaction import Described, TransactionState
 from processes import CrashPoints, task_workers, wait_until  # noqa: F401 - tests find them here
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from eo_kafka import crash_points as crash_points_module
-from eo_kafka.crash_points import CrashPointReached
+from eo_kafka.core import crash_points as crash_points_module
+from eo_kafka.core.crash_points import CrashPointReached
 from eo_kafka.errors import RepairNeeded
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, one_phase, two_phase

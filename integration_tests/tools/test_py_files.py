@@ -110,7 +110,7 @@ def test_a_packed_environment_works_without_registration(submit, wheel, bare, tm
 
 DIGEST = """
 import pyarrow as pa
-from eo_kafka import librdkafka
+from eo_kafka.core import librdkafka
 from eo_kafka.sinks.rows.fast import row_digest
 assert librdkafka.available() is None, librdkafka.available()
 print(row_digest([pa.record_batch([pa.array([b"v"])], names=["value"])], "topic"))

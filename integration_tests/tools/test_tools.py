@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from eo_kafka import crash_points as crash_points_module
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds
-from eo_kafka.crash_points import CrashPointReached
+from eo_kafka.core import crash_points as crash_points_module
+from eo_kafka.core.crash_points import CrashPointReached
 from eo_kafka.errors import EnvironmentRefused, Fenced
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, one_phase, two_phase

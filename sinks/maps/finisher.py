@@ -1,5 +1,6 @@
-"""S7 of rows that are staged for a map: what of a decision is applied, what is lost, and the rest
-into the map. Driver; safe to repeat, by anybody.
+"""S7 of rows that are staged for a map: finds out what is applied or lost, applies the rest.
+
+Runs on the driver; safe to repeat, by anybody.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from eo_kafka.errors import LedgerError
-from eo_kafka.sinks.maps.lanes import LANES, Lanes, lane_of
-from eo_kafka.sinks.maps.staging import ChunkKey, MapTarget, Staging, chunk_keys
-from eo_kafka.transaction import Decision, Participant
+from ...core.errors import LedgerError
+from ...core.transaction import Decision, Participant
+from .lanes import LANES, Lanes, lane_of
+from .staging import ChunkKey, MapTarget, Staging, chunk_keys
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Staged rows into their map, chunk by chunk, each exactly once whoever is at it. Driver, S7.
+"""Applies staged rows to their map, chunk by chunk, each exactly once. Driver, S7.
 
 A chunk is applied in one transaction of the members' own, which also locks a marker, compares it,
 and moves it on: rows and marker change together. A driver that was paused in the middle and goes
@@ -24,15 +24,15 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eo_kafka.clients.hazelcast import internals
-from eo_kafka.clients.hazelcast.client import client, explained
-from eo_kafka.clients.hazelcast.transactions import Transaction
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import EoKafkaError, Fenced, LedgerError, OutcomeUnknown, cut
-from eo_kafka.sinks.maps.merge import merged
-from eo_kafka.sinks.maps.objects import Entries, entries_of
-from eo_kafka.sinks.maps.staging import ChunkKey, Staging, is_json, merge_of
-from eo_kafka.sinks.maps.write_ahead import Change, State, WriteAhead, WriteAheads
+from ...clients.hazelcast import internals
+from ...clients.hazelcast.client import client, explained
+from ...clients.hazelcast.transactions import Transaction
+from ...core.crash_points import crash_point
+from ...core.errors import EoKafkaError, Fenced, LedgerError, OutcomeUnknown, cut
+from .merge import merged
+from .objects import Entries, entries_of
+from .staging import ChunkKey, Staging, is_json, merge_of
+from .write_ahead import Change, State, WriteAhead, WriteAheads
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""What is in an IMap and a row that comes, made one by a function of the user's.
+"""Merges an IMap's entry with a row by the user's function.
 
 It is called within the members' transaction that also says that the chunk is applied: so its result
 counts once, also where the same row twice would give something else (a sum, a list that grows).
@@ -11,9 +11,9 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.clients.hazelcast import internals
-from eo_kafka.errors import SinkError, cut
-from eo_kafka.sinks.maps.objects import Entries, checked_text, keys_of
+from ...clients.hazelcast import internals
+from ...core.errors import SinkError, cut
+from .objects import Entries, checked_text, keys_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

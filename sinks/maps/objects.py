@@ -1,11 +1,11 @@
-"""Rows as the objects that the Hazelcast client puts: text, JSON values, byte arrays."""
+"""Turns rows into the objects that the Hazelcast client puts: text, JSON, byte arrays."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.clients.hazelcast import internals
-from eo_kafka.errors import SinkError
+from ...clients.hazelcast import internals
+from ...core.errors import SinkError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka import librdkafka
-from eo_kafka.clients.hazelcast.client import client, explained
-from eo_kafka.crash_points import crash_point
-from eo_kafka.digest import Digest
-from eo_kafka.errors import EoKafkaError, SinkError, WriteFailed, cut
-from eo_kafka.sinks.maps.marker import Marker, Markers
-from eo_kafka.sinks.maps.objects import Entries, entries_of, keys_of
-from eo_kafka.sinks.maps.options import KEEP, NEWEST, REPLACE, MapSinkOptions
-from eo_kafka.sinks.maps.requests import put_all, requests_of
-from eo_kafka.sinks.rows.fast import row_digest
+from ...clients.hazelcast.client import client, explained
+from ...core import librdkafka
+from ...core.crash_points import crash_point
+from ...core.digest import Digest
+from ...core.errors import EoKafkaError, SinkError, WriteFailed, cut
+from ..rows.fast import row_digest
+from .marker import Marker, Markers
+from .objects import Entries, entries_of, keys_of
+from .options import KEEP, NEWEST, REPLACE, MapSinkOptions
+from .requests import put_all, requests_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,5 +1,6 @@
-"""Staged rows of a map before and after their decision: is all there, is it still the same map, and
-what of it is left over. Driver.
+"""Checks and cleans up staged rows of a map, before and after their decision.
+
+Are all there, is it still the same map, and what is left over? Runs on the driver.
 """
 
 from __future__ import annotations
@@ -7,11 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from eo_kafka.errors import LedgerError, RepairNeeded, Undecided
-from eo_kafka.sinks.maps.staging import Staging, chunk_keys
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.transaction import Decision, Participant
+from ...core.errors import LedgerError, RepairNeeded, Undecided
+from ...core.transaction import Decision, Participant
+from ...state.ledger.ledger import Ledger
+from ..options import SinkOptions
+from .staging import Staging, chunk_keys
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,5 @@
 # mypy: ignore-errors
-"""Rows as requests that put entries into an IMap, in compiled loops; sinks/maps/requests.py has the
-layout.
+"""Compiled loops that write put requests for an IMap; sinks/maps/requests.py has the layout.
 
 A loop reads inside columns that sinks/rows/columns.py has checked; `fill` writes what `place`
 counted.
@@ -10,7 +9,7 @@ from __future__ import annotations
 
 from numba import njit, types
 
-from eo_kafka.compiled import I32, I64, compiled, copy, i32, part, put32, same, u8
+from ...core.compiled import I32, I64, compiled, copy, i32, part, put32, same, u8
 
 U32 = types.uint32
 FRAME = 6  # of each key and value: length i32, which counts this head too, and flags u16

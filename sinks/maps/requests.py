@@ -1,4 +1,4 @@
-"""Rows as requests that put entries into an IMap, without an object for each of them.
+"""Writes rows as put requests for an IMap, without an object for each row.
 
 A request holds entries of one partition: its head (the map's name), then keys and values in turn,
 then its end. A key or a value is a frame, `length i32 | flags u16`, little-endian, the length with
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eo_kafka.clients.hazelcast import internals
-from eo_kafka.errors import SinkError
-from eo_kafka.sinks.maps.objects import checked_text
-from eo_kafka.sinks.rows.columns import pointers
+from ...clients.hazelcast import internals
+from ...core.errors import SinkError
+from ..rows.columns import pointers
+from .objects import checked_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,7 @@ def requests_of(name: str, rows: pa.RecordBatch, json: bool, partitions: int) ->
     counts. Executor. Raises SinkError. Needs compiled loops: `librdkafka.available()`."""
     import numpy as np
 
-    from eo_kafka.sinks.maps import request_kernels as kernels
+    from . import request_kernels as kernels
 
     keys, values = rows.column("key"), rows.column("value")
     kinds = (_kind(keys), internals.JSON if json else _kind(values))

@@ -1,4 +1,4 @@
-"""Rows that wait beside their map for the batch's decision, in a map of the job's own.
+"""Stages rows for a map in a map of the job's own, until the batch's decision.
 
 An entry is a chunk: up to two hundred rows of one task, as Arrow's bytes, under a key that says
 whose they are. Nobody overwrites one: each attempt of a task has keys of its own. Chunks are as
@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eo_kafka.clients.hazelcast import internals
-from eo_kafka.clients.hazelcast.client import HazelcastSettings, answer, client
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import LedgerError, cut
-from eo_kafka.transaction import Participant, Staged
+from ...clients.hazelcast import internals
+from ...clients.hazelcast.client import HazelcastSettings, answer, client
+from ...core.crash_points import crash_point
+from ...core.errors import LedgerError, cut
+from ...core.transaction import Participant, Staged
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,11 +1,11 @@
-"""Looks at the topic that a map is written into. On the driver."""
+"""Checks the topic that a map is written into. Runs on the driver."""
 
 from __future__ import annotations
 
-from eo_kafka.clients.kafka.cluster import connect
-from eo_kafka.errors import EnvironmentRefused
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.state.ledger.compacted_topic import TIMEOUT_S, exists, settings_of
+from ...clients.kafka.cluster import connect
+from ...core.errors import EnvironmentRefused
+from ...state.ledger.compacted_topic import TIMEOUT_S, exists, settings_of
+from ..options import SinkOptions
 
 _checked: set[tuple[str, str]] = set()
 

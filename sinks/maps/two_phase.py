@@ -1,4 +1,4 @@
-"""The executor's half of a batch that goes into a map by the driver's decision: S2 to S5.
+"""The executor's part of a batch for a map with `commit=two-phase`: S2 to S5.
 
 Rows are staged beside the map. Where they go to a topic too, each goes into the task's Kafka
 transaction as well, and both have one decision.
@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import SourceError, WriteFailed
-from eo_kafka.sinks.maps.staging import ChunkKey, MapTarget, Staging, TaskStaging
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import two_phase
-from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
-from eo_kafka.sinks.protocol.two_phase import TaskIdentity
-from eo_kafka.sinks.rows.fast import row_digest
-from eo_kafka.state.ledger.coordinator import check_owner
-from eo_kafka.transaction import NO_TRANSACTION, Participant
+from ...core.crash_points import crash_point
+from ...core.errors import SourceError, WriteFailed
+from ...core.transaction import NO_TRANSACTION, Participant
+from ...state.ledger.coordinator import check_owner
+from ..options import SinkOptions
+from ..protocol import two_phase
+from ..protocol.committable import TaskReport, WritePlan
+from ..protocol.two_phase import TaskIdentity
+from ..rows.fast import row_digest
+from .staging import ChunkKey, MapTarget, Staging, TaskStaging
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,5 +1,6 @@
-"""What a writer of an IMap with `commit` `two-phase` may be told: the map's options, and those of
-the ledger in Kafka. No I/O.
+"""Parses the options of a writer of an IMap with `commit=two-phase`. No I/O.
+
+They are the map's options, and those of the ledger in Kafka.
 """
 
 from __future__ import annotations
@@ -7,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from eo_kafka.clients.hazelcast import client as hazelcast_client
-from eo_kafka.clients.hazelcast.client import HazelcastSettings
-from eo_kafka.errors import OptionsError
-from eo_kafka.maps import MAP, is_topic
-from eo_kafka.options import OptionReader
-from eo_kafka.sinks import options
-from eo_kafka.sinks.maps import options as map_options
-from eo_kafka.sinks.maps.merge import merge_function
-from eo_kafka.sinks.maps.options import RowShape, read_shape
-from eo_kafka.sinks.maps.staging import MapTarget
-from eo_kafka.sinks.options import SinkOptions
+from ...clients.hazelcast import client as hazelcast_client
+from ...clients.hazelcast.client import HazelcastSettings
+from ...core.errors import OptionsError
+from ...core.maps import MAP, is_topic
+from ...core.options import OptionReader
+from .. import options
+from ..options import SinkOptions
+from . import options as map_options
+from .merge import merge_function
+from .options import RowShape, read_shape
+from .staging import MapTarget
 
 _OF_MAP = (
     *(*map_options.OF_BOTH, map_options.FAIL_ON_DATA_LOSS, map_options.PUT_SIZE),

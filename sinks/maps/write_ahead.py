@@ -1,4 +1,4 @@
-"""What a chunk's transaction is about to change in a map, written down before it commits. S7.
+"""Writes down a chunk's changes before its transaction commits, for repair. S7.
 
 The members' transactions are whole, unless the member dies that commits one. Then some of its
 changes are made and some are not, the marker's perhaps among them, and nothing says which. Who goes
@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from eo_kafka.errors import LedgerError, cut
-from eo_kafka.sinks.maps.staging import RecordKey, Staging, packed, unpacked
+from ...core.errors import LedgerError, cut
+from .staging import RecordKey, Staging, packed, unpacked
 
 _HASH = 4  # a serialized value begins with its key's hash, which says nothing of a value
 _FIELDS = b"eo-kafka.write-ahead"

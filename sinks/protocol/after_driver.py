@@ -1,5 +1,6 @@
-"""A process beside the driver, that ends a batch's open transactions when Spark is shut down in the
-middle of it: by SIGTERM, or `spark.stop()`.
+"""A process beside the driver that ends a batch's transactions if Spark is shut down in it.
+
+That is, by SIGTERM or `spark.stop()`.
 
 Spark does call `abort()` then, but kills the process that is to run it while it starts: Python
 workers do not outlive Spark's shutdown, which waits for none. So S1 leaves one process for all jobs
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eo_kafka.sinks.options import SinkOptions
+    from ..options import SinkOptions
 
 WAIT_S = 30.0  # from the end of the driver's Python daemon to that of its local directory
 _PIPE = "eo-kafka.pipe"
@@ -57,8 +58,8 @@ def _encode(options: SinkOptions, generation: int) -> bytes:
 
 
 def _decode(body: bytes) -> tuple[SinkOptions, int]:
-    from eo_kafka.options import KafkaSettings
-    from eo_kafka.sinks.options import SinkOptions
+    from ...core.options import KafkaSettings
+    from ..options import SinkOptions
 
     told, generation = json.loads(body)
     return SinkOptions(**{**told, "kafka": KafkaSettings(told["kafka"])}), generation
@@ -135,7 +136,7 @@ def main(daemon: int, directory: Path) -> None:
     jobs.read(0.0)  # the last words, as many as a pipe holds
     if directory.exists():
         return  # the driver goes on, or it was killed, and may be cut off from what it decided
-    from eo_kafka.sinks.protocol import committer
+    from . import committer
 
     for told in jobs.found.values():
         if told:

@@ -1,4 +1,4 @@
-"""A batch `save()`: two-phase commit without a ledger.
+"""A batch `save()` without `batchId`: two-phase commit without a ledger.
 
 All tasks prepare, then the driver ends every transaction in one pipelined round. Nothing is visible
 before, a retried task repeats nothing, and a failed job leaves nothing. A driver that dies inside
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from eo_kafka.clients.kafka import control_plane
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.clients.kafka.transactional_id import TransactionalIds
-from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, ParticipantsLost, Undecided
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol.stragglers import beside, end_all, list_open
-from eo_kafka.sinks.protocol.task_transaction import SlotTaken, TaskTransaction
-from eo_kafka.state.ledger.topics import check_output
-from eo_kafka.transaction import EndTxnAnswer, Identity, TransactionState, end_txn_answer
+from ...clients.kafka import control_plane
+from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.transactional_id import TransactionalIds
+from ...core.errors import EnvironmentRefused, OutcomeUnknown, ParticipantsLost, Undecided
+from ...core.transaction import EndTxnAnswer, Identity, TransactionState, end_txn_answer
+from ...state.ledger.topics import check_output
+from ..options import SinkOptions
+from .stragglers import beside, end_all, list_open
+from .task_transaction import SlotTaken, TaskTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa

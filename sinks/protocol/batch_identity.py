@@ -1,4 +1,4 @@
-"""What a batch is, beyond its number: where its sources began and ended, and where its rows go.
+"""What a batch is beyond its number: its sources' begin and end, and its target.
 
 A batch that the ledger has as written is skipped. Its number alone does not say that it is the same
 batch: a checkpoint may have been restored from an older copy, or lost its newest files; one job's
@@ -19,16 +19,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from eo_kafka.digest import Digest
-from eo_kafka.errors import BatchMismatch, CheckpointError, DataLossError, LedgerError, cut
-from eo_kafka.offsets import decode
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol.committable import TaskReport
-from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.state.snapshots.batch_ends import is_replayable, same_lines
-from eo_kafka.state.snapshots.checkpoint import open_checkpoint
-from eo_kafka.state.snapshots.snapshot import source_offsets
-from eo_kafka.transaction import Decision, DecisionState
+from ...core.digest import Digest
+from ...core.errors import BatchMismatch, CheckpointError, DataLossError, LedgerError, cut
+from ...core.offsets import decode
+from ...core.transaction import Decision, DecisionState
+from ...state.ledger.ledger import Ledger
+from ...state.snapshots.batch_ends import is_replayable, same_lines
+from ...state.snapshots.checkpoint import open_checkpoint
+from ...state.snapshots.snapshot import source_offsets
+from ..options import SinkOptions
+from .committable import TaskReport
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What travels between driver and tasks: the plan goes out, one report a task comes back.
+"""What travels between driver and tasks: the plan to them, a report back from each.
 
 Both are pickled by Spark between our own processes and never reach a topic.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eo_kafka.errors import LedgerError
-from eo_kafka.moment import Moment
-from eo_kafka.transaction import Decision, DecisionState, Identity, Participant
+from ...core.errors import LedgerError
+from ...core.moment import Moment
+from ...core.transaction import Decision, DecisionState, Identity, Participant
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The driver's half of a batch: S6 decide, S7 finish, S8 done; and abort.
+"""The driver's part of a batch: S6 decide, S7 finish, S8 done; and abort.
 
 Spark builds a fresh writer in a fresh process for each call, so all that is known comes from the
 tasks' reports and the ledger.
@@ -10,31 +10,25 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
-from eo_kafka.clients.kafka import control_plane
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import (
-    Fenced,
-    LedgerError,
-    OutcomeUnknown,
-    ParticipantsLost,
-    RepairNeeded,
-)
-from eo_kafka.sinks.maps import recovery as map_recovery
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import batch_identity, one_phase_recovery
-from eo_kafka.sinks.protocol.batch_identity import BatchIdentity
-from eo_kafka.sinks.protocol.committable import TaskReport, Torn
-from eo_kafka.sinks.protocol.finisher import Finisher
-from eo_kafka.sinks.protocol.prepared_check import check_prepared
-from eo_kafka.sinks.protocol.recovery import settle
-from eo_kafka.sinks.protocol.snapshots import Snapshots
-from eo_kafka.sinks.protocol.stragglers import end_all, end_listed, list_open
-from eo_kafka.state.ledger import records
-from eo_kafka.state.ledger.coordinator import Coordinator, Write
-from eo_kafka.state.ledger.ledger import Ledger, with_state
-from eo_kafka.state.ledger.topics import TOKEN_PARTITION
-from eo_kafka.transaction import Decision, DecisionState, IllegalMove, Participant
+from ...clients.kafka import control_plane
+from ...clients.kafka.control_plane import ControlPlane
+from ...core.crash_points import crash_point
+from ...core.errors import Fenced, LedgerError, OutcomeUnknown, ParticipantsLost, RepairNeeded
+from ...core.transaction import Decision, DecisionState, IllegalMove, Participant
+from ...state.ledger import records
+from ...state.ledger.coordinator import Coordinator, Write
+from ...state.ledger.ledger import Ledger, with_state
+from ...state.ledger.topics import TOKEN_PARTITION
+from ..maps import recovery as map_recovery
+from ..options import SinkOptions
+from . import batch_identity, one_phase_recovery
+from .batch_identity import BatchIdentity
+from .committable import TaskReport, Torn
+from .finisher import Finisher
+from .prepared_check import check_prepared
+from .recovery import settle
+from .snapshots import Snapshots
+from .stragglers import end_all, end_listed, list_open
 
 log = logging.getLogger(__name__)
 

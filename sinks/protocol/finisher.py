@@ -1,4 +1,4 @@
-"""S7: end every participant of a decision, and find out by the tokens what became of each.
+"""S7: ends every participant of a decision, and learns each outcome from its token.
 
 Used by the commit of a batch and by the recovery of one; it is safe to repeat, by anybody, because
 an EndTxn names a (producer id, epoch) that never covers two transactions.
@@ -12,16 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.clients.kafka.control_requests import Look
-from eo_kafka.crash_points import armed, crash_point
-from eo_kafka.errors import EnvironmentRefused, EoKafkaError, LedgerError, OutcomeUnknown
-from eo_kafka.sinks.maps.finisher import StagedRows
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol.stragglers import abort_stragglers, beside, end_listed, list_open
-from eo_kafka.state.ledger.coordinator import ATTEMPTS, Coordinator
-from eo_kafka.state.ledger.settled_tokens import read_tokens, token_ends
-from eo_kafka.transaction import (
+from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.control_requests import Look
+from ...core.crash_points import armed, crash_point
+from ...core.errors import EnvironmentRefused, EoKafkaError, LedgerError, OutcomeUnknown
+from ...core.transaction import (
     Decision,
     Described,
     EndTxnAnswer,
@@ -31,6 +26,11 @@ from eo_kafka.transaction import (
     end_txn_answer,
     without_token,
 )
+from ...state.ledger.coordinator import ATTEMPTS, Coordinator
+from ...state.ledger.settled_tokens import read_tokens, token_ends
+from ..maps.finisher import StagedRows
+from ..options import SinkOptions
+from .stragglers import abort_stragglers, beside, end_listed, list_open
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""`commit=idempotent`, the executor's half: each task commits its own rows, and no row twice.
+"""`commit=idempotent` on executors: each task commits its own rows, none twice.
 
 What makes that safe, step by step (S2 to S5 are those of the two-phase commit):
 
@@ -21,20 +21,20 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from eo_kafka.clients.kafka import control_plane
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import WriteFailed
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import two_phase
-from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
-from eo_kafka.sinks.protocol.stragglers import abort_stragglers
-from eo_kafka.sinks.protocol.task_transaction import TaskTransaction
-from eo_kafka.sinks.protocol.two_phase import TaskIdentity
-from eo_kafka.sinks.rows.fast import row_digest
-from eo_kafka.state.ledger.coordinator import check_owner
-from eo_kafka.state.ledger.settled_tokens import read_tokens
-from eo_kafka.state.ledger.topics import TOKEN_PARTITION
-from eo_kafka.transaction import Described, Identity, Participant, Token, TransactionState
+from ...clients.kafka import control_plane
+from ...core.crash_points import crash_point
+from ...core.errors import WriteFailed
+from ...core.transaction import Described, Identity, Participant, Token, TransactionState
+from ...state.ledger.coordinator import check_owner
+from ...state.ledger.settled_tokens import read_tokens
+from ...state.ledger.topics import TOKEN_PARTITION
+from ..options import SinkOptions
+from ..rows.fast import row_digest
+from . import two_phase
+from .committable import TaskReport, WritePlan
+from .stragglers import abort_stragglers
+from .task_transaction import TaskTransaction
+from .two_phase import TaskIdentity
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""S1 for `commit=idempotent`: which tasks of an interrupted batch had committed.
+"""S1 for `commit=idempotent`: finds out which tasks of an interrupted batch had committed.
 
 Runs on the driver, in each S1 from the first with that option until a two-phase commit has decided
 a batch: the option may be changed between two starts.
@@ -6,17 +6,17 @@ a batch: the option may be changed between two starts.
 
 from __future__ import annotations
 
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.errors import CorruptLedger
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol.committable import Torn
-from eo_kafka.sinks.protocol.finisher import Finisher
-from eo_kafka.state.ledger import records
-from eo_kafka.state.ledger.coordinator import Record
-from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.state.ledger.settled_tokens import read_tokens
-from eo_kafka.state.ledger.topics import TOKEN_PARTITION
-from eo_kafka.transaction import NO_TRANSACTION, Decision, DecisionState, Participant, Token
+from ...clients.kafka.control_plane import ControlPlane
+from ...core.errors import CorruptLedger
+from ...core.transaction import NO_TRANSACTION, Decision, DecisionState, Participant, Token
+from ...state.ledger import records
+from ...state.ledger.coordinator import Record
+from ...state.ledger.ledger import Ledger
+from ...state.ledger.settled_tokens import read_tokens
+from ...state.ledger.topics import TOKEN_PARTITION
+from ..options import SinkOptions
+from .committable import Torn
+from .finisher import Finisher
 
 
 def starts(options: SinkOptions, control: ControlPlane, ledger: Ledger) -> list[Record]:

@@ -1,18 +1,18 @@
-"""S6, right before the decision: may it be written? By no wall clock."""
+"""S6, before the decision: checks that every participant can still commit, by no wall clock."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.errors import Undecided
-from eo_kafka.sinks.maps import recovery as map_recovery
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol.batch_identity import BatchIdentity
-from eo_kafka.sinks.protocol.committable import TaskReport
-from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.transaction import Participant, alarm_ms
+from ...clients.kafka.control_plane import ControlPlane
+from ...core.errors import Undecided
+from ...core.transaction import Participant, alarm_ms
+from ...state.ledger.ledger import Ledger
+from ..maps import recovery as map_recovery
+from ..options import SinkOptions
+from .batch_identity import BatchIdentity
+from .committable import TaskReport
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""S1: before a batch is written, take over from whoever wrote before, and settle what they left.
+"""S1: takes over from earlier drivers, and finishes or aborts what they left.
 
 Runs on the driver when Spark pickles the writer for the tasks, once a micro-batch. Nobody can tell
 a new driver from the old one's next batch, and nobody needs to: each takes a new generation.
@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import logging
 
-from eo_kafka.clients.kafka import control_plane
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.clients.kafka.transactional_id import GENERATION_SLOTS
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import OutcomeUnknown
-from eo_kafka.moment import Moment
-from eo_kafka.sinks.maps import recovery as map_recovery
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import batch_identity, one_phase_recovery
-from eo_kafka.sinks.protocol.committable import Torn, WritePlan
-from eo_kafka.sinks.protocol.finisher import Finisher
-from eo_kafka.state.ledger import records
-from eo_kafka.state.ledger import topics as ledger_topic
-from eo_kafka.state.ledger.coordinator import ATTEMPTS, Coordinator, Write
-from eo_kafka.state.ledger.ledger import fold, with_state, without_participants
-from eo_kafka.transaction import Decision, DecisionState
+from ...clients.kafka import control_plane
+from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.transactional_id import GENERATION_SLOTS
+from ...core.crash_points import crash_point
+from ...core.errors import OutcomeUnknown
+from ...core.moment import Moment
+from ...core.transaction import Decision, DecisionState
+from ...state.ledger import records
+from ...state.ledger import topics as ledger_topic
+from ...state.ledger.coordinator import ATTEMPTS, Coordinator, Write
+from ...state.ledger.ledger import fold, with_state, without_participants
+from ..maps import recovery as map_recovery
+from ..options import SinkOptions
+from . import batch_identity, one_phase_recovery
+from .committable import Torn, WritePlan
+from .finisher import Finisher
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Which decisions go without a snapshot: the rule behind option `snapshotInterval`.
+"""Decides which batches take no snapshot: the rule behind option `snapshotInterval`.
 
 Between two snapshots a decision records where its batch's sources ended. After a restore the source
 repeats these ends (`sources/recorded_ends.py`), and the sink skips the batches. Whatever could not
@@ -11,14 +11,14 @@ import logging
 import time
 from collections.abc import Sequence
 
-from eo_kafka.errors import SnapshotFailed
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol.committable import TaskReport
-from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.state.snapshots import operators
-from eo_kafka.state.snapshots.batch_ends import Ambiguous, NotOurs, ends_of, next_ends
-from eo_kafka.state.snapshots.checkpoint import Checkpoint
-from eo_kafka.state.snapshots.processing_time import operator_by_the_clock
+from ...core.errors import SnapshotFailed
+from ...state.ledger.ledger import Ledger
+from ...state.snapshots import operators
+from ...state.snapshots.batch_ends import Ambiguous, NotOurs, ends_of, next_ends
+from ...state.snapshots.checkpoint import Checkpoint
+from ...state.snapshots.processing_time import operator_by_the_clock
+from ..options import SinkOptions
+from .committable import TaskReport
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""S6, with a snapshot: what of the checkpoint goes into Kafka together with the decision.
+"""S6 with a snapshot: takes the checkpoint's new files along with the decision.
 
 Runs on the driver, in `commit(N)`, under the fence. A small snapshot goes into the decision's own
 transaction. Of a large one the files go ahead, in transactions of the same coordinator, because the
@@ -12,20 +12,20 @@ import logging
 import time
 from collections.abc import Iterator
 
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import CheckpointError, CorruptSnapshot
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol.committable import TaskReport
-from eo_kafka.sinks.protocol.snapshot_interval import is_due
-from eo_kafka.state.ledger import records
-from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead, digest_of
-from eo_kafka.state.ledger.coordinator import STATE_PARTITION, Coordinator, Record, Write
-from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.state.snapshots import blobs
-from eo_kafka.state.snapshots.checkpoint import Checkpoint, open_checkpoint
-from eo_kafka.state.snapshots.manifest import Manifest
-from eo_kafka.state.snapshots.snapshot import Snapshot, take
+from ...clients.kafka.control_plane import ControlPlane
+from ...core.crash_points import crash_point
+from ...core.errors import CheckpointError, CorruptSnapshot
+from ...state.ledger import records
+from ...state.ledger.blob_names import Blob, SnapshotHead, digest_of
+from ...state.ledger.coordinator import STATE_PARTITION, Coordinator, Record, Write
+from ...state.ledger.ledger import Ledger
+from ...state.snapshots import blobs
+from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
+from ...state.snapshots.manifest import Manifest
+from ...state.snapshots.snapshot import Snapshot, take
+from ..options import SinkOptions
+from .committable import TaskReport
+from .snapshot_interval import is_due
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Ends what other drivers and attempts left open, without hitting what a newer one prepared.
+"""Aborts transactions that other drivers and attempts left open, and no newer ones.
 
 An open transaction hides every later row of its partitions from `read_committed` readers, until it
 times out. So what nobody needs is ended as soon as that is known.
@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.clients.kafka.transactional_id import TransactionalIds
-from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown
-from eo_kafka.transaction import Described, EndTxnAnswer, Identity, end_txn_answer
+from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.transactional_id import TransactionalIds
+from ...core.errors import EnvironmentRefused, OutcomeUnknown
+from ...core.transaction import Described, EndTxnAnswer, Identity, end_txn_answer
 
 log = logging.getLogger(__name__)
 

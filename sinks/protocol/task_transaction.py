@@ -13,14 +13,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.clients.kafka import control_plane, transactional_producer
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol.second_look import SecondLook
-from eo_kafka.sinks.rows.fast import arrow_producer
-from eo_kafka.sinks.rows.producer_settings import producer_settings
-from eo_kafka.transaction import Described, Identity
+from ...clients.kafka import control_plane, transactional_producer
+from ...core.crash_points import crash_point
+from ...core.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
+from ...core.transaction import Described, Identity
+from ..options import SinkOptions
+from ..rows.fast import arrow_producer
+from ..rows.producer_settings import producer_settings
+from .second_look import SecondLook
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""The executor's half of a batch: S2 open, S3 write, S4 token, S5 prepared.
+"""The executor's part of a batch: S2 open, S3 write, S4 token, S5 prepared.
 
 What tasks of both ways to commit have in common is here too.
 """
@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eo_kafka.clients.kafka import control_plane
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import Fenced
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
-from eo_kafka.sinks.protocol.task_transaction import SlotTaken, TaskTransaction
-from eo_kafka.sinks.rows.fast import row_digest
-from eo_kafka.state.ledger import records
-from eo_kafka.state.ledger.coordinator import check_owner
-from eo_kafka.state.ledger.topics import TOKEN_PARTITION
-from eo_kafka.transaction import Described, Participant, Token, TransactionState
+from ...clients.kafka import control_plane
+from ...core.crash_points import crash_point
+from ...core.errors import Fenced
+from ...core.transaction import Described, Participant, Token, TransactionState
+from ...state.ledger import records
+from ...state.ledger.coordinator import check_owner
+from ...state.ledger.topics import TOKEN_PARTITION
+from ..options import SinkOptions
+from ..rows.fast import row_digest
+from .committable import TaskReport, WritePlan
+from .task_transaction import SlotTaken, TaskTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa

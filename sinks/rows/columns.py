@@ -1,4 +1,4 @@
-"""A record batch's columns as addresses and sizes, for compiled loops.
+"""Addresses and sizes of a record batch's columns, for compiled loops.
 
 Everything that comes from outside is checked here: a loop trusts what it is given.
 """
@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.errors import SinkError
-from eo_kafka.sinks.rows import plain
+from ...core.errors import SinkError
+from . import plain
 
 if TYPE_CHECKING:
     import numpy as np

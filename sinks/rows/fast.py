@@ -1,4 +1,4 @@
-"""Arrow record batches through a confluent-kafka producer's librdkafka, in compiled loops.
+"""Sends Arrow batches through librdkafka in compiled loops.
 
 Rows without headers go in one call a partition (rd_kafka_produce_batch), rows with headers one
 call a row, from a compiled loop. Delivery reports are looked at by compiled code, which notes
@@ -13,11 +13,11 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka import librdkafka
-from eo_kafka.digest import Digest
-from eo_kafka.errors import SinkError
-from eo_kafka.sinks.rows import plain
-from eo_kafka.sinks.rows.columns import Rows, by_topic
+from ...core import librdkafka
+from ...core.digest import Digest
+from ...core.errors import SinkError
+from . import plain
+from .columns import Rows, by_topic
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +68,7 @@ def _callback(before: int) -> Any:
     """The compiled delivery report callback, going on to `before` for records not ours."""
     import llvmlite.binding
 
-    from eo_kafka.sinks.rows import write_kernels as kernels
+    from . import write_kernels as kernels
 
     llvmlite.binding.add_symbol(kernels.DELIVERY_BEFORE, before)
     return kernels.delivery_callback()
@@ -95,7 +95,7 @@ class ArrowProducer(plain.ArrowProducer):
         super().__init__(producer, default_topic)
         import numpy as np
 
-        from eo_kafka.sinks.rows import write_kernels as kernels
+        from . import write_kernels as kernels
 
         self._handle = librdkafka.raw_handle(producer)
         _watch(self._handle)
@@ -181,7 +181,7 @@ class ArrowProducer(plain.ArrowProducer):
     def _send_one_by_one(self, topic: str, handle: int, rows: Rows) -> None:
         import numpy as np
 
-        from eo_kafka.sinks.rows import write_kernels as kernels
+        from . import write_kernels as kernels
 
         arguments, at = np.zeros(7 * kernels.VU_BYTES // 8, np.int64), 0
         while True:
@@ -209,7 +209,7 @@ def _message_type() -> np.dtype[Any]:
 def _digest(digest: Digest, topic: str, rows: Rows) -> None:
     import numpy as np
 
-    from eo_kafka.digest_kernel import digest_rows
+    from ...core.digest_kernel import digest_rows
 
     lanes = np.zeros(2, np.uint64)
     digest_rows(

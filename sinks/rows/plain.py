@@ -1,4 +1,4 @@
-"""Arrow record batches through a confluent-kafka producer, one Python object a record.
+"""Sends Arrow batches through a confluent-kafka producer in plain Python.
 
 The twin of sinks/rows/fast.py: the same rows give the same bytes, the same digest and the same
 errors.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.digest import Digest
-from eo_kafka.errors import SinkError, WriteFailed
+from ...core.digest import Digest
+from ...core.errors import SinkError, WriteFailed
 
 if TYPE_CHECKING:
     import pyarrow as pa

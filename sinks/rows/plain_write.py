@@ -1,4 +1,4 @@
-"""The weaker guarantees: rows go out without a transaction, a token, a ledger or a decision.
+"""The weaker guarantees: sends rows without transaction, token, ledger or decision.
 
 `at-least-once`: idempotent producer, every row acknowledged by all in-sync replicas before the task
 ends; a batch or task that runs again repeats rows. `none`: one replica's acknowledgement, and rows
@@ -11,12 +11,12 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from eo_kafka.clients.kafka import config as kafka_config
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import WriteFailed
-from eo_kafka.sinks.options import AT_LEAST_ONCE, SinkOptions
-from eo_kafka.sinks.rows.fast import arrow_producer
-from eo_kafka.sinks.rows.producer_settings import producer_settings
+from ...clients.kafka import config as kafka_config
+from ...core.crash_points import crash_point
+from ...core.errors import WriteFailed
+from ..options import AT_LEAST_ONCE, SinkOptions
+from .fast import arrow_producer
+from .producer_settings import producer_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa

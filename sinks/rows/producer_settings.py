@@ -1,12 +1,12 @@
-"""librdkafka settings of the producers that carry rows."""
+"""librdkafka's settings for producers that send rows."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from eo_kafka.clients.kafka.config import quick_connect
-from eo_kafka.sinks.options import NONE, SinkOptions
-from eo_kafka.sinks.rows.plain import PRODUCER_SETTINGS
+from ...clients.kafka.config import quick_connect
+from ..options import NONE, SinkOptions
+from .plain import PRODUCER_SETTINGS
 
 # Ours where the user says nothing.
 _DEFAULTS = {

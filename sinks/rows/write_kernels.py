@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Compiled loops from Arrow buffers into librdkafka, and over its delivery reports."""
+"""Compiled loops that send Arrow buffers through librdkafka, and read its delivery reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from numba import cfunc, types
 
-from eo_kafka.compiled import I32, I64, NOTHING, compiled, copy, i32, i64, put32, put64
+from ...core.compiled import I32, I64, NOTHING, compiled, copy, i32, i64, put32, put64
 
 _headers_new = types.ExternalFunction("rd_kafka_headers_new", I64(I64))
 _headers_destroy = types.ExternalFunction("rd_kafka_headers_destroy", NOTHING(I64))

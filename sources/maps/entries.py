@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from eo_kafka.clients.hazelcast import internals
-from eo_kafka.clients.hazelcast.client import answer, client
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import ReadTimeout
-from eo_kafka.sources.maps import pushed as map_pushed
-from eo_kafka.sources.maps.members import MembersOf
-from eo_kafka.sources.maps.options import MapOptions
-from eo_kafka.sources.maps.pushed import NOTHING_PUSHED, Pushed
-from eo_kafka.sources.maps.rows import Rows, Typed
+from ...clients.hazelcast import internals
+from ...clients.hazelcast.client import answer, client
+from ...core.crash_points import crash_point
+from ...core.errors import ReadTimeout
+from . import pushed as map_pushed
+from .members import MembersOf
+from .options import MapOptions
+from .pushed import NOTHING_PUSHED, Pushed
+from .rows import Rows, Typed
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,14 +1,14 @@
-"""What readers of a map ask its members besides events and entries."""
+"""Asks members for objects and Compact schemas."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from eo_kafka.clients.hazelcast import internals
-from eo_kafka.clients.hazelcast.client import answer
-from eo_kafka.clients.hazelcast.internals import CompactSchema
-from eo_kafka.errors import SourceError
-from eo_kafka.sources.maps.options import MapOptions
+from ...clients.hazelcast import internals
+from ...clients.hazelcast.client import answer
+from ...clients.hazelcast.internals import CompactSchema
+from ...core.errors import SourceError
+from .options import MapOptions
 
 
 class MembersOf:

@@ -1,4 +1,4 @@
-"""What a reader of a map of Hazelcast may be told. No I/O."""
+"""Parses the options of a reader of a Hazelcast map. No I/O."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eo_kafka.clients.hazelcast import client as hazelcast_client
-from eo_kafka.clients.hazelcast.client import HazelcastSettings
-from eo_kafka.errors import DataLossError
-from eo_kafka.options import KAFKA_PREFIX, OptionReader
-from eo_kafka.sources.maps.declared import (
+from ...clients.hazelcast import client as hazelcast_client
+from ...clients.hazelcast.client import HazelcastSettings
+from ...core.errors import DataLossError
+from ...core.options import KAFKA_PREFIX, OptionReader
+from .declared import (
     FETCH_SIZE,
     OF_BOTH,
     OF_HAZELCAST,

@@ -1,20 +1,20 @@
-"""Where batches of a map's journal end. On the driver."""
+"""Plans where the batches of a map's journal end. Runs on the driver."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from eo_kafka.clients.hazelcast import internals
-from eo_kafka.clients.hazelcast.client import answer, client
-from eo_kafka.clients.hazelcast.internals import Bounds, JournalItems
-from eo_kafka.errors import ReadTimeout
-from eo_kafka.offsets import TopicPartition
-from eo_kafka.sources.maps.columns import event_digest
-from eo_kafka.sources.maps.declared import OLDEST
-from eo_kafka.sources.maps.options import MapOptions
-from eo_kafka.sources.maps.position import MapPosition, beginning
-from eo_kafka.sources.rate_limit import rate_limited
+from ...clients.hazelcast import internals
+from ...clients.hazelcast.client import answer, client
+from ...clients.hazelcast.internals import Bounds, JournalItems
+from ...core.errors import ReadTimeout
+from ...core.offsets import TopicPartition
+from ..rate_limit import rate_limited
+from .columns import event_digest
+from .declared import OLDEST
+from .options import MapOptions
+from .position import MapPosition, beginning
 
 if TYPE_CHECKING:
     from hazelcast.future import Future

@@ -1,4 +1,4 @@
-"""Where a stream of a map is: what Spark's checkpoint holds, and what it shows to be lost. No I/O.
+"""Position of a stream in a map's journal, and what it shows to be lost. No I/O.
 
 A position is the next sequence of each partition, the cluster's id, and *anchors*: a digest of the
 last event before each position. Sequences start again when the cluster does, or the map is
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from eo_kafka.clients.hazelcast.internals import Bounds
-from eo_kafka.errors import SourceError, cut
+from ...clients.hazelcast.internals import Bounds
+from ...core.errors import SourceError, cut
 
 _SHOWN = 5
 _DIGEST_DIGITS = 12

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from eo_kafka.clients.hazelcast import internals
-from eo_kafka.clients.hazelcast.client import answer, client
-from eo_kafka.clients.hazelcast.internals import JournalItems
-from eo_kafka.crash_points import crash_point
-from eo_kafka.sources.maps.columns import event_digest
-from eo_kafka.sources.maps.members import MembersOf
-from eo_kafka.sources.maps.options import MapOptions
-from eo_kafka.sources.maps.position import JournalRange, missing, replaced, restarted
-from eo_kafka.sources.maps.rows import Rows, Typed
+from ...clients.hazelcast import internals
+from ...clients.hazelcast.client import answer, client
+from ...clients.hazelcast.internals import JournalItems
+from ...core.crash_points import crash_point
+from .columns import event_digest
+from .members import MembersOf
+from .options import MapOptions
+from .position import JournalRange, missing, replaced, restarted
+from .rows import Rows, Typed
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Events and entries as record batches of a map's columns."""
+"""Turns events and entries into record batches of a map's columns."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from eo_kafka.errors import ReadTimeout, SourceError, cut
-from eo_kafka.maps import JSON, TEXT
-from eo_kafka.sources.maps import columns
-from eo_kafka.sources.maps.columns import Values
-from eo_kafka.sources.maps.declared import BYTES, COMPACT, PORTABLE
-from eo_kafka.sources.maps.options import MapOptions
+from ...core.errors import ReadTimeout, SourceError, cut
+from ...core.maps import JSON, TEXT
+from . import columns
+from .columns import Values
+from .declared import BYTES, COMPACT, PORTABLE
+from .options import MapOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from eo_kafka.clients.hazelcast.internals import CompactSchema
+    from ...clients.hazelcast.internals import CompactSchema
 
 # By column, `key` and `value`: from binary to its type, where its format has one. What members
 # serialized, Compact and Portable, takes the way to Compact's schemas besides.

@@ -1,4 +1,4 @@
-"""What a reader of a map that is a compacted topic may be told. No I/O."""
+"""Parses the options of a reader of a map that is a compacted topic. No I/O."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eo_kafka.clients.hazelcast import client as hazelcast_client
-from eo_kafka.errors import OptionsError
-from eo_kafka.options import OptionReader
-from eo_kafka.sources import declared
-from eo_kafka.sources.maps.declared import (
+from ...clients.hazelcast import client as hazelcast_client
+from ...core.errors import OptionsError
+from ...core.options import OptionReader
+from ...state.ledger.job_topics import topic_name
+from .. import declared
+from ..options import SourceOptions
+from .declared import (
     FETCH_SIZE,
     OF_BOTH,
     OF_MEMBERS,
@@ -21,8 +23,6 @@ from eo_kafka.sources.maps.declared import (
     MapShape,
     read_shape,
 )
-from eo_kafka.sources.options import SourceOptions
-from eo_kafka.state.ledger.job_topics import topic_name
 
 log = logging.getLogger(__name__)
 

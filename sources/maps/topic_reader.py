@@ -1,4 +1,4 @@
-"""Reads a map that is a compacted topic, by the Kafka source's own reader.
+"""Reads a map that is a compacted topic, with the Kafka source's reader.
 
 A stream is the topic's records, one after the other. A batch is the newest record of each key up
 to where its partition ends when it is read, without those that say that the key was removed.
@@ -10,17 +10,17 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import DataLossError, EnvironmentRefused
-from eo_kafka.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
-from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.maps.newest_records import NewestRecords
-from eo_kafka.sources.maps.pushed import NOTHING_PUSHED, Pushed
-from eo_kafka.sources.maps.rows import Typed
-from eo_kafka.sources.maps.topic_options import TopicMapOptions
-from eo_kafka.sources.maps.topic_position import now_ms, too_late
-from eo_kafka.sources.maps.topic_rows import TopicRows
-from eo_kafka.sources.reader import read_range, read_ranges, resolved_now
+from ...core.crash_points import crash_point
+from ...core.errors import DataLossError, EnvironmentRefused
+from ...core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
+from ..lookup import OffsetLookup
+from ..reader import read_range, read_ranges, resolved_now
+from .newest_records import NewestRecords
+from .pushed import NOTHING_PUSHED, Pushed
+from .rows import Typed
+from .topic_options import TopicMapOptions
+from .topic_position import now_ms, too_late
+from .topic_rows import TopicRows
 
 if TYPE_CHECKING:
     import pyarrow as pa

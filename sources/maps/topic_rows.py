@@ -1,15 +1,15 @@
-"""Records of a topic as record batches of a map's columns."""
+"""Turns records of a topic into record batches of a map's columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from eo_kafka.errors import SourceError, cut
-from eo_kafka.maps import TEXT
-from eo_kafka.sources.maps.declared import BYTES
-from eo_kafka.sources.maps.rows import NAMES, Typed
-from eo_kafka.sources.maps.topic_options import TopicMapOptions
+from ...core.errors import SourceError, cut
+from ...core.maps import TEXT
+from .declared import BYTES
+from .rows import NAMES, Typed
+from .topic_options import TopicMapOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

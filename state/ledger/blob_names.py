@@ -1,6 +1,4 @@
-"""How contents are named in the state topic: blobs by their digests, in chunks; and the head of a
-snapshot, which the ledger holds and which names the snapshot's manifest.
-"""
+"""Names of blobs in the state topic, by digest; and a snapshot's head, which the ledger holds."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eo_kafka.errors import CorruptSnapshot, cut
+from ...core.errors import CorruptSnapshot, cut
 
 CHUNK = 512 * 1024  # below every default limit of a Kafka message
 MANIFEST_MAX = 1 << 30  # bytes of one manifest, unpacked

@@ -1,4 +1,4 @@
-"""A compacted topic of ours: created as it must be, or checked if it is there.
+"""Creates a compacted topic with the settings it needs, or checks an existing one.
 
 What is checked is what could lose an acknowledged record: deletion by age, a replica set that may
 shrink to one, an unclean election. Runs on the driver.
@@ -11,7 +11,7 @@ import time
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
-from eo_kafka.errors import EnvironmentRefused
+from ...core.errors import EnvironmentRefused
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def ensure(admin: Any, name: str, partitions: int, brokers: int) -> list[str]:
     """Create it, or check it; what could lose an acknowledged record, a sentence each. One of ours
     that never held a record is set right: where brokers create what they are asked about, any
     tool's look-up may have made it. Raises EnvironmentRefused where it cannot be used at all."""
-    from eo_kafka.state.ledger import unused_topic
+    from . import unused_topic
 
     if not exists(admin, name):
         create(admin, name, partitions, brokers)

@@ -14,22 +14,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eo_kafka.clients.kafka import transactional_producer
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.clients.kafka.control_requests import End
-from eo_kafka.errors import (
-    EnvironmentRefused,
-    Fenced,
-    ForeignLedger,
-    LedgerError,
-    OutcomeUnknown,
-)
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.state.ledger import records
-from eo_kafka.state.ledger.ledger import DECISION_PARTITION, Ledger
-from eo_kafka.state.ledger.ledger_memory import LedgerMemory
-from eo_kafka.state.ledger.topics import TOKEN_PARTITION
-from eo_kafka.transaction import Identity, TransactionState
+from ...clients.kafka import transactional_producer
+from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.control_requests import End
+from ...core.errors import EnvironmentRefused, Fenced, ForeignLedger, LedgerError, OutcomeUnknown
+from ...core.transaction import Identity, TransactionState
+from ...sinks.options import SinkOptions
+from . import records
+from .ledger import DECISION_PARTITION, Ledger
+from .ledger_memory import LedgerMemory
+from .topics import TOKEN_PARTITION
 
 log = logging.getLogger(__name__)
 

@@ -1,10 +1,10 @@
-"""What a job's topics are called, and its sink in them: the sink writes there, the source looks."""
+"""The names of a job's topics and of its sink in them."""
 
 from __future__ import annotations
 
 import re
 
-from eo_kafka.options import text
+from ...core.options import text
 
 LEDGER_TOPIC = "__eo_kafka.{job}.ledger"
 STATE_TOPIC = "__eo_kafka.{job}.state"

@@ -1,4 +1,4 @@
-"""What partition 0 of a ledger says, folded from its records. No I/O.
+"""What a ledger's decision partition says, folded from its records. No I/O.
 
 Partition 0 holds the owner, the generation and the decisions, written by coordinator transactions
 only. Tokens stand in partitions of their own: a prepared transaction pins the last stable offset of
@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
 
-from eo_kafka.errors import CorruptLedger
-from eo_kafka.state.ledger import records
-from eo_kafka.state.ledger.blob_names import SnapshotHead
-from eo_kafka.transaction import Decision, DecisionState, IllegalMove
+from ...core.errors import CorruptLedger
+from ...core.transaction import Decision, DecisionState, IllegalMove
+from . import records
+from .blob_names import SnapshotHead
 
 DECISION_PARTITION = 0
 DECISIONS_KEPT = 100  # as many batches as Spark keeps by default (minBatchesToRetain)

@@ -1,5 +1,6 @@
-"""What this process has read of a job's ledger: in one of hundreds of decisions, the last few
-records are new.
+"""Keeps what this process has read of a ledger, so that a batch reads new records only.
+
+Of hundreds of decisions, the last few records are new.
 """
 
 from __future__ import annotations
@@ -7,10 +8,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from eo_kafka.kept import Kept
-from eo_kafka.options import KafkaSettings
-from eo_kafka.state.ledger.ledger import DECISION_PARTITION, Ledger
-from eo_kafka.state.ledger.log_reader import read_records
+from ...core.kept import Kept
+from ...core.options import KafkaSettings
+from .ledger import DECISION_PARTITION, Ledger
+from .log_reader import read_records
 
 # A tombstone that nobody read in time is compacted away: long before that, all is read again.
 MEMORY_S = 600.0

@@ -1,4 +1,4 @@
-"""Reads a partition to a given end, by position.
+"""Reads a partition up to a given end, by position.
 
 Transaction markers and compaction eat the last records of a log, so "until the last record" never
 ends. An end-of-partition event carries the position instead, and a watchdog bounds the wait.
@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from eo_kafka.clients.kafka.config import connection_settings, consumer, quick_connect
-from eo_kafka.errors import EnvironmentRefused, ReadTimeout
-from eo_kafka.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
+from ...clients.kafka.config import connection_settings, consumer, quick_connect
+from ...core.errors import EnvironmentRefused, ReadTimeout
+from ...core.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The ledger's records as bytes: versioned JSON, canonical keys, strict decoding.
+"""Encodes and decodes the ledger's records: versioned JSON, read strictly.
 
 A record that does not decode is an error with its key in it, never a guess: nobody but us may
 write here, and a wrong reading could commit or drop a batch.
@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from eo_kafka.errors import CorruptLedger, cut
-from eo_kafka.options import json_object
-from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
-from eo_kafka.transaction import Decision, DecisionState, Identity, Participant, Staged, Token
+from ...core.errors import CorruptLedger, cut
+from ...core.options import json_object
+from ...core.transaction import Decision, DecisionState, Identity, Participant, Staged, Token
+from .blob_names import Blob, SnapshotHead
 
 VERSION = 1
 GENERATION_KEY = b"generation"

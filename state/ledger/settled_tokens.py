@@ -1,4 +1,4 @@
-"""Tokens, read when it is settled which of them count.
+"""Reads tokens once it is settled which of them count.
 
 A token whose transaction is open is neither visible nor gone, and it hides those behind it: a
 `read_committed` reader gets no further than the last stable offset (LSO).
@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.clients.kafka.control_requests import End
-from eo_kafka.errors import OutcomeUnknown
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.state.ledger import records
-from eo_kafka.state.ledger.log_reader import read_records
-from eo_kafka.transaction import Token
+from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.control_requests import End
+from ...core.errors import OutcomeUnknown
+from ...core.transaction import Token
+from ...sinks.options import SinkOptions
+from . import records
+from .log_reader import read_records
 
 STABLE_TIMEOUT_S = 120.0
 

@@ -1,4 +1,4 @@
-"""The job's own topics, ledger and state: created or checked; and the cluster with them.
+"""Creates or checks the job's ledger and state topics, and checks the cluster.
 
 Runs on the driver, once per process and ledger.
 """
@@ -10,12 +10,12 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from eo_kafka.clients.kafka.cluster import connect
-from eo_kafka.errors import EnvironmentRefused
-from eo_kafka.sinks.option_checks import ALLOWED_BY_BROKERS
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.state.ledger import compacted_topic
-from eo_kafka.state.ledger.compacted_topic import TIMEOUT_S, exists, settings_of
+from ...clients.kafka.cluster import connect
+from ...core.errors import EnvironmentRefused
+from ...sinks.option_checks import ALLOWED_BY_BROKERS
+from ...sinks.options import SinkOptions
+from . import compacted_topic
+from .compacted_topic import TIMEOUT_S, exists, settings_of
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Puts blobs together from their chunks, in whatever order and however often they come.
+"""Puts blobs together from chunks, which may come in any order and more than once.
 
 As they were sent, one after the other, is how they nearly always come: then a blob is digested
 while it is written, and both while the next chunk is fetched. Memory stays bounded; what is
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from eo_kafka.state.ledger.blob_names import CHUNK, Blob, Digester, digest_of
+from ..ledger.blob_names import CHUNK, Blob, Digester, digest_of
 
 Content: TypeAlias = "Path | bytes"
 

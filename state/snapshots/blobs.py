@@ -1,4 +1,4 @@
-"""Blobs in the state topic: read by position, checked by digest and count.
+"""Blobs in the state topic: read by position, checked by digest and size.
 
 A chunk's key is the digest of the whole blob and its number, so that writing it twice changes
 nothing and compaction keeps one of each. Which of them count, a manifest says.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from eo_kafka.errors import CorruptSnapshot
-from eo_kafka.state.ledger.blob_names import CHUNK, MANIFEST_MAX, Blob, digest_of, parse_chunk_key
-from eo_kafka.state.ledger.log_reader import read_records
+from ...core.errors import CorruptSnapshot
+from ..ledger.blob_names import CHUNK, MANIFEST_MAX, Blob, digest_of, parse_chunk_key
+from ..ledger.log_reader import read_records
 
 AT_ONCE = 32  # chunks fetched ahead of us
 

@@ -1,4 +1,4 @@
-"""The files of a Spark checkpoint, wherever it is.
+"""Reads and writes the files of a Spark checkpoint, in any file system.
 
 Local folders are walked by the operating system's own calls. Everything else goes through
 pyarrow's file systems (S3, GCS, Azure, HDFS) or, where those know no such scheme, through fsspec.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.parse import quote
 
-from eo_kafka.errors import CheckpointError, cut
+from ...core.errors import CheckpointError, cut
 
 # Hadoop's names for S3; pyarrow has one.
 _SAME = {"s3a": "s3", "s3n": "s3"}

@@ -1,4 +1,4 @@
-"""An exported snapshot: a topic of its own, which belongs to the user.
+"""The records of an exported snapshot, in a topic of its own.
 
 It holds chunks of blobs under the same keys as the state topic, and one head record, written last
 and together with the manifest. A topic without a head is an unfinished export. Only one exporter at
@@ -14,15 +14,15 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eo_kafka.errors import CorruptLedger, CorruptSnapshot, OptionsError, cut
-from eo_kafka.options import json_object
-from eo_kafka.state.ledger import records
-from eo_kafka.state.ledger.blob_names import SnapshotHead
-from eo_kafka.state.ledger.log_reader import read_records
-from eo_kafka.state.snapshots import blobs
-from eo_kafka.state.snapshots.assembly import pieces
-from eo_kafka.state.snapshots.manifest import Manifest
-from eo_kafka.state.snapshots.writing_back import Progress, read_blobs
+from ...core.errors import CorruptLedger, CorruptSnapshot, OptionsError, cut
+from ...core.options import json_object
+from ..ledger import records
+from ..ledger.blob_names import SnapshotHead
+from ..ledger.log_reader import read_records
+from . import blobs
+from .assembly import pieces
+from .manifest import Manifest
+from .writing_back import Progress, read_blobs
 
 VERSION = 1
 KEY = b"snapshot"

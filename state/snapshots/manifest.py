@@ -1,4 +1,4 @@
-"""A snapshot's manifest: every file of it, by path, size and digest.
+"""A snapshot's manifest: its files with sizes and digests.
 
 It is stored as the files are, under its own digest. Only its head, a small record in the ledger, is
 written with the decision.
@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from eo_kafka.errors import CorruptSnapshot, cut
-from eo_kafka.options import json_object
-from eo_kafka.state.ledger.blob_names import MANIFEST_MAX, SIZE_MAX, Blob, is_digest
+from ...core.errors import CorruptSnapshot, cut
+from ...core.options import json_object
+from ..ledger.blob_names import MANIFEST_MAX, SIZE_MAX, Blob, is_digest
 
 VERSION = 1
 _GZIP = 31  # zlib's name for that format: its CRC sees what zlib's own sum of bytes passes over

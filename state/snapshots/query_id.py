@@ -1,11 +1,11 @@
-"""A query's id, as Spark keeps it in the checkpoint."""
+"""Reads a query's id from the checkpoint."""
 
 from __future__ import annotations
 
 import json
 
-from eo_kafka.errors import CheckpointError, cut
-from eo_kafka.state.snapshots.checkpoint import is_without_scheme, open_checkpoint, without_secrets
+from ...core.errors import CheckpointError, cut
+from .checkpoint import is_without_scheme, open_checkpoint, without_secrets
 
 
 def read_query_id(checkpoint: str) -> str | None:

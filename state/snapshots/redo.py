@@ -1,5 +1,6 @@
-"""Brings a checkpoint that is older than the ledger forward: writes Spark's logs of batches as they
-were.
+"""Brings a checkpoint that is older than the ledger forward.
+
+Writes Spark's logs of the missing batches as they were.
 
 For queries without state, whose checkpoint is nothing but these logs. A death in the middle is
 safe: offsets are written before commits, so Spark runs at most a batch again that is written, with
@@ -12,10 +13,10 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
-from eo_kafka.errors import CheckpointError
-from eo_kafka.state.snapshots.batch_ends import is_replayable, same_lines
-from eo_kafka.state.snapshots.checkpoint import Checkpoint
-from eo_kafka.state.snapshots.snapshot import RESTORING, source_offsets
+from ...core.errors import CheckpointError
+from .batch_ends import is_replayable, same_lines
+from .checkpoint import Checkpoint
+from .snapshot import RESTORING, source_offsets
 
 _COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
 

@@ -1,4 +1,4 @@
-"""Takes a snapshot of a checkpoint: finds its files, digests what is new, names what is not.
+"""Takes a snapshot: finds the files of a checkpoint, and digests and sends new ones.
 
 Runs on the driver, in `commit(N)`, before batch N is decided: the files that a restart at N needs
 are complete by then, because batch N - 1 wrote the state and Spark the offsets before the tasks.
@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from eo_kafka.errors import CheckpointError, SnapshotFailed
-from eo_kafka.state.ledger.blob_names import CHUNK, Blob, Digester, chunk_key
-from eo_kafka.state.snapshots.checkpoint import Checkpoint
-from eo_kafka.state.snapshots.closure import Incomplete, needed, state_partitions
-from eo_kafka.state.snapshots.manifest import FileEntry, Manifest
+from ...core.errors import CheckpointError, SnapshotFailed
+from ..ledger.blob_names import CHUNK, Blob, Digester, chunk_key
+from .checkpoint import Checkpoint
+from .closure import Incomplete, needed, state_partitions
+from .manifest import FileEntry, Manifest
 
 RESTORING = "_eo_kafka_restoring"  # there while a restore writes; see restore.py
 ATTEMPTS = 5

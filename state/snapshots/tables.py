@@ -1,4 +1,4 @@
-"""What `format("eo-state")` shows of a job's snapshots, as rows. It only looks."""
+"""A job's snapshots as rows for `format("eo-state")`. Only reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from eo_kafka.state.snapshots.search import SnapshotSearch, snapshots
+from .search import SnapshotSearch, snapshots
 
 Row = tuple[Any, ...]
 

@@ -1,4 +1,4 @@
-"""The only writer of an exported snapshot's topic.
+"""The only writer of an exported snapshot's topic, and of a view's.
 
 Its transactional id is the topic's: taking it shuts out an exporter that is still at it somewhere
 else, and ends what that had open. So nobody writes behind a head.
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from eo_kafka.clients.kafka import transactional_producer
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.clients.kafka.transactional_id import TransactionalIds
-from eo_kafka.errors import EnvironmentRefused, Fenced, OutcomeUnknown
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.state.ledger.compacted_topic import TIMEOUT_S
-from eo_kafka.state.ledger.coordinator import STATE_PARTITION, Record, is_no_answer
-from eo_kafka.state.snapshots import blobs
+from ...clients.kafka import transactional_producer
+from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.transactional_id import TransactionalIds
+from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown
+from ...sinks.options import SinkOptions
+from ..ledger.compacted_topic import TIMEOUT_S
+from ..ledger.coordinator import STATE_PARTITION, Record, is_no_answer
+from . import blobs
 
 PORTION = 32 << 20  # bytes of one transaction, which must end in time
 PORTION_RECORDS = 10_000

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from eo_kafka.crash_points import crash_point
-from eo_kafka.errors import CheckpointError, CorruptSnapshot
-from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead, parse_chunk_key
-from eo_kafka.state.ledger.log_reader import read_records
-from eo_kafka.state.snapshots import blobs, operators
-from eo_kafka.state.snapshots.assembly import Content, assembled, pieces
-from eo_kafka.state.snapshots.checkpoint import Checkpoint
-from eo_kafka.state.snapshots.manifest import Manifest
-from eo_kafka.state.snapshots.snapshot import RESTORING
+from ...core.crash_points import crash_point
+from ...core.errors import CheckpointError, CorruptSnapshot
+from ..ledger.blob_names import Blob, SnapshotHead, parse_chunk_key
+from ..ledger.log_reader import read_records
+from . import blobs, operators
+from .assembly import Content, assembled, pieces
+from .checkpoint import Checkpoint
+from .manifest import Manifest
+from .snapshot import RESTORING
 
 _LAST = "metadata"
 

@@ -12,21 +12,21 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from eo_kafka.clients.kafka.cluster import connect
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.clients.kafka.transactional_id import TransactionalIds
-from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.state.ledger import compacted_topic
-from eo_kafka.state.ledger import topics as ledger_topic
-from eo_kafka.state.ledger.compacted_topic import exists, settings_of
-from eo_kafka.state.ledger.unused_topic import is_unused
-from eo_kafka.tools.doctor import request_check
-from eo_kafka.tools.doctor.machine_check import Finding, Level
-from eo_kafka.tools.shared.command_line import duration
-from eo_kafka.tools.transactions.search import TransactionSearch
-from eo_kafka.tools.transactions.verdict import OPEN_STATES
-from eo_kafka.transaction import TransactionState, alarm_ms
+from ...clients.kafka.cluster import connect
+from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.transactional_id import TransactionalIds
+from ...core.errors import EnvironmentRefused, OutcomeUnknown
+from ...core.transaction import TransactionState, alarm_ms
+from ...sinks.options import SinkOptions
+from ...state.ledger import compacted_topic
+from ...state.ledger import topics as ledger_topic
+from ...state.ledger.compacted_topic import exists, settings_of
+from ...state.ledger.unused_topic import is_unused
+from ..shared.command_line import duration
+from ..transactions.search import TransactionSearch
+from ..transactions.verdict import OPEN_STATES
+from . import request_check
+from .machine_check import Finding, Level
 
 TIMEOUT_S = 30.0
 OLDEST_TESTED = (3, 9)

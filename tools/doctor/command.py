@@ -1,4 +1,4 @@
-"""`eo-kafka doctor`: is this machine, and this Kafka, as exactly-once needs them?
+"""`eo-kafka doctor`: checks whether this machine and this Kafka are as exactly-once needs them.
 
 Exit codes: 0 nothing is wrong (there may be warnings); 1 something is, or it could not be found
 out; 2 wrong usage.
@@ -12,20 +12,14 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.errors import EnvironmentRefused, OptionsError
-from eo_kafka.sinks.options import JOB_NAME, LEDGER, PREFIX, TOPIC, SinkOptions
-from eo_kafka.state.ledger import compacted_topic, topics
-from eo_kafka.tools.doctor.cluster_check import check_cluster
-from eo_kafka.tools.doctor.machine_check import Finding, Level, check_machine
-from eo_kafka.tools.doctor.topic_rehearsal import rehearse
-from eo_kafka.tools.shared.command_line import (
-    WIDTH,
-    add_connection,
-    add_json,
-    connection,
-    print_json,
-)
+from ...clients.kafka.control_plane import ControlPlane
+from ...core.errors import EnvironmentRefused, OptionsError
+from ...sinks.options import JOB_NAME, LEDGER, PREFIX, TOPIC, SinkOptions
+from ...state.ledger import compacted_topic, topics
+from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json
+from .cluster_check import check_cluster
+from .machine_check import Finding, Level, check_machine
+from .topic_rehearsal import rehearse
 
 CHECKING = (topics.log, compacted_topic.log)  # they warn of what they could not see
 UPDATE_MODE = (

@@ -162,7 +162,7 @@ def check_same(here: dict[str, Any], there: dict[str, Any]) -> Finding:
 
 def check_fast_path() -> Finding:
     """Whether compiled loops can be used by this interpreter."""
-    from eo_kafka import librdkafka
+    from ...core import librdkafka
 
     reason = librdkafka.available()
     if reason is None:

@@ -1,4 +1,4 @@
-"""A transaction that is opened on the output topic, looked at and aborted: `doctor --write`.
+"""`doctor --write`: opens a transaction on the output topic, looks at it and aborts it.
 
 It shows that the principal may do what a task does, and gives the difference of the clocks: the
 broker notes by its own clock when a transaction started. No reader sees the record with
@@ -12,13 +12,13 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from eo_kafka.clients.kafka import transactional_producer
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.clients.kafka.transactional_id import TransactionalIds
-from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.tools.doctor.machine_check import Finding, Level
-from eo_kafka.transaction import Described
+from ...clients.kafka import transactional_producer
+from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.transactional_id import TransactionalIds
+from ...core.errors import EnvironmentRefused, OutcomeUnknown
+from ...core.transaction import Described
+from ...sinks.options import SinkOptions
+from .machine_check import Finding, Level
 
 SUBJECT = "rehearsal"
 _ID = "doctor"

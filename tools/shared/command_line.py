@@ -1,4 +1,4 @@
-"""What the commands share: how to reach Kafka, what is asked in JSON, tables for people."""
+"""What the commands share: connection arguments, JSON output, tables."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eo_kafka.errors import OptionsError
-from eo_kafka.options import KAFKA_PREFIX
+from ...core.errors import OptionsError
+from ...core.options import KAFKA_PREFIX
 
 WIDTH = 100
 _SERVERS = "bootstrap.servers"

@@ -11,21 +11,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eo_kafka.options import KAFKA_PREFIX
-from eo_kafka.sinks.options import LEDGER, PREFIX, STATE, WEAK_REPLICATION
-from eo_kafka.state.snapshots.export import LATEST, Export
-from eo_kafka.state.snapshots.operators import Operator
-from eo_kafka.state.snapshots.restoring import restore
-from eo_kafka.state.snapshots.search import Found, FoundExport, SnapshotSearch, snapshots
-from eo_kafka.tools.shared.command_line import (
-    add_connection,
-    add_json,
-    connection,
-    print_json,
-    table,
-)
-from eo_kafka.tools.snapshots.exporting import delete_snapshot, export_snapshot, verify_snapshot
-from eo_kafka.tools.snapshots.start_from import start_from
+from ...core.options import KAFKA_PREFIX
+from ...sinks.options import LEDGER, PREFIX, STATE, WEAK_REPLICATION
+from ...state.snapshots.export import LATEST, Export
+from ...state.snapshots.operators import Operator
+from ...state.snapshots.restoring import restore
+from ...state.snapshots.search import Found, FoundExport, SnapshotSearch, snapshots
+from ..shared.command_line import add_connection, add_json, connection, print_json, table
+from .exporting import delete_snapshot, export_snapshot, verify_snapshot
+from .start_from import start_from
 
 SPARK_COMPARES = """\
 When the query is started, Spark compares it with the snapshot. The numbers and names of the

@@ -1,4 +1,4 @@
-"""`eo-kafka txn list | show | commit | abort`: the operator's way to transactions.
+"""`eo-kafka txn list | show | commit | abort`: the operator's commands for transactions.
 
 Exit codes: 0 fine; 1 failed, or something that was asked for was refused; 2 wrong usage; 3 `list`
 found transactions that need somebody's attention.
@@ -14,21 +14,15 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 
-from eo_kafka.errors import EoKafkaError, LedgerError, OptionsError
-from eo_kafka.options import time_span_ms
-from eo_kafka.sinks.options import LEDGER, PREFIX, SinkOptions
-from eo_kafka.tools.shared.command_line import (
-    WIDTH,
-    add_connection,
-    add_json,
-    connection,
-    print_json,
-)
-from eo_kafka.tools.transactions.ending import Asked, Outcome, end
-from eo_kafka.tools.transactions.report import as_json, details, ledger_says, listing
-from eo_kafka.tools.transactions.search import TransactionSearch, is_of
-from eo_kafka.tools.transactions.verdict import OPEN_STATES, Judged, Standing
-from eo_kafka.transaction import TransactionState
+from ...core.errors import EoKafkaError, LedgerError, OptionsError
+from ...core.options import time_span_ms
+from ...core.transaction import TransactionState
+from ...sinks.options import LEDGER, PREFIX, SinkOptions
+from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json
+from .ending import Asked, Outcome, end
+from .report import as_json, details, ledger_says, listing
+from .search import TransactionSearch, is_of
+from .verdict import OPEN_STATES, Judged, Standing
 
 ATTENTION = 3
 

@@ -11,18 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.state.ledger import records
-from eo_kafka.state.ledger.coordinator import Coordinator, Write
-from eo_kafka.tools.transactions.verdict import (
-    Judged,
-    Standing,
-    TokenState,
-    abort_refusal,
-    commit_refusal,
-)
-from eo_kafka.transaction import EndTxnAnswer, Identity, TransactionState, end_txn_answer
+from ...clients.kafka.control_plane import ControlPlane
+from ...core.transaction import EndTxnAnswer, Identity, TransactionState, end_txn_answer
+from ...sinks.options import SinkOptions
+from ...state.ledger import records
+from ...state.ledger.coordinator import Coordinator, Write
+from .verdict import Judged, Standing, TokenState, abort_refusal, commit_refusal
 
 END_TIMEOUT_S = 30.0
 

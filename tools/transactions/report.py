@@ -1,12 +1,12 @@
-"""Transactions in words: a table, all the facts, and JSON."""
+"""Shows transactions as a table, in detail, and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from eo_kafka.tools.shared.command_line import duration, table
-from eo_kafka.tools.transactions.verdict import Judged
+from ..shared.command_line import duration, table
+from .verdict import Judged
 
 
 def listing(found: Sequence[Judged], now_ms: int) -> str:

@@ -1,4 +1,4 @@
-"""Finds transactions, ours and others', and the ledgers that decide about ours. Only looks.
+"""Finds transactions, eo-kafka's and others', and the ledgers behind them. Only reads.
 
 By pattern of the id, by id, by job, by query, or by what is open on a topic's partitions. Every
 broker is asked, and the ledgers are read after the transactions were listed: the rules of
@@ -12,22 +12,15 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.clients.kafka.transactional_id import parse_id
-from eo_kafka.errors import EnvironmentRefused, LedgerError
-from eo_kafka.state.ledger import records
-from eo_kafka.state.ledger.job_topics import LEDGER_TOPIC
-from eo_kafka.state.ledger.ledger import DECISION_PARTITION, fold
-from eo_kafka.state.ledger.log_reader import read_records
-from eo_kafka.tools.transactions.verdict import (
-    OPEN_STATES,
-    JobLedger,
-    Judged,
-    Standing,
-    judge,
-    replaced,
-)
-from eo_kafka.transaction import Described, Identity, TransactionState
+from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.transactional_id import parse_id
+from ...core.errors import EnvironmentRefused, LedgerError
+from ...core.transaction import Described, Identity, TransactionState
+from ...state.ledger import records
+from ...state.ledger.job_topics import LEDGER_TOPIC
+from ...state.ledger.ledger import DECISION_PARTITION, fold
+from ...state.ledger.log_reader import read_records
+from .verdict import OPEN_STATES, JobLedger, Judged, Standing, judge, replaced
 
 _LEDGER_NAME = re.compile(re.escape(LEDGER_TOPIC).replace(r"\{job\}", "(?P<job>.+)"))
 

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from eo_kafka.clients.kafka.transactional_id import GENERATION_SLOTS, IdParts, parse_id
-from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.transaction import (
+from ...clients.kafka.transactional_id import GENERATION_SLOTS, IdParts, parse_id
+from ...core.transaction import (
     Decision,
     DecisionState,
     Described,
@@ -24,6 +23,7 @@ from eo_kafka.transaction import (
     alarm_ms,
     without_token,
 )
+from ...state.ledger.ledger import Ledger
 
 # The broker looks for transactions that timed out every ten seconds by default.
 OVERDUE_MS = 60_000

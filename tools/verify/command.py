@@ -1,4 +1,4 @@
-"""`eo-kafka verify`: is the output the input, nothing lost and nothing twice?
+"""`eo-kafka verify`: compares output and input, for lost and repeated records.
 
 Exit codes: 0 equal; 1 different, or it could not be found out; 2 wrong usage.
 """
@@ -13,19 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eo_kafka.errors import OptionsError
-from eo_kafka.offsets import OffsetRange, TopicPartition
-from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.options import SourceOptions
-from eo_kafka.tools.shared.command_line import (
-    WIDTH,
-    add_connection,
-    add_json,
-    connection,
-    print_json,
-    table,
-)
-from eo_kafka.tools.verify.topic_diff import Comparison, Difference, How, Side, compare
+from ...core.errors import OptionsError
+from ...core.offsets import OffsetRange, TopicPartition
+from ...sources.lookup import OffsetLookup
+from ...sources.options import SourceOptions
+from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json, table
+from .topic_diff import Comparison, Difference, How, Side, compare
 
 PROGRESS_EVERY_S = 5.0
 _RANGE = re.compile(r"(\d+)(?::(\d*)-(\d*))?")

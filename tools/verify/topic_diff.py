@@ -1,4 +1,4 @@
-"""Compares two topics as multisets of ids, in bounded memory.
+"""Compares two topics as multisets of ids in bounded memory.
 
 Ids are kept as 16-byte digests with two counts, about 160 bytes for each different one. A first
 pass counts; only if something differs a second one reads both topics again, up to the same
@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eo_kafka.errors import OptionsError, SourceError
-from eo_kafka.offsets import OffsetRange
+from ...core.errors import OptionsError, SourceError
+from ...core.offsets import OffsetRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eo_kafka.sources.options import SourceOptions
+    from ...sources.options import SourceOptions
 
 Id = bytes | None
 _SHIFT = 1 << 32  # input's count in the upper half of a number, output's in the lower
@@ -100,7 +100,7 @@ class Side:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All committed records. Raises what the source raises."""
-        from eo_kafka.sources.reader import read_ranges
+        from ...sources.reader import read_ranges
 
         return read_ranges(self.options, self.ranges)
 

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from eo_kafka.transaction import Identity
+from eo_kafka.core.transaction import Identity
 from harness import control_plane
 from processes import wait_until
 

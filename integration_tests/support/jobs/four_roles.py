@@ -12,7 +12,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 import eo_kafka
-from eo_kafka.librdkafka import available
+from eo_kafka.core.librdkafka import available
 
 servers, source, sink, checkpoint = sys.argv[1:]
 ROWS, LIMIT = 100, 40

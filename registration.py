@@ -1,4 +1,4 @@
-"""`eo_kafka.register`: the formats for an application that brings this package in `--py-files`."""
+"""`eo_kafka.register`: makes the formats known when the package comes by `--py-files`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eo_kafka.errors import EnvironmentRefused
+from .core.errors import EnvironmentRefused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,14 +15,23 @@ _PATH = "PYTHONPATH"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to `spark`, which finds only installed packages itself.
+    """Make the formats known to a session that got this package by `spark-submit --py-files`.
 
-    For `spark-submit --py-files`; not needed where the package is installed. Runs on the driver,
-    before the formats are used. Raises EnvironmentRefused on Spark Connect.
+    Spark finds the formats of installed packages by itself and looks at no other. Runs on the
+    driver, once for each session, before a format is used.
+
+    Args:
+        spark: The session, of Spark Classic.
+
+    Raises:
+        EnvironmentRefused: On Spark Connect: install the package where the server runs.
+
+    Examples:
+        >>> eo_kafka.register(spark)
     """
-    from eo_kafka.connectors.kafka import KafkaDataSource
-    from eo_kafka.connectors.maps.format import MapDataSource
-    from eo_kafka.connectors.state_source import StateDataSource
+    from .connectors.kafka import KafkaDataSource
+    from .connectors.maps.format import MapDataSource
+    from .connectors.state_source import StateDataSource
 
     # The process that plans a stream gets this variable, and none of the application's files.
     context = getattr(spark, "sparkContext", None)
@@ -32,7 +41,7 @@ def register(spark: SparkSession) -> None:
             "server and its executors run: Spark finds the formats there."
         )
     environment = context.environment
-    here = str(Path(__file__).parents[2])
+    here = str(Path(__file__).parents[1])
     paths = [path for path in environment.get(_PATH, "").split(os.pathsep) if path]
     if here not in paths:
         environment[_PATH] = os.pathsep.join([*paths, here])
