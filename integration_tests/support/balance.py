@@ -3,8 +3,9 @@ end. A file stays on one worker: its tests share servers, and some share names.
 
     python integration_tests/support/balance.py REPORT.xml ...
 
-takes new seconds from reports of `pytest --junitxml` into durations.json, setup and teardown
-included. What is in no report stays; what has no seconds yet begins first, for it may be long.
+takes the seconds in reports of `pytest --junitxml` (setup and teardown included) into
+durations.json, and prints the minutes of each group. Files that are in no report keep theirs.
+Files without seconds begin first, for they may be long.
 """
 
 from __future__ import annotations
@@ -63,5 +64,16 @@ def take(reports: list[Path]) -> None:
     DURATIONS.write_text(json.dumps(rounded, indent=0) + "\n")
 
 
+def minutes_of_groups() -> dict[str, float]:
+    """All its tests one after the other, by group."""
+    found: dict[str, float] = defaultdict(float)
+    for file, tests in read().items():
+        group = "unit" if file.startswith("tests/") else file.split("/")[1]
+        found[group] += sum(tests.values()) / 60
+    return dict(found)
+
+
 if __name__ == "__main__":
     take([Path(name) for name in sys.argv[1:]])
+    for group, minutes in minutes_of_groups().items():
+        print(f"{group:8} {minutes:5.1f} minutes of one worker")
