@@ -9,6 +9,5 @@ settings.load_profile("no deadline")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Tests of this folder are those of `make test`, but for the long ones."""
-    if not item.get_closest_marker("long"):
-        item.add_marker("unit")
+    """So that `make test` can choose them, and of the integration tests the smoke set."""
+    item.add_marker("unit")
