@@ -18,7 +18,7 @@ REPORT_OF_TESTS := .pytest_cache/report.xml
 # The longest files first, by integration_tests/durations.json (integration_tests/support/balance.py)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --junitxml=$(REPORT_OF_TESTS)
 
-.PHONY: help setup demo test test-all test-full durations soak lint docs format bench clean
+.PHONY: help setup demo test test-all test-full durations soak lint docs format public-api release bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -55,6 +55,12 @@ docs: setup ## The documentation as a site, in site/; a broken link or reference
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+public-api: setup ## Write tests/golden/public_api.txt anew, after a change to names or options
+	$(BIN)/python tests/public_api.py
+
+release: setup ## Build and check wheel and sdist of this version, and try the wheel; uploads nothing
+	$(BIN)/python .ci/release.py
 
 bench: setup ## Throughput beside kafka (JVM), Flink and Quix Streams, in ratios; what snapshots cost
 	$(BIN)/python -m benchmarks.throughput
