@@ -5,17 +5,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 FORMAT ?= eo-kafka
-# Test files that run at the same time, each with its own Kafka and Spark
-JOBS ?= 2
-SOAK := integration_tests/soak/test_soak.py
+# Test files that run at the same time. On two cores: they wait about as much as they work
+JOBS ?= 3
+# Of the tests: kafka crash maps state tools soak (integration_tests/), unit (tests/)
+GROUP ?=
 PACKAGES := core clients connectors formats sources sinks state tools broker
 CODE := setup.cfg pyproject.toml __init__.py errors.py registration.py $(shell find entry $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
-# Files in the order given, the quick ones last: they fill up what the long ones leave.
-SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder integration_tests tests
+TESTS := $(if $(filter unit,$(GROUP)),tests,$(if $(GROUP),integration_tests/$(GROUP),integration_tests tests))
+REPORT_OF_TESTS := .pytest_cache/report.xml
+# The longest files first, by integration_tests/durations.json (integration_tests/support/balance.py)
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --junitxml=$(REPORT_OF_TESTS)
 
-.PHONY: help setup demo test test-full soak lint docs format public-api release bench clean
+.PHONY: help setup demo test test-all test-full durations soak lint docs format public-api release bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -23,13 +26,17 @@ help: ## What can be made
 demo: setup ## The main job on 336,776 real flights, killed while it runs (FORMAT=kafka: Spark's own connector)
 	$(BIN)/python examples/flights/demo.py --format $(FORMAT)
 
-test: setup ## All tests: a real Kafka, a real Spark, real kills; then five minutes of random faults
-	$(BIN)/python -m pytest -m "not full" $(SIDE_BY_SIDE) --ignore $(SOAK)
-	$(BIN)/python -m pytest $(SOAK)
+test: setup ## In minutes: unit tests, and one of each kind with a real Kafka, a real Spark, real kills
+	$(PYTEST) -m "unit or smoke" $(TESTS)
 
-test-full: setup ## The tests that are too long for CI, too
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --ignore $(SOAK)
-	$(BIN)/python -m pytest $(SOAK)
+test-all: setup ## What CI runs: all kills, all formats, five minutes of random faults (GROUP=maps: a part)
+	$(PYTEST) -m "not full" $(TESTS)
+
+test-full: setup ## For a release: what is too long for CI, too (GROUP=maps: a part)
+	$(PYTEST) $(TESTS)
+
+durations: ## Keep how long each test took in the last run, by which the next one is ordered
+	$(BIN)/python integration_tests/support/balance.py $(REPORT_OF_TESTS)
 
 soak: setup ## Three jobs under random faults, and a checker (MINUTES=5 SEED=random REPORT=soak.html)
 	$(BIN)/python integration_tests/soak/run.py --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) --report $(or $(REPORT),soak.html)

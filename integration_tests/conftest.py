@@ -13,6 +13,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import class_archive
+import shared_servers
+import warm_drivers
+from balance import pytest_collection_modifyitems  # noqa: F401 - a hook
 from eo_kafka.broker.embedded import KafkaBroker
 from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: F401 - fixtures
 from map_backends import a_map, target  # noqa: F401 - fixtures
@@ -25,9 +28,25 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 def pytest_configure(config: pytest.Config) -> None:
     """In the process that starts the workers, which inherit its environment."""
-    is_worker = hasattr(config, "workerinput")
-    if not is_worker and not config.option.collectonly:
+    if not _is_worker(config) and not config.option.collectonly:
         class_archive.use()
+        shared_servers.open_folder()
+
+
+def pytest_sessionfinish() -> None:
+    """In each worker."""
+    warm_drivers.leave()
+    shared_servers.leave()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """In the process that started them, when they have ended."""
+    if not _is_worker(config):
+        shared_servers.remove_folder()
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
 
 
 class Bootstrap(Protocol):
@@ -45,22 +64,23 @@ class MakeTopic(Protocol):
     ) -> str: ...
 
 
-class ExternalKafka:
-    """A Kafka that somebody else runs, named by EO_KAFKA_TEST_BOOTSTRAP."""
+class RunningKafka:
+    """A Kafka that this process need not have started."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Bootstrap]:
-    """One Kafka for all tests. A test that stops or kills a broker starts its own."""
+def broker() -> Bootstrap:
+    """One Kafka for all tests of all workers, or the one that EO_KAFKA_TEST_BOOTSTRAP names. It has
+    Kafka's defaults. A test that stops a broker, changes its settings or counts what is on it
+    starts its own."""
     external = os.environ.get("EO_KAFKA_TEST_BOOTSTRAP")
-    if external:
-        yield ExternalKafka(external)
-        return
-    with KafkaBroker() as kafka:
-        yield kafka
+    return RunningKafka(
+        external
+        or shared_servers.address_of("kafka", KafkaBroker, lambda one: one.bootstrap_servers)
+    )
 
 
 @pytest.fixture
@@ -68,6 +88,25 @@ def own() -> Iterator[KafkaBroker]:
     """A broker that a test may stop."""
     with KafkaBroker() as started:
         yield started
+
+
+@pytest.fixture
+def own_topic(own: KafkaBroker) -> MakeTopic:
+    """`make_topic` on it."""
+    return topic_maker(own.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def lone_broker() -> Iterator[KafkaBroker]:
+    """For a module that asks for all transactions there are."""
+    with KafkaBroker() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def lone_topic(lone_broker: KafkaBroker) -> MakeTopic:
+    """`make_topic` on it."""
+    return topic_maker(lone_broker.bootstrap_servers)
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ def test_a_task_that_is_killed_is_retried_and_repeats_nothing(job, spark, crash_
     "point",
     [
         pytest.param("S3.while_writing", id="a-task-writes", marks=pytest.mark.full),
-        pytest.param("one-phase.committed", id="a-task-has-committed"),
+        pytest.param("one-phase.committed", id="a-task-has-committed", marks=pytest.mark.smoke),
         pytest.param("S6.before_decision", id="all-tasks-have-committed", marks=pytest.mark.full),
         pytest.param("S8.after_done", id="C13-before-Sparks-commit-log", marks=pytest.mark.full),
     ],

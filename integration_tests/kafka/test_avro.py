@@ -83,6 +83,7 @@ def test_a_schema_that_may_not_follow_is_refused_with_the_registrys_words(settin
         eo_kafka.to_avro("value", SECOND, registry=settings, subject=subject)
 
 
+@pytest.mark.smoke
 def test_bare_avro_without_a_registry(spark, broker, make_topic, orders):
     topic = make_topic("bare")
     written(orders, broker, topic, FIRST)

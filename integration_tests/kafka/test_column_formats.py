@@ -33,6 +33,7 @@ def reader(spark, broker, topic, **options):
     return rows.load()
 
 
+@pytest.mark.smoke
 def test_json_becomes_columns_and_goes_back(spark, broker, make_topic):
     source, target = make_topic("in"), make_topic("out")
     produce(broker.bootstrap_servers, source, GOOD[:3])

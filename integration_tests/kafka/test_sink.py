@@ -132,6 +132,7 @@ def murmur2(data: bytes) -> int:
     return h ^ h >> 15
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once", "none"])
 def test_each_guarantee_writes_all_rows_when_nothing_fails(
     stream, write, broker, make_topic, guarantee

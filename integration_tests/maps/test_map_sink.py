@@ -22,6 +22,7 @@ def save(rows, a_map, **more: str) -> None:
     rows.write.format("eo-map").options(**a_map.options(**more)).mode("append").save()
 
 
+@pytest.mark.smoke
 def test_put_replace_and_remove(spark, a_map) -> None:
     rows = spark.range(3000).selectExpr("concat('k', id) as key", "concat('v', id) as value")
     save(rows.repartition(2), a_map)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
@@ -77,24 +77,20 @@ def as_dict(rows: list[dict]) -> dict:
 
 
 @pytest.fixture
-def busy_cleaner(broker) -> Iterator[None]:
-    """Kafka's cleaner looks for work all the time, not every 15 seconds."""
-    name = "log.cleaner.backoff.ms"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+def cleaned_at_once(own, own_topic) -> Callable[..., TopicMap]:
+    """Makes maps on a Kafka whose cleaner looks for work all the time, not every 15 seconds."""
+    admin = AdminClient({"bootstrap.servers": own.bootstrap_servers})
+    often = ConfigEntry(
+        "log.cleaner.backoff.ms", "100", incremental_operation=AlterConfigOpType.SET
+    )
+    for number in admin.list_topics(timeout=30).brokers:
+        of = ConfigResource(ResourceType.BROKER, str(number), incremental_configs=[often])
+        admin.incremental_alter_configs([of])[of].result(30)
 
-    def alter(kind: AlterConfigOpType, value: str) -> None:
-        entry = ConfigEntry(name, value, incremental_operation=kind)
-        for number in admin.list_topics(timeout=30).brokers:
-            of = ConfigResource(ResourceType.BROKER, str(number), incremental_configs=[entry])
-            admin.incremental_alter_configs([of])[of].result(30)
+    def make(**more: str) -> TopicMap:
+        return TopicMap(own.bootstrap_servers, own_topic, 1, **{**CLEANED_AT_ONCE, **more})
 
-    alter(AlterConfigOpType.SET, "100")
-    yield
-    alter(AlterConfigOpType.DELETE, "")
-
-
-def cleaned_at_once(broker, make_topic, **more: str) -> TopicMap:
-    return TopicMap(broker.bootstrap_servers, make_topic, 1, **{**CLEANED_AT_ONCE, **more})
+    return make
 
 
 def keys_in_log(a_map: TopicMap) -> Counter:
@@ -105,9 +101,9 @@ def keys_in_log(a_map: TopicMap) -> Counter:
 
 
 def test_a_removal_that_was_cleaned_away_before_it_was_read_stops_the_stream(
-    broker, make_topic, busy_cleaner
+    cleaned_at_once,
 ) -> None:
-    cleaned = cleaned_at_once(broker, make_topic, **{"delete.retention.ms": "1"})
+    cleaned = cleaned_at_once(**{"delete.retention.ms": "1"})
     first = Stream(cleaned)
     start = first.start()
     cleaned.put_all({"a": "1", "b": "2"})
@@ -155,9 +151,9 @@ def test_an_idle_stream_is_not_taken_for_one_that_was_away(broker, make_topic) -
 
 
 def test_what_compaction_leaves_of_the_changes_makes_the_same_map(
-    broker, make_topic, busy_cleaner
+    cleaned_at_once,
 ) -> None:
-    cleaned = cleaned_at_once(broker, make_topic)
+    cleaned = cleaned_at_once()
     for number in range(30):
         cleaned.put_all({f"{number % 3}": f"{number}"})
     cleaned.remove("2")

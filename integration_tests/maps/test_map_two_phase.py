@@ -25,6 +25,7 @@ from processes import wait_until
 FULL = pytest.mark.full
 
 
+@pytest.mark.smoke
 def test_a_batch_is_invisible_until_its_decision_and_then_whole(
     map_job, written_map, staged, hazelcast_client
 ) -> None:

@@ -129,7 +129,7 @@ def test_each_operator_goes_on_from_kafka_with_its_state(
     "point",
     [
         pytest.param("S6.snapshot_taken", marks=pytest.mark.full),
-        "S6.after_decision",
+        pytest.param("S6.after_decision", marks=pytest.mark.smoke),
         pytest.param("S3.while_writing", marks=pytest.mark.full),
         pytest.param("S1.after_generation", marks=pytest.mark.full),
         pytest.param("S6.before_decision", marks=pytest.mark.full),

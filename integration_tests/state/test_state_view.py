@@ -138,6 +138,7 @@ def test_what_cannot_be_viewed_is_said(new_job, spark, view_of):  # noqa: F811
         read(job, spark, "everything")
 
 
+@pytest.mark.smoke
 def test_snapshots_files_operators_and_offsets_are_tables(new_job, spark):  # noqa: F811
     job = new_job("tables")
     job.run(spark)

@@ -18,6 +18,7 @@ import psutil
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+import warm_drivers
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds
 from eo_kafka.core.transaction import Described, TransactionState
@@ -154,18 +155,27 @@ def make_copy(
 @contextmanager
 def started(job: Copy, log: Path) -> Iterator[subprocess.Popen]:
     """A driver in a process group of its own; whatever is left of it at the end is killed."""
+    driver = start_driver(job, log)
+    try:
+        yield driver
+    finally:
+        kill_group(driver)
+
+
+def start_driver(job: Copy, log: Path) -> subprocess.Popen:
+    """One that is up already, if there is one that will do."""
+    if job.variables is None and job.python == Path(sys.executable):
+        warm = warm_drivers.take(JOBS / job.script, job.as_job(), log)
+        if warm is not None:
+            return warm
     with log.open("ab") as output:
-        driver = subprocess.Popen(
+        return subprocess.Popen(
             [job.python, str(JOBS / job.script), json.dumps(job.as_job())],
             env=job.variables,
             stdout=output,
             stderr=output,
             start_new_session=True,
         )
-    try:
-        yield driver
-    finally:
-        kill_group(driver)
 
 
 def kill_driver_at(job: Copy, points: CrashPoints, point: str, log: Path) -> None:

@@ -253,6 +253,7 @@ def test_other_versions_start(version: str) -> None:
         assert committed(old.bootstrap_servers, topic) == [b"1"]
 
 
+@pytest.mark.smoke
 def test_kafkas_defaults_hold_but_for_what_the_help_lists(own_broker: KafkaBroker) -> None:
     """All that the broker was told, beside who and where it is; and the defaults are as listed."""
     admin = AdminClient({"bootstrap.servers": own_broker.bootstrap_servers})

@@ -98,9 +98,9 @@ class PreparedJob:
 
 
 @pytest.fixture
-def job(broker, make_topic) -> PreparedJob:
-    topic = make_topic("tool", partitions=2)
-    return PreparedJob(broker.bootstrap_servers, topic, f"job-{topic}")
+def job(lone_broker, lone_topic) -> PreparedJob:
+    topic = lone_topic("tool", partitions=2)
+    return PreparedJob(lone_broker.bootstrap_servers, topic, f"job-{topic}")
 
 
 @pytest.fixture
@@ -125,13 +125,15 @@ def decided(job, points) -> PreparedJob:
 
 
 @pytest.fixture
-def tool(broker, capsys):
+def tool(lone_broker, capsys):
     """Runs a command: (exit code, its JSON or its text)."""
 
     def run(*words: str, parse: bool = True):
         json_word = ["--json"] if parse else []
         capsys.readouterr()
-        code = main(["txn", *words, "--bootstrap-servers", broker.bootstrap_servers, *json_word])
+        code = main(
+            ["txn", *words, "--bootstrap-servers", lone_broker.bootstrap_servers, *json_word]
+        )
         said = capsys.readouterr()
         if code == 1 and not said.out:
             return code, said.err
@@ -168,6 +170,7 @@ def test_prepared_and_undecided_is_listed_and_needs_nobody_yet(job, tool):
     job.commit()
 
 
+@pytest.mark.smoke
 def test_a_decided_batch_is_found_by_job_prefix_id_and_query_and_committed(decided, tool):
     for words in (["--job", decided.name], ["--prefix", "eo-kafka"], ["--query-id", QUERY]):
         code, shown = tool("list", *words)
