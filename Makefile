@@ -15,7 +15,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 # Files in the order given, the quick ones last: they fill up what the long ones leave.
 SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder integration_tests tests
 
-.PHONY: help setup demo test test-full soak lint format bench clean
+.PHONY: help setup demo test test-full soak lint docs format public-api release bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -40,9 +40,20 @@ lint: setup ## ruff, ruff format, mypy --strict, every import of ours by its pat
 	$(BIN)/mypy -p eo_kafka -m pyspark_eo_kafka -m pyspark_eo_map -m pyspark_eo_state
 	$(BIN)/basedpyright
 
+docs: setup ## The documentation as a site, in site/; a broken link or reference is an error
+	@$(BIN)/python -c 'import mkdocstrings, material' 2>/dev/null || $(BIN)/pip install --quiet ".[docs]"
+	@rm -rf build *.egg-info
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+public-api: setup ## Write tests/golden/public_api.txt anew, after a change to names or options
+	$(BIN)/python tests/public_api.py
+
+release: setup ## Build and check wheel and sdist of this version, and try the wheel; uploads nothing
+	$(BIN)/python .ci/release.py
 
 bench: setup ## Throughput beside kafka (JVM), Flink and Quix Streams, in ratios; what snapshots cost
 	$(BIN)/python -m benchmarks.throughput
@@ -79,4 +90,4 @@ $(VENV)/dependencies: setup.cfg
 	@touch $@
 
 clean: ## Remove what was made
-	rm -rf $(VENV) build dist *.egg-info entry/*.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info entry/*.egg-info demo-output site .pytest_cache .mypy_cache .ruff_cache .hypothesis

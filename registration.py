@@ -1,4 +1,4 @@
-"""`eo_kafka.register`: the formats for an application that brings this package in `--py-files`."""
+"""`eo_kafka.register`: makes the formats known when the package comes by `--py-files`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,19 @@ _PATH = "PYTHONPATH"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to `spark`, which finds only installed packages itself.
+    """Make the formats known to a session that got this package by `spark-submit --py-files`.
 
-    For `spark-submit --py-files`; not needed where the package is installed. Runs on the driver,
-    before the formats are used. Raises EnvironmentRefused on Spark Connect.
+    Spark finds the formats of installed packages by itself and looks at no other. Runs on the
+    driver, once for each session, before a format is used.
+
+    Args:
+        spark: The session, of Spark Classic.
+
+    Raises:
+        EnvironmentRefused: On Spark Connect: install the package where the server runs.
+
+    Examples:
+        >>> eo_kafka.register(spark)
     """
     from .connectors.kafka import KafkaDataSource
     from .connectors.maps.format import MapDataSource

@@ -1,4 +1,4 @@
-"""What can go wrong with the Kafka that runs on this machine.
+"""Errors of the Kafka that runs on this machine.
 
 Under `EoKafkaError`, beside the connector's own errors: these come from tests, the demo and the
 command line, never from a query.

@@ -1,4 +1,4 @@
-"""What the commands share that run servers in the foreground: how they end, how they watch."""
+"""What commands that run servers in the foreground share: watching and ending them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the configuration file of a Hazelcast member says, and the members' ports."""
+"""Writes a Hazelcast member's configuration file and picks its ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's jars, and Hazelcast's: resolved from Maven Central by Apache Ivy, verified, cached.
+"""Fetches Kafka's and Hazelcast's jars from Maven Central, verifies and caches them.
 
 Ivy's own jar comes with PySpark, so nothing has to be installed for it. Ivy compares every
 download with the SHA-1 the repository publishes (the strongest the two share: Ivy would look for

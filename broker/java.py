@@ -1,4 +1,4 @@
-"""The Java that PySpark uses: `$JAVA_HOME/bin/java`, otherwise the first `java` on the PATH."""
+"""Finds the Java that PySpark uses: `$JAVA_HOME/bin/java`, else the first on the PATH."""
 
 from __future__ import annotations
 

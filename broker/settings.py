@@ -1,4 +1,4 @@
-"""What `server.properties` of a node says, and which ports it listens on."""
+"""Writes a node's `server.properties` and picks its ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder a node keeps its data in: formatting it, and the cluster id written there."""
+"""Formats a node's data folder and writes the cluster id into it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`eo_kafka.from_avro` and `eo_kafka.to_avro`, where there is what they are made of."""
+"""Gives out `from_avro` and `to_avro`, or says what is missing for them."""
 
 from ..core.errors import EnvironmentRefused
 from ..formats.options import missing_for_avro

@@ -1,5 +1,4 @@
-"""`eo_kafka.ConsumerGroup`: a query's progress as a consumer group's offsets, for every tool that
-watches lag.
+"""`eo_kafka.ConsumerGroup`: commits a query's progress into a consumer group.
 
 A listener, so that it runs after Spark has noted the batch as done, also for the last one of a run.
 The group's offsets are for people and monitors: the query itself never reads them.
@@ -30,13 +29,25 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerGroup(StreamingQueryListener):
-    """Commits the ends of a query's batches into a consumer group.
+    """Commits a query's progress into a consumer group, for tools that watch lag.
 
-    Given to `spark.streams.addListener` before the query is started; `query` is its name or id.
-    `options` hold the `kafka.*` settings of its sources. A topic that several sources of the query
-    read is committed where the slowest is. The group must have no members of its own. Runs on the
-    driver, once a batch; a commit that fails is tried again for ten seconds, then logged and made
-    up for by the next batch's, or at the query's end: the query goes on. Raises OptionsError.
+    Add it with `spark.streams.addListener` before the query starts. Runs on the driver after each
+    batch. The query itself never reads the group, and the group must have no members of its own. If
+    several sources of the query read one topic, the slowest one's position is committed. A commit
+    that fails is tried again for ten seconds, then logged; the next batch makes up for it.
+
+    Args:
+        group: The consumer group's name.
+        options: The `kafka.*` options of the query's sources.
+        query: The query's name or id.
+
+    Raises:
+        OptionsError: A name is empty, or `kafka.bootstrap.servers` is missing or an option wrong.
+
+    Examples:
+        >>> lag = eo_kafka.ConsumerGroup("orders-app", kafka, query="totals")
+        >>> spark.streams.addListener(lag)
+        >>> spark.streams.removeListener(lag)
     """
 
     def __init__(self, group: str, options: Mapping[str, str], *, query: str) -> None:
@@ -119,8 +130,25 @@ def slowest(ends: Iterable[str | None]) -> dict[TopicPartition, int]:
 
 
 def offsets_behind_latest(progress: Any) -> list[dict[str, float]]:
-    """For each source of a `StreamingQueryProgress`: `min`, `max` and `avg` of how many offsets its
-    partitions are behind the newest that were seen; empty where that is not known."""
+    """Tell how far each source of a query is behind the newest offsets it has seen.
+
+    Spark's own Kafka source reports the same as metrics, which Python sources cannot have. Runs
+    anywhere, and asks nobody.
+
+    Args:
+        progress: A `StreamingQueryProgress`, such as `query.lastProgress`.
+
+    Returns:
+        One dict for each source, with `min`, `max` and `avg` in offsets over its partitions; an
+        empty dict for a source that says nothing.
+
+    Raises:
+        AttributeError: `progress` has no `sources`, for instance because it is None.
+
+    Examples:
+        >>> eo_kafka.offsets_behind_latest(query.lastProgress)
+        [{'min': 0, 'max': 0, 'avg': 0.0}]
+    """
     return [_behind(source.endOffset, source.latestOffset) for source in progress.sources]
 
 

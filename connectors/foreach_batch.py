@@ -1,5 +1,7 @@
-"""Batch writes with a number: those of `eo_kafka.foreach_batch`, for the output modes that Spark
-refuses to Python sinks (update and complete), and those of a job with `batchId`.
+"""Batch writes with a number: `eo_kafka.foreach_batch`, and `batchId`.
+
+The first is for the output modes that Spark refuses to Python sinks (update and complete), the
+second for scheduled batch jobs.
 
 Inside `foreachBatch` a write is a batch write to Spark; to the sink it is the micro-batch that it
 belongs to: same ledger, same transactions, same steps S1 to S8, with the query and the batch number
@@ -36,16 +38,38 @@ _written: dict[tuple[str | None, str | None], tuple[str, int]] = {}
 
 
 def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
-    """A function for `writeStream.foreachBatch(...)`, which writes each batch once.
+    """Make a function for `writeStream.foreachBatch(...)` that writes each batch once.
 
-    `options` as for the streaming sink, with a `jobName`. The query's `checkpointLocation` is found
-    (not under Spark Connect: there `snapshots` need it among the options). The columns are the
-    sink's: `value`, and perhaps `key`, `topic`, ... Any output mode: in update mode the rows that
-    changed, in complete mode all rows each time. The topic should be compacted then, with the group
-    as key. With option `backend` it is a map that is written (docs/maps.md); one of Hazelcast needs
-    a `jobName` only with `commit` `two-phase`. Runs on the driver, once a batch.
+    It gives update and complete mode, which Spark refuses to Python sinks, the streaming sink's
+    guarantee. In update mode the rows that changed are written, in complete mode all rows each
+    time: make the topic compacted, with the group as its key. The function runs on the driver, once
+    a batch; the rows are written by Spark's tasks.
 
-    Raises OptionsError at once.
+    Args:
+        options: The options of the sink, with a `jobName`. With `backend` the batches go into a
+            map, as with `format("eo-map")`; into a Hazelcast map, only `commit=two-phase` needs a
+            `jobName`. The query's `checkpointLocation` is found.
+
+    Returns:
+        A function of a batch's rows and its number. The rows have the sink's columns: `value`, and
+        if wanted `key`, `topic`, `headers`, `partition`.
+
+    Raises:
+        OptionsError: `jobName` is missing (at once); or two functions of one `jobName` write the
+            same batch (when the second one writes).
+
+    Examples:
+        >>> write = eo_kafka.foreach_batch({**kafka, "topic": "totals", "jobName": "totals"})
+        >>> totals = orders.groupBy("key").count().selectExpr("key", "string(count) as value")
+        >>> query = (
+        ...     totals.writeStream.outputMode("update")
+        ...     .foreachBatch(write)
+        ...     .option("checkpointLocation", "/data/totals")
+        ...     .queryName("totals")
+        ...     .trigger(availableNow=True)
+        ...     .start()
+        ... )
+        >>> query.awaitTermination()
     """
     given = {name.lower(): value for name, value in options.items()}
     is_map = BACKEND.key in given

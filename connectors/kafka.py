@@ -1,4 +1,4 @@
-"""`format("eo-kafka")`: the class that Spark finds, and nothing but the way to the four roles.
+"""`format("eo-kafka")`: the class that Spark finds; it makes readers and writers.
 
 Spark's driver-side workers import this for every call, and its source process has ten seconds to
 connect back: what is heavy is imported by the role that needs it.

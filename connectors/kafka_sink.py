@@ -1,4 +1,4 @@
-"""Spark's sink interfaces, over `eo_kafka.sinks`."""
+"""Spark's writer interfaces for Kafka, stream and batch."""
 
 from __future__ import annotations
 

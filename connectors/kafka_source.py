@@ -1,4 +1,4 @@
-"""Spark's side of reading: one stream reader, one batch reader, both thin."""
+"""Spark's reader interfaces for Kafka, stream and batch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`eo_kafka.repartition`: another number of state partitions, by Spark's offline repartition, where
-that does not leave the checkpoint stuck.
+"""`eo_kafka.repartition`: Spark's offline repartition of state, with checks before it.
 
 Spark 4.3 writes the entry in its offset log first and looks at the state store afterwards: with any
 store but RocksDB it fails then, and the query never starts again. So all is looked at before.
@@ -24,15 +23,27 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def repartition(spark: SparkSession, checkpoint: str, partitions: int) -> None:
-    """Give the state of the query at `checkpoint`, which must not be running, `partitions` parts.
+    """Change the number of state partitions of a stopped query.
 
-    Runs on the driver, on Spark Classic 4.2 or newer. The new state is a batch of its own in
-    Spark's logs, of which the sink sees nothing: what is written, is written, and nothing is
-    repeated. The query takes its next snapshot with the next batch; if the checkpoint is lost
-    before, a restore brings the state back in its old number of partitions. An interrupted
-    repartition is run again, with the same number.
+    Spark's own offline repartition does it. Checks first that Spark will succeed, because a failed
+    try leaves a checkpoint that never starts again. The output does not change: nothing is written
+    or repeated. The query takes its next snapshot with its next batch; if the checkpoint is lost
+    before that, a restore brings the old number back. If it was interrupted, call it again with the
+    same number. Runs on the driver, on Spark Classic 4.2 or newer.
 
-    Raises OptionsError, CheckpointError (the checkpoint was not touched), EnvironmentRefused.
+    Args:
+        spark: The session.
+        checkpoint: The query's `checkpointLocation`, a path or URL. Its state must be in RocksDB,
+            and its last batch finished.
+        partitions: The new number of partitions, at least 1.
+
+    Raises:
+        OptionsError: `partitions` is below 1.
+        CheckpointError: This checkpoint cannot be repartitioned. It was not touched.
+        EnvironmentRefused: Spark is older than 4.2, or is Spark Connect.
+
+    Examples:
+        >>> eo_kafka.repartition(spark, "/data/firsts", 3)
     """
     if partitions < 1:
         raise OptionsError([f"partitions must be at least 1, and is {partitions}."])

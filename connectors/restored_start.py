@@ -1,4 +1,4 @@
-"""`eo_kafka.start(writer)`: a query that finds its way back when its checkpoint is gone."""
+"""`eo_kafka.start(writer)`: starts a query, and restores a missing checkpoint first."""
 
 from __future__ import annotations
 
@@ -16,13 +16,35 @@ if TYPE_CHECKING:
 
 
 def start(writer: DataStreamWriter) -> StreamingQuery:
-    """`writer.start()`, after the job's newest snapshot was restored if the checkpoint is missing.
+    """Start a query, and restore its newest snapshot first if its checkpoint is missing.
 
-    Runs on the driver. `writer` is a `df.writeStream.format("eo-kafka")` with its options: a
-    `checkpointLocation`, and a `jobName` or a query name. A checkpoint that is there is used as it
-    is; where the job has no snapshot, the query starts from nothing.
+    Use it in place of `writer.start()` for a sink with `snapshots=true`. A checkpoint that is there
+    is used as it is. Where the job has no snapshot, the query starts from nothing. Runs on the
+    driver, once for each start of the query.
 
-    Raises OptionsError, and what `eo_kafka.restore` raises; then nothing was started.
+    Args:
+        writer: A `df.writeStream.format("eo-kafka")` with its options. It needs a
+            `checkpointLocation`, and a `jobName` or a query name.
+
+    Returns:
+        The running query, as `writer.start()` returns it.
+
+    Raises:
+        OptionsError: The checkpoint or the job's name is missing.
+        CheckpointError, CorruptSnapshot, EnvironmentRefused, OutcomeUnknown, ReadTimeout: As
+            `eo_kafka.restore`. The query was not started.
+
+    Examples:
+        >>> query = eo_kafka.start(
+        ...     orders.dropDuplicates(["key"]).writeStream.format("eo-kafka")
+        ...     .options(**kafka)
+        ...     .option("topic", "firsts")
+        ...     .option("snapshots", "true")
+        ...     .option("checkpointLocation", "/data/firsts")
+        ...     .queryName("firsts")
+        ...     .trigger(availableNow=True)
+        ... )
+        >>> query.awaitTermination()
     """
     given = {name.lower(): value for name, value in options_of(writer).items()}
     job = given.get("jobname") or given.get("queryname")

@@ -1,4 +1,4 @@
-"""Which query runs a function of `foreachBatch`: what Spark knows and does not tell it."""
+"""Finds the query that runs a `foreachBatch` function; Spark does not pass it."""
 
 from __future__ import annotations
 

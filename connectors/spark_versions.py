@@ -1,4 +1,4 @@
-"""What the Spark at hand offers to Python sources and sinks. Nothing else asks for its version.
+"""What the running Spark offers to Python sources and sinks. Nothing else asks for its version.
 
 The same steps, processes and order of calls are there since 4.0: plan, tasks, `commit`, and after a
 failed one `abort`. What came later: in 4.1 a base class for streaming writers of Arrow batches, and

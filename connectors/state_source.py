@@ -1,4 +1,4 @@
-"""`format("eo-state")`: a job's snapshots, and the views of its state, as DataFrames."""
+"""`format("eo-state")`: a job's snapshots and state views as DataFrames."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class StateOptions:
 
 
 class StateDataSource(DataSource):
-    """Batch reader. Options: docs/state.md."""
+    """Batch reader. Options: docs/queryable-state.md."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""`eo_kafka.StateView`: keyed state of a running query as a topic that anybody can read.
+"""`eo_kafka.StateView`: keeps a topic in step with a running query's keyed state.
 
 The state is read from the checkpoint by Spark's own state reader: what changed since the batch that
 the view shows, where the state store can tell, and all of it otherwise.
@@ -29,15 +29,33 @@ _WHOLE = "flattenCollectionTypes"  # false: a list or a map of a key is one valu
 
 
 class StateView:
-    """Keeps the compacted topic `__eo_kafka.<job>.view.<name>` in step with an operator's state.
+    """Keeps a compacted topic in step with an operator's keyed state.
 
-    Keys and values are JSON objects with the fields of the state's key and value; a key whose state
-    is gone has a tombstone. Readers with `read_committed` see whole batches (changes of more than
-    32 MiB excepted), a batch or two behind the query. Which state: `state` holds options of Spark's
-    `statestore` reader, such as `operatorId` and `stateVarName`; not that of a join.
+    The topic is `__eo_kafka.<job>.view.<name>`. Keys and values are JSON objects with the fields of
+    the state's key and value; a key whose state is gone has a tombstone. Readers with
+    `read_committed` see whole batches (unless more than 32 MiB changed), one or two batches behind
+    the query. Runs on the driver beside the query, which it never disturbs.
 
-    Runs on the driver; `options` as given to the sink. The checkpoint must be where Spark sees it.
-    Raises what `refresh` raises.
+    Args:
+        spark: The session.
+        checkpoint: The query's `checkpointLocation`, where both Spark and this process can read it.
+        job: The job's name; it stands in the topic's name.
+        name: The view's name.
+        options: The sink's options: `kafka.*` and `transactionalIdPrefix`. Others are ignored.
+        state: Options of Spark's `statestore` reader that choose the state, such as `operatorId`
+            and `stateVarName`. The state of a join cannot be shown.
+
+    Raises:
+        OptionsError: An option or a name is wrong, or `state` names a side of a join.
+        EnvironmentRefused, OutcomeUnknown: As the methods.
+
+    Examples:
+        >>> view = eo_kafka.StateView(spark, "/data/totals", "totals", "by_key", kafka)
+        >>> view.refresh() is not None
+        True
+        >>> view.topic
+        '__eo_kafka.totals.view.by_key'
+        >>> view.close()
     """
 
     def __init__(
@@ -72,11 +90,17 @@ class StateView:
         return self._writer.topic
 
     def refresh(self) -> int | None:
-        """Bring the view to the newest batch that is committed; its number, None if there is none.
+        """Bring the view to the newest committed batch. Call it after a batch, or as often as you
+        like.
 
-        Once for each batch, or as often as you like. Raises CheckpointError, Fenced if another
-        StateView has taken the view over, EnvironmentRefused, OutcomeUnknown, and what Spark's
-        reader raises.
+        Returns:
+            The number of that batch; None if there is none yet.
+
+        Raises:
+            CheckpointError: The checkpoint cannot be read.
+            Fenced: Another StateView has taken this view over.
+            EnvironmentRefused, OutcomeUnknown: The topic cannot be used, or brokers did not answer.
+            Exception: What Spark's reader of the state raises.
         """
         newest = self._newest()
         if newest is None:
@@ -92,10 +116,16 @@ class StateView:
         return newest
 
     def follow(self, query: StreamingQuery) -> StateView:
-        """Refresh after each batch of `query`, in a thread of its own, until it ends or `close`.
+        """Refresh after each batch of a query, in a thread, until the query ends or `close` is
+        called.
 
-        A failed refresh is tried again with the next batch; `error` holds the last one's. It never
-        disturbs the query.
+        A refresh that fails is made up for by the next one; `error` holds the last failure.
+
+        Args:
+            query: The running query.
+
+        Returns:
+            This view.
         """
         self._thread = threading.Thread(target=self._follow, args=(query,), daemon=True)
         self._thread.start()

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""What compiled loops are made of: the compiler, its cache, and access to memory.
+"""Compiles loops with numba: the compiler's settings, its cache, access to memory.
 
 numba compiles a loop on first use and caches it in the user's cache folder; loops hold no GIL.
 Importing this file takes numba, so callers ask `librdkafka.available()` first. Addresses and sizes

@@ -1,4 +1,4 @@
-"""Named places where a test may make a process die, stop or fail.
+"""Named places in the code where a test makes a process die, stop or fail.
 
 A crash point costs one comparison unless the environment variable `EO_KAFKA_CRASH_POINTS` names a
 folder when the process starts. There a test arms a point by writing a file with the point's name

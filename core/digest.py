@@ -1,4 +1,4 @@
-"""A digest of a multiset of rows: equal for the same rows in any order and any batches.
+"""Digest of a multiset of rows: equal for equal rows, in any order and any batches.
 
 Each row becomes one row fingerprint of 128 bits; a digest is the sum of them, in two lanes modulo
 2**64, so it can be built in parts and merged. Rows count as often as they occur.

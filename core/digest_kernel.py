@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""The digest of rows as a compiled loop: the twin of `eo_kafka.core.digest.row_lanes`."""
+"""The digest of rows as a compiled loop, equal to `eo_kafka.core.digest.row_lanes`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every error the connector raises, as one tree.
+"""Every error that eo-kafka raises, as one tree.
 
     EoKafkaError
     ├── OptionsError            the user's options are wrong; nothing was contacted

@@ -1,4 +1,4 @@
-"""Settings of Kafka's Java client, as users of Spark's connector have them, in librdkafka's words.
+"""Translates settings of Kafka's Java client to librdkafka's, or refuses them.
 
 What means the same is renamed; what librdkafka has no need of is left out with a warning; what
 would be lost silently otherwise is refused, with what to write instead. No I/O. Sources: Kafka 4's

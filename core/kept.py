@@ -1,4 +1,4 @@
-"""Clients that a process keeps for its next batch, where Spark lets a worker live on.
+"""Clients that a worker process keeps for its next batch.
 
 Only what is harmless when it is stale is kept: a connection that broke costs the time to make
 another. What decides anything is asked of Kafka in every batch.

@@ -1,4 +1,4 @@
-"""The one file that knows what confluent-kafka does not publish.
+"""All use of confluent-kafka's private parts.
 
 confluent-kafka keeps configuration, callbacks, security and transactions. The loops over records
 run on the `rd_kafka_t` inside its objects, through librdkafka's public functions in the very

@@ -1,4 +1,4 @@
-"""Keeps what a worker has loaded out of Python's garbage collections. Runs on executors.
+"""Freezes loaded modules (gc.freeze) so that Spark's gc.collect() after each task skips them.
 
 Spark's daemon makes a worker run a full collection after each task (`gc.collect()` in
 pyspark/daemon.py). It looks at every object there is, and with pandas, Arrow and the compiled

@@ -1,4 +1,4 @@
-"""What readers and writers of maps have in common: where a map is, and what it is called."""
+"""What readers and writers of maps share: the backends and the names of a map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A moment by a clock that all processes of a machine share and that nobody sets.
+"""A monotonic clock that all processes of a machine share.
 
 S1 and S6 of a batch run in different processes on the driver; their wall clock may be set between
 them, and is another than Kafka's.

@@ -1,4 +1,4 @@
-"""A progress bar for what takes long, where somebody looks."""
+"""A progress bar for long operations, shown only on a terminal."""
 
 from __future__ import annotations
 

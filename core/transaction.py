@@ -1,4 +1,4 @@
-"""The two-phase commit as data: who takes part, what was decided, which move is legal. No I/O.
+"""The two-phase commit as data: participants, decisions, legal moves. No I/O.
 
 Everything that sends a request asks this module what an answer means. Sources: Kafka's
 `TransactionCoordinator.scala` (the comment table of EndTxn answers) and the measurements in

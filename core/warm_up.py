@@ -1,5 +1,6 @@
-"""Loops that take seconds to compile, once a machine: begun in the background, used once they are
-there. Runs on executors.
+"""Compiles slow loops in the background; until then a worker uses the plain ones.
+
+Loops that take seconds to compile, once a machine. Runs on executors.
 
 Only where there is another way to the same result meanwhile, and only in a worker that Spark keeps
 for later tasks: any other process may end with its first task, and would never have a loop.

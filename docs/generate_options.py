@@ -18,6 +18,8 @@ from eo_kafka.sources.maps import declared as map_declared
 PAGE = Path(__file__).parent / "options.md"
 HEAD = """# Options
 
+Which options are there, and what do they mean?
+
 Made by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
 `sinks/options.py`, `state/ledger/job.py`, `formats/declared.py`, `sources/maps/declared.py`,
 `sinks/maps/options.py` and `clients/hazelcast/client.py`; a test fails when this page is stale.

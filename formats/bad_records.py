@@ -1,5 +1,4 @@
-"""Records that are not what their format says: the column that carries them, and the way to the
-dead letter topic.
+"""Bad records: the column that carries them, and their way to the dead letter topic.
 
 Column `_bad_record` holds a whole record as it was, and where it goes. The sink swaps it in for the
 row, so that it is written in the transaction of the batch like any other, once.

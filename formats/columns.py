@@ -1,5 +1,4 @@
-"""`eo_kafka.from_avro` and `eo_kafka.to_avro`: columns of Avro bytes, with a schema registry or
-without one.
+"""`eo_kafka.from_avro` and `eo_kafka.to_avro`: decode and encode columns of Avro.
 
 The types of a column are settled when the query is made, on the driver; which schema a value was
 written with, each value says itself (with a registry). Runs on executors, in Arrow batches.
@@ -35,15 +34,34 @@ def from_avro(
     subject: str | None = None,
     mode: str = FAILFAST,
 ) -> Column:
-    """Avro bytes as a column of Spark's types.
+    """Decode a column of Avro bytes into a column of Spark's types.
 
-    With `registry` (the settings of confluent-kafka's SchemaRegistryClient) values are in
-    Confluent's wire format, each read with the schema it was written with, and seen as `schema`, or
-    as the newest of `subject`; without, they are bare, and written with `schema`. `mode`: a value
-    that cannot be read fails the query (`FAILFAST`) or is null (`PERMISSIVE`). Called on the
-    driver, where the registry is asked once; executors ask it once for each schema.
+    Called on the driver, which asks the registry once; executors ask it once for each schema they
+    meet. Works in batches and streams of any source. Needs Spark 4.1 and `eo-kafka[avro]`.
 
-    Raises OptionsError, and SourceError for what the registry refuses or Spark has no type for.
+    Args:
+        column: The column, or its name.
+        schema: An Avro schema in JSON. Without a registry it is what the values were written with.
+            With one it is what they are read as; by default the newest schema of `subject`.
+        registry: Settings of confluent-kafka's SchemaRegistryClient, such as `url`. Values are then
+            in Confluent's wire format, and each is read with the schema it was written with.
+        subject: The subject whose newest schema is used where `schema` is not given.
+        mode: `FAILFAST` fails the query at a value that cannot be read, `PERMISSIVE` gives null.
+
+    Returns:
+        The decoded column.
+
+    Raises:
+        OptionsError: Neither a schema nor a registry with a subject is given, or `mode` is unknown.
+        SourceError: The registry refuses, or Spark has no type for the schema.
+
+    Examples:
+        >>> schema = '''{"type": "record", "name": "Order",
+        ...     "fields": [{"name": "id", "type": "long"}]}'''
+        >>> encoded = spark.range(2).select(eo_kafka.to_avro(struct("id"), schema).alias("value"))
+        >>> orders_again = encoded.select(eo_kafka.from_avro("value", schema).alias("order"))
+        >>> orders_again.select("order.id").collect()
+        [Row(id=0), Row(id=1)]
     """
     _check(schema, registry, subject, mode)
     known = None if registry is None else Registry(registry)
@@ -74,11 +92,30 @@ def to_avro(
     subject: str | None = None,
     register: bool = False,
 ) -> Column:
-    """A column as Avro bytes, written with `schema`.
+    """Encode a column as Avro bytes. Nulls stay null.
 
-    With `registry` in Confluent's wire format, with the number that `schema` has under `subject`;
-    `register` makes it if it is new, else it must be there. Nulls stay null. Called on the driver.
-    Raises OptionsError, and SourceError if the registry refuses the schema.
+    Called on the driver, where the registry is asked once. Needs Spark 4.1 and `eo-kafka[avro]`.
+
+    Args:
+        column: The column, or its name.
+        schema: The Avro schema in JSON to write with.
+        registry: Settings of confluent-kafka's SchemaRegistryClient, such as `url`. Values are then
+            written in Confluent's wire format, with the number that `schema` has under `subject`.
+        subject: The schema's subject; needed with a registry.
+        register: Whether a schema that the subject does not have is registered. Otherwise it is
+            refused.
+
+    Returns:
+        The encoded column, binary.
+
+    Raises:
+        OptionsError: A registry is given without a subject.
+        SourceError: The registry refuses the schema.
+
+    Examples:
+        >>> encoded = spark.range(1).select(eo_kafka.to_avro("id", '"long"').alias("value"))
+        >>> bytes(encoded.first().value)
+        b'\\x00'
     """
     from pyspark.sql.types import BinaryType
 

@@ -1,4 +1,4 @@
-"""The options of formats: what keys and values are, in the reader and in the writer. No I/O."""
+"""Declares the format options of source and sink. No I/O."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ KEY_FORMAT = Option(
     "key.format",
     _format,
     RAW,
-    "What keys are: `raw` (bytes), `string` (UTF-8), `json` or `avro`. Reading, the column has the "
-    "type of the schema; writing, a column of any type is encoded.",
+    "What keys are: `raw` (bytes), `string` (UTF-8), `json` or `avro`. A source decodes them into"
+    " a column of the schema's type; a sink encodes a column of any type.",
 )
-VALUE_FORMAT = Option("value.format", _format, RAW, "What values are, in the same words.")
+VALUE_FORMAT = Option("value.format", _format, RAW, "What values are: the same choices.")
 KEY_SCHEMA: Option[str | None] = Option(
     "key.schema",
     text,
     None,
-    "The keys' schema. `json`: columns as in SQL (`id BIGINT, name STRING`), or what "
-    "`schema.json()` gives; needed for reading. `avro`: Avro's JSON; by default the newest of the "
-    "subject.",
+    "The keys' schema. For `json`: columns as in SQL (`id BIGINT, name STRING`) or what "
+    "`schema.json()` gives; required for reading. For `avro`: an Avro schema in JSON; default: "
+    "the newest one of the subject.",
 )
 VALUE_SCHEMA: Option[str | None] = Option("value.schema", text, None, "The values' schema.")
 KEY_SUBJECT: Option[str | None] = Option(
@@ -49,29 +49,29 @@ REGISTRY_URL: Option[str | None] = Option(
     "schema.registry.url",
     text,
     None,
-    "A Confluent-compatible schema registry for `avro`: data is in Confluent's wire format. Other "
-    "`schema.registry.*` options go to confluent-kafka's SchemaRegistryClient "
-    "(`schema.registry.basic.auth.user.info`, `schema.registry.ssl.ca.location`, ...). Without it, "
-    "data is bare Avro of the given schema.",
+    "A Confluent-compatible schema registry for `avro`: data is in Confluent's wire format. Other"
+    " `schema.registry.*` options go to confluent-kafka's SchemaRegistryClient "
+    "(`schema.registry.basic.auth.user.info`, `schema.registry.ssl.ca.location`, ...). Without a "
+    "registry, data is plain Avro of the given schema.",
 )
 MODE = Option(
     "mode",
     _mode,
     FAILFAST,
-    "What becomes of a record that is not of its format: `FAILFAST` stops the query; `PERMISSIVE` "
-    "gives null and adds column `_bad_record` with its bytes and the reason; `DEADLETTER` has "
-    "`eo-kafka`'s sink send it to `deadLetterTopic` in the transaction of the batch, wherever the "
-    "column `_bad_record` reaches it.",
+    "What happens to a record that is not of its format. `FAILFAST` stops the query. `PERMISSIVE`"
+    " gives null and adds column `_bad_record` with the bytes and the reason. `DEADLETTER` also "
+    "makes the `eo-kafka` sink send the record to `deadLetterTopic`, in the batch's transaction; "
+    "column `_bad_record` must reach the sink.",
 )
 DEAD_LETTER_TOPIC: Option[str | None] = Option(
-    "deadLetterTopic", topic_name, None, "Where mode `DEADLETTER` sends records."
+    "deadLetterTopic", topic_name, None, "The topic to which mode `DEADLETTER` sends records."
 )
 REGISTER = Option(
     "schema.register",
     boolean,
     False,
-    "Whether a schema that its subject does not have is registered, and made from the column's "
-    "type where none is given.",
+    "Whether a schema that its subject does not have is registered. If no schema is given, it is "
+    "derived from the column's type.",
 )
 
 OF_BOTH = (

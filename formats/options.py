@@ -1,4 +1,4 @@
-"""What a reader or a writer is told of the formats of keys and values, checked. No I/O."""
+"""Reads and checks the format options of source and sink. No I/O."""
 
 from __future__ import annotations
 

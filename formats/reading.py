@@ -1,4 +1,4 @@
-"""Batches as they were fetched to batches of typed columns, bad records set apart.
+"""Turns fetched batches into typed columns and sets bad records apart.
 
 The types are settled on the driver, when the query is made; records are read on executors.
 """

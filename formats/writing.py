@@ -1,4 +1,4 @@
-"""Typed columns to bytes, and dead letters to their places, before rows are sent.
+"""Encodes typed columns to bytes, and turns bad records to dead letters, before rows are sent.
 
 What needs the registry is asked on the driver, before the tasks start; rows are encoded on
 executors.

@@ -1,4 +1,4 @@
-"""The sink's options, their defaults and the sentences about wrong ones."""
+"""Declares and parses the sink's options."""
 
 from __future__ import annotations
 
@@ -46,58 +46,59 @@ DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
 ANSWER_TIMEOUT_S = 900.0
 
 TOPIC: Option[str | None] = Option(
-    "topic", text, None, "Topic of all rows; without it each row names its own in column `topic`."
+    "topic", text, None, "Topic of all rows. Without it each row names its own in column `topic`."
 )
 GUARANTEE = Option(
     "guarantee",
     one_of(EXACTLY_ONCE, AT_LEAST_ONCE, NONE),
     EXACTLY_ONCE,
-    "What holds for the rows whatever dies: `exactly-once`, `at-least-once` or `none`.",
+    "What holds whatever dies: `exactly-once`, `at-least-once` or `none`.",
 )
 COMMIT = Option(
     "commit",
     one_of(TWO_PHASE, IDEMPOTENT),
     TWO_PHASE,
-    "How exactly-once is kept: `two-phase`, a batch is visible as a whole, by the driver's "
-    "decision; or `idempotent`, each task commits its own rows and a replay skips them, for plans "
-    "that replay the same rows into the same partitions (others are found out and stop).",
+    "How exactly-once is kept. `two-phase`: the driver decides, and a batch becomes visible as a "
+    "whole. `idempotent`: each task commits its own rows and a replay skips them; for queries "
+    "that replay the same rows into the same partitions (the query stops if a replay differs).",
 )
 BATCH_ID: Option[int | None] = Option(
     "batchId",
     whole_number(0),
     None,
-    "Batch writes only, with a `jobName`: the number of this write among the job's, higher than "
-    "those before it. It is written once, however often it is tried.",
+    "Batch writes only, with a `jobName`: the number of this write, higher than those of the "
+    "job's earlier writes. Each number is written once, however often it is tried.",
 )
 SNAPSHOTS = Option(
     "snapshots",
     boolean,
     False,
-    "Whether each decision takes a snapshot of the checkpoint with it, into the state topic, from "
-    "which a job whose checkpoint is lost goes on. Needs a `jobName` or a query name.",
+    "Whether each decision includes a snapshot of the checkpoint, in the state topic. A job whose"
+    " checkpoint is lost goes on from there. Needs a `jobName` or a query name.",
 )
 SNAPSHOT_INTERVAL = Option(
     "snapshotInterval",
     time_span_ms,
     0,
-    "How long after a snapshot the next one is taken, such as `5 minutes` or `30 s`; 0: with every "
-    "batch. In between decisions record the sources' offsets, which a reader with option `jobName` "
-    "follows after a restore; 500 batches at most.",
+    "How long after a snapshot the next one is taken, such as `5 minutes` or `30 s`; 0 takes one "
+    "with every batch. Batches in between (500 at most) only record their sources' offsets; after"
+    " a restore, a source with option `jobName` repeats them.",
 )
 FAIL_ON_DATA_LOSS = Option(
     "failOnDataLoss",
     boolean,
     True,
-    "Whether the query stops when a topic that it reads was deleted and made again since its last "
-    "batch (as far as the sink's cluster has that topic); with false it goes on with a warning.",
+    "Whether the query stops when an input topic was deleted and created again since the last "
+    "batch (as far as the sink's cluster has that topic). With `false` it warns and goes on.",
 )
 TRANSACTION_TIMEOUT: Option[int | None] = Option(
     "transactionTimeout",
     timeout_ms,
     None,
-    "How long a transaction may be open, from a batch's first row to its commit, outages included: "
-    "a time such as `30 minutes`, or `max`, the longest that all brokers allow "
-    "(`transaction.max.timeout.ms`). Default: `15 minutes`, or `kafka.transaction.timeout.ms`.",
+    "How long a transaction may be open, from a batch's first row to its commit, outages "
+    "included: a time such as `30 minutes`, or `max`, the longest that all brokers allow "
+    "(`transaction.max.timeout.ms`). Default: `kafka.transaction.timeout.ms` if given, else `15 "
+    "minutes`.",
 )
 OPTIONS = (
     TOPIC,

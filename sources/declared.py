@@ -1,4 +1,4 @@
-"""The options of a reader: what each is called, how it is read, what it does. No I/O."""
+"""Declares the options of the Kafka source. No I/O."""
 
 from __future__ import annotations
 
@@ -17,138 +17,150 @@ SUBSCRIBE_PATTERN: Option[str | None] = Option(
     "subscribePattern",
     pattern,
     None,
-    "In its place: a regular expression; topics with a match anywhere in their names are read, "
-    "but for Kafka's own and ours.",
+    "Instead of `subscribe`: a Python regular expression. Reads every topic in whose name it "
+    "matches anywhere, except Kafka's internal topics and eo-kafka's own.",
 )
 ASSIGN: Option[frozenset[TopicPartition]] = Option(
     "assign",
     assignment,
     frozenset(),
-    'In its place: the partitions to read, as JSON: `{"topicA":[0,1]}`. Those that do not exist '
-    "are passed over.",
+    'Instead of `subscribe`: the partitions to read, as JSON: `{"topicA":[0,1]}`. Partitions that'
+    " do not exist are skipped.",
 )
 STARTING_OFFSETS: Option[Limit | None] = Option(
     "startingOffsets",
     start_limit,
     None,
-    "Where a new query starts: earliest, latest, or JSON with an offset for every partition "
-    '(-2 earliest, -1 latest), or a word for a topic: `{"topicA":{"0":23},"topicB":"latest"}`; '
-    "or `group:ID`: where that consumer group is, and the earliest offset of a partition in which "
-    "it has committed nothing. Default: latest for a stream, earliest for a batch.",
+    "Where a new query starts: `earliest`, `latest`, or JSON with an offset for every partition "
+    '(-2 earliest, -1 latest) or a word for a topic: `{"topicA":{"0":23},"topicB":"latest"}`. Or '
+    "`group:ID`: where that consumer group is, and at the earliest offset of partitions where it "
+    "committed nothing. Default: latest for a stream, earliest for a batch.",
 )
 ENDING_OFFSETS: Option[Limit] = Option(
-    "endingOffsets", offset_limit, "latest", "Batch only: where the read ends, latest or JSON."
+    "endingOffsets",
+    offset_limit,
+    "latest",
+    "Batch only: where the read ends, `latest` or JSON as for `startingOffsets`.",
 )
 STARTING_TIMESTAMP: Option[int | None] = Option(
     "startingTimestamp",
     milliseconds,
     None,
-    "Where a new query starts: at the first record of each partition that is not older, in "
-    "milliseconds since 1970. Goes before `startingOffsetsByTimestamp` and `startingOffsets`.",
+    "Where a new query starts: at each partition's first record that is not older than this, in "
+    "milliseconds since 1970. Takes precedence over `startingOffsetsByTimestamp` and "
+    "`startingOffsets`.",
 )
 STARTING_BY_TIMESTAMP: Option[Mapping[TopicPartition, int] | None] = Option(
     "startingOffsetsByTimestamp",
     times,
     None,
-    'The same with a time for every partition: `{"topicA":{"0":1000,"1":1000}}`. Goes before '
-    "`startingOffsets`.",
+    'Like `startingTimestamp`, with a time for every partition: `{"topicA":{"0":1000,"1":1000}}`.'
+    " Takes precedence over `startingOffsets`.",
 )
 BY_TIMESTAMP_STRATEGY = Option(
     "startingOffsetsByTimestampStrategy",
     one_of("error", "latest"),
     "error",
-    "What if a partition has no record as new as that: fail, or start at its newest offset.",
+    "What to do if a partition has no record as new as that: `error` fails, `latest` starts at "
+    "its newest offset.",
 )
 ENDING_TIMESTAMP: Option[int | None] = Option(
     "endingTimestamp",
     milliseconds,
     None,
-    "Batch only: where the read ends, before the first record that is not older; the newest offset "
-    "if there is none. Goes before `endingOffsetsByTimestamp` and `endingOffsets`.",
+    "Batch only: where the read ends, before each partition's first record that is not older than"
+    " this, in milliseconds since 1970; at its newest offset if there is none. Takes precedence "
+    "over `endingOffsetsByTimestamp` and `endingOffsets`.",
 )
 ENDING_BY_TIMESTAMP: Option[Mapping[TopicPartition, int] | None] = Option(
     "endingOffsetsByTimestamp",
     times,
     None,
-    "Batch only: the same with a time for every partition.",
+    "Batch only: like `endingTimestamp`, with a time for every partition. Takes precedence over "
+    "`endingOffsets`.",
 )
 MAX_OFFSETS_PER_TRIGGER: Option[int | None] = Option(
     "maxOffsetsPerTrigger",
     whole_number(1),
     None,
-    "Streams only: about how many offsets a batch may span, over all partitions.",
+    "Streams only: about how many offsets a batch spans at most, over all partitions.",
 )
 MIN_OFFSETS_PER_TRIGGER: Option[int | None] = Option(
     "minOffsetsPerTrigger",
     whole_number(1),
     None,
-    "Streams only: a batch waits for so many new offsets, over all partitions; the first one does "
-    "not, and a run that ends by itself (`availableNow`, `once`) neither.",
+    "Streams only: a batch waits until there are this many new offsets, over all partitions. The "
+    "first batch does not wait, nor does a run that ends by itself (`availableNow`, `once`).",
 )
 MAX_TRIGGER_DELAY_MS = Option(
     "maxTriggerDelay",
     setting_ms,
     15 * 60_000,
-    "Streams only: for at most so long, such as `15m` (the default, in milliseconds).",
+    "Streams only: how long a batch waits for `minOffsetsPerTrigger` at most, in milliseconds or "
+    "as a time such as `15m`.",
 )
 MIN_PARTITIONS: Option[int | None] = Option(
     "minPartitions",
     whole_number(1),
     None,
-    "About how many tasks a batch has at least: large topic partitions are cut into several.",
+    "About how many tasks a batch has at least: large topic partitions are split.",
 )
 MAX_PARTITIONS: Option[int | None] = Option(
     "maxPartitions",
     whole_number(1),
     None,
-    "How many tasks a batch has at most: each reads several topic partitions, one after the other. "
-    "For topics with many more partitions than the cluster has cores.",
+    "How many tasks a batch has at most: a task then reads several topic partitions, one after "
+    "the other. Useful for topics with many more partitions than the cluster has cores.",
 )
 MAX_RECORDS_PER_PARTITION: Option[int | None] = Option(
     "maxRecordsPerPartition",
     whole_number(1),
     None,
-    "How many offsets a task spans at most: topic partitions with more are cut.",
+    "How many offsets a task spans at most: larger topic partitions are split.",
 )
 JOB_NAME: Option[str | None] = Option(
     "jobName",
     job_name,
     None,
-    "Streams only: the job (the sink's `jobName`) whose recorded batch ends are followed after a "
-    "restore, and whose recorded topic ids tell that a topic was deleted and made again between "
-    "two runs; needed where the sink has a `snapshotInterval`.",
+    "Streams only: the sink's `jobName`. After a restore the source then repeats the batches that"
+    " this job recorded, and it notices if a topic was deleted and created again between two "
+    "runs. Required if the sink has a `snapshotInterval`.",
 )
 LEDGER: Option[str | None] = Option(
     "ledgerTopic",
     topic_name,
     None,
-    "Streams only: that job's ledger. Default: `__eo_kafka.<jobName>.ledger`.",
+    "Streams only: the ledger of that job. Default: `__eo_kafka.<jobName>.ledger`.",
 )
 INCLUDE_HEADERS = Option("includeHeaders", boolean, False, "Adds the column `headers`.")
 FAIL_ON_DATA_LOSS = Option(
     "failOnDataLoss",
     boolean,
     True,
-    "Whether the query fails when records it still needed are gone, or warns and goes on.",
+    "Whether the query fails when records it still needs are gone. With `false` it warns and goes"
+    " on.",
 )
 POLL_TIMEOUT_MS = Option(
     "kafkaConsumer.pollTimeoutMs",
     whole_number(1),
     120_000,
-    "How long a task waits for progress before it fails, in milliseconds.",
+    "How long a task waits without progress before it fails, in milliseconds.",
 )
 GROUP_ID_PREFIX: Option[str | None] = Option(
     "groupIdPrefix",
     text,
     None,
-    "Start of the consumers' group ids. Default: spark-kafka-source for a stream, "
-    "spark-kafka-relation for a batch.",
+    "Prefix of the consumers' group ids. Default: `spark-kafka-source` for a stream, "
+    "`spark-kafka-relation` for a batch.",
 )
 NUM_RETRIES = Option(
-    "fetchOffset.numRetries", whole_number(1), 3, "How often the driver asks for offsets."
+    "fetchOffset.numRetries", whole_number(1), 3, "How often the driver tries to get offsets."
 )
 RETRY_INTERVAL_MS = Option(
-    "fetchOffset.retryIntervalMs", whole_number(0), 1000, "Wait between those, in milliseconds."
+    "fetchOffset.retryIntervalMs",
+    whole_number(0),
+    1000,
+    "How long it waits between two tries, in milliseconds.",
 )
 LOOKUP_TIMEOUT_MS = Option(
     "fetchOffset.timeoutMs",

@@ -1,4 +1,4 @@
-"""From an assigned consumer to Arrow record batches in compiled loops, no Python object a record.
+"""Fetches records into Arrow batches in compiled loops, without an object for each record.
 
 Records are taken from the partition's own queue. confluent-kafka's callbacks (errors, OAuth, logs)
 may only run inside its own methods, and on the consumer's common queue they would run in our loop;

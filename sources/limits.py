@@ -1,4 +1,4 @@
-"""Where a read starts and ends, as the options say it. No I/O."""
+"""Parses where a read starts and ends. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks the brokers which partitions there are and where they begin and end.
+"""Asks brokers which partitions exist and where they begin and end.
 
 Every answer is bounded in time by the option `fetchOffset.timeoutMs`. `OffsetLookup` holds a
 client; it lives in Spark's source process, in a task for late-bound batch ranges and after data

@@ -1,4 +1,4 @@
-"""What the brokers' errors mean to who looks something up."""
+"""Explains brokers' errors that a look-up meets."""
 
 from __future__ import annotations
 

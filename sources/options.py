@@ -1,4 +1,4 @@
-"""What a reader may be told: the JVM connector's options, or a sentence why not. No I/O."""
+"""Parses the Kafka source's options, those of the JVM connector, or says what is wrong. No I/O."""
 
 from __future__ import annotations
 

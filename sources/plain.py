@@ -1,4 +1,4 @@
-"""From an assigned consumer to Arrow, one Python object a record: works everywhere."""
+"""Fetches records into Arrow batches in plain Python, which works everywhere."""
 
 from __future__ import annotations
 

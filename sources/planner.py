@@ -1,4 +1,4 @@
-"""Which offsets a query starts at and which ranges a batch covers. On the driver.
+"""Plans where a query starts and which ranges a batch reads. Runs on the driver.
 
 The rules are the JVM connector's: partitions added later are read from their earliest offset, and
 what can no longer be read is reported as data loss, or logged with `failOnDataLoss=false`.

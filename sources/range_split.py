@@ -1,5 +1,7 @@
-"""Cuts the ranges of a batch for more tasks: `minPartitions`, `maxRecordsPerPartition`; shares them
-out among fewer: `maxPartitions`. Pure: the same ranges make the same tasks, after a restart too.
+"""Cuts or shares out a batch's ranges among tasks, by the options for partitions.
+
+`minPartitions` and `maxRecordsPerPartition` cut them for more tasks, `maxPartitions` shares them
+out among fewer. Pure: the same ranges make the same tasks, after a restart too.
 
 Source: KafkaOffsetRangeCalculator of Spark's connector, whose arithmetic users have tuned for; it
 has no `maxPartitions`.

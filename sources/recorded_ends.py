@@ -1,4 +1,4 @@
-"""The ends of the batches since a job's newest snapshot, as the job's ledger records them.
+"""Where the batches since the newest snapshot ended, as the job's ledger records it.
 
 A restored query repeats these batches: what is decided of them is written already, and the state
 must come out as it was. So each must hold the same records again, whatever `maxOffsetsPerTrigger`

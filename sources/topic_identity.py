@@ -1,5 +1,6 @@
-"""Whether the topics that are read are still those that the query knows, by the ids that Kafka
-gives them: one that was deleted and made again has the same name, and offsets of its own.
+"""Checks by Kafka's topic ids that topics were not deleted and created again.
+
+Such a topic has the same name, and offsets of its own.
 
 The planner compares in each look, and a task when it has read its ranges. Together that leaves no
 gap: a task's id is the one of the look before, and ids never come back.

@@ -1,4 +1,4 @@
-"""Waits for `minOffsetsPerTrigger` new offsets, for at most `maxTriggerDelay`. No I/O.
+"""Waits for `minOffsetsPerTrigger` new offsets, for `maxTriggerDelay` at most. No I/O.
 
 Source: delayBatch of Spark's KafkaMicroBatchStream.
 """

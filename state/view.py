@@ -1,4 +1,4 @@
-"""A view of keyed state: a compacted topic of one partition, with JSON keys and values.
+"""The records of a view of keyed state, in a compacted topic.
 
 Each transaction brings it from one batch of the query to a later one, and says so in the record
 `MARKER`; no key of the state looks like it, because those are JSON objects. A key that is gone has

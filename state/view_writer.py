@@ -1,4 +1,4 @@
-"""The topic of a view of keyed state: finds it, reads it, and is its only writer."""
+"""Finds, reads and writes the topic of a view of keyed state; its only writer."""
 
 from __future__ import annotations
 

@@ -3,24 +3,80 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
+
+import eo_kafka
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = (
     *("core", "clients", "connectors", "formats", "sources", "sinks", "state", "tools", "broker"),
 )
+README = ROOT / "README.md"
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def test_the_page_of_options_is_what_the_declarations_say():
-    path = ROOT / "docs" / "generate_options.py"
-    spec = importlib.util.spec_from_file_location("generate_options", path)
-    generator = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generator)
-    assert generator.PAGE.read_text() == generator.page(), "run python docs/generate_options.py"
+def script(name: str) -> ModuleType:
+    """A script in docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["generate_options", "generate_pypi"])
+def test_a_page_that_is_generated_is_up_to_date(name):
+    generator = script(name)
+    assert generator.PAGE.read_text() == generator.page(), f"run python docs/{name}.py"
+
+
+def test_readme_fits_on_a_screen_and_a_half():
+    text = README.read_text()
+    assert len(text.splitlines()) <= 110
+    assert len(text.split()) <= 600
+
+
+def test_pictures_and_the_demos_figures_are_those_of_the_measurements():
+    draw = script("draw")
+    for name, picture in draw.PICTURES.items():
+        assert (ROOT / "docs" / name).read_text() == picture(), "run python docs/draw.py"
+        assert f"](docs/{name})" in README.read_text()
+    assert f"```\n{draw.side_by_side()}\n```" in README.read_text(), "run python docs/draw.py"
+
+
+def test_every_page_is_in_the_sites_navigation_and_says_its_question():
+    """Pages that a program writes are in the navigation, too; they say what they are."""
+    navigation = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        if page.name == "pypi.md":
+            continue
+        name = page.relative_to(ROOT / "docs").as_posix()
+        assert f": {name}\n" in navigation or f"- {name}\n" in navigation, name
+        if page.parent.name == "docs":
+            _, question, *_ = page.read_text().split("\n\n")
+            assert question.endswith("?") and len(question) < 150, f"{name}: {question}"
+
+
+def test_every_public_name_is_explained():
+    """Each has its place on the page of the API, and a docstring in Google's sections."""
+    page = (ROOT / "docs" / "api.md").read_text()
+    for name in eo_kafka._HOMES:
+        assert f"::: eo_kafka.{name}\n" in page, name
+        if name in ("from_avro", "to_avro"):
+            found: Any = getattr(import_module("eo_kafka.formats.columns"), name)
+        else:
+            found = getattr(eo_kafka, name)
+        sections = ["Args:", "Raises:", "Examples:"]
+        if not isinstance(found, type) and inspect.signature(found).return_annotation != "None":
+            sections.append("Returns:")
+        for section in sections:
+            assert f"\n{section}\n" in inspect.getdoc(found), f"{name} has no {section}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

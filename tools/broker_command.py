@@ -1,4 +1,4 @@
-"""`eo-kafka broker`: Kafka in the foreground, until SIGTERM or Ctrl-C."""
+"""`eo-kafka broker`: runs Kafka in the foreground until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `eo-kafka`.
+"""The command `eo-kafka`: finds the subcommand and runs it.
 
 One line in `COMMANDS` adds a command. Its module is imported only when the command is used (some
 live above `core`, and some import heavy clients), and has two functions:

@@ -1,4 +1,4 @@
-"""`eo-kafka hazelcast`: Hazelcast in the foreground, until SIGTERM or Ctrl-C."""
+"""`eo-kafka hazelcast`: runs Hazelcast in the foreground until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 

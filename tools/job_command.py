@@ -1,4 +1,4 @@
-"""`eo-kafka job show | reset | repair | redo`: the operator's way to a job's ledger."""
+"""`eo-kafka job show | reset | repair | redo`: the operator's commands for a job's ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reaching a Hazelcast cluster: settings, a client, and the client's errors as sentences."""
+"""Connects to a Hazelcast cluster; turns the client's errors into sentences."""
 
 from __future__ import annotations
 
@@ -36,24 +36,31 @@ ROUTING = Option(
     "hazelcast.smart.routing",
     boolean,
     True,
-    "Whether each member is reached directly; false where only the given ones can be reached.",
+    "Whether the client connects to every member; `false` if only the given addresses can be "
+    "reached.",
 )
 CONNECT_MS = Option(
-    "hazelcast.connect.timeout.ms", whole_number(1), 20_000, "How long connecting may take."
+    "hazelcast.connect.timeout.ms",
+    whole_number(1),
+    20_000,
+    "How long connecting may take, in milliseconds.",
 )
 REQUEST_MS = Option(
     "hazelcast.request.timeout.ms",
     whole_number(1),
     60_000,
-    "How long a request may take, a fail-over included.",
+    "How long a request may take, including a fail-over, in milliseconds.",
 )
 USERNAME: Option[str | None] = Option(
-    "hazelcast.username", text, None, "For members that ask for a name and a password."
+    "hazelcast.username", text, None, "The name, for members that ask for name and password."
 )
 PASSWORD: Option[str | None] = Option("hazelcast.password", str, None, "The password.")
 TLS = Option("hazelcast.ssl.enabled", boolean, False, "Whether connections are encrypted.")
 TLS_CA: Option[str | None] = Option(
-    "hazelcast.ssl.ca.location", text, None, "File with the authorities' certificates, in PEM."
+    "hazelcast.ssl.ca.location",
+    text,
+    None,
+    "File with the certificates of the authorities to trust, in PEM.",
 )
 TLS_CERTIFICATE: Option[str | None] = Option(
     "hazelcast.ssl.certificate.location", text, None, "File with the client's certificate, in PEM."

@@ -1,4 +1,4 @@
-"""All use of the Hazelcast client's private parts, and of its wire protocol.
+"""All use of the Hazelcast client's private parts and of its wire protocol.
 
 The Python client knows no event journal and no iteration over a partition's entries; both are
 requests of the protocol that every client speaks, made here of the client's own building blocks.

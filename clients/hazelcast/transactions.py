@@ -1,10 +1,9 @@
-"""A transaction of the members over maps, on serialized keys and values.
+"""A Hazelcast transaction over maps, on serialized keys and values.
 
-The client's own one hides what a writer must know when a member dies (docs/maps.md): which member
-commits it, and what an entry was before. It also leaves a copy of the transaction with another
-member, which is carried out only when the client disconnects: hours later it would put an old value
-back. Here there is no such copy; what a dead member has left undone stays undone, and the writer
-finishes it.
+The client's own transactions hide what a writer must know when a member dies: which member commits,
+and what an entry was before (docs/map-two-phase.md). They also leave a copy with another member,
+which is carried out when the client disconnects, and could put an old value back hours later. These
+transactions have no such copy: the writer finishes what a dead member has left undone.
 
 One at a time on each thread; every request waits for its answer.
 """

@@ -1,4 +1,4 @@
-"""Reaching a cluster, or finding out soon why it cannot be reached."""
+"""Connects to a Kafka cluster, or says soon why that is not possible."""
 
 from __future__ import annotations
 

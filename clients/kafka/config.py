@@ -1,5 +1,4 @@
-"""One set of `kafka.*` settings, spoken in the dialects of the two clients underneath, and the one
-place where clients of librdkafka are made.
+"""Translates `kafka.*` settings for both Kafka clients, and makes all librdkafka clients.
 
 The data plane is librdkafka (confluent-kafka); its names are the ones users write after `kafka.`.
 The control plane is kafka-python, which has keyword arguments of its own, and Python's `ssl`.

@@ -1,4 +1,4 @@
-"""What is asked of the cluster about transactions, with look-ups retried and errors in our words.
+"""Asks the cluster about transactions and ends them, with retries and clear errors.
 
 A `ControlPlane` keeps its connections; `shared` gives each process one per set of settings.
 """
@@ -6,11 +6,18 @@ A `ControlPlane` keeps its connections; `shared` gives each process one per set 
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ...core.errors import EnvironmentRefused, OutcomeUnknown, cut
-from ...core.transaction import Described, Identity, TransactionState
+from ...core.transaction import (
+    Described,
+    EndTxnAnswer,
+    Identity,
+    TransactionState,
+    end_txn_answer,
+)
 from . import outages
 from .config import control_settings
 from .control_requests import End, Look, TransactionRequests, create_nothing
@@ -99,6 +106,25 @@ class ControlPlane:
             return {}
         answers: dict[str, str] = self._ask(self._requests.end, wanted, commit, version)
         return answers
+
+    def end_all(
+        self, identities: Iterable[Identity], commit: bool, version: int, timeout_s: float
+    ) -> dict[str, tuple[EndTxnAnswer, str]]:
+        """`end`, asked again for up to `timeout_s` until each has a final answer. By id: what the
+        last answer means, RETRY where none was final, and Kafka's error name."""
+        pending = {identity.transactional_id: identity for identity in identities}
+        found: dict[str, tuple[EndTxnAnswer, str]] = {}
+        deadline, pause = time.monotonic() + timeout_s, 0.002
+        while pending:
+            for name, error in self.end(pending.values(), commit, version).items():
+                found[name] = (answer := end_txn_answer(error)), error
+                if answer is not EndTxnAnswer.RETRY:
+                    del pending[name]
+            if not pending or time.monotonic() > deadline:
+                break
+            time.sleep(pause)
+            pause = min(0.2, pause * 2)
+        return found
 
     def open_transactions(
         self, pattern: str, matches: Callable[[str], bool], but: Collection[Identity] = ()

@@ -1,4 +1,4 @@
-"""The requests about transactions: the one file that uses kafka-python's private parts.
+"""Kafka's requests about transactions: all use of kafka-python's private parts.
 
 librdkafka neither ends another process's transaction nor describes or lists transactions, and knows
 EndTxn up to version 1. kafka-python has the wire schemas of all of them, connections, TLS and SASL;

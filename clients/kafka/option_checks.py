@@ -1,4 +1,4 @@
-"""What of a sink's options contradicts the guarantee, or another of them. No I/O."""
+"""Finds sink options that contradict the guarantee or each other. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says once that a broker is away, and once that it is back, for all clients of a process.
+"""Logs once that a broker is away and once that it is back, for all clients of a process.
 
 librdkafka tells of every failed attempt of every client. What it tells is looked into: the broker
 is away if nothing answers at its address. Then a thread waits until something does.

@@ -1,4 +1,4 @@
-"""Transactional ids: built and parsed here and nowhere else.
+"""Builds and parses transactional ids; nothing else does.
 
     <prefix>.<job>.c                                   the coordinator of a job
     <prefix>.<job>.<sink>.p<partition>.g<g>.a<a>       a task of one of its sinks

@@ -1,4 +1,4 @@
-"""Spark's filters of a batch of a map: which of them restrict what is read."""
+"""Chooses which of Spark's filters restrict what a batch of a map reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`format("eo-map")`: the class that Spark finds, and its readers, all thin."""
+"""`format("eo-map")`: the class that Spark finds, and the readers of IMaps."""
 
 from __future__ import annotations
 

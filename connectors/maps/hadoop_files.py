@@ -1,4 +1,4 @@
-"""Small files in whatever file system Spark keeps checkpoints in, through the driver's JVM."""
+"""Reads and writes small files where Spark keeps checkpoints, through the driver's JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as entries of a map: a key, and a value that is null to remove it."""
+"""Turns rows of a DataFrame into entries of a map; a null value removes the key."""
 
 from __future__ import annotations
 

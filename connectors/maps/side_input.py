@@ -1,4 +1,4 @@
-"""`eo_kafka.SideInput`: the entries of a map, to join a query's batches with.
+"""`eo_kafka.SideInput`: joins a query's batches with entries of a map, pinned to each batch.
 
 A batch that runs again must be joined with the same entries, or it writes other rows than before.
 No map gives its past: so the entries are kept as a *version*, in Parquet, and each batch is pinned
@@ -51,12 +51,36 @@ class Pin:
 
 
 class SideInput:
-    """Entries of a map for the batches of one query, the same ones whenever a batch runs.
+    """Entries of a map, joined with the batches of one query; a replay gets the same entries.
 
-    `options` as for reading the map with `format("eo-map")`. `folder` is the query's own, best
-    below its checkpoint: with it the pins are lost, and a batch that runs again then may be joined
-    with other entries. `refresh` is how old entries may be (`10 minutes`); without it each batch
-    takes new ones. Used inside `foreachBatch`, on the driver. Raises OptionsError.
+    Before a batch reads them, the map's entries are written into `folder` as Parquet and the batch
+    is pinned to them. The map must be small enough to be sent to every task. Used on the driver,
+    inside `foreachBatch`.
+
+    Args:
+        options: The options for reading the map with `format("eo-map")`.
+        folder: A folder of this query's own, a path or URL where Spark can write, best below its
+            checkpoint. If it is lost, a replay may be joined with other entries.
+        refresh: How old entries may be, such as `10 minutes`. By default each batch takes new ones.
+
+    Raises:
+        OptionsError: An option, `folder` or `refresh` is wrong.
+
+    Examples:
+        >>> customers = eo_kafka.SideInput(
+        ...     {"backend": "kafka", "map": "customers", **kafka}, "/data/enriched/customers"
+        ... )
+        >>> write = eo_kafka.foreach_batch({**kafka, "topic": "enriched", "jobName": "enriched"})
+        >>> def enrich(rows, batch):
+        ...     joined = customers.join(rows, batch)  # adds column `entry`
+        ...     write(joined.selectExpr("key", "concat(value, ' ', entry) as value"), batch)
+        >>> query = (
+        ...     orders.writeStream.foreachBatch(enrich)
+        ...     .option("checkpointLocation", "/data/enriched")
+        ...     .trigger(availableNow=True)
+        ...     .start()
+        ... )
+        >>> query.awaitTermination()
     """
 
     def __init__(self, options: Mapping[str, str], folder: str, refresh: str | None = None) -> None:
@@ -79,9 +103,23 @@ class SideInput:
     def join(
         self, rows: DataFrame, batch: int, on: str = "key", how: str = "left", name: str = "entry"
     ) -> DataFrame:
-        """`rows` of a batch with one more column, `name`: the value of the map's entry whose key is
-        in column `on`; null where there is none, or with `how` "inner" no row. A hash join; the
-        entries are sent to every task. Driver, once a batch. Raises as `at`."""
+        """Add the map's values to a batch, by a hash join. Runs on the driver, once a batch.
+
+        Args:
+            rows: The batch.
+            batch: Its number.
+            on: The column of `rows` that holds the map's key.
+            how: `left` keeps rows without an entry, with null; `inner` drops them.
+            name: The name of the new column, which holds the entry's value.
+
+        Returns:
+            The rows with the new column.
+
+        Raises:
+            OptionsError: Column `on` is missing, or column `name` is there.
+            CheckpointError: The folder belongs to another query, or a file in it cannot be read.
+            EnvironmentRefused: On Spark Connect.
+        """
         from pyspark.sql.functions import broadcast, col
 
         entries = self.at(rows.sparkSession, batch)
@@ -93,10 +131,18 @@ class SideInput:
         return rows.join(broadcast(entries), on, how)
 
     def at(self, spark: SparkSession, batch: int) -> DataFrame:
-        """The entries, `key` and `value`, that the batch is pinned to. Driver, inside foreachBatch.
+        """Read the entries that a batch is pinned to. Runs on the driver, inside `foreachBatch`.
 
-        Raises what reading the map raises, CheckpointError for another query's folder,
-        EnvironmentRefused on Spark Connect.
+        Args:
+            spark: The session of the batch's rows.
+            batch: Its number.
+
+        Returns:
+            A DataFrame with the columns `key` and `value`.
+
+        Raises:
+            CheckpointError: The folder belongs to another query, or a file in it cannot be read.
+            EnvironmentRefused: On Spark Connect.
         """
         files = HadoopFiles(spark, self._folder)
         query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")

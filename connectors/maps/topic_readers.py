@@ -1,4 +1,4 @@
-"""The readers of a map that is a compacted topic, over the Kafka source's."""
+"""Spark's readers of a map that is a compacted topic, built on the Kafka source's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The writers of maps: a compacted topic through the Kafka sink, whole; an IMap by puts, or by the
-decision of a ledger."""
+"""Spark's writers of maps: into a compacted topic, and into an IMap by puts or by decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Avro bytes to values that Arrow takes, and back, by fastavro. No I/O.
+"""Decodes and encodes single Avro values with fastavro. No I/O.
 
 fastavro gives dictionaries and Python's own dates, times and decimals; what is left to do is what
 Spark has another shape for: unions of several types, which are structs with one field set.

@@ -1,4 +1,4 @@
-"""A column of Avro values as a typed column, by compiled loops: no Python object a value.
+"""Decodes a column of Avro values with compiled loops, without an object for each value.
 
 What these loops do not take (a schema with unusual parts, a value that is not of its schema) is
 said to the caller, who has the plain decoder for it; both give the same columns

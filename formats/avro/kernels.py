@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Avro values to numbers in slots, in a compiled loop that runs the program of a schema.
+"""Compiled loop that runs a schema's program over Avro values and fills slots.
 
 A slot's entry is a number (or where bytes begin), a size, and whether it is there at all. Nothing
 is read outside a row's bytes. What is not quite as the specification has it, or as a column can

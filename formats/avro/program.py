@@ -1,4 +1,4 @@
-"""An Avro schema as a program for the compiled decoder (formats/avro/kernels.py). No I/O.
+"""Compiles an Avro schema to a program for the loop in formats/avro/kernels.py. No I/O.
 
 Values are read as they were written, and kept as another schema wants them, if there is another:
 fields that it does not have are read and dropped, those it has besides are its defaults, numbers

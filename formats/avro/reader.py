@@ -1,4 +1,4 @@
-"""Reads Avro values one by one, each with the schema it was written with. Runs on executors.
+"""Decodes Avro values one by one, each with its writer's schema. Runs on executors.
 
 Which schema that is, each value says itself where there is a registry; else it is the one wanted.
 """

@@ -1,4 +1,4 @@
-"""Confluent's wire format, and the Schema Registry that says what its numbers mean.
+"""Confluent's wire format, and the schema registry behind its schema numbers.
 
 A value is a zero byte, the schema's number (four bytes, big-endian), and the Avro bytes. The client
 is confluent-kafka's; it remembers what it was told, because a number never changes its meaning.

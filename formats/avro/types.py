@@ -1,4 +1,4 @@
-"""Avro schemas as Spark's types, as Spark's own Avro support maps them, and back. No I/O.
+"""Maps Avro schemas to Spark's types and back, as Spark's own Avro support does. No I/O.
 
 Source: SchemaConverters of Spark's Avro module. Times of day stay numbers, as there.
 """

@@ -1,5 +1,4 @@
-"""Columns of Hazelcast's Compact and Portable values as typed ones, where one that is not of its
-schema stops the query."""
+"""Decodes columns of Compact and Portable; a value that does not fit stops the query."""
 
 from __future__ import annotations
 

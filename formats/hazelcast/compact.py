@@ -1,4 +1,4 @@
-"""Values in Hazelcast's Compact form as structs: each schema's values at once, field by field.
+"""Decodes Hazelcast's Compact values as structs, all values of a schema at once.
 
 A value is `schema's id i64 | length of the data i32 | data | positions`. The data begins with the
 fields of fixed size, the largest first, then the booleans as bits, then come the others, wherever

@@ -1,4 +1,4 @@
-"""The kinds of fields that Hazelcast's Compact and Portable have, and the Spark types they fit.
+"""The field kinds of Hazelcast's Compact and Portable, and the Spark types that fit them.
 
 Both write them alike, other than dates. What is read here is there: that a field is null, or an
 array, is each format's own business. Strict, as JSON is read: what does not fit stops the query.

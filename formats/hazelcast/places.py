@@ -1,5 +1,4 @@
-"""Places in serialized bytes, of many values at once: what lies there is gathered by numpy, and
-nothing is read beyond the bounds of the value that a place belongs to."""
+"""Gathers bytes from many serialized values at once with numpy, within each value's bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values in Hazelcast's Portable form as structs: those of one layout at once, field by field.
+"""Decodes Hazelcast's Portable values as structs, all values of a layout at once.
 
 A value is `factory i32 | class i32 | version i32 | end i32 | count i32 | a position i32 for each of
 its fields`, all from where the entry's bytes begin; and a field is `length of its name i16 | name |

@@ -1,8 +1,10 @@
-"""Dates and times of Compact and Portable values. Each reads what lies at some places as a Spark
-type, cut to the microsecond, which is Spark's, other than as text. `year` is numpy's type of the
-number that a date begins with; a month and a day follow in a byte each. A time is a byte for hour,
-minute and second, and nanoseconds in four. Raise Damaged, and Arrow's ArrowInvalid for what Spark's
-calendar does not have."""
+"""Decodes dates and times of Compact and Portable values.
+
+Each function reads the values at some places as a Spark type. They are cut to microseconds, Spark's
+precision, except as text. `year` is numpy's type of the number that a date begins with; a month and
+a day follow in a byte each. A time has a byte each for hour, minute and second, and four for
+nanoseconds. Raise Damaged, and Arrow's ArrowInvalid for dates that Spark's calendar does not have.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON texts to values of Spark's types that Arrow takes. No I/O.
+"""Decodes single JSON texts to values of Spark's types. No I/O.
 
 Strict: a field of another type than the schema's makes the record a bad one, where Spark's own
 `from_json` would give null without a word. Fields that are missing are null; those that the schema

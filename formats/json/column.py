@@ -1,4 +1,4 @@
-"""A column of JSON texts as a typed one, where one that is not of its schema stops the query."""
+"""Decodes a column of JSON texts; one that does not fit its schema stops the query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A column of JSON texts as a typed column, by compiled loops: no Python object a value.
+"""Decodes a column of JSON texts with compiled loops, without an object for each value.
 
 What the loops do not read (a value that is not of its type, numbers of many digits, names with
 escapes, keys that come twice) is left to `JsonDecoder`, row by row, and what they read is what that

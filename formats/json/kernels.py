@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""JSON texts to numbers in slots, in a compiled loop that runs the program of a type.
+"""Compiled loop that runs a type's program over JSON texts and fills slots.
 
 A row is read to its last byte, as strictly as Python reads it; one that is not quite plain is BAD,
 and left to the plain decoder. A text is read between its start and its end, each byte after a look

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""JSON's numbers in compiled loops: digits as they stand, and the nearest double of them.
+"""Compiled loops for JSON numbers: digits, and the nearest double.
 
 Exact or not at all: a double is the nearest one by Lemire's method (Number Parsing at a Gigabyte
 per Second, 2021), which says itself where it cannot tell; what is longer than 64 bits hold is left

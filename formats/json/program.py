@@ -1,4 +1,4 @@
-"""A type as a program for the compiled JSON reader (formats/json/kernels.py). No I/O.
+"""Compiles a type to a program for the loop in formats/json/kernels.py. No I/O.
 
 Every type is a row, its parts' rows come behind it (a list's items; a map's keys, then its values;
 a struct's fields). A row is what to read, two arguments, and where the rows of its parts end.

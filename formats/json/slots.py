@@ -1,6 +1,9 @@
 # mypy: ignore-errors
-"""The slots that the compiled JSON reader fills: a table of where each begins, its entries and its
-limit, three words a type. Nothing is written at or above a limit; entries are counted on."""
+"""The slots that the compiled JSON reader fills.
+
+A table says where each slot begins, how many entries it has and its limit: three words a type.
+Nothing is written at or above a limit, but entries are still counted.
+"""
 
 from __future__ import annotations
 

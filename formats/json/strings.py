@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""JSON's strings in compiled loops: where one ends, what its escapes mean, dates and times in it.
+"""Compiled loops for JSON strings: their end, their escapes, dates and times.
 
 Only what all Pythons read alike is taken; -1 is the answer to the rest. Nothing is read from `end`
 on, and all that is passed over is looked at: UTF-8, control characters, escapes.

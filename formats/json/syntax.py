@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""JSON's grammar in compiled loops: blanks, words, and values that nobody asked for.
+"""Compiled loops for JSON's grammar: blanks, words, values to skip.
 
 They are looked at all the same: what Python would not take makes a row a bad one. Nothing is read
 from `end` on.

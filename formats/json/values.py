@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""JSON's values of one type in compiled loops: exactly what `JsonDecoder` makes of them, or none.
+"""Compiled loops for JSON values: give what `JsonDecoder` gives, or nothing.
 
 Each is the number and the size of a slot's entry, and the position behind it; -1 if there is none.
 """

@@ -1,4 +1,4 @@
-"""Values out of Arrow as JSON texts, as Spark's `to_json` writes them. No I/O.
+"""Writes values from Arrow as JSON texts, as Spark's `to_json` does. No I/O.
 
 Nulls in structs are left out, those in arrays and maps stay; bytes in base64; decimals with all
 their digits; times in ISO 8601, instants in UTC.

@@ -1,4 +1,4 @@
-"""Spark's types as Arrow's, with timestamps in UTC: what Spark takes from a source."""
+"""Spark's types as Arrow's, with timestamps in UTC, as Spark expects from a source."""
 
 from __future__ import annotations
 

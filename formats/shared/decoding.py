@@ -1,4 +1,4 @@
-"""A column of bytes as a typed column: as a whole where that can be done, else value by value.
+"""Decodes a column of bytes: as a whole where possible, else value by value.
 
 A decoder may decode a column at once (`Decoder.column`), and says which rows it leaves. Those are
 read one by one, so that what is a bad value, and why, is decided in one place.

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""The compiled loop that puts what slots point at into one buffer."""
+"""Compiled loop that gathers what slots point at into one buffer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers in slots, as compiled decoders leave them, as Arrow arrays.
+"""Turns the slots that compiled decoders filled into Arrow arrays.
 
 A slot has the values of one type, in three arrays that all slots share: a number (or where bytes
 begin), a size (of bytes, or in items), and whether there is a value at all. Runs on executors.

@@ -15,7 +15,14 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import batch as df_write
 from eo_kafka.tools.cli import main
 from hand_made_tasks import HandMadeTasks, batch_of
-from harness import committed, delete_topic, wait_until, written
+from harness import (
+    assert_exactly_once,
+    committed,
+    delete_topic,
+    make_copy,
+    wait_until,
+    written,
+)
 
 
 def make_again(servers: str, topic: str) -> None:
@@ -85,6 +92,31 @@ def test_rows_that_tasks_committed_by_themselves_and_that_went_with_their_topic_
     )
     assert committed(servers, topic) == Counter([b"a", b"b"])
     assert job.plan().torn is None
+
+
+def test_a_query_whose_output_is_made_again_in_mid_batch_stops_and_the_next_start_writes_all(
+    broker, spark, make_topic, crash_points, tmp_path
+):
+    values = [b"%d" % number for number in range(300)]
+    job = make_copy(
+        broker.bootstrap_servers,
+        make_topic,
+        tmp_path,
+        values,
+        per_batch=200,
+        tasks=3,
+        sink_extra={"commit": "idempotent"},
+    )
+    crash_points.arm("one-phase.committed", "wait")
+    with job.running(spark) as query:
+        crash_points.wait_reached("one-phase.committed")
+        assert committed(job.servers, job.sink_topic)
+        make_again(job.servers, job.sink_topic)
+        crash_points.release("one-phase.committed")
+        with pytest.raises(Exception, match=rf"\['{job.sink_topic}'\] were deleted, or made again"):
+            query.awaitTermination(120)
+    job.run(spark)
+    assert_exactly_once(job, values)
 
 
 def test_a_retry_sees_that_the_rows_of_the_attempt_before_went_with_their_topic(broker, make_topic):

@@ -23,9 +23,11 @@ from harness import (
     assert_exactly_once,
     assert_settled,
     committed,
+    committed_messages,
     delete_topic,
     read_ledger,
 )
+from map_backends import IntoMap
 
 DONE = DecisionState.DONE
 
@@ -78,6 +80,27 @@ def test_an_interrupted_copy_goes_on(broker, spark, load, tmp_path, name, still_
     assert_exactly_once(job, values)
     decisions = read_ledger(job).of_sink("main")
     assert {batch: (one.round, one.state) for batch, one in decisions.items()} == states
+
+
+def test_an_interrupted_copy_of_a_map_into_a_topic_goes_on(broker, spark, load, tmp_path):
+    """Batch 1 was decided, and no EndTxn sent; then there are more changes to the map."""
+    golden = load("map_topic")
+    job = as_it_was(IntoMap, golden, broker, tmp_path)
+    for options in (job.map_options, job.target):
+        options["kafka.bootstrap.servers"] = job.servers
+    changes = Counter(golden.records(job.source_topic))
+    before = changes_in(job)
+    assert before < changes, "there is something left to do"
+    assert before
+    job.run(spark)
+    assert changes_in(job) == changes
+    assert_settled(job)
+
+
+def changes_in(job: IntoMap) -> Counter[tuple[bytes, bytes | None]]:
+    """What was written into the target."""
+    found = committed_messages(job.servers, job.sink_topic)
+    return Counter((message.key(), message.value()) for message in found)
 
 
 @pytest.mark.parametrize(

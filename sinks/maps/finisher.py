@@ -1,5 +1,6 @@
-"""S7 of rows that are staged for a map: what of a decision is applied, what is lost, and the rest
-into the map. Driver; safe to repeat, by anybody.
+"""S7 of rows that are staged for a map: finds out what is applied or lost, applies the rest.
+
+Runs on the driver; safe to repeat, by anybody.
 """
 
 from __future__ import annotations

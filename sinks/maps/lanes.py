@@ -1,4 +1,4 @@
-"""Staged rows into their map, chunk by chunk, each exactly once whoever is at it. Driver, S7.
+"""Applies staged rows to their map, chunk by chunk, each exactly once. Driver, S7.
 
 A chunk is applied in one transaction of the members' own, which also locks a marker, compares it,
 and moves it on: rows and marker change together. A driver that was paused in the middle and goes

@@ -1,6 +1,6 @@
-"""What the members remember of a query that writes into a map: its newest batch, and a digest of
-the keys in it. It keeps older tasks from writing, and finds keys that change when a batch is
-written again.
+"""An entry on the members that holds a query's newest batch and a digest of its keys.
+
+It keeps older tasks from writing, and finds keys that change when a batch is written again.
 
 An IMap of ours, `__eo_kafka.batches`, has one entry for each query and map. It is as durable as the
 map itself: in memory, with one backup by default.

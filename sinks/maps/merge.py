@@ -1,4 +1,4 @@
-"""What is in an IMap and a row that comes, made one by a function of the user's.
+"""Merges an IMap's entry with a row by the user's function.
 
 It is called within the members' transaction that also says that the chunk is applied: so its result
 counts once, also where the same row twice would give something else (a sum, a list that grows).

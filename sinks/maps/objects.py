@@ -1,4 +1,4 @@
-"""Rows as the objects that the Hazelcast client puts: text, JSON values, byte arrays."""
+"""Turns rows into the objects that the Hazelcast client puts: text, JSON, byte arrays."""
 
 from __future__ import annotations
 

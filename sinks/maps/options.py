@@ -1,4 +1,4 @@
-"""What a writer of a map may be told. No I/O."""
+"""Declares and parses the options of a writer of a map. No I/O."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ VALUE_FORMAT = Option(
     "value.format",
     one_of(TEXT, JSON),
     TEXT,
-    "`text`: strings as text, binary as bytes. `json`: a column of any other type as JSON, and "
-    "strings as the JSON that they hold; with Hazelcast the entries are its JSON values.",
+    "`text`: strings as text, binary as bytes. `json`: columns of other types become JSON, and "
+    "strings must hold JSON; in Hazelcast the entries are its JSON values.",
 )
 REMOVE_COLUMN: Option[str | None] = Option(
     "removeColumn",
     text,
     None,
-    "A boolean column: where it is true, the key is removed. Without the option a row whose value "
-    "is null removes its key.",
+    "A boolean column: where it is true, the key is removed. Without this option a row whose "
+    "value is null removes its key.",
 )
 ON_CONFLICT = Option(
     "onConflict",
     one_of(REPLACE, KEEP, NEWEST, MERGE),
     REPLACE,
-    "What becomes of an entry that is there: `replace`; Hazelcast only: `keep` it, or `newest`: "
-    "the one with the greater `versionField` stays; with `commit` `two-phase`: `merge`, what "
-    "`mergeFunction` makes of it and the row.",
+    "What happens to an existing entry. `replace` overwrites it. Hazelcast only: `keep` leaves "
+    "it, and `newest` keeps the value with the greater `versionField`. With `commit=two-phase`: "
+    "`merge` calls `mergeFunction`.",
 )
 MERGE_FUNCTION: Option[str | None] = Option(
     "mergeFunction",
     text,
     None,
-    "With `onConflict` `merge`: a Python function that the driver can import, `module:function`. "
-    "It gets the key, the entry's value (None: there is none) and the row's, as strings or bytes, "
-    "and returns the value that is to be there, or None to remove the key.",
+    "For `onConflict=merge`: `module:function`, a Python function that the driver can import. It "
+    "gets the key, the entry's value (None if there is none) and the row's value, as strings or "
+    "bytes. It returns the new value, or None to remove the key.",
 )
 VERSION_FIELD: Option[str | None] = Option(
     "versionField",
     text,
     None,
-    "With `onConflict` `newest`: the field of the JSON values, a number, that says which is newer.",
+    "For `onConflict=newest`: the numeric field of the JSON values that says which one is newer.",
 )
 PUT_SIZE = Option(
-    "putSize", whole_number(1, 1_000_000), 5000, "Hazelcast only: how many rows are put at a time."
+    "putSize", whole_number(1, 1_000_000), 5000, "Hazelcast only: how many rows one put holds."
 )
 COMMIT = Option(
     "commit",
     one_of(IDEMPOTENT, TWO_PHASE),
     IDEMPOTENT,
-    "Of an IMap: `idempotent`, entries are put as rows come; or `two-phase`, a batch is in the map "
-    "as a whole after the decision in a ledger in Kafka: it takes `kafka.*` and the Kafka sink's "
-    "options, and with `topic` each row goes to that topic too, by the same decision.",
+    "For an IMap. `idempotent`: rows are put as they come. `two-phase`: a batch gets into the map"
+    " after a decision in a ledger in Kafka; takes `kafka.*` and the Kafka sink's options. With "
+    "`topic`, each row is also written to that topic by the same decision.",
 )
 FAIL_ON_DATA_LOSS = Option(
     "failOnDataLoss",
     boolean,
     True,
     "With `two-phase`: whether the query stops when entries are lost for good with the members "
-    "that held them; false warns and goes on with what is left.",
+    "that held them. With `false` it warns and goes on with what is left.",
 )
 OF_BOTH: tuple[Option[Any], ...] = (
     MAP,

@@ -1,5 +1,6 @@
-"""Staged rows of a map before and after their decision: is all there, is it still the same map, and
-what of it is left over. Driver.
+"""Checks and cleans up staged rows of a map, before and after their decision.
+
+Are all there, is it still the same map, and what is left over? Runs on the driver.
 """
 
 from __future__ import annotations

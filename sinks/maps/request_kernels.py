@@ -1,6 +1,5 @@
 # mypy: ignore-errors
-"""Rows as requests that put entries into an IMap, in compiled loops; sinks/maps/requests.py has the
-layout.
+"""Compiled loops that write put requests for an IMap; sinks/maps/requests.py has the layout.
 
 A loop reads inside columns that sinks/rows/columns.py has checked; `fill` writes what `place`
 counted.

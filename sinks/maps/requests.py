@@ -1,4 +1,4 @@
-"""Rows as requests that put entries into an IMap, without an object for each of them.
+"""Writes rows as put requests for an IMap, without an object for each row.
 
 A request holds entries of one partition: its head (the map's name), then keys and values in turn,
 then its end. A key or a value is a frame, `length i32 | flags u16`, little-endian, the length with

@@ -1,4 +1,4 @@
-"""Rows that wait beside their map for the batch's decision, in a map of the job's own.
+"""Stages rows for a map in a map of the job's own, until the batch's decision.
 
 An entry is a chunk: up to two hundred rows of one task, as Arrow's bytes, under a key that says
 whose they are. Nobody overwrites one: each attempt of a task has keys of its own. Chunks are as

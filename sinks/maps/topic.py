@@ -1,4 +1,4 @@
-"""Looks at the topic that a map is written into. On the driver."""
+"""Checks the topic that a map is written into. Runs on the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The executor's half of a batch that goes into a map by the driver's decision: S2 to S5.
+"""The executor's part of a batch for a map with `commit=two-phase`: S2 to S5.
 
 Rows are staged beside the map. Where they go to a topic too, each goes into the task's Kafka
 transaction as well, and both have one decision.

@@ -1,5 +1,6 @@
-"""What a writer of an IMap with `commit` `two-phase` may be told: the map's options, and those of
-the ledger in Kafka. No I/O.
+"""Parses the options of a writer of an IMap with `commit=two-phase`. No I/O.
+
+They are the map's options, and those of the ledger in Kafka.
 """
 
 from __future__ import annotations

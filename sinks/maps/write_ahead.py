@@ -1,4 +1,4 @@
-"""What a chunk's transaction is about to change in a map, written down before it commits. S7.
+"""Writes down a chunk's changes before its transaction commits, for repair. S7.
 
 The members' transactions are whole, unless the member dies that commits one. Then some of its
 changes are made and some are not, the marker's perhaps among them, and nothing says which. Who goes

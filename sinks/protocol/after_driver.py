@@ -1,5 +1,6 @@
-"""A process beside the driver, that ends a batch's open transactions when Spark is shut down in the
-middle of it: by SIGTERM, or `spark.stop()`.
+"""A process beside the driver that ends a batch's transactions if Spark is shut down in it.
+
+That is, by SIGTERM or `spark.stop()`.
 
 Spark does call `abort()` then, but kills the process that is to run it while it starts: Python
 workers do not outlive Spark's shutdown, which waits for none. So S1 leaves one process for all jobs

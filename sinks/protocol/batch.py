@@ -1,4 +1,4 @@
-"""A batch `save()`: two-phase commit without a ledger.
+"""A batch `save()` without `batchId`: two-phase commit without a ledger.
 
 All tasks prepare, then the driver ends every transaction in one pipelined round. Nothing is visible
 before, a retried task repeats nothing, and a failed job leaves nothing. A driver that dies inside
@@ -8,7 +8,6 @@ no later start that could go on with them, as a streaming query has.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from ...clients.kafka import control_plane
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...core.errors import EnvironmentRefused, OutcomeUnknown, ParticipantsLost, Undecided
-from ...core.transaction import EndTxnAnswer, Identity, TransactionState, end_txn_answer
+from ...core.transaction import EndTxnAnswer, Identity, TransactionState
 from ..options import SinkOptions
 from .preflight import check_output
 from .stragglers import beside, end_all, list_open
@@ -120,28 +119,23 @@ def commit(
 
 
 def _commit_all(control: ControlPlane, identities: Sequence[Identity], version: int) -> None:
-    pending = {identity.transactional_id: identity for identity in identities}
-    deadline = time.monotonic() + END_TIMEOUT_S
-    while pending:
-        for name, error in control.end(pending.values(), True, version).items():
-            answer = end_txn_answer(error)
-            if answer is EndTxnAnswer.ENDED:
-                del pending[name]
-            elif answer is not EndTxnAnswer.RETRY:
-                kind = ParticipantsLost if answer is EndTxnAnswer.LOOK else EnvironmentRefused
-                raise kind(
-                    f"Kafka did not commit '{name}' ({error}) after it committed "
-                    f"{len(identities) - len(pending)} of {len(identities)} transactions: part of "
-                    "the output is visible. A streaming query (Trigger.AvailableNow) would mend "
-                    "this by itself."
-                )
-        if pending and time.monotonic() > deadline:
-            raise OutcomeUnknown(
-                f"{len(pending)} of {len(identities)} transactions got no final answer in "
-                f"{END_TIMEOUT_S:.0f} s: part of the output may be visible."
+    found = control.end_all(identities, True, version, END_TIMEOUT_S)
+    total = len(identities)
+    committed = sum(answer is EndTxnAnswer.ENDED for answer, _ in found.values())
+    late = sum(answer is EndTxnAnswer.RETRY for answer, _ in found.values())
+    for name, (answer, error) in found.items():
+        if answer in (EndTxnAnswer.LOOK, EndTxnAnswer.REFUSED):
+            kind = ParticipantsLost if answer is EndTxnAnswer.LOOK else EnvironmentRefused
+            raise kind(
+                f"Kafka did not commit '{name}' ({error}); it committed {committed} of {total} "
+                "transactions: part of the output is visible. A streaming query "
+                "(Trigger.AvailableNow) would mend this by itself."
             )
-        if pending:
-            time.sleep(0.02)
+    if late:
+        raise OutcomeUnknown(
+            f"{late} of {total} transactions got no final answer in {END_TIMEOUT_S:.0f} s: part of "
+            "the output may be visible."
+        )
 
 
 def abort(

@@ -1,4 +1,4 @@
-"""What a batch is, beyond its number: where its sources began and ended, and where its rows go.
+"""What a batch is beyond its number: its sources' begin and end, and its target.
 
 A batch that the ledger has as written is skipped. Its number alone does not say that it is the same
 batch: a checkpoint may have been restored from an older copy, or lost its newest files; one job's

@@ -1,4 +1,4 @@
-"""What travels between driver and tasks: the plan goes out, one report a task comes back.
+"""What travels between driver and tasks: the plan to them, a report back from each.
 
 Both are pickled by Spark between our own processes and never reach a topic.
 """

@@ -1,4 +1,4 @@
-"""The driver's half of a batch: S6 decide, S7 finish, S8 done; and abort.
+"""The driver's part of a batch: S6 decide, S7 finish, S8 done; and abort.
 
 Spark builds a fresh writer in a fresh process for each call, so all that is known comes from the
 tasks' reports and the ledger.

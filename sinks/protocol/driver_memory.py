@@ -1,4 +1,4 @@
-"""What the Python processes of one driver tell each other: which generation its last S1 took.
+"""Tells a driver's other processes which generation its last S1 took.
 
 Spark runs `abort()` in another process than S1, with a fresh writer. It has to know whether the
 ledger's newest generation is its own driver's: then what is open is this driver's, too, and else a

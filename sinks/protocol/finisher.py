@@ -1,4 +1,4 @@
-"""S7: end every participant of a decision, and find out by the tokens what became of each.
+"""S7: ends every participant of a decision, and learns each outcome from its token.
 
 Used by the commit of a batch and by the recovery of one; it is safe to repeat, by anybody, because
 an EndTxn names a (producer id, epoch) that never covers two transactions.
@@ -7,7 +7,6 @@ an EndTxn names a (producer id, epoch) that never covers two transactions.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -23,7 +22,6 @@ from ...core.transaction import (
     Identity,
     Participant,
     Token,
-    end_txn_answer,
     without_token,
 )
 from ...state.ledger.coordinator import ATTEMPTS, Coordinator
@@ -205,46 +203,30 @@ class Finisher:
 
     def _end_all(self, decision: Decision) -> None:
         # Participants of earlier rounds are known to be committed.
-        pending = {
-            part.identity.transactional_id: part.identity
+        wanted = [
+            part.identity
             for part in decision.participants
             if part.round == decision.round and part.has_transaction
-        }
-        deadline = time.monotonic() + END_TIMEOUT_S
-        pause = 0.002
-        while pending:
-            wave = list(pending.values())
-            if armed("S7.after_first_end_txn"):
-                wave = wave[:1]
-            refused = self._end_wave(wave, pending, decision.end_txn_version)
+        ]
+        version = decision.end_txn_version
+        if wanted and armed("S7.after_first_end_txn"):
+            self._control.end_all(wanted[:1], True, version, END_TIMEOUT_S)
             crash_point("S7.after_first_end_txn")
-            if refused:
-                raise EnvironmentRefused(
-                    f"Batch {decision.batch} is decided, but Kafka refuses to commit "
-                    f"{len(refused)} transaction(s): {'; '.join(refused[:3])}. Put that right and "
-                    "start the query again: it goes on with these commits."
-                )
-            if pending and time.monotonic() > deadline:
-                raise OutcomeUnknown(
-                    f"Batch {decision.batch} is decided, but {len(pending)} of its transactions "
-                    f"got no final answer in {END_TIMEOUT_S:.0f} s. Start the query again: it "
-                    "goes on with these commits, nothing is repeated."
-                )
-            if pending:
-                time.sleep(pause)
-                pause = min(0.2, pause * 2)
-
-    def _end_wave(
-        self, wave: list[Identity], pending: dict[str, Identity], version: int
-    ) -> list[str]:
-        refused = []
-        for name, error in self._control.end(wave, commit=True, version=version).items():
-            answer = end_txn_answer(error)
-            if answer is EndTxnAnswer.REFUSED:
-                refused.append(f"{name}: {error}")
-            if answer is not EndTxnAnswer.RETRY:
-                del pending[name]
-        return refused
+        found = self._control.end_all(wanted, True, version, END_TIMEOUT_S).items()
+        refused = [f"{name}: {of}" for name, (is_, of) in found if is_ is EndTxnAnswer.REFUSED]
+        if refused:
+            raise EnvironmentRefused(
+                f"Batch {decision.batch} is decided, but Kafka refuses to commit {len(refused)} "
+                f"transaction(s): {'; '.join(refused[:3])}. Put that right and start the query "
+                "again: it goes on with these commits."
+            )
+        late = sum(answer is EndTxnAnswer.RETRY for _, (answer, _) in found)
+        if late:
+            raise OutcomeUnknown(
+                f"Batch {decision.batch} is decided, but {late} of its transactions got no final "
+                f"answer in {END_TIMEOUT_S:.0f} s. Start the query again: it goes on with these "
+                "commits, nothing is repeated."
+            )
 
     def _not_committed(self, decision: Decision, seen: Look) -> tuple[Participant, ...]:
         tokens = read_tokens(

@@ -1,4 +1,4 @@
-"""`commit=idempotent`, the executor's half: each task commits its own rows, and no row twice.
+"""`commit=idempotent` on executors: each task commits its own rows, none twice.
 
 What makes that safe, step by step (S2 to S5 are those of the two-phase commit):
 

@@ -1,4 +1,4 @@
-"""S1 for `commit=idempotent`: which tasks of an interrupted batch had committed.
+"""S1 for `commit=idempotent`: finds out which tasks of an interrupted batch had committed.
 
 Runs on the driver, in each S1 from the first with that option until a two-phase commit has decided
 a batch: the option may be changed between two starts.
@@ -52,7 +52,8 @@ def find_torn(
         options, control, TOKEN_PARTITION, start, lambda: finisher.abort_stragglers(version), 0.0
     )
     settled = (newest.batch, newest.round) if newest else (-1, -1)
-    found = [token for token in tokens if (token.batch, token.round) > settled]
+    mine = [token for token in tokens if token.sink == options.sink]
+    found = [token for token in mine if (token.batch, token.round) > settled]
     if named := {name for token in found for name, _ in token.topics}:
         # What went with its topic is as if it had never been committed: a replay writes it again.
         gone = finisher.gone(found, found[0].batch, control.topic_ids(named))

@@ -1,4 +1,4 @@
-"""S6, right before the decision: may it be written? By no wall clock."""
+"""S6, before the decision: checks that every participant can still commit, by no wall clock."""
 
 from __future__ import annotations
 

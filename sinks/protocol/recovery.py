@@ -1,4 +1,4 @@
-"""S1: before a batch is written, take over from whoever wrote before, and settle what they left.
+"""S1: takes over from earlier drivers, and finishes or aborts what they left.
 
 Runs on the driver when Spark pickles the writer for the tasks, once a micro-batch. Nobody can tell
 a new driver from the old one's next batch, and nobody needs to: each takes a new generation.

@@ -1,4 +1,4 @@
-"""A task's look, while it writes, whether anybody will still ask for its open transaction."""
+"""Lets a task that writes for long check whether its transaction is still wanted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which decisions go without a snapshot: the rule behind option `snapshotInterval`.
+"""Decides which batches take no snapshot: the rule behind option `snapshotInterval`.
 
 Between two snapshots a decision records where its batch's sources ended. After a restore the source
 repeats these ends (`sources/recorded_ends.py`), and the sink skips the batches. Whatever could not

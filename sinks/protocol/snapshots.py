@@ -1,4 +1,4 @@
-"""S6, with a snapshot: what of the checkpoint goes into Kafka together with the decision.
+"""S6 with a snapshot: takes the checkpoint's new files along with the decision.
 
 Runs on the driver, in `commit(N)`, under the fence. A small snapshot goes into the decision's own
 transaction. Of a large one the files go ahead, in transactions of the same coordinator, because the

@@ -1,4 +1,4 @@
-"""Ends what other drivers and attempts left open, without hitting what a newer one prepared.
+"""Aborts transactions that other drivers and attempts left open, and no newer ones.
 
 An open transaction hides every later row of its partitions from `read_committed` readers, until it
 times out. So what nobody needs is ended as soon as that is known.
@@ -15,7 +15,7 @@ from typing import TypeVar
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...core.errors import EnvironmentRefused, OutcomeUnknown
-from ...core.transaction import Described, EndTxnAnswer, Identity, end_txn_answer
+from ...core.transaction import Described, EndTxnAnswer, Identity
 
 log = logging.getLogger(__name__)
 
@@ -95,26 +95,20 @@ def end_listed(
 def end_all(control: ControlPlane, wanted: Sequence[Identity], version: int) -> None:
     """Abort exactly these, until each has a final answer. InitProducerId could hit somebody else's
     under the same id. Raises OutcomeUnknown, EnvironmentRefused."""
-    pending = {identity.transactional_id: identity for identity in wanted}
-    deadline = time.monotonic() + END_TIMEOUT_S
-    while pending:
-        for name, error in control.end(pending.values(), commit=False, version=version).items():
-            answer = end_txn_answer(error)
-            if answer is EndTxnAnswer.REFUSED:
-                raise EnvironmentRefused(
-                    f"Kafka refuses to abort '{name}' ({error}), an open transaction that nobody "
-                    "needs: it hides later rows from read_committed readers until it times out. "
-                    "Put that right and start the query again."
-                )
-            if answer is not EndTxnAnswer.RETRY:
-                del pending[name]
-        if pending and time.monotonic() > deadline:
-            raise OutcomeUnknown(
-                f"{len(pending)} open transactions that nobody needs got no answer to their abort "
-                f"in {END_TIMEOUT_S:.0f} s. Start the query again: it ends them."
+    found = control.end_all(wanted, False, version, END_TIMEOUT_S)
+    for name, (answer, error) in found.items():
+        if answer is EndTxnAnswer.REFUSED:
+            raise EnvironmentRefused(
+                f"Kafka refuses to abort '{name}' ({error}), an open transaction that nobody "
+                "needs: it hides later rows from read_committed readers until it times out. "
+                "Put that right and start the query again."
             )
-        if pending:
-            time.sleep(0.02)
+    late = sum(answer is EndTxnAnswer.RETRY for answer, _ in found.values())
+    if late:
+        raise OutcomeUnknown(
+            f"{late} open transactions that nobody needs got no answer to their abort in "
+            f"{END_TIMEOUT_S:.0f} s. Start the query again: it ends them."
+        )
 
 
 def beside(call: Callable[[], T]) -> Future[T]:

@@ -1,4 +1,4 @@
-"""The executor's half of a batch: S2 open, S3 write, S4 token, S5 prepared.
+"""The executor's part of a batch: S2 open, S3 write, S4 token, S5 prepared.
 
 What tasks of both ways to commit have in common is here too.
 """

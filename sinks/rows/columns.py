@@ -1,4 +1,4 @@
-"""A record batch's columns as addresses and sizes, for compiled loops.
+"""Addresses and sizes of a record batch's columns, for compiled loops.
 
 Everything that comes from outside is checked here: a loop trusts what it is given.
 """

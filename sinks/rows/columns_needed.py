@@ -1,4 +1,4 @@
-"""The columns a sink takes, by the JVM connector's rules: exact names, other columns ignored."""
+"""Checks the columns of a sink's rows by the JVM connector's rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrow record batches through a confluent-kafka producer's librdkafka, in compiled loops.
+"""Sends Arrow batches through librdkafka in compiled loops.
 
 Rows without headers go in one call a partition (rd_kafka_produce_batch), rows with headers one
 call a row, from a compiled loop. Delivery reports are looked at by compiled code, which notes

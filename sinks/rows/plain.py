@@ -1,4 +1,4 @@
-"""Arrow record batches through a confluent-kafka producer, one Python object a record.
+"""Sends Arrow batches through a confluent-kafka producer in plain Python.
 
 The twin of sinks/rows/fast.py: the same rows give the same bytes, the same digest and the same
 errors.

@@ -1,4 +1,4 @@
-"""The weaker guarantees: rows go out without a transaction, a token, a ledger or a decision.
+"""The weaker guarantees: sends rows without transaction, token, ledger or decision.
 
 `at-least-once`: idempotent producer, every row acknowledged by all in-sync replicas before the task
 ends; a batch or task that runs again repeats rows. `none`: one replica's acknowledgement, and rows

@@ -1,4 +1,4 @@
-"""librdkafka settings of the producers that carry rows."""
+"""librdkafka's settings for producers that send rows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Compiled loops from Arrow buffers into librdkafka, and over its delivery reports."""
+"""Compiled loops that send Arrow buffers through librdkafka, and read its delivery reports."""
 
 from __future__ import annotations
 

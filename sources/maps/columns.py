@@ -1,4 +1,4 @@
-"""What members serialized, as Arrow columns: whole answers at once, not value by value.
+"""Turns whole answers of serialized values from members into Arrow columns.
 
 A value ("heap data") is `hash i32 | type i32 | payload`, all big-endian. Text and JSON have the
 payload `length i32 | UTF-8`. An event of a journal is an IdentifiedDataSerializable of factory -4

@@ -1,4 +1,4 @@
-"""The options of a reader of a map: what each is called, how it is read, what it does. No I/O."""
+"""Declares the options of a reader of a map. No I/O."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ KEY_FORMAT = Option(
     "key.format",
     one_of(TEXT, BYTES, DATA, *TYPED),
     TEXT,
-    "What column `key` holds: `text` (text and JSON as they are, other types in their plain form), "
-    "`bytes` (the content of byte arrays, and text as UTF-8), `json` (JSON, or text of it, as "
-    "columns of `key.schema`), or, with Hazelcast, `compact` and `portable` (columns of "
-    "`key.schema`, too) or `data` (any value as it was serialized).",
+    "What column `key` holds. `text`: text and JSON as they are, other types in their plain form."
+    " `bytes`: the content of byte arrays, and text as UTF-8. `json`: JSON, or text that holds "
+    "JSON, as columns of `key.schema`. With Hazelcast also `compact` and `portable`: columns of "
+    "`key.schema`; and `data`: any value as it was serialized.",
 )
 VALUE_FORMAT = Option(
     "value.format", one_of(TEXT, BYTES, DATA, *TYPED), TEXT, "The same for `value` and `old_value`."
@@ -30,57 +30,57 @@ KEY_SCHEMA: Option[str | None] = Option(
     "key.schema",
     text,
     None,
-    "With `key.format` `json`, `compact` or `portable`: columns as in SQL (`id BIGINT, "
-    "name STRING`), or what `schema.json()` gives.",
+    "For `key.format` `json`, `compact` or `portable`: columns as in SQL (`id BIGINT, name "
+    "STRING`), or what `schema.json()` gives.",
 )
 VALUE_SCHEMA: Option[str | None] = Option("value.schema", text, None, "The same for values.")
 STARTING_SEQUENCE = Option(
     "startingSequence",
     one_of(OLDEST, CURRENT),
     OLDEST,
-    "Streams only: where a new query starts: at the `oldest` event that the journal holds, or with "
-    "what is written from now on (`current`).",
+    "Streams only: where a new query starts: at the `oldest` event in the journal, or with the "
+    "next one (`current`).",
 )
 MAX_EVENTS: Option[int | None] = Option(
     "maxEventsPerTrigger",
     whole_number(1),
     None,
-    "Streams only: about how many events a batch may have, over all partitions.",
+    "Streams only: about how many events a batch has at most, over all partitions.",
 )
 FAIL_ON_DATA_LOSS = Option(
     "failOnDataLoss",
     boolean,
     True,
-    "Streams only: whether the query stops when events that it still needed are gone, or warns of "
-    "what it passed over and goes on.",
+    "Streams only: whether the query stops when events it still needs are gone. With `false` it "
+    "warns, says which, and goes on.",
 )
 TASKS = Option(
     "tasks",
     whole_number(1),
     4,
-    "Hazelcast only: in how many tasks a map, or a batch of it, is read.",
+    "Hazelcast only: how many tasks read the map, or a batch of its changes.",
 )
 FETCH_SIZE = Option(
     "fetchSize",
     whole_number(1, 1_000_000),
     5000,
-    "Hazelcast only: how many events or entries one request asks for; some such answers are in "
-    "memory at a time.",
+    "Hazelcast only: how many events or entries one request asks for. A task holds a few such "
+    "answers in memory.",
 )
 PREDICATE: Option[str | None] = Option(
     "predicate",
     text,
     None,
-    "Hazelcast, batch only: which entries are read, in the words of Hazelcast's SQL predicates: "
-    "`age > 30 AND name LIKE 'a%'`, `__key = 'k1'`. The members evaluate it; attributes are those "
-    "of JSON, Compact and Portable values, `this` is a plain value.",
+    "Hazelcast, batch only: which entries to read, as a Hazelcast SQL predicate: `age > 30 AND "
+    "name LIKE 'a%'`, `__key = 'k1'`. The members evaluate it. Attributes are those of JSON, "
+    "Compact and Portable values; `this` is a plain value.",
 )
 PUSH_FILTERS = Option(
     "pushFilters",
     boolean,
     False,
-    "Batch only: whether Spark's filters restrict what is read, those of them that can; Spark 4.1, "
-    "and `spark.sql.python.filterPushdown.enabled` must be true, or Spark refuses.",
+    "Batch only: whether Spark's filters restrict what is read, where they can. Needs Spark 4.1 "
+    "with `spark.sql.python.filterPushdown.enabled=true`.",
 )
 
 OF_BOTH: tuple[Option[Any], ...] = (

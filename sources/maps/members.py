@@ -1,4 +1,4 @@
-"""What readers of a map ask its members besides events and entries."""
+"""Asks members for objects and Compact schemas."""
 
 from __future__ import annotations
 

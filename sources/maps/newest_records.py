@@ -1,4 +1,4 @@
-"""Of a partition's records, read in order, the newest of each key."""
+"""Finds the newest record of each key among a partition's records."""
 
 from __future__ import annotations
 

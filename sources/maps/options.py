@@ -1,4 +1,4 @@
-"""What a reader of a map of Hazelcast may be told. No I/O."""
+"""Parses the options of a reader of a Hazelcast map. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where batches of a map's journal end. On the driver."""
+"""Plans where the batches of a map's journal end. Runs on the driver."""
 
 from __future__ import annotations
 

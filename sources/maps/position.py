@@ -1,4 +1,4 @@
-"""Where a stream of a map is: what Spark's checkpoint holds, and what it shows to be lost. No I/O.
+"""Position of a stream in a map's journal, and what it shows to be lost. No I/O.
 
 A position is the next sequence of each partition, the cluster's id, and *anchors*: a digest of the
 last event before each position. Sequences start again when the cluster does, or the map is

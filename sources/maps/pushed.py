@@ -1,4 +1,4 @@
-"""What Spark's filters restrict a batch to, where a map can be asked for less. No I/O.
+"""What Spark's filters restrict a batch of a map to, and the members' predicate for it. No I/O.
 
 None of these leaves out what the filters would let through; what it lets through besides, Spark
 sorts out.

@@ -1,4 +1,4 @@
-"""Events and entries as record batches of a map's columns."""
+"""Turns events and entries into record batches of a map's columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader of a map that is a compacted topic may be told. No I/O."""
+"""Parses the options of a reader of a map that is a compacted topic. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a stream of a map that is a topic is: what Spark's checkpoint holds. No I/O.
+"""Position of a stream of a map that is a topic, as Spark's checkpoint holds it. No I/O.
 
 Besides offsets it holds when the stream had last read all that there was. A removal is a record
 without a value, and Kafka takes it out of a compacted topic, but not earlier than

@@ -1,4 +1,4 @@
-"""Reads a map that is a compacted topic, by the Kafka source's own reader.
+"""Reads a map that is a compacted topic, with the Kafka source's reader.
 
 A stream is the topic's records, one after the other. A batch is the newest record of each key up
 to where its partition ends when it is read, without those that say that the key was removed.

@@ -1,4 +1,4 @@
-"""Records of a topic as record batches of a map's columns."""
+"""Turns records of a topic into record batches of a map's columns."""
 
 from __future__ import annotations
 

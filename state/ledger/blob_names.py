@@ -1,6 +1,4 @@
-"""How contents are named in the state topic: blobs by their digests, in chunks; and the head of a
-snapshot, which the ledger holds and which names the snapshot's manifest.
-"""
+"""Names of blobs in the state topic, by digest; and a snapshot's head, which the ledger holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compacted topic of ours: created as it must be, or checked if it is there.
+"""Creates a compacted topic with the settings it needs, or checks an existing one.
 
 What is checked is what could lose an acknowledged record: deletion by age, a replica set that may
 shrink to one, an unclean election. Runs on the driver.

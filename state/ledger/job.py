@@ -16,7 +16,7 @@ JOB_NAME: Option[str | None] = Option(
     "jobName",
     job_name,
     None,
-    "The stable name under which the ledger is kept. Default: the query name, else the query id.",
+    "The job's stable name, which its ledger bears. Default: the query's name, else its id.",
 )
 LEDGER: Option[str | None] = Option(
     "ledgerTopic", topic_name, None, "The job's ledger. Default: `__eo_kafka.<jobName>.ledger`."
@@ -25,13 +25,14 @@ STATE: Option[str | None] = Option(
     "stateTopic", topic_name, None, "The job's snapshots. Default: `__eo_kafka.<jobName>.state`."
 )
 PREFIX = Option(
-    "transactionalIdPrefix", topic_name, "eo-kafka", "How the transactional ids of all jobs begin."
+    "transactionalIdPrefix", topic_name, "eo-kafka", "Prefix of all the job's transactional ids."
 )
 WEAK_REPLICATION = Option(
     "allowWeakReplication",
     boolean,
     False,
-    "Go on where the ledger or Kafka's own transaction log could lose an acknowledged decision.",
+    "Whether to run where the ledger or Kafka's transaction log is replicated so weakly that an "
+    "acknowledged decision could be lost.",
 )
 _OF_JOB = (LEDGER, STATE, PREFIX, WEAK_REPLICATION)
 

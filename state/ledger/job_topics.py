@@ -1,4 +1,4 @@
-"""What a job's topics are called, and its sink in them: the sink writes there, the source looks."""
+"""The names of a job's topics and of its sink in them."""
 
 from __future__ import annotations
 

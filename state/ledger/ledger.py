@@ -1,4 +1,4 @@
-"""What partition 0 of a ledger says, folded from its records. No I/O.
+"""What a ledger's decision partition says, folded from its records. No I/O.
 
 Partition 0 holds the owner, the generation and the decisions, written by coordinator transactions
 only. Tokens stand in partitions of their own: a prepared transaction pins the last stable offset of

@@ -1,5 +1,6 @@
-"""What this process has read of a job's ledger: in one of hundreds of decisions, the last few
-records are new.
+"""Keeps what this process has read of a ledger, so that a batch reads new records only.
+
+Of hundreds of decisions, the last few records are new.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads a partition to a given end, by position.
+"""Reads a partition up to a given end, by position.
 
 Transaction markers and compaction eat the last records of a log, so "until the last record" never
 ends. An end-of-partition event carries the position instead, and a watchdog bounds the wait.

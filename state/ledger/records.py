@@ -1,4 +1,4 @@
-"""The ledger's records as bytes: versioned JSON, canonical keys, strict decoding.
+"""Encodes and decodes the ledger's records: versioned JSON, read strictly.
 
 A record that does not decode is an error with its key in it, never a guess: nobody but us may
 write here, and a wrong reading could commit or drop a batch.

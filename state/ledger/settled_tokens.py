@@ -1,4 +1,4 @@
-"""Tokens, read when it is settled which of them count.
+"""Reads tokens once it is settled which of them count.
 
 A token whose transaction is open is neither visible nor gone, and it hides those behind it: a
 `read_committed` reader gets no further than the last stable offset (LSO).

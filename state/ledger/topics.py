@@ -1,4 +1,4 @@
-"""The job's own topics, ledger and state: created or checked; and the cluster with them. Driver."""
+"""Creates or checks the job's ledger and state topics, and checks the cluster. Driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic of ours that is not as it must be, and never held a record: it is set right.
+"""Corrects a topic with wrong settings if it never held a record.
 
 Somebody's look-up made it, on a broker that creates what it is asked about. Nothing was in it that
 its settings could have lost. One that holds records, or has held some (its offsets do not begin at

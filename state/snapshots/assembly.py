@@ -1,4 +1,4 @@
-"""Puts blobs together from their chunks, in whatever order and however often they come.
+"""Puts blobs together from chunks, which may come in any order and more than once.
 
 As they were sent, one after the other, is how they nearly always come: then a blob is digested
 while it is written, and both while the next chunk is fetched. Memory stays bounded; what is

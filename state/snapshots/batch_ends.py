@@ -1,4 +1,4 @@
-"""Where the sources of recorded batches ended, and which end followed which. No I/O.
+"""Where recorded batches began and ended, and whether starts are unambiguous. No I/O.
 
 Spark tells a source where a batch starts, and not which batch it is. So a source can repeat the
 batches after a snapshot only if each of them started, for each source, somewhere else. The sink

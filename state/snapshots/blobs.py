@@ -1,4 +1,4 @@
-"""Blobs in the state topic: read by position, checked by digest and count.
+"""Blobs in the state topic: read by position, checked by digest and size.
 
 A chunk's key is the digest of the whole blob and its number, so that writing it twice changes
 nothing and compaction keeps one of each. Which of them count, a manifest says.

@@ -1,4 +1,4 @@
-"""The files of a Spark checkpoint, wherever it is.
+"""Reads and writes the files of a Spark checkpoint, in any file system.
 
 Local folders are walked by the operating system's own calls. Everything else goes through
 pyarrow's file systems (S3, GCS, Azure, HDFS) or, where those know no such scheme, through fsspec.

@@ -1,4 +1,4 @@
-"""Which of a checkpoint's files a restart at a given batch needs. No I/O but the caller's.
+"""Chooses the checkpoint files that a restart at a given batch needs.
 
 Batch N runs from version N of the state, which batch N - 1 wrote, with the offsets of `offsets/N`.
 A restart with `offsets/N` and without `commits/N` runs batch N again. A state store's version N is

@@ -1,4 +1,4 @@
-"""An exported snapshot: a topic of its own, which belongs to the user.
+"""The records of an exported snapshot, in a topic of its own.
 
 It holds chunks of blobs under the same keys as the state topic, and one head record, written last
 and together with the manifest. A topic without a head is an unfinished export. Only one exporter at

@@ -1,4 +1,4 @@
-"""A snapshot's manifest: every file of it, by path, size and digest.
+"""A snapshot's manifest: its files with sizes and digests.
 
 It is stored as the files are, under its own digest. Only its head, a small record in the ledger, is
 written with the decision.

@@ -1,4 +1,4 @@
-"""The stateful operators of a checkpoint, as Spark describes them in it. No I/O.
+"""The stateful operators of a checkpoint, from Spark's own description in it. No I/O.
 
 `state/<operator>/_metadata/metadata` (version 1), or `state/<operator>/_metadata/v2/<batch>` for
 transformWithState: a line with the version, then JSON. Sources: OperatorStateMetadata of Spark 4.3.

@@ -1,4 +1,4 @@
-"""Whether the state of a query depends on the clock, as far as its checkpoint says.
+"""Tells from the checkpoint whether a query's state depends on the clock.
 
 A batch that is repeated has the same records and another time of day. Operators that are known to
 go by records and watermarks only are listed here; of any other it is assumed that it looks at the

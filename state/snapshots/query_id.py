@@ -1,4 +1,4 @@
-"""A query's id, as Spark keeps it in the checkpoint."""
+"""Reads a query's id from the checkpoint."""
 
 from __future__ import annotations
 

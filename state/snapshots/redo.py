@@ -1,5 +1,6 @@
-"""Brings a checkpoint that is older than the ledger forward: writes Spark's logs of batches as they
-were.
+"""Brings a checkpoint that is older than the ledger forward.
+
+Writes Spark's logs of the missing batches as they were.
 
 For queries without state, whose checkpoint is nothing but these logs. A death in the middle is
 safe: offsets are written before commits, so Spark runs at most a batch again that is written, with

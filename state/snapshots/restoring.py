@@ -1,4 +1,4 @@
-"""The way back from Kafka: a job's newest snapshot into an empty checkpoint.
+"""Restores a job's newest snapshot, or an export, into an empty checkpoint.
 
 Runs in the user's own process, before the query is started.
 """
@@ -30,17 +30,40 @@ def restore(
     *,
     progress: bool = True,
 ) -> SnapshotHead | None:
-    """Write the job's newest snapshot, or the export that `snapshot` names, into `checkpoint`,
-    which must be empty. An export must be of the newest batch that the job wrote; from another one
-    only a new job can start (`start_from`).
+    """Write a job's newest snapshot into an empty checkpoint folder.
 
-    `options` as given to the sink; what does not concern the connection or the job's topics is
-    ignored. Fences nobody: a decision that is being written elsewhere is waited for, and a driver
-    that runs goes on, but a query started from the restored checkpoint will replace it.
+    `eo_kafka.start` does this by itself where the checkpoint is missing. Runs anywhere, before the
+    query starts. Fences nobody: it waits for a decision that is being written elsewhere, and a
+    running driver goes on, until a query that starts from the restored checkpoint replaces it.
 
-    Returns the snapshot, or None, with nothing written, if the job has none. Raises
-    CheckpointError, CorruptSnapshot, OptionsError, EnvironmentRefused, OutcomeUnknown, ReadTimeout;
-    EoKafkaError if there is no such export.
+    Args:
+        checkpoint: The folder, a path or URL. It must be empty, or hold an interrupted restore.
+        job: The job's name.
+        options: The sink's options: `kafka.*`, and `ledgerTopic`, `stateTopic`,
+            `transactionalIdPrefix` and `allowWeakReplication` where the job has them. Other
+            options are ignored.
+        snapshot: The name of an export to restore in place of the newest snapshot. It must hold the
+            newest batch that the job wrote; from another one only a new job can start
+            (`eo_kafka.start_from`).
+        progress: Whether a terminal shows a progress bar.
+
+    Returns:
+        The snapshot's head: its `batch`, `files`, `size` in bytes, `made_ms` (since 1970) and more.
+        None, with nothing written, if the job has no snapshot.
+
+    Raises:
+        CheckpointError: The folder is not empty, or batches were written after the snapshot that
+            cannot be repeated exactly. Nothing was restored.
+        EoKafkaError: There is no export of this name.
+        OptionsError: An option is wrong.
+        EnvironmentRefused: The cluster cannot be reached, or is not configured as it must be.
+        OutcomeUnknown, ReadTimeout: The brokers did not answer in time.
+        CorruptLedger, CorruptSnapshot: A record is not what eo-kafka wrote.
+
+    Examples:
+        >>> found = eo_kafka.restore("/data/elsewhere", "firsts", kafka, progress=False)
+        >>> found.files > 0
+        True
     """
     search = SnapshotSearch(job, options)
     export = None if snapshot == LATEST else search.exported(snapshot)

@@ -1,4 +1,4 @@
-"""Finds a job's snapshots: its own newest one, and those that were exported. Only looks.
+"""Finds a job's snapshots: its newest one and its exports. Only reads.
 
 The job may go on running: nothing is fenced, and a snapshot that was found may be replaced by a
 newer one while it is read.
@@ -153,12 +153,27 @@ class SnapshotSearch:
 
 
 def snapshots(job: str, options: Mapping[str, str]) -> dict[str, Found | None]:
-    """The job's snapshots by name: its own newest one, called 'latest', if it has one, and its
-    exports; None for an export that is unfinished.
+    """Find a job's snapshots. Runs anywhere and changes nothing; the job may be running.
 
-    `options` as given to the sink; what does not concern the connection or the job's topics is
-    ignored. Runs anywhere, changes nothing, and the job may be running. Raises OptionsError,
-    EnvironmentRefused, OutcomeUnknown, ReadTimeout, CorruptLedger, CorruptSnapshot.
+    Args:
+        job: The job's name.
+        options: The sink's options: `kafka.*`, and `ledgerTopic`, `stateTopic`,
+            `transactionalIdPrefix` and `allowWeakReplication` where the job has them. Other
+            options are ignored.
+
+    Returns:
+        The snapshots by name: the job's own newest one under `latest`, and its exports. An export
+        that is unfinished is None.
+
+    Raises:
+        OptionsError: An option is wrong.
+        EnvironmentRefused: The cluster cannot be reached, or is not configured as it must be.
+        OutcomeUnknown, ReadTimeout: The brokers did not answer in time.
+        CorruptLedger, CorruptSnapshot: A record is not what eo-kafka wrote.
+
+    Examples:
+        >>> sorted(eo_kafka.snapshots("firsts", kafka))
+        ['latest']
     """
     search = SnapshotSearch(job, options)
     newest = search.newest(search.ledger())

@@ -1,4 +1,4 @@
-"""Takes a snapshot of a checkpoint: finds its files, digests what is new, names what is not.
+"""Takes a snapshot: finds the files of a checkpoint, and digests and sends new ones.
 
 Runs on the driver, in `commit(N)`, before batch N is decided: the files that a restart at N needs
 are complete by then, because batch N - 1 wrote the state and Spark the offsets before the tasks.

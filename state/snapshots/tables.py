@@ -1,4 +1,4 @@
-"""What `format("eo-state")` shows of a job's snapshots, as rows. It only looks."""
+"""A job's snapshots as rows for `format("eo-state")`. Only reads."""
 
 from __future__ import annotations
 

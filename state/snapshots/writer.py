@@ -1,4 +1,4 @@
-"""The only writer of an exported snapshot's topic.
+"""The only writer of an exported snapshot's topic, and of a view's.
 
 Its transactional id is the topic's: taking it shuts out an exporter that is still at it somewhere
 else, and ends what that had open. So nobody writes behind a head.

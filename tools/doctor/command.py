@@ -1,4 +1,4 @@
-"""`eo-kafka doctor`: is this machine, and this Kafka, as exactly-once needs them?
+"""`eo-kafka doctor`: checks whether this machine and this Kafka are as exactly-once needs them.
 
 Exit codes: 0 nothing is wrong (there may be warnings); 1 something is, or it could not be found
 out; 2 wrong usage.

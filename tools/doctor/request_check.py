@@ -1,4 +1,4 @@
-"""Which of Kafka's requests the protocol needs, and whether a broker offers them. No I/O.
+"""Lists the Kafka requests that the protocol needs; checks that a broker offers them. No I/O.
 
 A managed Kafka may leave some out; which it refuses to this principal, only the rehearsal shows.
 """

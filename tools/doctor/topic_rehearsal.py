@@ -1,4 +1,4 @@
-"""A transaction that is opened on the output topic, looked at and aborted: `doctor --write`.
+"""`doctor --write`: opens a transaction on the output topic, looks at it and aborts it.
 
 It shows that the principal may do what a task does, and gives the difference of the clocks: the
 broker notes by its own clock when a transaction started. No reader sees the record with

@@ -1,4 +1,4 @@
-"""What the commands share: how to reach Kafka, what is asked in JSON, tables for people."""
+"""What the commands share: connection arguments, JSON output, tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exports the newest snapshot of a job under a name, while the job goes on; checks and deletes.
+"""Exports, verifies and deletes snapshots while the job goes on.
 
 Nothing of the job is fenced. It may take its next snapshot meanwhile and remove files of the one
 that is copied: then the newer one is copied, and what both have is not copied again.
@@ -45,13 +45,34 @@ class Query(Protocol):
 def export_snapshot(
     job: str, name: str, options: Mapping[str, str], *, progress: bool = True
 ) -> Export:
-    """Copy the job's newest snapshot into a topic of its own, pinned until it is deleted.
+    """Copy a job's newest snapshot into a topic of its own, where it stays until it is deleted.
 
-    The job may be running or not; it is not stopped or fenced. An export that was interrupted is
-    started again under its name; one that is there is never overwritten. `options` as given to the
-    sink. Runs anywhere. Raises OptionsError, EoKafkaError if there is nothing to export or the name
-    is taken, Fenced if somebody else exports under this name, CorruptSnapshot, EnvironmentRefused,
-    OutcomeUnknown, ReadTimeout.
+    Runs anywhere; the job may be running, and is neither stopped nor fenced. Call it again with the
+    same name if it was interrupted.
+
+    Args:
+        job: The job's name.
+        name: The export's name: letters, digits, `_` and `-`. A name in use is never overwritten.
+        options: The sink's options: `kafka.*`, and `ledgerTopic`, `stateTopic`,
+            `transactionalIdPrefix` and `allowWeakReplication` where the job has them. Other
+            options are ignored.
+        progress: Whether a terminal shows a progress bar.
+
+    Returns:
+        The export: its `name`, `job`, `made_ms` (since 1970), `snapshot` and the source `offsets`.
+
+    Raises:
+        EoKafkaError: There is nothing to export, or the name is taken.
+        Fenced: Somebody else exports under this name.
+        OptionsError: An option or the name is wrong.
+        EnvironmentRefused: The cluster cannot be reached, or is not configured as it must be.
+        OutcomeUnknown, ReadTimeout: The brokers did not answer in time.
+        CorruptLedger, CorruptSnapshot: A record is not what eo-kafka wrote.
+
+    Examples:
+        >>> made = eo_kafka.export_snapshot("firsts", "monday", kafka, progress=False)
+        >>> made.job, made.name
+        ('firsts', 'monday')
     """
     search = SnapshotSearch(job, options)
     topic = export.topic_of(search.job, name)
@@ -75,12 +96,35 @@ def export_snapshot(
 def cancel_and_export(
     query: Query, job: str, name: str, options: Mapping[str, str], *, progress: bool = True
 ) -> Export:
-    """Stop the query, settle what it left, and export its newest snapshot.
+    """Stop a query and export its final state.
 
-    All that the query wrote is in the snapshot, so that a job that is started from the export goes
-    on exactly where this one stopped. Runs on the driver. Raises what `export_snapshot` raises:
-    before the query is stopped if the job has no snapshot or the name is wrong or taken; else as an
-    EoKafkaError that says that it is stopped.
+    The export holds all that the query wrote, so a job that starts from it goes on exactly where
+    this one stopped. Finishes what the query had decided and aborts what it had not. Runs on the
+    driver.
+
+    Args:
+        query: The running query.
+        job: The job's name.
+        name: The export's name, as for `export_snapshot`.
+        options: The sink's options: `kafka.*`, and `ledgerTopic`, `stateTopic`,
+            `transactionalIdPrefix` and `allowWeakReplication` where the job has them. Other
+            options are ignored.
+        progress: Whether a terminal shows a progress bar.
+
+    Returns:
+        The export, as `export_snapshot` returns it.
+
+    Raises:
+        EoKafkaError: The job has no snapshot or the name is taken (the query goes on); or something
+            failed after the query was stopped, which the message says.
+        OptionsError: An option or the name is wrong. The query goes on.
+        EnvironmentRefused, OutcomeUnknown, ReadTimeout: The cluster did not answer. The query goes
+            on.
+
+    Examples:
+        >>> made = eo_kafka.cancel_and_export(query, "firsts", "upgrade", kafka, progress=False)
+        >>> query.isActive
+        False
     """
     search = SnapshotSearch(job, options)
     search.latest()
@@ -106,10 +150,29 @@ def cancel_and_export(
 def verify_snapshot(
     job: str, options: Mapping[str, str], name: str = export.LATEST, *, progress: bool = True
 ) -> list[str]:
-    """Read all of a snapshot, an export's or the job's own, check digests and counts, and return
-    the paths of the files that are not whole; none if all are. Writes nothing.
+    """Read a whole snapshot and check it against its digests. Runs anywhere and writes nothing.
 
-    Raises CorruptSnapshot if its list of files is not whole, and what `snapshots` raises.
+    Args:
+        job: The job's name.
+        options: The sink's options: `kafka.*`, and `ledgerTopic`, `stateTopic`,
+            `transactionalIdPrefix` and `allowWeakReplication` where the job has them. Other
+            options are ignored.
+        name: An export's name; by default the job's own newest snapshot.
+        progress: Whether a terminal shows a progress bar.
+
+    Returns:
+        The paths of files that are missing, cut or changed; an empty list if the snapshot is whole.
+
+    Raises:
+        EoKafkaError: There is no such snapshot, or a running job replaced it again and again.
+        OptionsError: An option is wrong.
+        EnvironmentRefused: The cluster cannot be reached, or is not configured as it must be.
+        OutcomeUnknown, ReadTimeout: The brokers did not answer in time.
+        CorruptLedger, CorruptSnapshot: A record is not what eo-kafka wrote.
+
+    Examples:
+        >>> eo_kafka.verify_snapshot("firsts", kafka, "monday", progress=False)
+        []
     """
     search = SnapshotSearch(job, options)
     for _ in range(ATTEMPTS):
@@ -129,9 +192,23 @@ def verify_snapshot(
 
 
 def delete_snapshot(job: str, name: str, options: Mapping[str, str]) -> None:
-    """Delete an export, finished or not. Checkpoints that were started from it do not need it.
+    """Delete an export, finished or not. Runs anywhere.
 
-    Raises OptionsError, EoKafkaError if there is none of this name or Kafka does not delete it.
+    Checkpoints that were started from the export do not need it any more.
+
+    Args:
+        job: The job's name.
+        name: The export's name.
+        options: The sink's options: `kafka.*`, and `ledgerTopic`, `stateTopic`,
+            `transactionalIdPrefix` and `allowWeakReplication` where the job has them. Other
+            options are ignored.
+
+    Raises:
+        EoKafkaError: There is no export of this name, or Kafka does not delete it.
+        OptionsError: An option is wrong.
+
+    Examples:
+        >>> eo_kafka.delete_snapshot("firsts", "monday", kafka)
     """
     from confluent_kafka import KafkaException
 

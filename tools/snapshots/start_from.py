@@ -1,4 +1,4 @@
-"""A new job that goes on from an exported snapshot: its checkpoint, and its ledger.
+"""Starts a new job from an exported snapshot: makes its checkpoint and its ledger.
 
 What the export's job wrote up to and including the export's batch is written, and the new job must
 not write it again. So the first decision in its ledger is that batch, DONE without participants;
@@ -46,17 +46,43 @@ def start_from(
     target: Mapping[str, str] | None = None,
     progress: bool = True,
 ) -> Export:
-    """Make what query `new_job` needs to go on where the export `name` of `job` was made: an empty
-    `checkpoint` is filled, and the ledger of `new_job` told which batch is written.
+    """Make the checkpoint and the ledger of a new job that goes on from an export.
 
-    `options` as given to the sink of `job`; `target` as given to that of `new_job`, where it is not
-    the same (another cluster, other topics of its own). What `job` wrote up to and including the
-    export's batch is not repeated; what it wrote later, `new_job` writes too. `new_job` may be
-    `job`, on the same cluster, while the export's batch is its newest: then it keeps its query id.
+    What the old job wrote up to and including the export's batch is not repeated. What it wrote
+    later, the new job writes too: stop the old one with `cancel_and_export` for an exact
+    continuation. Runs anywhere, before the new query starts. Call it again if it was interrupted.
 
-    Runs anywhere; may be repeated if it was interrupted. Raises LedgerError if `new_job` has a
-    ledger that is in use, CheckpointError, CorruptSnapshot, EoKafkaError if there is no such
-    export, OptionsError, EnvironmentRefused, OutcomeUnknown, ReadTimeout, Fenced.
+    Args:
+        job: The job that the export is of.
+        name: The export's name.
+        new_job: The name of the new job. It may be `job`, on the same cluster, while the export's
+            batch is its newest: that is a plain restore, which keeps the query's id.
+        checkpoint: An empty folder, a path or URL.
+        options: The sink's options: `kafka.*`, and `ledgerTopic`, `stateTopic`,
+            `transactionalIdPrefix` and `allowWeakReplication` where the job has them. Other
+            options are ignored.
+        target: The same options for the new job, where they differ (another cluster, other topics).
+        progress: Whether a terminal shows a progress bar.
+
+    Returns:
+        The export, as `export_snapshot` returns it.
+
+    Raises:
+        LedgerError: `new_job` has a ledger that is in use. It was left as it is.
+        CheckpointError: The folder is not empty.
+        EoKafkaError: There is no such export.
+        OptionsError: An option or a name is wrong.
+        Fenced: The new job already runs.
+        EnvironmentRefused: The cluster cannot be reached, or is not configured as it must be.
+        OutcomeUnknown, ReadTimeout: The brokers did not answer in time.
+        CorruptLedger, CorruptSnapshot: A record is not what eo-kafka wrote.
+
+    Examples:
+        >>> made = eo_kafka.start_from(
+        ...     "firsts", "monday", "firsts-2", "/data/firsts-2", kafka, progress=False
+        ... )
+        >>> made.name
+        'monday'
     """
     search = SnapshotSearch(job, options)
     found = search.exported(name)

@@ -1,4 +1,4 @@
-"""`eo-kafka txn list | show | commit | abort`: the operator's way to transactions.
+"""`eo-kafka txn list | show | commit | abort`: the operator's commands for transactions.
 
 Exit codes: 0 fine; 1 failed, or something that was asked for was refused; 2 wrong usage; 3 `list`
 found transactions that need somebody's attention.

@@ -7,12 +7,11 @@ driver can decide it, so there is no moment in which an abort and a decision cou
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...clients.kafka.control_plane import ControlPlane
-from ...core.transaction import EndTxnAnswer, Identity, TransactionState, end_txn_answer
+from ...core.transaction import EndTxnAnswer, Identity, TransactionState
 from ...sinks.options import SinkOptions
 from ...state.ledger import records
 from ...state.ledger.coordinator import Coordinator, Write
@@ -127,35 +126,26 @@ def _end_each(
     answers = _end(control, [outcomes[number].judged for number in wanted], asked.commit)
     for number in wanted:
         judged = outcomes[number].judged
-        outcomes[number] = _last_look(judged, asked, answers[judged.described.transactional_id])
+        outcomes[number] = _last_look(judged, asked, *answers[judged.described.transactional_id])
 
 
-def _end(control: ControlPlane, wanted: Sequence[Judged], commit: bool) -> dict[str, str]:
-    """One EndTxn for each, asked again until the answer is final. Answers Kafka's error names."""
-    answers: dict[str, str] = {}
-    by_version: dict[int, dict[str, Identity]] = {}
+def _end(
+    control: ControlPlane, wanted: Sequence[Judged], commit: bool
+) -> dict[str, tuple[EndTxnAnswer, str]]:
+    answers: dict[str, tuple[EndTxnAnswer, str]] = {}
+    by_version: dict[int, list[Identity]] = {}
     default = control.end_txn_version()
     for one in wanted:
         version = one.decision.end_txn_version if one.decision else default
         identity = one.participant.identity if one.participant else one.described.identity
-        by_version.setdefault(version, {})[identity.transactional_id] = identity
-    deadline = time.monotonic() + END_TIMEOUT_S
-    for version, pending in by_version.items():
-        while pending:
-            answers |= control.end(pending.values(), commit, version)
-            for name in list(pending):
-                if end_txn_answer(answers[name]) is not EndTxnAnswer.RETRY:
-                    del pending[name]
-            if time.monotonic() > deadline:
-                break
-            if pending:
-                time.sleep(0.1)
+        by_version.setdefault(version, []).append(identity)
+    for version, identities in by_version.items():
+        answers |= control.end_all(identities, commit, version, END_TIMEOUT_S)
     return answers
 
 
-def _last_look(judged: Judged, asked: Asked, answer: str) -> Outcome:
+def _last_look(judged: Judged, asked: Asked, meaning: EndTxnAnswer, answer: str) -> Outcome:
     word = "committed" if asked.commit else "aborted"
-    meaning = end_txn_answer(answer)
     if meaning is EndTxnAnswer.ENDED:
         return Outcome(judged, True, word)
     if meaning is EndTxnAnswer.RETRY:

@@ -1,4 +1,4 @@
-"""Transactions in words: a table, all the facts, and JSON."""
+"""Shows transactions as a table, in detail, and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds transactions, ours and others', and the ledgers that decide about ours. Only looks.
+"""Finds transactions, eo-kafka's and others', and the ledgers behind them. Only reads.
 
 By pattern of the id, by id, by job, by query, or by what is open on a topic's partitions. Every
 broker is asked, and the ledgers are read after the transactions were listed: the rules of

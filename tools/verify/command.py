@@ -1,4 +1,4 @@
-"""`eo-kafka verify`: is the output the input, nothing lost and nothing twice?
+"""`eo-kafka verify`: compares output and input, for lost and repeated records.
 
 Exit codes: 0 equal; 1 different, or it could not be found out; 2 wrong usage.
 """

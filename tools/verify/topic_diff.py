@@ -1,4 +1,4 @@
-"""Compares two topics as multisets of ids, in bounded memory.
+"""Compares two topics as multisets of ids in bounded memory.
 
 Ids are kept as 16-byte digests with two counts, about 160 bytes for each different one. A first
 pass counts; only if something differs a second one reads both topics again, up to the same

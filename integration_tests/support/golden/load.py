@@ -45,9 +45,13 @@ class Golden:
 
     def values(self, topic: str) -> list[bytes]:
         """All values in a topic."""
+        return [value for _, value in self.records(topic)]
+
+    def records(self, topic: str) -> list[tuple[Any, Any]]:
+        """All keys and values in a topic."""
         logs = self.found["topics"][topic]["logs"]
         batches = [batch for log in logs for batch in log if "records" in batch]
-        return [content(value) for batch in batches for _, value in batch["records"]]
+        return [(content(key), content(value)) for one in batches for key, value in one["records"]]
 
     def write_checkpoint(self, folder: Path) -> None:
         for name, text in self.found["checkpoint"].items():

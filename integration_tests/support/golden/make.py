@@ -8,6 +8,8 @@ Run it in a checkout of the version to be kept, with that version installed in i
     cd /tmp/old && export PYSPARK_PYTHON=$PWD/.venv/bin/python
     .venv/bin/python integration_tests/support/golden/make.py VERSION $golden
 
+Names of jobs may follow: then only those are made.
+
 Each job has a broker of its own, whose log files are read: they alone say which records belong to
 which transaction, and where the markers stand.
 """
@@ -36,6 +38,7 @@ from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaBroker
 from hand_made_job import HandMadeJob
 from harness import Copy, CrashPoints, Stateful, control_plane, kill_driver_at, produce
+from map_backends import IntoMap, TopicMap
 
 KAFKAS_OWN = ("__consumer_offsets", "__transaction_state")
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
@@ -143,6 +146,35 @@ def interval(place: Place) -> Copy:
     return job
 
 
+def map_topic(place: Place) -> IntoMap:
+    """One map into another, both of them compacted topics; batch 1 was decided."""
+    make = topic_maker(place.servers)
+    source, target = (TopicMap(place.servers, make) for _ in range(2))
+    job = IntoMap(
+        servers=place.servers,
+        source_topic=source.name,
+        sink_topic=target.name,
+        checkpoint=place.folder / "checkpoint",
+        job_name="golden-map_topic",
+        timeout_ms=600_000,
+        map_options=source.options(),
+        target=target.options(),
+    )
+    change(source, 0, 60)
+    place.run(job)
+    change(source, 60, 150)
+    place.killed(job, "S6.after_decision")
+    change(source, 150, 180)
+    return job
+
+
+def change(a_map: TopicMap, start: int, end: int) -> None:
+    """Puts, replacements and removals."""
+    a_map.put_all({f"k{n % 40}": str(n) for n in range(start, end)})
+    for n in range(start, end, 20):
+        a_map.remove(f"k{n % 40}")
+
+
 def exported(place: Place) -> HandMadeJob:
     """Three batches by the sink's own code, exported as 'before'."""
     topic = topic_maker(place.servers)("golden-exported-out")
@@ -158,6 +190,7 @@ JOBS: tuple[Callable[[Place], Copy | HandMadeJob], ...] = (
     torn,
     stateful,
     interval,
+    map_topic,
     exported,
 )
 
@@ -208,10 +241,10 @@ def text(content: bytes | None) -> str | None:
 
 
 def main() -> None:
-    commit, target = sys.argv[1], Path(sys.argv[2])
+    commit, target, wanted = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
     points = CrashPoints(Path(tempfile.mkdtemp()))
     os.environ["EO_KAFKA_CRASH_POINTS"] = str(points.folder)  # the drivers' workers inherit it
-    for make in JOBS:
+    for make in (job for job in JOBS if not wanted or job.__name__ in wanted):
         with tempfile.TemporaryDirectory() as folder, KafkaBroker(properties=BROKER) as broker:
             place = Place(broker, Path(folder), points)
             job = make(place)
