@@ -1,4 +1,4 @@
-"""The errors, for programs that catch them: `from eo_kafka.core.errors import RepairNeeded`."""
+"""The errors, for programs that catch them: `from eo_kafka.errors import RepairNeeded`."""
 
 from .core.errors import (
     BatchMismatch,
