@@ -34,6 +34,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 MESSAGE_MAX = 4000
+# The name that programs import, and that tracebacks and Spark's messages show.
+PUBLIC = f"{__name__.removesuffix('.core.errors')}.errors"
 
 
 def cut(text: object, longest: int = 200) -> str:
@@ -54,10 +56,17 @@ class EoKafkaError(Exception):
     fenced: ClassVar[bool] = False
     in_doubt: ClassVar[bool] = False
 
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ == __name__:
+            cls.__module__ = PUBLIC
+
     def __init__(self, *args: object) -> None:
         super().__init__(
             *(cut(part, MESSAGE_MAX) if isinstance(part, str) else part for part in args)
         )
+
+
+EoKafkaError.__module__ = PUBLIC
 
 
 class OptionsError(EoKafkaError):

@@ -6,9 +6,11 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import os
+import pickle
 import shutil
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,9 @@ def test_the_package_offers_every_error():
     }
     assert set(errors.__all__) == ours
     assert all(getattr(errors, name) is getattr(core_errors, name) for name in ours)
+
+
+def test_a_traceback_shows_the_name_that_programs_import():
+    sent = pickle.loads(pickle.dumps(errors.Fenced("why")))
+    assert (type(sent), str(sent)) == (errors.Fenced, "why")
+    assert traceback.format_exception_only(sent) == ["eo_kafka.errors.Fenced: why\n"]

@@ -117,8 +117,8 @@ def test_a_strict_sink_stops_a_lenient_source_and_its_way_on_reads_the_new_topic
     job.run(spark)
     recreate(job, again := [b"again-%d" % n for n in range(count)])
     way = (
-        r"made again since batch 1 .* give the source the options 'failOnDataLoss' false and "
-        rf"'jobName' '{job.job_name}', and the sink 'failOnDataLoss' false, until a batch is writ"
+        r"made again since batch 1 .* set 'failOnDataLoss' to false at the source and at the sink, "
+        rf"and 'jobName' '{job.job_name}' at the source, until a batch is written"
     )
     for _ in range(2):  # again and again, until somebody does what it says
         with pytest.raises(Exception, match=way):
@@ -154,7 +154,7 @@ def test_two_foreach_batches_of_one_name_are_refused(job, spark, make_topic):
         query = writer.option("checkpointLocation", str(job.checkpoint)).foreachBatch(write).start()
         query.awaitTermination(180)
 
-    with pytest.raises(Exception, match=r"has already written batch .* its own 'jobName'"):
+    with pytest.raises(Exception, match=r"has already written batch .* a 'jobName' of its own"):
         run(both)
     assert committed(job.servers, second) == Counter()
     with pytest.raises(Exception, match=r"it went to topic .*, and this one goes to topic"):

@@ -3,7 +3,7 @@
 The rules rest on the order of looking: transactions are listed first, the ledger is read after.
 A generation that had a task by the time of the list is then in the ledger, so a transaction whose
 generation slot is not the newest generation's belongs to an older one, which nobody can decide any
-more (ARCHITECTURE.md, "What S1 may abort is settled by order").
+more (docs/design.md, "What S1 may abort is settled by order").
 """
 
 from __future__ import annotations
