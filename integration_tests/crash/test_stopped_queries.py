@@ -101,7 +101,7 @@ def driver(tmp_path, monkeypatch) -> Iterator[tuple[subprocess.Popen, Path]]:
         process.kill()
 
 
-@pytest.mark.parametrize("how", ["is told to stop", "has ended the batch"])
+@pytest.mark.parametrize("how", ["is told to stop", "is slow to stop", "has ended the batch"])
 def test_what_is_done_when_the_driver_is_gone(job, driver, how):
     process, directory = driver
     plan = job.plan()
@@ -116,6 +116,11 @@ def test_what_is_done_when_the_driver_is_gone(job, driver, how):
     ]
     stuck = StuckTask(lambda rows: job.write(plan, rows), b"a")
     wait_open(job, 1)
+    if how == "is slow to stop":  # Spark removes file by file while its Python workers live
+        looked = waiting.num_ctx_switches().voluntary
+        for file in directory.iterdir():
+            file.unlink()
+        wait_until(lambda: waiting.num_ctx_switches().voluntary > looked + 8, "it has looked again")
     process.kill()
     process.wait()
     shutil.rmtree(directory)

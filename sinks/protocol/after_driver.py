@@ -118,7 +118,7 @@ def _is_told(directory: Path) -> bool:
     try:
         return os.path.samestat(os.stat(directory / _PIPE), os.fstat(0))
     except OSError:
-        return not directory.exists()  # Spark is shutting down
+        return True  # Spark is shutting down, and removes the directory file by file
 
 
 def main(daemon: int, directory: Path) -> None:
