@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 FORMAT ?= eo-kafka
-# Test files that run at the same time. On two cores: they wait about as much as they work
-JOBS ?= 3
+# Test files that run at the same time
+JOBS ?= 2
 # Of the tests: kafka crash maps state tools soak (integration_tests/), unit (tests/)
 GROUP ?=
 PACKAGES := core clients connectors formats sources sinks state tools broker
