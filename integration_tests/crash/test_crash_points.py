@@ -91,8 +91,7 @@ def test_at_least_once_loses_nothing(job, spark, crash_points, tmp_path, action)
 def test_c3_commit_works_when_the_workers_that_prepared_are_dead(job, crash_points, tmp_path):
     crash_points.arm("S6.before_decision", "wait")
     with started(job, tmp_path / "log") as driver:
-        wait_until(lambda: crash_points.reached("S6.before_decision"), "the driver decides")
-        committing = crash_points.reached("S6.before_decision")
+        committing = crash_points.wait_reached("S6.before_decision")
         forked = [worker for worker in task_workers(driver.pid) if worker.pid != committing]
         assert forked, "no task worker was alive to be killed"
         for worker in forked:
