@@ -119,7 +119,7 @@ def test_a_task_of_a_driver_that_was_replaced_cannot_commit(job, spark, crash_po
     nothing but the newer driver's wait for its token stands between it and a duplicate."""
     crash_points.arm("S5.prepared", "stop")
     with started(job, tmp_path / "log") as old:
-        wait_until(lambda: crash_points.reached("S5.prepared"), "a task is about to commit")
+        crash_points.wait_reached("S5.prepared")
         zombie = crash_points.reached("S5.prepared")
         job.run(spark)
         assert_exactly_once(job, VALUES)
@@ -133,7 +133,7 @@ def test_a_task_that_fails_for_good_leaves_a_batch_that_the_next_start_completes
 ):
     crash_points.arm("one-phase.committed", "wait")
     with started(job, tmp_path / "log") as driver:
-        wait_until(lambda: crash_points.reached("one-phase.committed"), "one task has committed")
+        crash_points.wait_reached("one-phase.committed")
         while driver.poll() is None:  # each try of each task, until one has had its four
             if not (crash_points.folder / "S3.while_writing").exists():
                 crash_points.arm("S3.while_writing", "raise")

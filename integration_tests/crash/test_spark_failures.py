@@ -119,7 +119,7 @@ def test_a_driver_is_killed_that_speaks_to_its_workers_over_unix_sockets(
 def test_a_query_that_is_stopped_while_it_commits(job, spark, crash_points, point):
     crash_points.arm(point, "wait")
     with job.running(spark) as query:
-        wait_until(lambda: crash_points.reached(point), point)
+        crash_points.wait_reached(point)
         stopping = threading.Thread(target=query.stop)
         stopping.start()
         wait_until(lambda: not query.isActive or not stopping.is_alive(), "the query stops", 30)
@@ -204,7 +204,7 @@ def test_a_batch_without_input_that_closes_windows(
     crash_points.arm("S8.after_done", "wait")  # of batch 0
 
     def arm_for_batch_1() -> None:
-        wait_until(lambda: crash_points.reached("S8.after_done"), "batch 0 is done")
+        crash_points.wait_reached("S8.after_done")
         crash_points.arm(point, "raise")
         crash_points.release("S8.after_done")
 
@@ -230,7 +230,7 @@ def test_queries_beside_each_other_leave_each_other_alone(
     second.job_name = f"{first.job_name}.c"
     crash_points.arm("S6.before_decision", "wait")
     with first.running(spark) as query:
-        wait_until(lambda: crash_points.reached("S6.before_decision"), "the first decides")
+        crash_points.wait_reached("S6.before_decision")
         fail_at(second, spark, crash_points, "S6.after_decision")
         fail_at(second, spark, crash_points, "S7.after_last_end_txn")
         second.run(spark)
