@@ -153,11 +153,11 @@ def test_a_destroyed_map_is_found_when_it_is_longer_again(started, caplog) -> No
     for number in range(8):
         stored.put("k", f"new {number}")
     end = query.plan()
-    with pytest.raises(DataLossError, match="sequence 4 is not the event any more"):
+    with pytest.raises(DataLossError, match="sequence 4 is no longer the same event"):
         query.read(end)
     with caplog.at_level(logging.WARNING):
         assert query.forgiving().read(end) == ["new 5", "new 6", "new 7"]
-    assert "sequence 4 is not the event any more" in caplog.text
+    assert "sequence 4 is no longer the same event" in caplog.text
 
 
 def test_a_map_destroyed_between_plan_and_read_is_found(started) -> None:
@@ -170,7 +170,7 @@ def test_a_map_destroyed_between_plan_and_read_is_found(started) -> None:
     with pytest.raises(DataLossError, match=r"from sequence 5 to 6: sequence 5 is not in the"):
         query.read(end)
     stored.put("k", "another")
-    with pytest.raises(DataLossError, match="sequence 5 is not the event any more"):
+    with pytest.raises(DataLossError, match="sequence 5 is no longer the same event"):
         query.read(end)
 
 
