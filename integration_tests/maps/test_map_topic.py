@@ -203,7 +203,9 @@ def test_a_dataframe_shows_the_map_as_it_is_at_each_action(spark, broker, make_t
 def test_a_topic_that_is_no_map_is_refused(broker, make_topic) -> None:
     a_map = TopicMap(broker.bootstrap_servers, make_topic, **{"cleanup.policy": "delete"})
     stream = Stream(a_map)
-    with pytest.raises(EnvironmentRefused, match=r"cleanup\.policy=delete.*cannot be read as a map"):
+    with pytest.raises(
+        EnvironmentRefused, match=r"cleanup\.policy=delete.*cannot be read as a map"
+    ):
         stream.end(stream.start())
     with pytest.raises(EnvironmentRefused, match="Set the policy to 'compact'"):
         entries(a_map)
