@@ -8,6 +8,7 @@ the project's protocol notes; the moves were attacked with an exhaustive model
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -235,6 +236,12 @@ class Token:
             participant.generation,
             participant.digest,
         )
+
+
+def gone_topics(written: Iterable[Participant | Token], topic_ids: Mapping[str, str]) -> list[str]:
+    """The topics that rows went to and that are not there any more, or were made again: `topic_ids`
+    are the ids of what is there."""
+    return sorted({name for one in written for name, _ in set(one.topics) - set(topic_ids.items())})
 
 
 def without_token(decision: Decision, tokens: list[Token]) -> tuple[Participant, ...]:

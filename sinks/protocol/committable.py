@@ -5,7 +5,7 @@ Both are pickled by Spark between our own processes and never reach a topic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ...core.errors import LedgerError
@@ -117,3 +117,8 @@ class TaskReport:
     def prepared(self) -> Participant | None:
         """The transaction that waits for the decision, if there is one."""
         return None if self.committed else self.participant
+
+
+def torn_of(reports: Iterable[TaskReport]) -> Torn | None:
+    """What was left of an earlier run of the batch that the tasks report."""
+    return next((report.torn for report in reports if report.torn), None)

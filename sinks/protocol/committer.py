@@ -22,7 +22,7 @@ from ...state.ledger.topics import TOKEN_PARTITION
 from ..options import SinkOptions
 from . import batch_identity, one_phase_recovery
 from .batch_identity import BatchIdentity
-from .committable import TaskReport, Torn
+from .committable import TaskReport, Torn, torn_of
 from .finisher import Finisher
 from .prepared_check import check_prepared
 from .recovery import settle
@@ -173,7 +173,7 @@ def _decision(
     reports: Sequence[TaskReport],
 ) -> Decision:
     """What to decide: the prepared transactions, and those of an earlier round that committed."""
-    first, torn = reports[0], _torn(reports)
+    first, torn = reports[0], torn_of(reports)
     participants = [report.participant for report in reports if report.participant is not None]
     if torn is not None:
         participants += torn.committed
@@ -199,16 +199,12 @@ def _decision(
     return decision
 
 
-def _torn(reports: Sequence[TaskReport]) -> Torn | None:
-    return next((report.torn for report in reports if report.torn), None)
-
-
 def _check_replacements(
     control: ControlPlane, reports: Sequence[TaskReport], options: SinkOptions
 ) -> None:
     """Of a torn batch, each partition must come back with equal rows, also those that are committed
     (of a decided one no other may have rows), or writing the rest would repeat or lose some."""
-    torn = _torn(reports)
+    torn = torn_of(reports)
     if torn is None:
         return
     replayed = {report.partition: (report.rows, report.digest) for report in reports}

@@ -22,6 +22,7 @@ from ...core.transaction import (
     Identity,
     Participant,
     Token,
+    gone_topics,
     without_token,
 )
 from ...state.ledger.coordinator import ATTEMPTS, Coordinator
@@ -193,11 +194,10 @@ class Finisher:
         gone = [part for part in written if set(part.topics) - there]
         in_part = [part for part in gone if set(part.topics) & there]
         if in_part and not self._accept_gone:
-            deleted = {name for part in in_part for name, _ in set(part.topics) - there}
             raise LedgerError(
-                f"Batch {batch}: topics {sorted(deleted)} were deleted after rows of the batch "
-                "were written to them, and the same tasks wrote rows to other topics, too. Nothing "
-                "was changed. To go on without the rows that are gone: "
+                f"Batch {batch}: topics {gone_topics(in_part, topic_ids)} were deleted after rows "
+                "of the batch were written to them, and the same tasks wrote rows to other topics, "
+                "too. Nothing was changed. To go on without the rows that are gone: "
                 f"'eo-kafka job repair {self._options.job} --batch {batch} "
                 "--accept-loss --bootstrap-servers ...'."
             )

@@ -24,7 +24,14 @@ from typing import TYPE_CHECKING
 from ...clients.kafka import control_plane
 from ...core.crash_points import crash_point
 from ...core.errors import WriteFailed
-from ...core.transaction import Described, Identity, Participant, Token, TransactionState
+from ...core.transaction import (
+    Described,
+    Identity,
+    Participant,
+    Token,
+    TransactionState,
+    gone_topics,
+)
 from ...state.ledger.coordinator import check_owner
 from ...state.ledger.settled_tokens import read_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
@@ -148,8 +155,7 @@ class _Attempt:
 
     def _check_still_there(self, token: Token) -> None:
         there = self._control.topic_ids(name for name, _ in token.topics)
-        gone = sorted(name for name, topic_id in token.topics if there.get(name) != topic_id)
-        if gone:
+        if gone := gone_topics([token], there):
             raise WriteFailed(
                 f"{self._task.name}: an earlier attempt committed {token.rows} rows, and {gone} "
                 "were deleted since, or made again. Start the query again: it writes what is gone."

@@ -52,8 +52,11 @@ def find_torn(
         options, control, TOKEN_PARTITION, start, lambda: finisher.abort_stragglers(version), 0.0
     )
     settled = (newest.batch, newest.round) if newest else (-1, -1)
-    mine = [token for token in tokens if token.sink == options.sink]
-    found = [token for token in mine if (token.batch, token.round) > settled]
+    found = [
+        token
+        for token in tokens
+        if token.sink == options.sink and (token.batch, token.round) > settled
+    ]
     if named := {name for token in found for name, _ in token.topics}:
         # What went with its topic is as if it had never been committed: a replay writes it again.
         gone = finisher.gone(found, found[0].batch, control.topic_ids(named))

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from ...clients.kafka.control_plane import ControlPlane
 from ...core.errors import Undecided
-from ...core.transaction import Participant, alarm_ms
+from ...core.transaction import Participant, alarm_ms, gone_topics
 from ...state.ledger.ledger import Ledger
 from ..options import SinkOptions
 from .batch_identity import BatchIdentity
-from .committable import TaskReport
+from .committable import TaskReport, torn_of
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def check_prepared(
         options.staging.check_staged(options, reports[0].batch, prepared)
     mine = [part for part in prepared if part.has_transaction]
     wrote = [part for report in reports if (part := report.participant)]
-    torn = next((report.torn for report in reports if report.torn), None)
+    torn = torn_of(reports)
     wrote += torn.committed if torn else ()  # they count as written, too
     outputs = {name for part in wrote for name, _ in part.topics}
     sources = identity.topics_asked_for - outputs
@@ -41,11 +41,11 @@ def check_prepared(
         return identity.sources(options, ledger, {})  # nothing was read
     ids = [part.identity.transactional_id for part in mine]
     found_now = control.look(ids, topics=outputs, others=sources)
-    described, there = found_now.described, set(found_now.topic_ids.items())
+    described = found_now.described
     open_s = {report.partition: report.open_s for report in reports}
     began = reports[0].began
     at_most_s = began.age_s() if began else None
-    if gone := sorted({name for part in wrote for name, _ in set(part.topics) - there}):
+    if gone := gone_topics(wrote, found_now.topic_ids):
         problem = f"topics {gone} were deleted, or made again, after its rows were written to them"
         raise _undecided(reports, options, problem)
     for part in mine:

@@ -32,7 +32,8 @@ def ensure(job: Job, admin: Any, brokers: int) -> None:
         problems += transaction_log_problems(admin)
     elif is_new and not job.allow_weak_replication:  # once: each process comes here
         log.warning(
-            "Kafka at %s has a single live broker: the promise holds as long as its disk does.",
+            "Kafka at %s has a single live broker: exactly-once holds as long as its disk "
+            "survives.",
             job.kafka.get("bootstrap.servers", ""),
         )
     if problems and job.allow_weak_replication:
