@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Protocol
 
 import pytest
@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 import class_archive
 import shared_servers
 import warm_drivers
+import watchdog
 from balance import pytest_collection_modifyitems  # noqa: F401 - a hook
 from eo_kafka.broker.embedded import KafkaBroker
 from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: F401 - fixtures
@@ -33,10 +34,27 @@ def pytest_configure(config: pytest.Config) -> None:
         shared_servers.open_folder()
 
 
-def pytest_sessionfinish() -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Around each test with its fixtures."""
+    marker = item.get_closest_marker("timeout")
+    seconds = float(marker.args[0] if marker else item.config.getini("timeout"))
+    with watchdog.at_most(seconds + watchdog.GRACE_S, item.nodeid):
+        return (yield)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test would wait for minutes for a Kafka that is gone."""
+    if "broker" in getattr(item, "fixturenames", ()):
+        shared_servers.check("kafka")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """In each worker."""
     warm_drivers.leave()
     shared_servers.leave()
+    if _is_worker(session.config):
+        watchdog.start(watchdog.GRACE_S, "this worker after its last test")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +85,14 @@ def test_a_user_that_was_killed_holds_nobody_up(worker, tmp_path):
     second.kill()
     assert first.wait(30) == 0
     assert (tmp_path / "said").read_text() == "started ended "
+
+
+def test_a_server_that_is_gone_is_named_at_once(monkeypatch, tmp_path):
+    monkeypatch.setenv(shared_servers.FOLDER, str(tmp_path))
+    monkeypatch.setitem(shared_servers._in_use, "one", 0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / "one").write_text(address)
+        shared_servers.check("one")
+    with pytest.raises(RuntimeError, match=f"'one' at {address} that all workers share is gone"):
+        shared_servers.check("one")

@@ -181,8 +181,9 @@ def connect(settings: HazelcastSettings) -> HazelcastClient:
         ) from None
     from hazelcast.config import IntType
 
-    from .internals import fix_waker
+    from .internals import fix_waker, steady_clock
 
+    steady_clock()
     arguments: dict[str, Any] = dict(settings.tls)
     if settings.credentials is not None:
         arguments["creds_username"], arguments["creds_password"] = settings.credentials

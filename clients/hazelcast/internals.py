@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 import uuid
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 _FETCH_ENTRIES = 0x013800
 _SUBSCRIBE = 0x014100
 _READ = 0x014200
+# What the client uses of `time`. Near the time of day, by which clients of others have timers.
+_began = time.time() - time.monotonic()
+_steady = SimpleNamespace(time=lambda: _began + time.monotonic(), sleep=time.sleep)
+
 _END = 1 << 11  # the flag of a frame that ends a list
 _FINAL = 1 << 13
 
@@ -268,6 +274,19 @@ def fix_waker(client: HazelcastClient) -> bool:
 
     waker.handle_read = handle_read
     return True
+
+
+def steady_clock() -> None:
+    """Give the client a clock that nobody sets. Before the first client of a process.
+
+    All that client 5.7 does by and by is a timer of `time.time()`: heartbeats, connecting to
+    members again, trying requests again, giving them up. Where a machine's clock is set back, none
+    of that happens for as long, and requests that depend on it are never answered.
+    """
+    from hazelcast import connection, invocation, reactor
+
+    for module in (connection, invocation, reactor):
+        module.time = _steady
 
 
 def connected_member(client: HazelcastClient) -> tuple[str, object]:

@@ -17,6 +17,7 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, preflight, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan
 from harness import committed
+from wrong_clock import set_ahead
 
 ROW = Counter([b"row"])
 
@@ -50,8 +51,8 @@ def hours_ago(hours: float) -> Moment:
 
 @pytest.mark.parametrize("minutes", [-60, 60])
 def test_a_drivers_wrong_clock_refuses_no_batch(options, monkeypatch, minutes):
-    report, real = prepared(options), time.time
-    monkeypatch.setattr(time, "time", lambda: real() + 60 * minutes)
+    report = prepared(options)
+    set_ahead(monkeypatch, 60 * minutes)
     committer.commit(options, [report], 0)
     monkeypatch.undo()
     assert visible(options) == ROW

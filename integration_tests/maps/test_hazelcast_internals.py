@@ -4,6 +4,8 @@ for: each of these fails when an upgrade of client or member changes something o
 from __future__ import annotations
 
 import os
+import signal
+import time
 import uuid
 
 import pytest
@@ -16,6 +18,7 @@ from eo_kafka.clients.hazelcast import internals
 from eo_kafka.clients.hazelcast.client import connect
 from eo_kafka.clients.hazelcast.transactions import Transaction
 from grid_fixtures import new_map, settings
+from processes import wait_until
 
 
 def partition_with(client, key: object) -> int:
@@ -145,6 +148,23 @@ def test_the_client_still_loses_wake_ups_and_our_repair_does_not(monkeypatch) ->
 def test_every_client_we_make_is_repaired(hazelcast_client) -> None:
     waker = hazelcast_client._reactor._loop.waker
     assert waker.handle_read.__module__ == internals.__name__
+
+
+def test_a_clock_that_is_set_back_holds_up_no_request(mortal_grid, monkeypatch) -> None:
+    """By its own clock, the client would wait for an hour to find that the connection is gone."""
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 3600)
+    client = connect(settings(mortal_grid))
+    proxy = client.get_map(new_map(client).name)
+    partitions = client.partition_service.get_partition_count()
+    keys = {partition_with(client, key): key for key in range(20 * partitions)}
+    monkeypatch.undo()
+    victim = mortal_grid.members[0]
+    os.kill(victim.pid, signal.SIGSTOP)
+    asked = [proxy.set(key, "v") for key in keys.values()]
+    victim.kill()
+    wait_until(lambda: all(one.done() for one in asked), "every request is answered", 60)
+    client.shutdown()
 
 
 def test_a_transaction_is_committed_as_a_whole_by_a_member_that_is_named(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -52,6 +53,20 @@ def address_of(
         return known.read_text()
     finally:
         os.close(starting)
+
+
+def check(name: str) -> None:
+    """Raise RuntimeError if the server of this name, `host:port`, has ended before its users."""
+    known = Path(os.environ.get(FOLDER, os.devnull), name)
+    if name in _in_use:
+        host, _, port = known.read_text().rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), 5).close()
+        except OSError as error:
+            raise RuntimeError(
+                f"The server '{name}' at {host}:{port} that all workers share is gone ({error}): "
+                "the worker that started it has ended, or look for its log above."
+            ) from None
 
 
 def leave() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from eo_kafka.tools.cli import main
 from eo_kafka.tools.doctor.machine_check import Finding, Level, ask, check_lookup
 from harness import committed, produce, wait_until
 from proxy import Action, Api, Proxy, proxied_broker
+from wrong_clock import set_ahead
 
 CHECKED = Finding(Level.OK, "transactional ids", "")
 
@@ -114,8 +114,7 @@ def test_write_measures_the_clock_and_shows_nothing_to_readers(
     assert (code, found["rehearsal"][0], found["clock"][0]) == (0, "ok", "ok")
     produce(broker.bootstrap_servers, topic, [b"after"])
     assert list(committed(broker.bootstrap_servers, topic)) == [b"after"]
-    real = time.time
-    monkeypatch.setattr("eo_kafka.tools.doctor.topic_rehearsal.time.time", lambda: real() + 3600)
+    set_ahead(monkeypatch, 3600)
     code, found = doctor(*words)
     assert (code, found["clock"][0]) == (0, "warning")  # it decides nothing
     assert "the broker's is -36" in found["clock"][1] or "-3599" in found["clock"][1]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +30,7 @@ from eo_kafka.state.ledger.ledger import DECISION_PARTITION
 from eo_kafka.state.ledger.log_reader import read_records
 from eo_kafka.tools.cli import main
 from harness import committed, delete_topic, wait_until
+from wrong_clock import set_ahead
 
 QUERY = "7d3ae3b8-0000-4000-8000-000000000001"
 
@@ -295,8 +295,7 @@ def test_what_an_older_generation_left_is_aborted_without_further_ado(job, tool,
     old = ["--job", job.name, "--older-than", "10m"]
     for action in ("list", "abort"):
         assert tool(action, *old)[1]["transactions"] == []
-    real = time.time
-    monkeypatch.setattr(time, "time", lambda: real() + 601)  # ages are by two machines' clocks
+    set_ahead(monkeypatch, 601)  # ages are by two machines' clocks
     assert len(tool("list", *old)[1]["transactions"]) == 2
     code, shown = tool("abort", *old)
     assert (code, facts(shown, "outcome")) == (0, [("aborted",), ("aborted",)])
