@@ -181,7 +181,7 @@ def connect(settings: HazelcastSettings) -> HazelcastClient:
         ) from None
     from hazelcast.config import IntType
 
-    from .internals import fix_waker, steady_clock
+    from .repairs import fix_waker, steady_clock
 
     steady_clock()
     arguments: dict[str, Any] = dict(settings.tls)

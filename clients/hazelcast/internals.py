@@ -1,4 +1,4 @@
-"""All use of the Hazelcast client's private parts and of its wire protocol.
+"""All use of the Hazelcast client's private parts (but for repairs.py) and of its wire protocol.
 
 The Python client knows no event journal and no iteration over a partition's entries; both are
 requests of the protocol that every client speaks, made here of the client's own building blocks.
@@ -9,12 +9,9 @@ service << 16 | method << 8.
 
 from __future__ import annotations
 
-import os
 import struct
-import time
 import uuid
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -25,10 +22,6 @@ if TYPE_CHECKING:
 _FETCH_ENTRIES = 0x013800
 _SUBSCRIBE = 0x014100
 _READ = 0x014200
-# What the client uses of `time`. Near the time of day, by which clients of others have timers.
-_began = time.time() - time.monotonic()
-_steady = SimpleNamespace(time=lambda: _began + time.monotonic(), sleep=time.sleep)
-
 _END = 1 << 11  # the flag of a frame that ends a list
 _FINAL = 1 << 13
 
@@ -249,44 +242,6 @@ def to_data(client: HazelcastClient, value: Any) -> Any:
 def to_bytes(client: HazelcastClient, value: Any) -> bytes:
     """The value as the members store it."""
     return bytes(to_data(client, value).buffer)
-
-
-def fix_waker(client: HazelcastClient) -> bool:
-    """Repair how client 5.7 wakes its network loop; False where there is nothing to repair.
-
-    It clears the flag "was woken" before it empties the pipe through which it was. A wake-up in
-    between leaves flag set and pipe empty for good, no later one is sent, and every request waits
-    for the loop's 10 ms. Emptying first leaves no such moment.
-    """
-    loop = getattr(getattr(client, "_reactor", None), "_loop", None)
-    waker = getattr(loop, "waker", None)
-    pipe = getattr(waker, "_read_fd", None)
-    if waker is None or pipe is None:
-        return False
-
-    def handle_read() -> None:
-        try:
-            while len(os.read(pipe, 4096)) == 4096:
-                pass
-        except OSError:
-            pass  # empty, or closed at shutdown
-        waker.awake = False
-
-    waker.handle_read = handle_read
-    return True
-
-
-def steady_clock() -> None:
-    """Give the client a clock that nobody sets. Before the first client of a process.
-
-    All that client 5.7 does by and by is a timer of `time.time()`: heartbeats, connecting to
-    members again, trying requests again, giving them up. Where a machine's clock is set back, none
-    of that happens for as long, and requests that depend on it are never answered.
-    """
-    from hazelcast import connection, invocation, reactor
-
-    for module in (connection, invocation, reactor):
-        module.time = _steady
 
 
 def connected_member(client: HazelcastClient) -> tuple[str, object]:

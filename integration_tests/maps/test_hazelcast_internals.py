@@ -14,7 +14,7 @@ from hazelcast.errors import TransactionTimedOutError
 from hazelcast.predicate import sql
 from hazelcast.reactor import _PipedWaker
 
-from eo_kafka.clients.hazelcast import internals
+from eo_kafka.clients.hazelcast import internals, repairs
 from eo_kafka.clients.hazelcast.client import connect
 from eo_kafka.clients.hazelcast.transactions import Transaction
 from grid_fixtures import new_map, settings
@@ -139,7 +139,7 @@ def test_the_client_still_loses_wake_ups_and_our_repair_does_not(monkeypatch) ->
                 pass
 
     Client._reactor._loop.waker = _PipedWaker({})
-    assert internals.fix_waker(Client)
+    assert repairs.fix_waker(Client)
     fixed = Client._reactor._loop.waker
     assert not lost_wake_up(fixed.handle_read, fixed, monkeypatch)
     fixed.close()
@@ -147,7 +147,7 @@ def test_the_client_still_loses_wake_ups_and_our_repair_does_not(monkeypatch) ->
 
 def test_every_client_we_make_is_repaired(hazelcast_client) -> None:
     waker = hazelcast_client._reactor._loop.waker
-    assert waker.handle_read.__module__ == internals.__name__
+    assert waker.handle_read.__module__ == repairs.__name__
 
 
 def test_a_clock_that_is_set_back_holds_up_no_request(mortal_grid, monkeypatch) -> None:

@@ -11,20 +11,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ...clients.kafka import control_plane
-from ...clients.kafka.control_plane import ControlPlane
 from ...core.crash_points import crash_point
-from ...core.errors import Fenced, LedgerError, OutcomeUnknown, ParticipantsLost, RepairNeeded
-from ...core.transaction import Decision, DecisionState, IllegalMove, Participant
-from ...state.ledger import records
+from ...core.errors import Fenced, LedgerError, OutcomeUnknown, ParticipantsLost
+from ...core.transaction import Decision, DecisionState, Participant
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger, with_state
-from ...state.ledger.topics import TOKEN_PARTITION
 from ..options import SinkOptions
-from . import batch_identity, one_phase_recovery
+from . import batch_identity
 from .batch_identity import BatchIdentity
-from .committable import TaskReport, Torn, torn_of
+from .commit_plan import CommittedBatch, plan
+from .committable import TaskReport
 from .finisher import Finisher
-from .prepared_check import check_prepared
 from .recovery import settle
 from .snapshots import Snapshots
 from .stragglers import end_all, end_listed, list_open
@@ -44,13 +41,14 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> N
     coordinator = Coordinator(options, control)
     identity = BatchIdentity.of(options, reports[0])
     snapshots = Snapshots.of(options, control, reports[0], identity.ends)
+    ready = CommittedBatch(options, control, coordinator, reports, identity, snapshots)
     if all(report.skipped for report in reports):
         # A replay of a batch that is DONE, S1 saw to that: if it is the same batch.
         written = coordinator.read(fenced=False)
         batch_identity.check_written(options, identity, written, reports)
         return
     try:
-        decision = _decide(options, control, coordinator, reports, identity, snapshots)
+        decision = _decide(ready)
         crash_point("S6.after_decision")
         finisher = Finisher(options, control, coordinator)
         if decision.state is DecisionState.DONE:
@@ -118,137 +116,21 @@ def _check_reports(reports: Sequence[TaskReport], batch: int) -> None:
         )
 
 
-def _decide(
-    options: SinkOptions,
-    control: ControlPlane,
-    coordinator: Coordinator,
-    reports: Sequence[TaskReport],
-    identity: BatchIdentity,
-    snapshots: Snapshots | None,
-) -> Decision:
+def _decide(batch: CommittedBatch) -> Decision:
     """S6: write the decision, after making sure that it may be written."""
-    first = reports[0]
+    first, coordinator = batch.reports[0], batch.coordinator
     decided: list[Decision] = []
 
-    def attempt(ledger: Ledger) -> Write | None:
+    def attempt(ledger: Ledger) -> Write:
         coordinator.check_owner(first.query_id)
-        previous = ledger.decisions.get((options.sink, first.batch))
-        if previous and (previous.round, previous.generation) == (first.round, first.generation):
-            decided[:] = [previous]  # an earlier attempt landed; its answer was lost
-            return Write([_record(previous)])  # once more: it proves that the fence is ours
-        batch_identity.check_decided(options, identity, ledger)
-        decision = _decision(options, previous, reports)
-        _check_replacements(control, reports, options)
-        snapshot = snapshots.take(coordinator, ledger) if snapshots else Write([])
-        source_ids = check_prepared(control, reports, options, identity, ledger)
-        batch_identity.check_sources(options, first.batch, ledger, source_ids)
-        decision = identity.on(decision, source_ids, repeatable=options.snapshots)
-        crash_point("S6.before_decision")
-        decided[:] = [decision]
-        owner = [(records.OWNER_KEY, records.encode_owner(first.query_id))]
-        done = decision.state is DecisionState.DONE  # of another S8 makes room
-        written = [
-            _record(decision),
-            *(owner if not ledger.owner else []),
-            *one_phase_recovery.ends(options, ledger),
-            *(ledger.tombstones(options.sink) if done else []),
-            *snapshot.records,
-        ]
-        return Write(written, snapshot.state)
+        made = plan(batch, ledger)
+        decided[:] = [made.decision]
+        return made.write()
 
     crash_point("S6.before_fence")
     coordinator.look_whether_replaced(first.coordinator, first.generation)
     coordinator.write(first.generation, attempt)
     return decided[0]
-
-
-def _record(decision: Decision) -> tuple[bytes, bytes]:
-    key = records.decision_key(decision.sink, decision.batch, decision.round)
-    return key, records.encode_decision(decision)
-
-
-def _decision(
-    options: SinkOptions,
-    previous: Decision | None,
-    reports: Sequence[TaskReport],
-) -> Decision:
-    """What to decide: the prepared transactions, and those of an earlier round that committed."""
-    first, torn = reports[0], torn_of(reports)
-    participants = [report.participant for report in reports if report.participant is not None]
-    if torn is not None:
-        participants += torn.committed
-    decision = Decision(
-        sink=options.sink,
-        batch=first.batch,
-        round=first.round,
-        # An empty batch has nobody to wait for, nor has one whose tasks have committed.
-        state=DecisionState.DECIDED if any(r.prepared for r in reports) else DecisionState.DONE,
-        generation=first.generation,
-        end_txn_version=first.end_txn_version,
-        token_partition=TOKEN_PARTITION,
-        # The tokens of an earlier round stand before those of this one.
-        token_from=torn.decision.token_from if torn else first.token_from,
-        participants=tuple(sorted(participants, key=lambda part: part.partition)),
-    )
-    try:
-        decision.check_follows(previous)
-    except IllegalMove as error:
-        raise LedgerError(
-            f"The ledger does not allow this commit ({error}). Nothing was decided now."
-        ) from None
-    return decision
-
-
-def _check_replacements(
-    control: ControlPlane, reports: Sequence[TaskReport], options: SinkOptions
-) -> None:
-    """Of a torn batch, each partition must come back with equal rows, also those that are committed
-    (of a decided one no other may have rows), or writing the rest would repeat or lose some."""
-    torn = torn_of(reports)
-    if torn is None:
-        return
-    replayed = {report.partition: (report.rows, report.digest) for report in reports}
-    known = torn.missing if options.staging is not None else torn.decision.participants
-    unequal = [part for part in known if replayed.get(part.partition) != (part.rows, part.digest)]
-    there = {part.partition for part in torn.decision.participants}
-    more = [report for report in reports if report.rows and report.partition not in there]
-    if not torn.decided:
-        more = []  # nobody knows what else there was
-    if not unequal and not more:
-        return
-    if options.staging is not None:
-        options.staging.check_unequal(torn.decision, unequal)
-        return
-    prepared = [report.prepared for report in reports if report.prepared is not None]
-    mine = [part.identity for part in prepared if part.has_transaction]
-    end_all(control, mine, reports[0].end_txn_version)
-    raise RepairNeeded(_repair_sentence(torn, unequal, more, options))
-
-
-def _repair_sentence(
-    torn: Torn,
-    unequal: Sequence[Participant],
-    more: Sequence[TaskReport],
-    options: SinkOptions,
-) -> str:
-    batch = torn.decision.batch
-    lost = torn.missing if torn.decided else torn.committed
-    partitions, rows = [part.partition for part in lost], sum(part.rows for part in lost)
-    happened = (
-        f"Batch {batch} was decided, and Kafka aborted the transactions of partitions {partitions} "
-        f"({rows} rows) before they were committed; the rest is committed."
-        if torn.decided
-        else f"Batch {batch} was interrupted when its tasks of partitions {partitions} ({rows} "
-        "rows) had committed (commit=idempotent)."
-    )
-    other = sorted([*(p.partition for p in unequal), *(report.partition for report in more)])
-    return (
-        f"{happened} The replay's rows of partitions {other} are not the same, so nothing was "
-        f"written. The batch's input range is in offsets/{batch} of the checkpoint. Start the "
-        "query as it was when the batch first ran (same plan, same number of tasks): it then "
-        "completes the batch. Or, to go on without the missing rows: 'eo-kafka job repair "
-        f"{options.job} --batch {batch} --accept-loss --bootstrap-servers ...'."
-    )
 
 
 def _lost_sentence(decision: Decision, missing: Sequence[Participant], options: SinkOptions) -> str:

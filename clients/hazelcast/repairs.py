@@ -1,0 +1,56 @@
+"""Repairs two faults of Hazelcast's client 5.7, in its private parts.
+
+`integration_tests/maps/test_hazelcast_internals.py` fails when the client has been mended.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hazelcast import HazelcastClient
+
+# What the client uses of `time`. Near the time of day, by which clients of others have timers.
+_began = time.time() - time.monotonic()
+_steady = SimpleNamespace(time=lambda: _began + time.monotonic(), sleep=time.sleep)
+
+
+def fix_waker(client: HazelcastClient) -> bool:
+    """Repair how client 5.7 wakes its network loop; False where there is nothing to repair.
+
+    It clears the flag "was woken" before it empties the pipe through which it was. A wake-up in
+    between leaves flag set and pipe empty for good, no later one is sent, and every request waits
+    for the loop's 10 ms. Emptying first leaves no such moment.
+    """
+    loop = getattr(getattr(client, "_reactor", None), "_loop", None)
+    waker = getattr(loop, "waker", None)
+    pipe = getattr(waker, "_read_fd", None)
+    if waker is None or pipe is None:
+        return False
+
+    def handle_read() -> None:
+        try:
+            while len(os.read(pipe, 4096)) == 4096:
+                pass
+        except OSError:
+            pass  # empty, or closed at shutdown
+        waker.awake = False
+
+    waker.handle_read = handle_read
+    return True
+
+
+def steady_clock() -> None:
+    """Give the client a clock that nobody sets. Before the first client of a process.
+
+    All that client 5.7 does by and by is a timer of `time.time()`: heartbeats, connecting to
+    members again, trying requests again, giving them up. Where a machine's clock is set back, none
+    of that happens for as long, and requests that depend on it are never answered.
+    """
+    from hazelcast import connection, invocation, reactor
+
+    for module in (connection, invocation, reactor):
+        module.time = _steady

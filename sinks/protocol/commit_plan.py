@@ -1,0 +1,168 @@
+"""S6, before the decision: a batch's checks, and all that its decision's transaction will write.
+
+`plan` either refuses the batch, or returns a plan. It asks Kafka and reads the checkpoint; nothing
+that a reader or a later driver could take for a decision is written before it returns. Only the
+files of a large snapshot go ahead (snapshots.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...clients.kafka.control_plane import ControlPlane
+from ...core.crash_points import crash_point
+from ...core.errors import LedgerError, RepairNeeded
+from ...core.transaction import Decision, DecisionState, IllegalMove, Participant
+from ...state.ledger import records
+from ...state.ledger.coordinator import Coordinator, Record, Write
+from ...state.ledger.ledger import Ledger
+from ...state.ledger.topics import TOKEN_PARTITION
+from ..options import SinkOptions
+from . import batch_identity, one_phase_recovery
+from .batch_identity import BatchIdentity
+from .committable import TaskReport, Torn, torn_of
+from .prepared_check import check_prepared
+from .snapshots import Snapshots
+from .stragglers import end_all
+
+
+@dataclass(frozen=True)
+class CommittedBatch:
+    """A batch whose tasks have all reported, and whom to ask about it."""
+
+    options: SinkOptions
+    control: ControlPlane
+    coordinator: Coordinator
+    reports: Sequence[TaskReport]
+    identity: BatchIdentity
+    snapshots: Snapshots | None
+
+
+@dataclass(frozen=True)
+class CommitPlan:
+    """What one transaction of the coordinator writes."""
+
+    decision: Decision
+    others: Sequence[Record] = ()  # of the ledger
+    snapshot: Write | None = None
+
+    def write(self) -> Write:
+        """The decision first."""
+        key = records.decision_key(self.decision.sink, self.decision.batch, self.decision.round)
+        ledger = [(key, records.encode_decision(self.decision)), *self.others]
+        if self.snapshot is None:
+            return Write(ledger)
+        return Write([*ledger, *self.snapshot.records], self.snapshot.state)
+
+
+def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
+    """What to decide, by what the ledger holds. Driver, once a batch, and again for each attempt to
+    write it. Raises what each check raises: BatchMismatch, RepairNeeded, DataLossError, Undecided,
+    LedgerError."""
+    options, reports, first = batch.options, batch.reports, batch.reports[0]
+    previous = ledger.decisions.get((options.sink, first.batch))
+    if previous and (previous.round, previous.generation) == (first.round, first.generation):
+        # An earlier attempt landed, its answer was lost. Once more, to prove that the fence is ours
+        return CommitPlan(previous)
+    batch_identity.check_decided(options, batch.identity, ledger)
+    decision = _decision(options, previous, reports)
+    _check_replacements(batch.control, reports, options)
+    snapshot = batch.snapshots.take(batch.coordinator, ledger) if batch.snapshots else None
+    # Last, for transactions can end at any time.
+    source_ids = check_prepared(batch.control, reports, options, batch.identity, ledger)
+    batch_identity.check_sources(options, first.batch, ledger, source_ids)
+    decision = batch.identity.on(decision, source_ids, repeatable=options.snapshots)
+    owner = [(records.OWNER_KEY, records.encode_owner(first.query_id))]
+    done = decision.state is DecisionState.DONE  # of another S8 makes room
+    others = [
+        *(owner if not ledger.owner else []),
+        *one_phase_recovery.ends(options, ledger),
+        *(ledger.tombstones(options.sink) if done else []),
+    ]
+    crash_point("S6.before_decision")
+    return CommitPlan(decision, others, snapshot)
+
+
+def _decision(
+    options: SinkOptions,
+    previous: Decision | None,
+    reports: Sequence[TaskReport],
+) -> Decision:
+    """What to decide: the prepared transactions, and those of an earlier round that committed."""
+    first, torn = reports[0], torn_of(reports)
+    participants = [report.participant for report in reports if report.participant is not None]
+    if torn is not None:
+        participants += torn.committed
+    decision = Decision(
+        sink=options.sink,
+        batch=first.batch,
+        round=first.round,
+        # An empty batch has nobody to wait for, nor has one whose tasks have committed.
+        state=DecisionState.DECIDED if any(r.prepared for r in reports) else DecisionState.DONE,
+        generation=first.generation,
+        end_txn_version=first.end_txn_version,
+        token_partition=TOKEN_PARTITION,
+        # The tokens of an earlier round stand before those of this one.
+        token_from=torn.decision.token_from if torn else first.token_from,
+        participants=tuple(sorted(participants, key=lambda part: part.partition)),
+    )
+    try:
+        decision.check_follows(previous)
+    except IllegalMove as error:
+        raise LedgerError(
+            f"The ledger does not allow this commit ({error}). Nothing was decided now."
+        ) from None
+    return decision
+
+
+def _check_replacements(
+    control: ControlPlane, reports: Sequence[TaskReport], options: SinkOptions
+) -> None:
+    """Of a torn batch, each partition must come back with equal rows, also those that are committed
+    (of a decided one no other may have rows), or writing the rest would repeat or lose some."""
+    torn = torn_of(reports)
+    if torn is None:
+        return
+    replayed = {report.partition: (report.rows, report.digest) for report in reports}
+    known = torn.missing if options.staging is not None else torn.decision.participants
+    unequal = [part for part in known if replayed.get(part.partition) != (part.rows, part.digest)]
+    there = {part.partition for part in torn.decision.participants}
+    more = [report for report in reports if report.rows and report.partition not in there]
+    if not torn.decided:
+        more = []  # nobody knows what else there was
+    if not unequal and not more:
+        return
+    if options.staging is not None:
+        options.staging.check_unequal(torn.decision, unequal)
+        return
+    prepared = [report.prepared for report in reports if report.prepared is not None]
+    mine = [part.identity for part in prepared if part.has_transaction]
+    end_all(control, mine, reports[0].end_txn_version)
+    raise RepairNeeded(_repair_sentence(torn, unequal, more, options))
+
+
+def _repair_sentence(
+    torn: Torn,
+    unequal: Sequence[Participant],
+    more: Sequence[TaskReport],
+    options: SinkOptions,
+) -> str:
+    batch = torn.decision.batch
+    lost = torn.missing if torn.decided else torn.committed
+    partitions, rows = [part.partition for part in lost], sum(part.rows for part in lost)
+    happened = (
+        f"Batch {batch} was decided, and Kafka aborted the transactions of partitions {partitions} "
+        f"({rows} rows) before they were committed; the rest is committed."
+        if torn.decided
+        else f"Batch {batch} was interrupted when its tasks of partitions {partitions} ({rows} "
+        "rows) had committed (commit=idempotent)."
+    )
+    other = sorted([*(p.partition for p in unequal), *(report.partition for report in more)])
+    return (
+        f"{happened} The replay's rows of partitions {other} are not the same, so nothing was "
+        f"written. The batch's input range is in offsets/{batch} of the checkpoint. Start the "
+        "query as it was when the batch first ran (same plan, same number of tasks): it then "
+        "completes the batch. Or, to go on without the missing rows: 'eo-kafka job repair "
+        f"{options.job} --batch {batch} --accept-loss --bootstrap-servers ...'."
+    )
