@@ -1,25 +1,30 @@
-"""A map as the protocol knows it: a target whose rows are staged (sinks/staged.py). Driver."""
+"""A map as the protocol knows it: a target whose rows are staged (sinks/staged.py). Driver.
+
+Are all there, is it still the same map, and what is left over?
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...core.errors import cut
+from ...core.errors import LedgerError, RepairNeeded, Undecided, cut
 from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
-from . import recovery
-from .staging import MapTarget
+from .staging import MapTarget, Staging, chunk_keys
 
 if TYPE_CHECKING:
     from .finisher import StagedMapRows
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class StagedMap(MapTarget):
-    """Hands each question on; `StagedTarget` says what they mean."""
+    """`StagedTarget` says what is asked."""
 
     @property
     def name(self) -> str:
@@ -30,21 +35,88 @@ class StagedMap(MapTarget):
         return self.merge is not None
 
     def check_same(self, job: Job, ledger: Ledger) -> None:
-        recovery.check_same_map(self, job, ledger)
+        written = [
+            found
+            for found in ledger.of_sink(job.sink).values()
+            if any(part.staged for part in found.participants)
+        ]
+        if not written:
+            return
+        newest = max(written, key=lambda found: found.batch)
+        clusters = {part.staged.cluster for part in newest.participants if part.staged}
+        here = Staging(self, job.job_and_ledger[0]).cluster
+        if clusters == {here}:
+            return
+        sentence = (
+            f"Batch {newest.batch} went to cluster {', '.join(sorted(clusters))}, and {self.place} "
+            f"is now in cluster {here}: all members were started anew, or the options lead to "
+            "another cluster. Entries that this job has written are gone from the map, and what "
+            "was staged with them."
+        )
+        if self.fail_on_loss:
+            raise LedgerError(
+                f"{sentence} Nothing was written. If the map must be complete, fill it from "
+                "elsewhere first. Then, or to go on with what is left, set option 'failOnDataLoss' "
+                "to false until a batch is written; a batch that was decided but not applied is "
+                "written again as a whole. To write everything again, use a new checkpoint and a "
+                "new 'jobName'."
+            )
+        log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)
 
     def remove_left(self, job: Job, ledger: Ledger, generation: int) -> None:
-        recovery.remove_left(self, job, ledger, generation)
+        kept = {
+            key
+            for decision in ledger.unfinished()
+            for part in decision.participants
+            for key in chunk_keys(decision.sink, decision.batch, part)
+        }
+        staging = Staging(self, job.job_and_ledger[0])
+        removed = staging.remove_left(job.sink, generation, kept)
+        if removed:
+            log.info("Removed %d staged chunks that nothing decided.", removed)
 
     def check_staged(self, job: Job, batch: int, prepared: Sequence[Participant]) -> None:
-        recovery.check_staged(self, job, batch, prepared)
+        parts = [part for part in prepared if part.staged]
+        if not parts:
+            return
+        staging = Staging(self, job.job_and_ledger[0])
+        strange = {part.staged.cluster for part in parts if part.staged} - {staging.cluster}
+        missing = staging.missing(
+            key for part in parts for key in chunk_keys(job.sink, batch, part)
+        )
+        if strange or missing:
+            partitions = sorted({key.partition for key in missing})
+            what = f"of partitions {partitions}" if missing else "in another cluster"
+            raise Undecided(
+                f"Batch {batch} is not decided: rows {what} that were staged for "
+                f"{self.place} are not there any more, as members were lost with all "
+                "copies. Nothing is visible; the batch will be run again from the same offsets."
+            )
 
     def discard(
         self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
     ) -> None:
-        recovery.discard(self, job, ledger, batch, prepared)
+        decided = {decision.generation for decision in ledger.decisions.values()}
+        parts = [part for part in prepared if part.staged and part.generation not in decided]
+        if not parts:
+            return
+        staging = Staging(self, job.job_and_ledger[0])
+        staging.remove(key for part in parts for key in chunk_keys(job.sink, batch, part))
 
     def check_unequal(self, decision: Decision, unequal: Sequence[Participant]) -> None:
-        recovery.check_unequal_is_accepted(self, decision, unequal)
+        sentence = (
+            f"Batch {decision.batch} was decided and applied in part, and then lost partitions "
+            f"{[part.partition for part in unequal]} ({sum(part.rows for part in unequal)} rows). "
+            "The replay's rows of these partitions are not the same."
+        )
+        if self.fail_on_loss:
+            raise RepairNeeded(
+                f"{sentence} Nothing was written. Start the query as it was when the batch first "
+                "ran (same plan, same number of tasks): it then completes the batch. Or set option "
+                "'failOnDataLoss' to false until the batch is written: the replay's rows are then "
+                "written in addition to those of the first run."
+            )
+        log.warning("%s They are written as they are, as 'failOnDataLoss' is false.", sentence)
 
     def rows_of(self, job: Job, decision: Decision, holder: int) -> StagedMapRows:
         from .finisher import StagedMapRows

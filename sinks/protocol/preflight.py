@@ -41,12 +41,8 @@ def ensure(options: SinkOptions) -> None:
 
 def check_timeout(admin: Any, options: SinkOptions) -> None:
     """A transaction may not ask for more time than any broker gives."""
-    from confluent_kafka.admin import ResourceType
-
-    for broker in admin.list_topics(timeout=TIMEOUT_S).brokers:
-        config = settings_of(admin, str(broker), ResourceType.BROKER)
-        allowed = int(config.get("transaction.max.timeout.ms", options.transaction_timeout_ms))
-        if allowed < options.transaction_timeout_ms:
+    for broker, allowed in _allowed_by_brokers(admin).items():
+        if allowed is not None and allowed < options.transaction_timeout_ms:
             raise EnvironmentRefused(
                 f"Broker {broker} allows transactions of {allowed} ms "
                 "(transaction.max.timeout.ms), and kafka.transaction.timeout.ms is "
@@ -62,19 +58,30 @@ def with_allowed_timeout(options: SinkOptions) -> SinkOptions:
         return options
     servers = options.kafka.get("bootstrap.servers", "")
     if servers not in _allowed_ms:
-        from confluent_kafka.admin import ResourceType
-
         admin, _ = connect(options.kafka, TIMEOUT_S)
-        brokers = admin.list_topics(timeout=TIMEOUT_S).brokers
-        found = [settings_of(admin, str(broker), ResourceType.BROKER) for broker in brokers]
-        if not all("transaction.max.timeout.ms" in config for config in found):
+        found = _allowed_by_brokers(admin).values()
+        seen = [allowed for allowed in found if allowed is not None]
+        if len(seen) < len(found):
             raise EnvironmentRefused(
                 "Option 'transactionTimeout' is 'max', and this principal may not see what the "
                 "brokers allow (transaction.max.timeout.ms). Grant it DescribeConfigs on the "
                 "cluster, or give a time."
             )
-        _allowed_ms[servers] = min(int(config["transaction.max.timeout.ms"]) for config in found)
+        _allowed_ms[servers] = min(seen)
     return replace(options, timeout_ms=_allowed_ms[servers])
+
+
+def _allowed_by_brokers(admin: Any) -> dict[int, int | None]:
+    """For how many milliseconds each broker lets a transaction be open; None where this principal
+    may not see it."""
+    from confluent_kafka.admin import ResourceType
+
+    found: dict[int, int | None] = {}
+    for broker in admin.list_topics(timeout=TIMEOUT_S).brokers:
+        config = settings_of(admin, str(broker), ResourceType.BROKER)
+        allowed = config.get("transaction.max.timeout.ms")
+        found[broker] = None if allowed is None else int(allowed)
+    return found
 
 
 def check_output(options: SinkOptions) -> None:

@@ -59,21 +59,26 @@ def check_prepared(
         else:
             continue
         raise _undecided(
-            reports, options, f"the transaction of partition {part.partition} {problem}"
+            reports,
+            options,
+            f"the transaction of partition {part.partition} {problem}",
+            " If this happens again, raise option 'transactionTimeout' "
+            f"({options.timeout_text} now): a batch must fit in, from its first row to its commit.",
         )
     seen = {name: found for name, found in found_now.topic_ids.items() if name in sources}
     return identity.sources(options, ledger, seen)
 
 
-def _undecided(reports: Sequence[TaskReport], options: SinkOptions, problem: str) -> Undecided:
+def _undecided(
+    reports: Sequence[TaskReport], options: SinkOptions, problem: str, advice: str = ""
+) -> Undecided:
     visible = "Nothing of it is visible."
     if options.one_phase:
         visible = "What its tasks have committed is visible and is not repeated."
     return Undecided(
         f"Batch {reports[0].batch} is not decided: {problem}. {visible} This may be tried again: "
         "the query, started again by you or by what supervises it, runs the batch from the same "
-        f"offsets. If this happens again, raise option 'transactionTimeout' "
-        f"({options.timeout_text} now): a batch, from its first row to its commit, must fit in."
+        f"offsets.{advice}"
     )
 
 
