@@ -174,14 +174,22 @@ def test_a_rolling_bounce_shows_a_reader_nothing_twice(three, spark, tmp_path, h
     job = make_copy(servers, topic_maker(servers), tmp_path, values, per_batch=30)
     with Watcher(job.servers, job.sink_topic) as watcher:
         with job.running(spark) as query:
-            for broker in three.brokers * rounds:
+
+            def await_commit() -> None:
                 before = len(watcher.seen)
-                wait_until(lambda n=before: len(watcher.seen) > n, "the job commits", JOB_TIMEOUT_S)
+
+                def goes_on() -> bool:
+                    assert query.exception() is None, query.exception()
+                    return len(watcher.seen) > before
+
+                wait_until(goes_on, "the job commits", JOB_TIMEOUT_S)
+
+            for broker in three.brokers * rounds:
+                await_commit()
                 end(broker, how)
                 broker.start()
                 await_in_sync(three)
-            before = len(watcher.seen)
-            wait_until(lambda: len(watcher.seen) > before, "the job goes on", JOB_TIMEOUT_S)
+            await_commit()
             assert query.isActive, "the job was over before the bounces were"
         job.per_batch = len(values)  # what is left
         job.run(spark)
