@@ -49,12 +49,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         shared_servers.check("kafka")
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish() -> None:
     """In each worker."""
     warm_drivers.leave()
     shared_servers.leave()
-    if _is_worker(session.config):
-        watchdog.start(watchdog.GRACE_S, "this worker after its last test")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -1,6 +1,6 @@
 """Ends a worker that hangs where pytest-timeout does not reach: after a test's timeout, in its
-fixtures' ends, or when all tests are done. It says where each thread stands; pytest-xdist names the
-test, and goes on with another worker.
+fixtures' ends. It says where each thread stands; pytest-xdist names the test, and goes on with
+another worker.
 """
 
 from __future__ import annotations
@@ -21,19 +21,13 @@ _stderr = os.dup(sys.__stderr__.fileno()) if sys.__stderr__ else 2  # pytest tak
 @contextmanager
 def at_most(seconds: float, what: str) -> Iterator[None]:
     """What stands in the block must end within this time."""
-    timer = start(seconds, what)
+    timer = threading.Timer(seconds, _end, (seconds, what))
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
         timer.cancel()
-
-
-def start(seconds: float, what: str) -> threading.Timer:
-    """The process ends in so many seconds, unless the timer is cancelled."""
-    timer = threading.Timer(seconds, _end, (seconds, what))
-    timer.daemon = True
-    timer.start()
-    return timer
 
 
 def _end(seconds: float, what: str) -> None:
