@@ -1,6 +1,6 @@
 """Repairs two faults of Hazelcast's client 5.7, in its private parts.
 
-`integration_tests/maps/test_hazelcast_internals.py` fails when the client has been mended.
+`integration_tests/maps/test_hazelcast_internals.py` shows both, and fails when the waker is mended.
 """
 
 from __future__ import annotations

@@ -49,8 +49,7 @@ class CommitPlan:
 
     def write(self) -> Write:
         """The decision first."""
-        key = records.decision_key(self.decision.sink, self.decision.batch, self.decision.round)
-        ledger = [(key, records.encode_decision(self.decision)), *self.others]
+        ledger = [records.decision_record(self.decision), *self.others]
         if self.snapshot is None:
             return Write(ledger)
         return Write([*ledger, *self.snapshot.records], self.snapshot.state)

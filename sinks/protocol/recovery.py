@@ -141,8 +141,7 @@ def _roll_forward(
 
 def settle(coordinator: Coordinator, generation: int, settled: Decision) -> None:
     """S8: write a decision's final state, and tombstones for what is too old to be asked for."""
-    key = records.decision_key(settled.sink, settled.batch, settled.round)
-    value = records.encode_decision(settled)
-    if coordinator.try_append([(key, value), *coordinator.ledger.tombstones(settled.sink)]):
+    record = records.decision_record(settled)
+    if coordinator.try_append([record, *coordinator.ledger.tombstones(settled.sink)]):
         return
-    coordinator.write(generation, lambda _: Write([(key, value)]))  # it may stand there twice
+    coordinator.write(generation, lambda _: Write([record]))  # it may stand there twice

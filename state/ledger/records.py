@@ -169,6 +169,12 @@ def decode_snapshot(value: bytes, key: bytes = SNAPSHOT_KEY) -> SnapshotHead:
     return _decode(key, value, build, encode_snapshot)
 
 
+def decision_record(decision: Decision) -> tuple[bytes, bytes]:
+    """Key and value of a decision."""
+    key = decision_key(decision.sink, decision.batch, decision.round)
+    return key, encode_decision(decision)
+
+
 def encode_decision(decision: Decision) -> bytes:
     """The value under `decision_key`."""
     return _encode(

@@ -150,11 +150,10 @@ class _Seed:
             # The rows of that batch are not here to be compared with.
             accepted=not all(map(is_replayable, self._export.offsets)),
         )
-        key = records.decision_key(decision.sink, decision.batch, decision.round)
         seed = Write(
             [
                 (records.OWNER_KEY, records.encode_owner(self.query)),
-                (key, records.encode_decision(decision)),
+                records.decision_record(decision),
             ]
         )
 
