@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ..core.errors import OptionsError
-from ..core.maps import BACKEND, is_topic
-from ..sinks.maps.two_phase_options import is_two_phase
+from ..core.maps import BACKEND
+from ..sinks.maps.backend import backend_of
 from .kafka_sink import KafkaStreamWriter
 from .running_query import running_query
 from .spark_versions import StreamArrowWriter
@@ -74,7 +74,7 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
     """
     given = {name.lower(): value for name, value in options.items()}
     is_map = BACKEND.key in given
-    has_ledger = not is_map or is_topic(given) or is_two_phase(given)
+    has_ledger = not is_map or backend_of(given).has_ledger
     if has_ledger and not given.get("jobname", "").strip():
         raise OptionsError(
             [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from .options import Option, one_of, text
 
 HAZELCAST, KAFKA = "hazelcast", "kafka"
@@ -17,9 +15,3 @@ BACKEND = Option(
     "Where the map is: `hazelcast`, an IMap, or `kafka`, a compacted topic.",
 )
 NEEDED = ((MAP.name, "the map's name"), (BACKEND.name, f"'{HAZELCAST}' or '{KAFKA}'"))
-
-
-def is_topic(given: Mapping[str, str]) -> bool:
-    """Whether these options are of a map that is a topic."""
-    backend = {name.lower(): value for name, value in given.items()}.get(BACKEND.key, "")
-    return backend.strip().lower() == KAFKA

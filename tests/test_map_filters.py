@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import types as t
 
+from eo_kafka.connectors.maps.backends import classes_of
 from eo_kafka.connectors.maps.filters import is_exact, pushed
-from eo_kafka.connectors.maps.format import read_options
 from eo_kafka.connectors.spark_versions import refuse_without_pushed_filters
 from eo_kafka.errors import EnvironmentRefused, OptionsError
 from eo_kafka.sources.maps.pushed import NOTHING_PUSHED, Comparison, Pushed
@@ -31,7 +31,8 @@ SCHEMA = t.StructType().add("value", VALUE)
 
 
 def of_filters(*filters: object, **more: str) -> Pushed:
-    return pushed(filters, read_options({**GIVEN, **JSON, **more}, False), SCHEMA)
+    given = {**GIVEN, **JSON, **more}
+    return pushed(filters, classes_of(given).options(given, False), SCHEMA)
 
 
 def test_all_filters_hold_together() -> None:
@@ -118,4 +119,4 @@ def test_before_spark_4_1_the_option_is_refused(monkeypatch) -> None:
 
 def test_streams_have_no_filters() -> None:
     with pytest.raises(OptionsError, match="'pushFilters' is for batches"):
-        read_options({**GIVEN, "pushFilters": "true"}, True)
+        classes_of(GIVEN).options({**GIVEN, "pushFilters": "true"}, True)

@@ -6,11 +6,14 @@ import pickle
 import subprocess
 import sys
 import uuid
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from pyspark.sql.types import StructType
 
-from eo_kafka.connectors.maps.format import MapDataSource, columns, read_options, typed
+from eo_kafka.connectors.maps.backends import classes_of
+from eo_kafka.connectors.maps.format import MapDataSource, columns, typed
 from eo_kafka.errors import OptionsError
 from eo_kafka.sources.maps.options import MapOptions
 from eo_kafka.sources.maps.position import MapPosition
@@ -28,6 +31,10 @@ RIGHT = (
     .add("sequence", "long")
 )
 TOPIC = {"map": "orders", "backend": "kafka", "kafka.bootstrap.servers": "a:9092"}
+
+
+def of_reader(given: Mapping[str, str], streaming: bool | None) -> Any:
+    return classes_of(given).options(given, streaming)
 
 
 def refused(streaming: bool | None = True, **more: str) -> str:
@@ -104,14 +111,14 @@ def test_a_predicate_is_for_batches() -> None:
 
 def test_a_topic_needs_its_brokers_and_takes_the_same_options() -> None:
     more = {"startingSequence": "current", "maxEventsPerTrigger": "5", "failOnDataLoss": "false"}
-    options = read_options({**TOPIC, **more, "kafkaConsumer.pollTimeoutMs": "7"}, True)
+    options = of_reader({**TOPIC, **more, "kafkaConsumer.pollTimeoutMs": "7"}, True)
     assert isinstance(options, TopicMapOptions)
     assert options.source.subscription.topics == ("orders",)
     assert (options.source.starting, options.source.max_offsets_per_trigger) == ("latest", 5)
     assert not options.source.fail_on_data_loss
     assert options.source.poll_timeout_ms == 7
     # a batch has all entries, wherever a stream would start
-    batch = read_options({**TOPIC, **more}, False)
+    batch = of_reader({**TOPIC, **more}, False)
     assert isinstance(batch, TopicMapOptions)
     assert batch.source.starting == "earliest"
     assert columns(options) == columns(MapOptions.parse(GIVEN, streaming=True))
@@ -129,14 +136,14 @@ def test_what_a_topic_cannot_do_is_told_at_once() -> None:
         "maxEventPerTrigger": "1",
     }
     with pytest.raises(OptionsError) as error:
-        read_options({**TOPIC, **wrong}, True)
+        of_reader({**TOPIC, **wrong}, True)
     assert len(error.value.problems) == len(wrong)
     with pytest.raises(OptionsError) as error:
-        read_options({"backend": "kafka"}, True)
+        of_reader({"backend": "kafka"}, True)
     assert [one.split("'")[1] for one in error.value.problems] == ["map", "kafka.bootstrap.servers"]
     for name in ("a,b", "a b"):
         with pytest.raises(OptionsError, match="'map' is the topic's name"):
-            read_options({**TOPIC, "map": name}, None)
+            of_reader({**TOPIC, "map": name}, None)
 
 
 def test_the_checkpoint_of_another_map_is_refused_before_anybody_is_asked() -> None:

@@ -7,7 +7,7 @@ import pickle
 import pytest
 from pyspark.sql.types import StructType
 
-from eo_kafka.connectors.maps.writers import stream_writer
+from eo_kafka.connectors.maps.format import MapDataSource
 from eo_kafka.core.digest import Digest
 from eo_kafka.errors import OptionsError, SinkError
 from eo_kafka.sinks.maps.marker import Marker
@@ -27,7 +27,7 @@ def problems(**more: str) -> list[str]:
 
 def problems_of_topic(rows: StructType = ROWS, **more: str) -> list[str]:
     with pytest.raises(OptionsError) as error:
-        stream_writer({**TOPIC, **more}, rows, False)
+        MapDataSource({**TOPIC, **more}).streamWriter(rows, False)
     return list(error.value.problems)
 
 
@@ -79,14 +79,14 @@ def test_a_topic_is_told_what_only_members_can_do() -> None:
 
 def test_the_kafka_sink_gets_key_and_value_and_no_partition() -> None:
     rows = StructType().add("key", "string").add("partition", "integer").add("value", "string")
-    writer = stream_writer(TOPIC, rows, False)
+    writer = MapDataSource(TOPIC).streamWriter(rows, False)
     assert writer._entries.schema.names == ["key", "value"]
     assert writer._sink.options.topic == "orders"
 
 
 def test_a_map_is_never_replaced_as_a_whole() -> None:
     with pytest.raises(OptionsError, match="never replaced as a whole"):
-        stream_writer(IMAP, ROWS, True)
+        MapDataSource(IMAP).streamWriter(ROWS, True)
 
 
 def test_markers_are_written_and_read_as_themselves() -> None:

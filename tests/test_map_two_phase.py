@@ -9,12 +9,14 @@ import pytest
 from pyspark.sql.types import StructType
 
 import eo_kafka
-from eo_kafka.connectors.maps.writers import batch_writer, stream_writer
+from eo_kafka.connectors.maps.backends import classes_of
+from eo_kafka.connectors.maps.format import MapDataSource
+from eo_kafka.connectors.maps.writers import ImapTwoPhaseWriter, TopicMapStreamWriter
 from eo_kafka.core.transaction import NO_TRANSACTION, Participant, Staged
 from eo_kafka.errors import LedgerError, OptionsError
 from eo_kafka.sinks.maps.lanes import LANES, Marker, lane_of
 from eo_kafka.sinks.maps.staging import CHUNK_ROWS, ChunkKey, _pieces, chunk_keys
-from eo_kafka.sinks.maps.two_phase_options import is_two_phase, read_target, read_two_phase
+from eo_kafka.sinks.maps.two_phase_options import read_target, read_two_phase
 
 ROWS = StructType().add("key", "string").add("value", "string")
 COLUMNS = [("key", "string"), ("value", "string")]
@@ -31,7 +33,7 @@ GIVEN = {
 def problems(**more: str | None) -> list[str]:
     given = {name: value for name, value in {**GIVEN, **more}.items() if value is not None}
     with pytest.raises(OptionsError) as error:
-        stream_writer(given, ROWS, False)
+        MapDataSource(given).streamWriter(ROWS, False)
     return list(error.value.problems)
 
 
@@ -98,11 +100,13 @@ def test_a_command_merges_by_the_function_that_it_is_told() -> None:
 
 
 def test_it_is_a_way_of_streams_into_imaps_only() -> None:
-    assert not is_two_phase({**GIVEN, "backend": "kafka"})
+    on_topic = {**GIVEN, "backend": "kafka"}
+    assert classes_of(on_topic).stream_writer is TopicMapStreamWriter
+    assert classes_of(GIVEN).stream_writer is ImapTwoPhaseWriter
     with pytest.raises(OptionsError, match="a way of streaming writes"):
-        batch_writer(GIVEN, ROWS, False)
+        MapDataSource(GIVEN).writer(ROWS, False)
     with pytest.raises(OptionsError, match="never replaced as a whole"):
-        stream_writer(GIVEN, ROWS, True)
+        MapDataSource(GIVEN).streamWriter(ROWS, True)
     without_job = {name: value for name, value in GIVEN.items() if name != "jobName"}
     with pytest.raises(OptionsError, match="needs option 'jobName'"):
         eo_kafka.foreach_batch(without_job)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from ...core.crash_points import crash_point
 from ...core.errors import CheckpointError, OptionsError, cut
 from ...core.options import time_span_ms
-from .format import read_options
+from .backends import classes_of
 from .hadoop_files import HadoopFiles
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class SideInput:
     def __init__(self, options: Mapping[str, str], folder: str, refresh: str | None = None) -> None:
         problems: list[str] = []
         try:
-            read_options(options, False)
+            classes_of(options).options(options, False)
         except OptionsError as error:
             problems += error.problems
         try:

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ...core.errors import OptionsError
-from ...core.maps import is_topic
 from ...sinks.maps.options import MapSinkOptions, read_topic
-from ...sinks.maps.two_phase_options import is_two_phase, read_two_phase
-from ..foreach_batch import BATCH, of_foreach_batch
+from ...sinks.maps.two_phase_options import read_two_phase
 from ..kafka_sink import KafkaBatchWriter, KafkaStreamWriter
 from ..ledger_writer import LedgerWriter, Report, task_context, told_batch
 from ..spark_versions import StreamArrowWriter, refuse_without_admission_control
@@ -28,33 +26,6 @@ class MapMessage(WriterCommitMessage):
     """A task's message to the driver: a `MapReport`."""
 
     report: Any = None
-
-
-def stream_writer(
-    given: Mapping[str, str], schema: StructType, overwrite: bool
-) -> StreamArrowWriter:
-    """By the backend. Raises OptionsError. Contacts nobody."""
-    if is_two_phase(given):
-        return ImapTwoPhaseWriter(given, schema, overwrite)
-    kind = TopicMapStreamWriter if is_topic(given) else ImapStreamWriter
-    return kind(given, schema, overwrite)
-
-
-def batch_writer(
-    given: Mapping[str, str], schema: StructType, overwrite: bool
-) -> DataSourceArrowWriter:
-    """By the backend; one batch of a stream where `eo_kafka.foreach_batch` says so."""
-    if BATCH.lower() in {name.lower() for name in given}:
-        return of_foreach_batch(given, schema, overwrite, stream_writer)
-    if is_two_phase(given):
-        raise OptionsError(
-            [
-                "Option 'commit' is 'two-phase', which is a way of streaming writes and of "
-                "eo_kafka.foreach_batch only: take it away."
-            ]
-        )
-    kind = TopicMapBatchWriter if is_topic(given) else ImapBatchWriter
-    return kind(given, schema, overwrite)
 
 
 class _TopicMap:

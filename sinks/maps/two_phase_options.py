@@ -11,7 +11,7 @@ from dataclasses import replace
 from ...clients.hazelcast import client as hazelcast_client
 from ...clients.hazelcast.client import HazelcastSettings
 from ...core.errors import OptionsError
-from ...core.maps import MAP, is_topic
+from ...core.maps import MAP
 from ...core.options import OptionReader
 from ...state.ledger.job import EXACTLY_ONCE
 from .. import options
@@ -25,12 +25,6 @@ _OF_MAP = (
     *(*map_options.OF_BOTH, map_options.FAIL_ON_DATA_LOSS, map_options.PUT_SIZE),
     *hazelcast_client.OPTIONS,
 )
-
-
-def is_two_phase(given: Mapping[str, str]) -> bool:
-    """Whether these options are of an IMap that is written by the driver's decision."""
-    commit = {name.lower(): value for name, value in given.items()}.get("commit", "")
-    return not is_topic(given) and commit.strip().lower() == options.TWO_PHASE
 
 
 def read_two_phase(
