@@ -27,7 +27,7 @@ demo: setup ## The main job on 336,776 real flights, killed while it runs (FORMA
 	$(BIN)/python examples/flights/demo.py --format $(FORMAT)
 
 test: setup ## In minutes: unit tests, and one of each kind with a real Kafka, a real Spark, real kills
-	$(PYTEST) -m "unit or smoke" $(TESTS)
+	$(PYTEST) -m "(unit or smoke) and not full" $(TESTS)
 
 test-all: setup ## What CI runs: all kills, all formats, five minutes of random faults (GROUP=maps: a part)
 	$(PYTEST) -m "not full" $(TESTS)
