@@ -70,20 +70,11 @@ def avro() -> str:
     return _shown(avro_columns.decoded(pa.array([b"\x02", b"\x80"]), schema, schema, kind))
 
 
-def json() -> str:
-    """One value."""
-    from eo_kafka.formats.json import columns as json_columns
-
-    return _shown(
-        json_columns.decoded(pa.array([b'{"a":1}', b"{"]), pa.struct([("a", pa.int64())]))
-    )
-
-
 def _shown(found: Any) -> str:
     return "none" if found is None else f"{found[0].to_pylist()} {found[1].tolist()}"
 
 
-USES: dict[str, Callable[[], str]] = {"source": source, "sink": sink, "avro": avro, "json": json}
+USES: dict[str, Callable[[], str]] = {"source": source, "sink": sink, "avro": avro}
 
 
 def command(name: str) -> list[str]:

@@ -115,7 +115,6 @@ i64 = _load(64, I64)
 u64 = _load(64, U64)
 i32 = _load(32, I32)
 u8 = _load(8, U8)
-u32 = _load(32, types.uint32)
 
 
 def _store(bits, numba_type):
@@ -133,7 +132,6 @@ def _store(bits, numba_type):
 
 put64 = _store(64, I64)
 put32 = _store(32, I32)
-put8 = _store(8, U8)
 
 
 @intrinsic
@@ -157,26 +155,6 @@ def high(_typing, a, b):
         return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
 
     return U64(U64, U64), generate
-
-
-@intrinsic
-def leading_zeros(_typing, number):
-    """Of 64 bits; 64 for zero."""
-
-    def generate(_context, builder, _signature, arguments):
-        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
-
-    return U64(U64), generate
-
-
-@intrinsic
-def trailing_zeros(_typing, number):
-    """Of 64 bits; 64 for zero."""
-
-    def generate(_context, builder, _signature, arguments):
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
-
-    return U64(U64), generate
 
 
 @part

@@ -1,6 +1,6 @@
 """Compiled loops between pages that nobody may touch; run by tests/test_guarded_kernels.py.
 
-    python tests/guarded_kernels.py json|avro|sink|source|control
+    python tests/guarded_kernels.py avro|sink|source|control
 
 Every value that comes from outside ends where such a page begins, and so does every array that
 numpy makes, which are those that loops write to. A byte too far ends the process with SIGSEGV.
@@ -23,7 +23,6 @@ from typing import Any
 import confluent_kafka
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import types as t
 
 PAGE = mmap.PAGESIZE
 FUZZED = 1500
@@ -105,28 +104,6 @@ def run(decoded: Any, values: list[bytes]) -> None:
     assert not len(left)
     assert array.null_count == 1
     assert 0.2 < bad / count < 0.999, bad / count
-
-
-def json() -> None:
-    from eo_kafka.formats.json import columns as json_columns
-    from eo_kafka.formats.shared.arrow_types import arrow_type
-
-    names = {"n": "long", "x": "double", "f": "float", "b": "boolean", "s": "string", "d": "date"}
-    kind = t.StructType([t.StructField("at", t.TimestampType())])
-    for name, one in names.items():
-        kind.add(name, one)
-    kind.add("sum", t.DecimalType(12, 3)).add("list", t.ArrayType(t.ArrayType(t.StringType())))
-    kind.add("map", t.MapType(t.StringType(), t.StructType([t.StructField("a", t.LongType())])))
-    good = [
-        b'{"n":-9223372036854775807,"x":1.7976931348623157e308,"f":-0.5,"b":false,"s":"a\\u00e9\\n"}',
-        b'{"d":"2024-02-29","at":"2026-11-22T01:02:03.123456789+05:30","sum":"1.5","b":true}',
-        '{"s":"é€😀 long enough for words","list":[["a","\\ud83d\\ude00"],[],null,["b"]]}'.encode(),
-        b'{"map":{"k":{"a":1},"kk":null,"kkk":{}},"other":{"x":[{},[1e5,"y\\\\"],null,true]}}',
-        texts.dumps({"list": [["x" * n] * n for n in range(12)]}).encode(),
-        b" { } ",
-    ]
-    shape = arrow_type(kind)
-    run(lambda values: json_columns.decoded(values, shape), good)
 
 
 def avro() -> None:
@@ -216,14 +193,14 @@ def source() -> None:
 
 def control() -> None:
     """One byte too far."""
-    from eo_kafka.formats.shared.slot_kernels import gather
+    from eo_kafka.formats.avro.slot_kernels import gather
 
     data, target = guarded(10), np.zeros(16, np.uint8)
     starts, sizes = np.zeros(1, np.int64), np.full(1, 10)
-    gather(1, *(one.ctypes.data for one in (data, data, starts, sizes, target)))
+    gather(1, *(one.ctypes.data for one in (data, starts, sizes, target)))
     print("reads what it may", flush=True)
     starts[:] = 1
-    gather(1, *(one.ctypes.data for one in (data, data, starts, sizes, target)))
+    gather(1, *(one.ctypes.data for one in (data, starts, sizes, target)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The compiled JSON reader gives what `JsonDecoder` gives, or leaves a text to it."""
+"""A column of JSON that is read at once is what `JsonDecoder` gives, or it leaves a text to it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ SCHEMA = t.StructType(
         t.StructField("list", t.ArrayType(t.IntegerType())),
         t.StructField("in", t.StructType([t.StructField("times", t.ArrayType(t.DateType()))])),
         t.StructField("sum", t.DecimalType(10, 2)),
-        t.StructField("map", t.MapType(t.StringType(), t.ArrayType(t.LongType()))),
     ]
 )
 KIND = arrow_type(SCHEMA)
+# Beside decimals, what may be too large for one is left.
+WITHOUT_DECIMALS = t.StructType([one for one in SCHEMA if one.name != "sum"])
 GOOD = {
     "n": 1 << 60,
     "small": -128,
@@ -49,7 +50,6 @@ GOOD = {
     "list": [1, None, 2],
     "in": {"times": ["2026-01-01"]},
     "sum": 12.5,
-    "map": {"a": [1, 2], "b": None, "": []},
     "other": [{"x": None}],
 }
 
@@ -104,7 +104,6 @@ PLAIN = [
     '{"s":"é€😀 of more than eight letters"}'.encode(),
     b'{"other":{"a":[{"n":1},[[]],{}],"b":"\\u0000"},"n":9}',
     b'{"other":[1.5e300,-0.0,0,true,false,null,"x"],"is":false}',
-    b'{"x":-0.0,"single":-0}',
     b'{"x":2.2250738585072014e-308,"single":3.4e38}',
     b'{"x":9007199254740993,"n":-9223372036854775807}',
     b'{"x":0.1234567890123456789}',
@@ -114,15 +113,17 @@ PLAIN = [
     b'{"at":"2026-01-01T00:00:00"}',
     b'{"sum":"-12.34"}',
     b'{"sum":1e2,"in":null}',
-    b'{"sum":99999999.99,"map":{}}',
-    b'{"in":{"other":1},"map":{"a":[],"aa":[1],"b":null}}',
+    b'{"sum":99999999.99}',
+    b'{"in":{"other":1}}',
+    b'{"s":"NaN, Info and ]]]]"}',
 ]
 
 
 @pytest.mark.parametrize("plain", PLAIN, ids=lambda value: repr(value)[2:40])
 def test_what_is_plain_json_is_not_left(plain: bytes) -> None:
-    assert assert_same([plain]) == []
-    assert assert_same([text(), plain, None, text()]) == []
+    kind = SCHEMA if b'"sum"' in plain else WITHOUT_DECIMALS
+    assert assert_same([plain], kind) == []
+    assert assert_same([text(), plain, None, text()], kind) == []
 
 
 WRONG = [
@@ -143,6 +144,14 @@ WRONG = [
     b'{"n":9223372036854775808}',
     b'{"n":1,"n":2}',
     b'{"n":-0,"x":-0}',
+    b'{"x":-0.0,"single":-0}',
+    b'{"other":[[[[[1]]]]]}',
+    b'{"n":1},"q":{"n":2}',
+    b'{"n":1}],"q":[{"n":2}',
+    b'{"n":1}]]]]],"q":[[[[[{"n":2}',
+    b'{"n":1}]]]]]}\n{"r":[[[[[{"n":2}',
+    b'{"n":1},{"n":2}',
+    b'{"n":1}],[{"n":2}',
     b'{"small":128}',
     b'{"x":NaN}',
     b'{"x":-Infinity}',
@@ -217,13 +226,6 @@ WRONG = [
     b'{"sum":0e99}',
     b'{"sum":"1"',
     b'{"sum":true}',
-    b'{"map":{"a":[1],"a":[2]}}',
-    b'{"map":{"\\u0061":[1]}}',
-    b'{"map":[]}',
-    b'{"map":{"a":1}}',
-    b'{"map":{"a"}}',
-    b'{"map":{,}}',
-    json.dumps({"map": {f"key-{n}": [n] for n in range(100)}}).encode(),
     b'{"list":[1,]}',
     b'{"list":[,1]}',
     b'{"list":[1 2]}',
@@ -250,12 +252,13 @@ WRONG = [
 def test_what_is_not_quite_as_it_should_be_is_read_alike_or_left(wrong: bytes) -> None:
     assert_same([wrong])
     left = assert_same([text(), wrong, None, text()])
-    assert left in ([], [1])
+    assert 1 in left or not left
 
 
 @QUICK
 @example(18, 2, "99999999999999999.9")
 @example(38, 10, "922337203685477581")
+@example(38, 30, "5200000000")  # which pyarrow's 128 bits take for another number
 @given(
     st.integers(1, 38),
     st.integers(0, 38),
@@ -264,7 +267,7 @@ def test_what_is_not_quite_as_it_should_be_is_read_alike_or_left(wrong: bytes) -
 def test_a_decimal_is_what_is_written_at_any_precision(
     precision: int, scale: int, number: str
 ) -> None:
-    kind = t.DecimalType(precision, min(scale, precision))
+    kind = t.DecimalType(precision, min(scale, precision, 36))
     assert_same([number.encode(), f'"{number}"'.encode()], kind)
 
 
@@ -292,29 +295,33 @@ def test_one_bad_value_leaves_few_to_be_read_one_by_one() -> None:
     "kind",
     [
         t.StructType([t.StructField("b", t.BinaryType())]),
-        t.StructType([t.StructField('a"b', t.LongType())]),
+        t.MapType(t.StringType(), t.LongType()),
         t.StructType([t.StructField("a", t.LongType()), t.StructField("a", t.LongType())]),
     ],
     ids=lambda kind: kind.simpleString(),
 )
-def test_types_that_the_loop_does_not_read_are_left(kind: t.DataType) -> None:
+def test_types_that_are_not_read_at_once_are_left(kind: t.DataType) -> None:
     assert json_columns.decoded(pa.array([b"{}"]), arrow_type(kind)) is None
 
 
-def test_a_list_may_be_longer_than_room_was_made_for() -> None:
+def test_lists_in_lists_are_read() -> None:
     inner = t.StructType([t.StructField("s", t.StringType()), t.StructField("n", t.LongType())])
     kind = t.ArrayType(t.ArrayType(inner))
     rows = [[[{"s": "\n" * n, "n": n}] * n for n in range(size)] for size in (1, 0, 20, 3)]
     values: list[bytes | None] = [json.dumps(row).encode() for row in rows]
-    assert assert_same([values[2], None, *values, b"[[{}", values[1]], kind) == [6]
+    assert assert_same(values, kind) == []
+    assert 6 in assert_same([values[2], None, *values, b"[[{}", values[1]], kind)
 
 
 def test_a_slice_of_a_column_is_read_where_it_is() -> None:
     column = pa.array([b'{"n":1}', None, b'{"n":2,"s":"\\n"}', b'{"n":"x"}', b"{}"])[2:4]
     found = json_columns.decoded(column, KIND)
     assert found is not None
-    assert [row and (row["n"], row["s"]) for row in found[0].to_pylist()] == [(2, "\n"), None]
-    assert found[1].tolist() == [1]
+    assert found[0].to_pylist() == [None, None]  # one is bad, and they are few
+    assert found[1].tolist() == [0, 1]
+    good = json_columns.decoded(column[:1], KIND)
+    assert good is not None
+    assert [(row["n"], row["s"]) for row in good[0].to_pylist()] == [(2, "\n")]
 
 
 def test_doubles_are_the_nearest() -> None:
@@ -423,12 +430,6 @@ def typed_values(depth: int) -> st.SearchStrategy[tuple[t.DataType, st.SearchStr
     return st.one_of(
         scalars,
         inner.map(lambda of: (t.ArrayType(of[0]), st.lists(st.none() | of[1], max_size=6))),
-        inner.map(
-            lambda of: (
-                t.MapType(t.StringType(), of[0]),
-                st.dictionaries(st.text(max_size=3), st.none() | of[1], max_size=4),
-            )
-        ),
         names.flatmap(lambda names: st.tuples(*(st.tuples(st.just(n), inner) for n in names))).map(
             lambda fields: (
                 t.StructType([t.StructField(name, of[0]) for name, of in fields]),

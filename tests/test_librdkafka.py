@@ -16,7 +16,6 @@ EXPECTED = {
     "source": "None 0",
     "sink": "4 m1:99f0c4149d21524af28b742f1cc13ebd",
     "avro": "[{'a': 1}, None] [1]",
-    "json": "[{'a': 1}, None] [1]",
 }
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
 
@@ -100,7 +99,6 @@ def test_problems_with_settings_are_named_without_secrets():
         ("sink", "unwritable"),
         pytest.param("source", "writable", marks=pytest.mark.full),
         pytest.param("avro", "writable", marks=pytest.mark.full),
-        pytest.param("json", "writable", marks=pytest.mark.full),
     ],
 )
 def test_many_workers_compile_at_once(loops, cache, tmp_path):

@@ -11,36 +11,36 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import types as t
 
 from eo_kafka.core import warm_up
-from eo_kafka.formats.avro import columns as avro_columns
-from eo_kafka.formats.json import columns as json_columns
-from eo_kafka.formats.json.codec import JsonDecoder
-from eo_kafka.formats.shared.arrow_types import arrow_type
+from eo_kafka.formats.avro import columns
+from eo_kafka.formats.avro.reader import AvroReader
 from eo_kafka.formats.shared.decoding import typed
 
-FIRST_USE = """
+SCHEMA = (
+    '{"type":"record","name":"R",'
+    '"fields":[{"name":"n","type":"long"},{"name":"s","type":"string"}]}'
+)
+FIRST_USE = f"""
 import time
 import pyarrow as pa
-from pyspark.sql import types as t
-from eo_kafka.formats.json import columns as json_columns
-from eo_kafka.formats.shared.arrow_types import arrow_type
+from eo_kafka.formats.avro import columns
+from eo_kafka.formats.avro.reader import AvroReader
 from eo_kafka.formats.shared.decoding import typed
-from eo_kafka.formats.json.codec import JsonDecoder
 
-schema = t.StructType().add("n", "long").add("s", "string")
-texts = pa.array([b'{"n":1,"s":"a"}', b"[]", None])
-kind, bad, times = arrow_type(schema), [], 0
+schema = {SCHEMA!r}
+values = pa.array([b"\\2\\2a", b"\\2", None])
+kind = pa.struct([("n", pa.int64()), ("s", pa.string())])
+bad, times = [], 0
 deadline = time.monotonic() + 120
 while time.monotonic() < deadline:
-    column = typed(texts, JsonDecoder(schema), kind, lambda row, _: bad.append(row))
+    column = typed(values, AvroReader(schema, None), kind, lambda row, _: bad.append(row))
     times += 1
-    assert column.to_pylist() == [{"n": 1, "s": "a"}, None, None] and bad.pop() == 1
-    if json_columns.decoded(texts, kind) is not None:
+    assert column.to_pylist() == [{{"n": 1, "s": "a"}}, None, None] and bad.pop() == 1
+    if columns.decoded(values, schema, schema, kind) is not None:
         break
     time.sleep(0.01)
-print(times > 1, json_columns.decoded(texts, kind) is not None)
+print(times > 1, columns.decoded(values, schema, schema, kind) is not None)
 """
 
 
@@ -63,13 +63,11 @@ def test_where_loops_cannot_be_used_values_are_decoded_one_by_one_and_it_is_said
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(warm_up.librdkafka, "available", lambda: "it is a Tuesday")
-    schema = t.StructType().add("n", "long")
-    kind, texts = arrow_type(schema), pa.array([b'{"n":1}', None])
-    assert json_columns.decoded(texts, kind) is None
-    record = '{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]}'
-    assert avro_columns.decoded(pa.array([b"\2"]), record, record, kind) is None
-    found = typed(texts, JsonDecoder(schema), kind, lambda *_: None)
-    assert found.to_pylist() == [{"n": 1}, None]
+    values = pa.array([b"\2\2a", None])
+    kind = pa.struct([("n", pa.int64()), ("s", pa.string())])
+    assert columns.decoded(values, SCHEMA, SCHEMA, kind) is None
+    found = typed(values, AvroReader(SCHEMA, None), kind, lambda *_: None)
+    assert found.to_pylist() == [{"n": 1, "s": "a"}, None]
     assert caplog.text.count("slower than possible: it is a Tuesday") == 1
 
 

@@ -12,10 +12,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ...core.warm_up import is_ready
-from ..shared.decoding import Ranges
-from ..shared.slots import BAD, GOOD, NULL, Columns, TooLarge, Unsupported
 from .codec import parsed
 from .program import compiled_schema
+from .ranges import Ranges
+from .slots import BAD, GOOD, NULL, Columns, TooLarge, Unsupported
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +46,7 @@ def decoded(
     state[(state == GOOD) & (rows.starts > rows.ends)] = BAD
     try:
         slots = found.run(rows, state)
-        array = Columns(rows.data, rows.data, *slots).of(found.node, kind)
+        array = Columns(rows.data, *slots).of(found.node, kind)
     except (TooLarge, pa.ArrowInvalid):  # text that is not UTF-8, or more than one array holds
         return None
     return array, np.flatnonzero(state == BAD)
@@ -67,7 +67,7 @@ def _warm_up() -> None:
 
     decoder, rows = _Decoder('"string"', None), Ranges(pa.array([b"\0"]))
     slots = decoder.run(rows, np.zeros(1, np.uint8))
-    Columns(rows.data, rows.data, *slots).of(decoder.node, pa.string())
+    Columns(rows.data, *slots).of(decoder.node, pa.string())
 
 
 class _Decoder:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 
 from ...core.compiled import I64, U64, compiled, part
-from ..shared.slots import BAD, GOOD
 from .program import (
     AGAIN,
     BOOLEAN,
@@ -25,6 +24,7 @@ from .program import (
     REPEATED,
     UNION,
 )
+from .slots import BAD, GOOD
 
 _KEYS_MAX = 64  # of a map that is looked through for a key that comes twice
 

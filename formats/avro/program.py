@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from ..shared.slots import Node, Unsupported
+from .slots import Node, Unsupported
 from .types import Schema, full_name
 
 LONG, RAW, BOOLEAN, BYTES, FIXED, DECIMAL, RECORD = range(7)

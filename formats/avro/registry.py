@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionsError, SourceError, cut
-from ..shared.decoding import Ranges
+from .ranges import Ranges
 
 if TYPE_CHECKING:
     import numpy as np

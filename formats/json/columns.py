@@ -1,19 +1,13 @@
-"""Decodes a column of JSON texts with compiled loops, without an object for each value.
+"""Decodes a column of JSON texts at once: pyarrow's JSON reader, held to `JsonDecoder`'s rules.
 
-What the loops do not read (a value that is not of its type, numbers of many digits, names with
-escapes, keys that come twice) is left to `JsonDecoder`, row by row, and what they read is what that
-gives (tests/test_json_columns.py). Runs on executors.
+What it reads is what `JsonDecoder` gives (tests/test_json_columns.py). What it refuses, or reads
+by rules of its own, is looked for in ever smaller pieces of the column, and the few rows around it
+are left to `JsonDecoder`. Runs on executors.
 """
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any
-
-from ...core.warm_up import is_ready
-from ..shared.decoding import Ranges
-from ..shared.slots import BAD, GOOD, NULL, Columns, TooLarge, Unsupported
-from .program import FIELD_WORDS, ROW_WORDS, compiled_type
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,10 +16,35 @@ if TYPE_CHECKING:
 
     from ..shared.decoding import Rows
 
-    Numbers = npt.NDArray[np.int64]
+_SPLIT = 8  # a piece with something to refuse is cut into so many
+_LEFT_ROWS = 32  # and left, once it is as small as this
+_BYTES_MAX = 2**30  # of one piece; the reader counts in 32 bits
 
-_FRAME_WORDS = 5
-_ENTRIES_A_ROW = 4  # of what is repeated, to begin with
+# The reader takes lines of objects, and passes over members that it does not know. A text stands
+# in it as `{"r":[[[[[text]]]]]}`. Two values in a text, or none, make a list of a length that is
+# not 1; so does closing some of the brackets and opening them again. Only a text that closes all
+# five could pass as more members or more lines.
+_DEPTH = 5
+_HEAD, _TAIL = '{"r":' + "[" * _DEPTH, "]" * _DEPTH + "}\n"
+_CLOSES_ALL = r"\s*".join([r"\]"] * _DEPTH)
+# What the reader takes for numbers, and JSON has not. The words alone are found six times as fast.
+_WORDS, _NO_NUMBER = ("NaN", "Inf"), r"(^|[\s:,\[-])(NaN|Inf(inity)?)\s*([,\]}]|$)"
+
+# A decimal is read with twice the bits, for pyarrow does not notice all that overflow. Numbers of
+# 39 digits and 36 more behind the point fit into them; larger ones have many digits or an exponent.
+_DECIMAL = 76
+_DECIMAL_SCALE_MAX = 36
+_MAY_OVERFLOW = r'\d{30}|(^|[\s:,\["-])\d+(\.\d*)?[eE]\+?\d\d+\s*([,\]}"]|$)'
+
+_DATE = r"\d{4}-\d\d-\d\d"
+_TIME = rf"^{_DATE}[ T]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?"
+_LOCAL, _WITH_ZONE = rf"{_TIME}$", rf"{_TIME}(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$"
+_BELOW_MICROS = r"(\.\d{6})\d+"
+_YEARS = range(2, 9999)  # those that Python's datetime has, in every time zone
+
+
+class _Left(Exception):
+    """There is something in a piece that `JsonDecoder` is to read."""
 
 
 def decoded(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
@@ -34,112 +53,171 @@ def decoded(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None
     import numpy as np
     import pyarrow as pa
 
-    found = _decoder(kind)
-    if found is None or not pa.types.is_binary(column.type) or not is_ready(_warm_up):
+    wire = _wire_type(kind)
+    if wire is None or not pa.types.is_binary(column.type):
         return None
-    state = np.full(len(column), GOOD, np.uint8)
-    if column.null_count:
-        state[np.asarray(column.is_null())] = NULL
-    try:
-        array = found.run(Ranges(column), state).of(found.node, kind)
-    except TooLarge:
-        return None
-    return array, np.flatnonzero(state == BAD)
+    schema = pa.schema([("r", _in_lists(wire))])
+    pieces: list[pa.Array] = []
+    left: list[npt.NDArray[np.int64]] = []
+    todo = [(0, len(column))]
+    while todo:
+        first, rows = todo.pop()
+        try:
+            pieces.append(_read(column.slice(first, rows), schema, kind))
+        except (pa.ArrowInvalid, _Left):
+            if rows <= _LEFT_ROWS:
+                pieces.append(pa.nulls(rows, kind))
+                left.append(np.arange(first, first + rows))
+            else:
+                size = -(-rows // _SPLIT)
+                cuts = range(first, first + rows, size)
+                todo += [(cut, min(size, first + rows - cut)) for cut in reversed(cuts)]
+    array = pa.concat_arrays(pieces) if len(pieces) != 1 else pieces[0]
+    rest = np.concatenate([np.empty(0, np.int64), *left])
+    return array, rest[np.asarray(column.is_valid()).take(rest)]
 
 
-@functools.lru_cache(maxsize=256)
-def _decoder(kind: pa.DataType) -> _Decoder | None:
-    try:
-        return _Decoder(kind)
-    except Unsupported:
-        return None
+def _read(values: pa.Array, schema: pa.Schema, kind: pa.DataType) -> pa.Array:
+    """A piece. Raises ArrowInvalid and _Left."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import json
+
+    if not len(values):
+        return pa.nulls(0, kind)
+    if values.nbytes > _BYTES_MAX:
+        raise _Left
+    texts = pc.fill_null(values.cast(pa.string()), "null")
+    if any(_has(texts, word) for word in _WORDS) and _has(texts, _NO_NUMBER):
+        raise _Left
+    if _has(texts, _CLOSES_ALL) or ("decimal" in str(schema) and _has(texts, _MAY_OVERFLOW)):
+        raise _Left
+    data = pc.binary_join_element_wise(_HEAD, texts, _TAIL, "").buffers()[2]
+    table = json.read_json(
+        pa.BufferReader(data),
+        json.ReadOptions(use_threads=False, block_size=data.size + 1),
+        json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    )
+    found = _out_of_lists(table.column("r").combine_chunks(), len(values))
+    return _converted(found, kind)
 
 
-def _warm_up() -> None:
-    """All that is compiled: the loops are the same for all types."""
-    import numpy as np
+def _has(texts: pa.Array, pattern: str) -> bool:
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
+
+
+def _in_lists(kind: pa.DataType) -> pa.DataType:
     import pyarrow as pa
 
-    decoder, nothing = _Decoder(pa.string()), np.zeros(1, np.uint8)
-    decoder.run(Ranges(pa.array([b'""'])), nothing).of(decoder.node, pa.string())
+    for _ in range(_DEPTH):
+        kind = pa.list_(kind)
+    return kind
 
 
-class _Decoder:
-    """The program of a type, as the loops take it."""
+def _out_of_lists(array: pa.Array, rows: int) -> pa.Array:
+    """Raises _Left unless each text is one value."""
+    import numpy as np
 
-    def __init__(self, kind: pa.DataType) -> None:
-        import numpy as np
-
-        program, self.node = compiled_type(kind)
-        self._code = np.array(program.rows, np.int64).reshape(-1, ROW_WORDS)
-        self._fields = np.array(program.fields, np.int64).reshape(-1, FIELD_WORDS)
-        self._names = np.frombuffer(program.names, np.uint8)
-        self._repeated = np.array(program.repeated)
-        self._depth = program.depth
-
-    def run(self, rows: Ranges, state: npt.NDArray[np.uint8]) -> Columns:
-        """The slots of all rows."""
-        import numpy as np
-
-        from .kernels import decode
-
-        count, types = len(rows.starts), len(self._code)
-        stack = np.empty((self._depth, _FRAME_WORDS), np.int64)
-        fields = self._fields.copy()  # which the loop writes to
-        program = _addresses(self._code, fields, self._names, stack)
-        starts, ends = np.ascontiguousarray(rows.starts), np.ascontiguousarray(rows.ends)
-        ranges = (*_addresses(starts, ends, state), count)
-        size = int(ends[-1] - starts[0]) if count else 0
-        text = np.empty(size, np.uint8)
-        spare, cells = np.array([0, size, text.ctypes.data]), np.zeros(1 + types, np.int64)
-        slots = _Slots(np.where(self._repeated, _ENTRIES_A_ROW * count, count))
-        row = 0
-        while True:
-            rest = (rows.data.ctypes.data, ranges, slots.addresses(), *_addresses(spare, cells))
-            row = decode(row, program, types, *rest)
-            if row == count:
-                break
-            slots = slots.grown(self._repeated)
-        return Columns(rows.data, text, slots.arrays, slots.base, slots.counts)
+    for _ in range(_DEPTH):
+        if len(array) != rows or (np.asarray(array.value_lengths()) != 1).any():
+            raise _Left
+        array = array.flatten()
+    if len(array) != rows:
+        raise _Left
+    return array
 
 
-class _Slots:
-    """The slots of types, each with a limit."""
+def _wire_type(kind: pa.DataType) -> pa.DataType | None:
+    """What is read for a type: times as text, for they are converted more strictly here. None if
+    there is a type in it that the reader does not read from what Spark's JSON has for it."""
+    import pyarrow as pa
 
-    def __init__(self, limits: Numbers) -> None:
-        import numpy as np
-
-        self._table = np.zeros((len(limits), 3), np.int64)
-        self._table[1:, 0], self._table[:, 2] = np.cumsum(limits)[:-1], limits
-        total = int(limits.sum())
-        self.arrays = tuple(np.empty(total, kind) for kind in (np.int64, np.int64, np.uint8))
-
-    @property
-    def base(self) -> Numbers:
-        """Where each begins in the arrays."""
-        return self._table[:, 0]
-
-    @property
-    def counts(self) -> Numbers:
-        """The entries of each."""
-        return self._table[:, 1]
-
-    def addresses(self) -> tuple[int, ...]:
-        """As the loop takes them."""
-        return _addresses(self._table, *self.arrays)
-
-    def grown(self, repeated: npt.NDArray[np.bool_]) -> _Slots:
-        """The same with twice the room for what is repeated."""
-        import numpy as np
-
-        limits = self._table[:, 2]
-        found = _Slots(np.where(repeated, 2 * limits, limits))
-        found._table[:, 1] = self.counts
-        for old, new, count in zip(self.base, found.base, self.counts, strict=True):
-            for source, target in zip(self.arrays, found.arrays, strict=True):
-                target[new : new + count] = source[old : old + count]
-        return found
+    of = pa.types
+    plain = (of.is_float64, of.is_boolean, of.is_string, of.is_signed_integer)
+    found: pa.DataType | None = kind if any(one(kind) for one in plain) else None
+    if of.is_struct(kind):
+        fields = {one.name: _wire_type(one.type) for one in kind}
+        if len(fields) == kind.num_fields and None not in fields.values():
+            found = pa.struct(list(fields.items()))
+    elif of.is_list(kind):
+        inner = _wire_type(kind.value_type)
+        found = None if inner is None else pa.list_(inner)
+    elif of.is_float32(kind):
+        found = pa.float64()
+    elif of.is_decimal128(kind) and 0 <= kind.scale <= _DECIMAL_SCALE_MAX:
+        found = pa.decimal256(_DECIMAL, kind.scale)
+    elif of.is_date32(kind) or (of.is_timestamp(kind) and kind.unit == "us"):
+        found = pa.string()
+    return found
 
 
-def _addresses(*arrays: npt.NDArray[Any]) -> tuple[int, ...]:
-    return tuple(one.ctypes.data for one in arrays)
+def _converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """From what was read to the type itself. Raises ArrowInvalid and _Left."""
+    import pyarrow as pa
+
+    of = pa.types
+    if of.is_struct(kind):
+        parts = [
+            _converted(part, one.type) for part, one in zip(array.flatten(), kind, strict=True)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if of.is_list(kind):
+        items = _converted(array.values, kind.value_type)
+        return pa.ListArray.from_arrays(array.offsets, items, type=kind, mask=array.is_null())
+    if of.is_floating(kind):
+        return _floats(array, kind)
+    if of.is_date32(kind):
+        return _in_range(_only(array, rf"^{_DATE}$").cast(kind))
+    if of.is_timestamp(kind):
+        return _in_range(_times(array, kind))
+    return array.cast(kind)  # a decimal's precision is looked at here
+
+
+def _floats(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Not what is too large, and no zero with a sign: "-0" has none in Python, which has an integer
+    there, but "-0.0" has."""
+    import numpy as np
+
+    found = array.cast(kind, safe=False)
+    numbers = np.asarray(found.fill_null(0))
+    if not np.isfinite(numbers).all() or (np.signbit(numbers) & (numbers == 0)).any():
+        raise _Left
+    return found
+
+
+def _times(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """In microseconds; what is below them is cut off. A time without a zone is UTC's."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = pc.replace_substring_regex(array, _BELOW_MICROS, r"\1")
+    if kind.tz is None:
+        return _only(array, _LOCAL).cast(kind)
+    zoned = pc.match_substring_regex(array, _WITH_ZONE)
+    nothing = pa.scalar(None, pa.string())
+    with_zone = pc.if_else(zoned, array, nothing).cast(kind)
+    local = _only(pc.if_else(zoned, nothing, array), _LOCAL)
+    return pc.coalesce(with_zone, local.cast(pa.timestamp("us")).cast(kind))
+
+
+def _only(array: pa.Array, pattern: str) -> pa.Array:
+    """Raises _Left for another text."""
+    import pyarrow.compute as pc
+
+    if pc.all(pc.match_substring_regex(array, pattern)).as_py() is False:
+        raise _Left
+    return array
+
+
+def _in_range(times: pa.Array) -> pa.Array:
+    """Raises _Left for a time in years that Python's has not."""
+    import pyarrow.compute as pc
+
+    years = pc.min_max(pc.year(times))
+    if years["min"].is_valid and not (
+        years["min"].as_py() in _YEARS and years["max"].as_py() in _YEARS
+    ):
+        raise _Left
+    return times

@@ -7,10 +7,9 @@ from ...core.compiled import compiled, copy, i64
 
 
 @compiled
-def gather(count, data, spare, starts, sizes, target):
-    """Pieces one behind the other: of `data` from a start >= 0 on, else of `spare` from -1 - start
-    on. All but `count` are addresses."""
+def gather(count, data, starts, sizes, target):
+    """Pieces of `data` one behind the other. All but `count` are addresses."""
     for row in range(count):
         start, size = i64(starts + 8 * row), i64(sizes + 8 * row)
-        copy(target, data + start if start >= 0 else spare - 1 - start, size)
+        copy(target, data + start, size)
         target += size

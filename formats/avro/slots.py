@@ -1,4 +1,4 @@
-"""Turns the slots that compiled decoders filled into Arrow arrays.
+"""Turns the slots that the compiled decoder filled into Arrow arrays.
 
 A slot has the values of one type, in three arrays that all slots share: a number (or where bytes
 begin), a size (of bytes, or in items), and whether there is a value at all. Runs on executors.
@@ -42,18 +42,16 @@ class Node:
 
 
 class Columns:
-    """Arrow arrays out of slots; `base` and `counts` say where each is. Bytes that begin at a place
-    p >= 0 are in `data`, others in `spare`, from -1 - p on."""
+    """Arrow arrays out of slots; `base` and `counts` say where each is, `data` has the bytes."""
 
     def __init__(
         self,
         data: npt.NDArray[np.uint8],
-        spare: npt.NDArray[np.uint8],
         slots: Any,
         base: Numbers,
         counts: Numbers,
     ) -> None:
-        self._data, self._spare, self._base, self._counts = data, spare, base, counts
+        self._data, self._base, self._counts = data, base, counts
         self._values, self._sizes, self._valid = slots
 
     def of(self, node: Node, kind: pa.DataType) -> pa.Array:
@@ -74,9 +72,6 @@ class Columns:
 
     def _single(self, _: Node, kind: Any, values: Numbers, __: Numbers, there: Any) -> Any:
         return _array(kind, there, values.astype("<i4").view("<f4").astype("<f8"))
-
-    def _rounded(self, _: Node, kind: Any, values: Numbers, __: Numbers, there: Any) -> Any:
-        return _array(kind, there, values.view("<f8").astype("<f4"))
 
     def _constant(self, node: Node, kind: Any, values: Numbers, _: Numbers, __: Any) -> Any:
         import pyarrow as pa
@@ -111,7 +106,7 @@ class Columns:
 
         offsets = _offsets(sizes)
         target = np.empty(int(offsets[-1]), np.uint8)
-        used = (self._data, self._spare, values, sizes, target)
+        used = (self._data, values, sizes, target)
         gather(len(values), *(one.ctypes.data for one in used))
         found = _array(kind, there, offsets.astype(np.int32), target, size=len(values))
         if pa.types.is_string(kind):
