@@ -271,6 +271,22 @@ def test_a_decimal_is_what_is_written_at_any_precision(
     assert_same([number.encode(), f'"{number}"'.encode()], kind)
 
 
+@QUICK
+@example(4, 2, "+1e75")
+@example(4, 2, ".5e80")
+@given(
+    st.integers(1, 38),
+    st.integers(0, 36),
+    st.from_regex(
+        r"[+-]?([0-9]{1,31}\.?[0-9]{0,50}|\.[0-9]{1,50})([eE][+-]?[0-9]{1,3})?", fullmatch=True
+    ),
+)
+def test_a_decimal_in_a_string_is_read_alike_or_left(
+    precision: int, scale: int, number: str
+) -> None:
+    assert_same([f'"{number}"'.encode()], t.DecimalType(precision, min(scale, precision)))
+
+
 def test_two_halves_of_an_object_are_none() -> None:
     values: list[bytes | None] = [b'{"other":{}', b'{"n":1}}', b'{"s":"}', b'{"}', b"{}", b"{}{}"]
     assert_same(values)

@@ -34,7 +34,7 @@ _WORDS, _NO_NUMBER = ("NaN", "Inf"), r"(^|[\s:,\[-])(NaN|Inf(inity)?)\s*([,\]}]|
 # 39 digits and 36 more behind the point fit into them; larger ones have many digits or an exponent.
 _DECIMAL = 76
 _DECIMAL_SCALE_MAX = 36
-_MAY_OVERFLOW = r'\d{30}|(^|[\s:,\["-])\d+(\.\d*)?[eE]\+?\d\d+\s*([,\]}"]|$)'
+_MAY_OVERFLOW = r'\d{30}|(^|[\s:,\["+-])(\d+(\.\d*)?|\.\d+)[eE]\+?\d\d+\s*([,\]}"]|$)'
 
 _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = rf"^{_DATE}[ T]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?"
