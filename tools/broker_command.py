@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from ..broker.embedded import KafkaBroker, KafkaCluster, cluster
 from ..broker.foreground import AskedToEnd, end_when_asked, port, small_number, watch
 from ..broker.jars import DEFAULT_VERSION
 from ..broker.settings import DIFFERENCES
+from ..clients.kafka.cluster import connect
+from .topic_command import created, wanted
+
+_CONNECT_S = 30.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="number of processes; 3 gives replication 3 and min.insync.replicas 2; default: 1",
     )
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        type=wanted,
+        metavar="NAME:PARTITIONS",
+        help="a topic to create once Kafka is up, such as orders:4; may be repeated",
+    )
 
 
 def _epilog() -> str:
@@ -51,10 +64,20 @@ def run(arguments: argparse.Namespace) -> int:
     end_when_asked()
     try:
         with _kafka(arguments) as kafka:
-            print(f"bootstrap.servers={kafka.bootstrap_servers}", flush=True)
+            made = _created(kafka.bootstrap_servers, arguments.topic)
+            print("\n".join((f"bootstrap.servers={kafka.bootstrap_servers}", *made)), flush=True)
             watch(kafka.brokers if isinstance(kafka, KafkaCluster) else (kafka,))
     except AskedToEnd:
         return 0
+
+
+def _created(servers: str, topics: Sequence[tuple[str, int]]) -> list[str]:
+    """A sentence about each. They are there before the servers are told, for whoever waits for
+    that."""
+    if not topics:
+        return []
+    admin, _ = connect({"bootstrap.servers": servers}, _CONNECT_S)
+    return [created(admin, name, partitions) for name, partitions in topics]
 
 
 def _kafka(

@@ -11,12 +11,12 @@ import time
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
+from ...clients.kafka import topics
 from ...core.errors import EnvironmentRefused
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 30.0
-CREATE_ATTEMPTS = 3
 MAX_MESSAGE_BYTES = 8 << 20  # a decision names every task of its batch
 OURS = "__eo_kafka."
 
@@ -81,37 +81,12 @@ def create(admin: Any, name: str, partitions: int, brokers: int) -> None:
         replication_factor=replicas,
         config=wanted_settings(replicas),
     )
-    for left in reversed(range(CREATE_ATTEMPTS)):
-        if _is_created(admin, topic, may_fail=left > 0):
-            break
-
-
-def _is_created(admin: Any, topic: Any, may_fail: bool) -> bool:
-    """Whether the topic was created; False, if that `may_fail`, when nobody said so: then it may be
-    there all the same, and the next attempt is told. Raises EnvironmentRefused."""
-    from confluent_kafka import KafkaError, KafkaException
-
-    try:
-        admin.create_topics([topic])[topic.topic].result(TIMEOUT_S)
-    except FutureTimeout:
-        if may_fail:
-            return False
-        raise EnvironmentRefused(
-            f"Nobody said within {TIMEOUT_S:.0f} s whether topic '{topic.topic}' was "
-            "created. Start the query again when Kafka answers."
-        ) from None
-    except KafkaException as raised:
-        error = raised.args[0]
-        if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return True
-        unknown = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
-        if may_fail and (error.retriable() or error.code() in unknown):
-            return False
-        raise EnvironmentRefused(
-            f"Topic '{topic.topic}' could not be created: {error.str()}. Create it by hand "
-            f"({topic.num_partitions} partition(s), cleanup.policy=compact), or grant Create on it."
-        ) from None
-    return True
+    topics.create(
+        admin,
+        topic,
+        f"Create it by hand ({partitions} partition(s), cleanup.policy=compact), or grant Create "
+        "on it.",
+    )
 
 
 def partitions_of(admin: Any, topic: str) -> Any:

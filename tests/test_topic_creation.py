@@ -1,0 +1,69 @@
+"""Creating a topic where brokers do not say what became of it, which real ones cannot be made to do
+at will."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.cimpl import NewTopic
+
+from eo_kafka.clients.kafka import topics
+from eo_kafka.errors import EnvironmentRefused
+
+TOPIC = NewTopic("orders", 4, 1)
+SILENT = "no answer"
+
+
+class FakeAdmin:
+    """Gives one answer after the other: None (created), SILENT, or an error's code."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+
+    def create_topics(self, asked):
+        answer, future = self.answers.pop(0), Future()
+        if answer is None:
+            future.set_result(None)
+        elif answer == SILENT:
+            future.set_exception(FutureTimeout())
+        else:
+            future.set_exception(KafkaException(KafkaError(answer)))
+        return {asked[0].topic: future}
+
+
+THERE, DENIED = KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_new"),
+    [
+        ([None], True),
+        ([THERE], False),
+        ([SILENT, None], True),
+        ([SILENT, THERE], True),  # that was us
+        ([KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT, THERE], True),
+    ],
+)
+def test_an_attempt_that_nobody_answers_is_made_again(answers, is_new):
+    admin = FakeAdmin(*answers)
+    assert topics.create(admin, TOPIC, "") is is_new
+    assert admin.answers == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ([SILENT] * topics.ATTEMPTS, "Nobody said within 30 s whether topic 'orders' was created"),
+        ([SILENT, DENIED], "Topic 'orders' could not be created: .*authorization.* Ask somebody"),
+        ([DENIED], "Topic 'orders' could not be created: .*authorization.* Ask somebody"),
+        ([KafkaError._TRANSPORT] * topics.ATTEMPTS, "could not be created: .*transport.* Ask"),
+    ],
+)
+def test_a_topic_that_is_not_created_is_said_with_what_to_do(answers, told):
+    admin = FakeAdmin(*answers)
+    with pytest.raises(EnvironmentRefused, match=f"(?i){told}"):
+        topics.create(admin, TOPIC, "Ask somebody.")
+    assert admin.answers == []

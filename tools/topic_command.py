@@ -1,0 +1,187 @@
+"""`eo-kafka topic create | list | describe`: topics, where Kafka's own scripts are not at hand.
+
+Exit codes: 0 done; 1 failed, or a topic is not as it was asked for; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..clients.kafka import topics
+from ..clients.kafka.cluster import connect
+from ..core.errors import EoKafkaError, cut
+from ..sinks.options import SinkOptions
+from ..state.ledger.compacted_topic import exists
+from .shared.command_line import add_connection, add_json, connection, print_json, table
+
+_TIMEOUT_S = 10.0
+_PARTITIONS_MAX = 100_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the sub-commands and their options."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", help="create topics")
+    create.add_argument(
+        "topics",
+        nargs="+",
+        type=wanted,
+        metavar="NAME:PARTITIONS",
+        help="without a number of partitions the brokers' num.partitions",
+    )
+    create.add_argument(
+        "--replicas", type=int, default=-1, help="default: the brokers' default.replication.factor"
+    )
+    create.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        type=_setting,
+        metavar="NAME=VALUE",
+        help="a setting of the topic, such as retention.ms=86400000; may be repeated",
+    )
+    listing = actions.add_parser("list", help="all topics")
+    listing.add_argument("--all", action="store_true", help="also those that begin with '__'")
+    describe = actions.add_parser("describe", help="partitions, offsets and settings of a topic")
+    describe.add_argument("topic", metavar="NAME")
+    for action in actions.choices.values():
+        add_connection(action)
+    for action in (listing, describe):
+        add_json(action)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it; the exit code. Raises EoKafkaError."""
+    from confluent_kafka import KafkaException
+
+    settings = SinkOptions.parse(connection(arguments), streaming=False).kafka
+    admin, _ = connect(settings, _TIMEOUT_S)
+    try:
+        if arguments.action == "create":
+            for name, partitions in arguments.topics:
+                print(created(admin, name, partitions, arguments.replicas, dict(arguments.set)))
+        elif arguments.action == "list":
+            _list(admin, arguments)
+        else:
+            _describe(admin, arguments.topic, as_json=arguments.json)
+    except KafkaException as error:
+        raise EoKafkaError(f"Kafka does not answer that: {cut(error.args[0].str())}.") from None
+    return 0
+
+
+def wanted(text: str) -> tuple[str, int]:
+    """`orders:4`: a name and a number of partitions; -1, the brokers' default, without a number."""
+    name, colon, number = text.partition(":")
+    if not name or (colon and not (number.isdigit() and 0 < int(number) <= _PARTITIONS_MAX)):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not NAME or NAME:PARTITIONS, such as orders:4"
+        )
+    return name, int(number) if colon else -1
+
+
+def created(
+    admin: Any,
+    name: str,
+    partitions: int,
+    replicas: int = -1,
+    settings: Mapping[str, str] | None = None,
+) -> str:
+    """Create a topic, and a sentence about it. One that is there with as many partitions will do.
+
+    Raises EnvironmentRefused, and EoKafkaError for one that is there and is another.
+    """
+    from confluent_kafka.admin import NewTopic
+
+    topic = NewTopic(name, partitions, replicas, config=dict(settings or {}))
+    advice = "Give other numbers or settings, or let somebody create it who may."
+    is_new = topics.create(admin, topic, advice)
+    found = _partitions(admin, name)
+    count = f"{len(found)} partition{'s' if len(found) > 1 else ''}"
+    if is_new:
+        return f"Topic '{name}' has been created with {count}."
+    if partitions not in (-1, len(found)):
+        raise EoKafkaError(
+            f"Topic '{name}' is there already, with {count}, not {partitions}. Nothing was changed."
+        )
+    return f"Topic '{name}' is there already, with {count}. Nothing was changed."
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not NAME=VALUE, such as retention.ms=3600000"
+        )
+    return name.strip(), value.strip()
+
+
+def _partitions(admin: Any, topic: str) -> Sequence[Any]:
+    from ..state.ledger.compacted_topic import partitions_of
+
+    found = partitions_of(admin, topic)
+    return [found[number] for number in sorted(found)]
+
+
+def _list(admin: Any, arguments: argparse.Namespace) -> None:
+    found = admin.list_topics(timeout=_TIMEOUT_S).topics
+    rows = [
+        (name, len(topic.partitions), _replicas(topic.partitions.values()))
+        for name, topic in sorted(found.items())
+        if arguments.all or not name.startswith("__")
+    ]
+    if arguments.json:
+        keys = ("topic", "partitions", "replicas")
+        print_json({"topics": [dict(zip(keys, row, strict=True)) for row in rows]})
+    elif rows:
+        print(table(("topic", "partitions", "replicas"), rows, right="partitions replicas"))
+    else:
+        print("There are no topics." if arguments.all else "There are no topics of users.")
+
+
+def _replicas(partitions: Any) -> int:
+    """The fewest that a partition has."""
+    return min((len(partition.replicas) for partition in partitions), default=0)
+
+
+def _describe(admin: Any, topic: str, *, as_json: bool) -> None:
+    if not exists(admin, topic):
+        raise EoKafkaError(f"There is no topic '{topic}'. 'eo-kafka topic list' names those there.")
+    found, settings = _partitions(admin, topic), _own_settings(admin, topic)
+    ends = [_offsets(admin, topic, len(found), which) for which in ("earliest", "latest")]
+    titles = ("partition", "leader", "replicas", "in_sync", "first_offset", "next_offset")
+    rows = [
+        (one.id, one.leader, _numbers(one.replicas), _numbers(one.isrs), first, end)
+        for one, first, end in zip(found, *ends, strict=True)
+    ]
+    if as_json:
+        listed = [dict(zip(titles, row, strict=True)) for row in rows]
+        print_json({"topic": topic, "partitions": listed, "settings": settings})
+        return
+    print(table(titles, rows, right=" ".join(titles)))
+    for name, value in sorted(settings.items()):
+        print(f"{name}={value}")
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, sorted(numbers)))
+
+
+def _own_settings(admin: Any, topic: str) -> dict[str, str]:
+    """Those that the topic does not have from the brokers."""
+    from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
+
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    entries = admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
+    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {name: str(entry.value) for name, entry in entries.items() if entry.source == own}
+
+
+def _offsets(admin: Any, topic: str, partitions: int, which: str) -> list[int]:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    asked = {TopicPartition(topic, n): getattr(OffsetSpec, which)() for n in range(partitions)}
+    found = admin.list_offsets(asked, request_timeout=_TIMEOUT_S)
+    return [found[one].result(_TIMEOUT_S).offset for one in asked]
