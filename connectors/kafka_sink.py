@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ..core.errors import OptionsError, SinkError
+from ..formats import bad_records
 from ..formats.declared import STRING
 from ..formats.options import FormatOptions
 from ..formats.writing import Writing
@@ -41,7 +42,10 @@ def _options(
     problems += column_problems(columns, topic_option="topic" in given, encoded=encoded)
     if problems or options is None:
         raise OptionsError(problems)
-    return options, Writing.of(formats, schema)
+    writing = Writing.of(formats, schema)
+    if writing.routes:
+        options = replace(options, dead_letter_topic=bad_records.goes_to(schema))
+    return options, writing
 
 
 def _sent(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 COLUMN = "_bad_record"
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 TYPE = f"struct<topic:string,key:binary,value:binary,headers:{HEADERS_TYPE},reason:string>"
+_GOES_TO = "Records that cannot be read; the sink sends them to topic "
 # What a dead letter's headers say of it, behind its own.
 REASON, TOPIC, PARTITION, OFFSET = (
     f"eo_kafka.bad_record.{name}" for name in ("reason", "topic", "partition", "offset")
@@ -44,6 +45,21 @@ def spark_type() -> StructType:
         .add("headers", ArrayType(header))
         .add("reason", StringType())
     )
+
+
+def comment(goes_to: str) -> str:
+    """Of the column, where the records go to a dead letter topic. Spark hands it on with the column
+    to the sink (not through `dropDuplicates`), so that the sink can look for the topic at once."""
+    return f"{_GOES_TO}{goes_to}"
+
+
+def goes_to(schema: StructType) -> str | None:
+    """The dead letter topic that the column's comment names, if it has one."""
+    for field in schema.fields:
+        said = field.metadata.get("comment", "")
+        if field.name == COLUMN and said.startswith(_GOES_TO):
+            return str(said.removeprefix(_GOES_TO))
+    return None
 
 
 def arrow_type() -> pa.DataType:

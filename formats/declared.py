@@ -64,7 +64,11 @@ MODE = Option(
     "column `_bad_record` must reach the sink.",
 )
 DEAD_LETTER_TOPIC: Option[str | None] = Option(
-    "deadLetterTopic", topic_name, None, "The topic to which mode `DEADLETTER` sends records."
+    "deadLetterTopic",
+    topic_name,
+    None,
+    "The topic to which mode `DEADLETTER` sends records. "
+    "It must exist where the sink writes: the sink refuses to start without it.",
 )
 REGISTER = Option(
     "schema.register",

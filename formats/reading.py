@@ -37,11 +37,18 @@ def schema(options: FormatOptions, raw: StructType) -> StructType | str:
     columns = {field.name: typed.get(field.name, field.dataType) for field in raw.fields}
     if options.shows_bad_records:
         columns[bad_records.COLUMN] = bad_records.spark_type()
+    comments = {}
+    if options.dead_letter_topic is not None:
+        comments[bad_records.COLUMN] = bad_records.comment(options.dead_letter_topic)
+    if any(isinstance(kind, str) for kind in columns.values()):
+        return ", ".join(
+            f"`{name}` {words(kind)}" + (f" COMMENT '{comments[name]}'" if name in comments else "")
+            for name, kind in columns.items()
+        )
     made = StructType()
     for name, kind in columns.items():
-        if isinstance(kind, str):
-            return ", ".join(f"`{name}` {words(kind)}" for name, kind in columns.items())
-        made.add(name, kind)
+        said = {"comment": comments[name]} if name in comments else None
+        made.add(name, kind, metadata=said)
     return made
 
 

@@ -133,6 +133,7 @@ class SinkOptions(Job):
     query_name: str | None
     staging: StagedTarget | None = None  # where rows wait for the decision: a map
     timeout_ms: int | None = None  # option transactionTimeout
+    dead_letter_topic: str | None = None  # of the rows, if they say so
 
     @classmethod
     def parse(cls, given: Mapping[str, str], streaming: bool) -> SinkOptions:

@@ -192,6 +192,22 @@ def test_failfast_names_the_record_and_the_way_on() -> None:
     )
 
 
+def test_the_column_names_its_dead_letter_topic_for_the_sink() -> None:
+    dead_letters = {"mode": "DEADLETTER", "deadLetterTopic": "orders.bad"}
+    as_json = t.StructType().add("id", "long").json()
+    options = FormatOptions.of_reader({**SUBSCRIBED, **JSON_ORDERS, **dead_letters})
+    text = reading.schema(options, raw())
+    assert isinstance(text, str)
+    assert text.endswith(f" COMMENT '{bad_records.comment('orders.bad')}'")
+    given = {**SUBSCRIBED, "value.format": "json", "value.schema": as_json}
+    made = reading.schema(FormatOptions.of_reader({**given, **dead_letters}), raw())
+    assert isinstance(made, t.StructType)
+    assert bad_records.goes_to(made) == "orders.bad"
+    permissive = reading.schema(FormatOptions.of_reader({**given, "mode": "PERMISSIVE"}), raw())
+    assert isinstance(permissive, t.StructType)
+    assert bad_records.goes_to(permissive) is None
+
+
 def test_a_bad_record_is_shown_whole_and_its_neighbours_are_not_touched() -> None:
     options = of_reader(**JSON_ORDERS, key_format="string", mode="PERMISSIVE")
     batch = fetched([b"{", b'{"id":2}', b"\xff"], [b"\xff", b"k", None])

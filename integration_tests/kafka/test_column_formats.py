@@ -7,6 +7,7 @@ from collections import Counter
 from datetime import datetime, timezone
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from eo_kafka.state.ledger.job_topics import MAIN_SINK
 from harness import (
@@ -110,6 +111,17 @@ def test_dead_letters_are_neither_lost_nor_repeated(job, spark, crash_points, po
     job.run(spark)
     assert_each_is_once_where_it_belongs(job)
     assert max(read_ledger(job).of_sink(MAIN_SINK)) >= 3
+
+
+def test_a_dead_letter_topic_that_is_not_there_is_refused_at_the_start(job, spark):
+    """Before a record is read, and before the ledger is made."""
+    missing = f"{job.source_extra['deadLetterTopic']}-missing"
+    job.source_extra["deadLetterTopic"] = missing
+    with pytest.raises(Exception, match=f"'{missing}' does not exist.*'deadLetterTopic'"):
+        job.run(spark)
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    assert not {missing, job.ledger} & set(admin.list_topics(timeout=30).topics)
+    assert committed(job.servers, job.sink_topic) == Counter()
 
 
 def test_a_task_that_is_killed_repeats_no_dead_letter(job, spark, crash_points):

@@ -68,6 +68,8 @@ COMMANDS = (
     "snapshots delete {0} kept",
     "snapshots restore {0} {1}/restored",
     "snapshots start-from {0} kept --job {0}-new --checkpoint {1}/new",
+    "topic list --all",
+    "topic describe {0}",
     "verify --input {0} --output {0}",
 )
 

@@ -17,7 +17,7 @@ from ...state.ledger.compacted_topic import TIMEOUT_S, exists, settings_of
 from ..options import SinkOptions
 
 OUTPUT_TIMEOUT_S = 5.0  # for a topic made a moment ago
-_checked: set[tuple[str, str, bool]] = set()
+_checked: set[tuple[object, ...]] = set()
 _allowed_ms: dict[str, int] = {}
 
 
@@ -28,12 +28,12 @@ def ensure(options: SinkOptions) -> None:
     Raises EnvironmentRefused with one sentence for each thing that is wrong.
     """
     _, ledger = options.job_and_ledger
-    key = (options.kafka.get("bootstrap.servers", ""), ledger, options.snapshots)
+    servers = options.kafka.get("bootstrap.servers", "")
+    key = (servers, ledger, options.snapshots, options.dead_letter_topic)
     if key in _checked:
         return
     admin, brokers = connect(options.kafka, TIMEOUT_S)
-    if options.topic is not None:
-        _check_topic(options.topic, admin)  # first: a refused start leaves no topics behind
+    _check_topics(options, admin)  # first: a refused start leaves no topics behind
     topics.ensure(options, admin, brokers)
     check_timeout(admin, options)
     _checked.add(key)
@@ -86,26 +86,27 @@ def _allowed_by_brokers(admin: Any) -> dict[int, int | None]:
 
 def check_output(options: SinkOptions) -> None:
     """Check what a write needs that has no ledger: the topic, and the time for transactions."""
-    key = (options.kafka.get("bootstrap.servers", ""), options.topic or "", False)
-    if not options.exactly_once and (options.topic is None or key in _checked):
+    servers = options.kafka.get("bootstrap.servers", "")
+    outputs = (options.topic, options.dead_letter_topic)
+    if not options.exactly_once and (not any(outputs) or (servers, *outputs) in _checked):
         return
     admin, _ = connect(options.kafka, TIMEOUT_S)
     if options.exactly_once:
         check_timeout(admin, options)
-    if options.topic is not None:
-        _check_topic(options.topic, admin)
-    _checked.add(key)
+    _check_topics(options, admin)
+    _checked.add((servers, *outputs))
 
 
-def _check_topic(topic: str, admin: Any) -> None:
-    """Raise EnvironmentRefused unless the output topic exists. A new one is not known to every
-    broker at once."""
+def _check_topics(options: SinkOptions, admin: Any) -> None:
+    """Raise EnvironmentRefused unless the output topic and that of dead letters exist. A new one is
+    not known to every broker at once."""
     deadline = time.monotonic() + OUTPUT_TIMEOUT_S
-    while not exists(admin, topic):
-        if time.monotonic() > deadline:
-            raise EnvironmentRefused(
-                f"Topic '{topic}' does not exist, and a write creates none, whatever the broker's "
-                "auto.create.topics.enable. Nothing was written. Create it, or correct option "
-                "'topic'."
-            )
-        time.sleep(0.2)
+    for option, topic in (("topic", options.topic), ("deadLetterTopic", options.dead_letter_topic)):
+        while topic is not None and not exists(admin, topic):
+            if time.monotonic() > deadline:
+                raise EnvironmentRefused(
+                    f"Topic '{topic}' does not exist, and a write creates none, whatever the "
+                    "broker's auto.create.topics.enable. Nothing was written. Create it (eo-kafka "
+                    f"topic create {topic}:PARTITIONS), or correct option '{option}'."
+                )
+            time.sleep(0.2)
