@@ -16,6 +16,7 @@ from ..formats.writing import Writing
 from ..sinks.options import SinkOptions
 from ..sinks.rows.columns_needed import column_problems
 from .ledger_writer import LedgerWriter, Report, task_context
+from .pickling import tells_errors
 from .spark_versions import refuse_without_admission_control
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class KafkaStreamWriter(LedgerWriter):
         self._schema = schema
         self._overwrite = overwrite
 
+    @tells_errors
     def __getstate__(self) -> dict[str, Any]:
         """S1, see `LedgerWriter`; and the registry is asked, once, for what it knows of schemas."""
         if self._overwrite:

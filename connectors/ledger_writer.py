@@ -12,6 +12,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from ..core.errors import SinkError
 from ..sinks.options import SinkOptions
 from ..sinks.protocol.committable import TaskReport, WritePlan
+from .pickling import tells_errors
 from .spark_versions import StreamArrowWriter
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class LedgerWriter(StreamArrowWriter):
         """As checked."""
         return self._options
 
+    @tells_errors
     def __getstate__(self) -> dict[str, Any]:
         """S1 runs here: being pickled for the tasks is the one thing that happens to a writer
         before a batch and never before `commit` or `abort`. Spark pickles it more than once."""

@@ -13,6 +13,7 @@ from ...sinks.maps.options import MapSinkOptions, read_topic
 from ...sinks.maps.two_phase_options import read_two_phase
 from ..kafka_sink import KafkaBatchWriter, KafkaStreamWriter
 from ..ledger_writer import LedgerWriter, Report, task_context, told_batch
+from ..pickling import tells_errors
 from ..spark_versions import StreamArrowWriter, refuse_without_admission_control
 from .rows import Entries
 
@@ -56,6 +57,7 @@ class TopicMapStreamWriter(_TopicMap, StreamArrowWriter):
 
     _kafka = KafkaStreamWriter
 
+    @tells_errors
     def __getstate__(self) -> dict[str, Any]:
         """Being pickled for the tasks is when the topic is looked at; see `KafkaStreamWriter`."""
         from ...sinks.maps.topic import check_is_map
@@ -77,6 +79,7 @@ class TopicMapBatchWriter(_TopicMap, DataSourceArrowWriter):
 
     _kafka = KafkaBatchWriter
 
+    @tells_errors
     def __getstate__(self) -> dict[str, Any]:
         """As a stream's writer."""
         from ...sinks.maps.topic import check_is_map
