@@ -34,8 +34,8 @@ from eo_kafka.clients.kafka.transactional_id import ATTEMPT_SLOTS, GENERATION_SL
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan
-from eo_kafka.state.ledger.compacted_topic import MAX_MESSAGE_BYTES
 from eo_kafka.state.ledger.coordinator import Coordinator
+from eo_kafka.state.ledger.topic_settings import MAX_MESSAGE_BYTES
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "commit_round.md"
 

@@ -15,9 +15,9 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..clients.kafka import config
+from ..clients.kafka.topics import settings_of
 from ..core.errors import ReadTimeout, SourceError
 from ..core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
-from ..state.ledger.compacted_topic import settings_of
 from .limits import Word
 from .lookup_errors import UnknownTopic, is_denied, is_of_old_metadata, is_wrong_setting
 from .options import SourceOptions

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
+from ..clients.kafka.topics import exists
 from ..core.errors import EoKafkaError, OptionsError
 from ..core.options import text
 from . import view
 from .ledger import compacted_topic
-from .ledger.compacted_topic import exists
 from .ledger.coordinator import Record
 from .ledger.job_topics import topic_name
 from .snapshots.search import SnapshotSearch

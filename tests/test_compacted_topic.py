@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from eo_kafka.state.ledger import compacted_topic
+from eo_kafka.state.ledger import topic_settings
 
 GOOD = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
 
@@ -38,13 +38,13 @@ class FakeAdmin:
 
 def test_a_broker_that_has_not_heard_of_the_new_ledger_is_asked_again():
     admin = FakeAdmin(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_OR_PART, GOOD)
-    assert compacted_topic.faults(admin, "ledger", 2, 3) == ([], [])
+    assert topic_settings.faults(admin, "ledger", 2, 3) == ([], [])
     assert admin.asked == 3
 
 
 def test_settings_that_may_not_be_seen_are_told_and_not_taken_for_wrong_ones(caplog):
     admin = FakeAdmin(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    assert compacted_topic.faults(admin, "ledger", 2, 3) == ([], [])
+    assert topic_settings.faults(admin, "ledger", 2, 3) == ([], [])
     assert "Configuration of ledger not checked" in caplog.text
 
 
@@ -56,5 +56,5 @@ def test_settings_that_may_not_be_seen_are_told_and_not_taken_for_wrong_ones(cap
     ],
 )
 def test_settings_that_could_lose_a_decision_are_problems(setting, words):
-    _, (problem,) = compacted_topic.faults(FakeAdmin({**GOOD, **setting}), "ledger", 2, 3)
+    _, (problem,) = topic_settings.faults(FakeAdmin({**GOOD, **setting}), "ledger", 2, 3)
     assert words in problem

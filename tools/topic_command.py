@@ -13,7 +13,6 @@ from ..clients.kafka import topics
 from ..clients.kafka.cluster import connect
 from ..core.errors import EoKafkaError, cut
 from ..sinks.options import SinkOptions
-from ..state.ledger.compacted_topic import exists
 from .shared.command_line import add_connection, add_json, connection, print_json, table
 
 _TIMEOUT_S = 10.0
@@ -118,9 +117,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _partitions(admin: Any, topic: str) -> Sequence[Any]:
-    from ..state.ledger.compacted_topic import partitions_of
-
-    found = partitions_of(admin, topic)
+    found = topics.partitions_of(admin, topic)
     return [found[number] for number in sorted(found)]
 
 
@@ -146,7 +143,7 @@ def _replicas(partitions: Any) -> int:
 
 
 def _describe(admin: Any, topic: str, *, as_json: bool) -> None:
-    if not exists(admin, topic):
+    if not topics.exists(admin, topic):
         raise EoKafkaError(f"There is no topic '{topic}'. 'eo-kafka topic list' names those there.")
     found, settings = _partitions(admin, topic), _own_settings(admin, topic)
     ends = [_offsets(admin, topic, len(found), which) for which in ("earliest", "latest")]

@@ -1,14 +1,68 @@
-"""Creates topics, and says what happened where that fails or nobody answers."""
+"""Topics: whether they are there, what they are, and their creation. Driver, and commands."""
 
 from __future__ import annotations
 
+import logging
+import time
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 from ...core.errors import EnvironmentRefused
 
+log = logging.getLogger(__name__)
+
 TIMEOUT_S = 30.0
 ATTEMPTS = 3
+
+
+def exists(admin: Any, topic: str) -> bool:
+    """Whether the topic exists and may be described."""
+    from confluent_kafka import KafkaError
+
+    found = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    if found.error is None:
+        return True
+    if found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        raise EnvironmentRefused(
+            f"Not authorized for topic '{topic}': the principal needs Describe on it, and what else"
+            " 'Least ACLs' in docs/security.md asks for."
+        )
+    return False
+
+
+def partitions_of(admin: Any, topic: str) -> Any:
+    """The topic's partitions. Each broker hears of a new topic in its own time."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        found = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+        if found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+def settings_of(admin: Any, name: str, kind: Any = None) -> dict[str, str]:
+    """The effective settings of a topic (or of a `kind`); none if they may not be seen, or if the
+    broker that was asked has not heard of a new topic for long."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    resource = ConfigResource(kind or ResourceType.TOPIC, name)
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            entries = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+        except KafkaException as error:
+            new = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            if new and time.monotonic() < deadline:
+                time.sleep(0.1)
+                continue
+            problem = error.args[0].str()
+        except FutureTimeout:
+            problem = f"no answer in {TIMEOUT_S:.0f} s"
+        else:
+            return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+        log.warning("Configuration of %s not checked: %s", name, problem)
+        return {}
 
 
 def create(admin: Any, topic: Any, advice: str) -> bool:

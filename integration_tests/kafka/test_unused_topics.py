@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from eo_kafka.clients.kafka.topics import partitions_of, settings_of
 from eo_kafka.errors import EnvironmentRefused
-from eo_kafka.state.ledger import compacted_topic
-from eo_kafka.state.ledger.compacted_topic import partitions_of, settings_of
+from eo_kafka.state.ledger import compacted_topic, topic_settings
 from harness import produce, wait_until
 
 
@@ -35,7 +35,7 @@ def test_a_ledger_that_a_look_up_made_is_set_right_and_told(admin, ledger, caplo
         assert compacted_topic.ensure(admin, ledger, 2, 1) == []
     assert f"Topic '{ledger}' was there with wrong settings" in caplog.text
     wait_until(lambda: len(partitions_of(admin, ledger)) == 2, "both partitions are known")
-    wanted = compacted_topic.wanted_settings(1)
+    wanted = topic_settings.wanted_settings(1)
     found = settings_of(admin, ledger)
     assert {name: found[name] for name in wanted} == wanted
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...clients.kafka.cluster import connect
+from ...clients.kafka.topics import TIMEOUT_S, exists, settings_of
 from ...core.errors import EnvironmentRefused
-from ...state.ledger.compacted_topic import TIMEOUT_S, exists, settings_of
 from ..options import SinkOptions
 
 _checked: set[tuple[str, str]] = set()

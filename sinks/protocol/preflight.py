@@ -11,9 +11,9 @@ from typing import Any
 
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.option_checks import ALLOWED_BY_BROKERS
+from ...clients.kafka.topics import TIMEOUT_S, exists, settings_of
 from ...core.errors import EnvironmentRefused
 from ...state.ledger import topics
-from ...state.ledger.compacted_topic import TIMEOUT_S, exists, settings_of
 from ..options import SinkOptions
 
 OUTPUT_TIMEOUT_S = 5.0  # for a topic made a moment ago

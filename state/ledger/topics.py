@@ -6,9 +6,9 @@ import logging
 from typing import Any
 
 from ...clients.kafka.cluster import connect
+from ...clients.kafka.topics import TIMEOUT_S, exists, settings_of
 from ...core.errors import EnvironmentRefused
 from . import compacted_topic
-from .compacted_topic import TIMEOUT_S, exists, settings_of
 from .job import Job
 
 log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ import time
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
+from ...clients.kafka.topics import TIMEOUT_S, partitions_of
 from ...core.errors import EnvironmentRefused
-from . import compacted_topic
-from .compacted_topic import TIMEOUT_S, partitions_of
+from .topic_settings import faults, wanted_settings
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def set_right(admin: Any, name: str, partitions: int, brokers: int) -> list[str]
         _add_partitions(admin, name, partitions)
     deadline = time.monotonic() + TIMEOUT_S
     while True:  # each broker hears of it in its own time
-        refusals, weak = compacted_topic.faults(admin, name, partitions, brokers)
+        refusals, weak = faults(admin, name, partitions, brokers)
         few = brokers > 1 and replicas < 2
         if not refusals and len(weak) == few:
             break
@@ -80,7 +80,7 @@ def _alter(admin: Any, name: str, replicas: int) -> None:
 
     entries = [
         ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
-        for setting, value in compacted_topic.wanted_settings(replicas).items()
+        for setting, value in wanted_settings(replicas).items()
     ]
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
     futures = admin.incremental_alter_configs([resource])

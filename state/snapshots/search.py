@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from ...clients.kafka import control_plane
 from ...clients.kafka.cluster import connect
+from ...clients.kafka.topics import TIMEOUT_S, exists
 from ...core.errors import CorruptSnapshot, EoKafkaError
 from ..ledger.blob_names import SnapshotHead
-from ..ledger.compacted_topic import TIMEOUT_S, exists
 from ..ledger.coordinator import STATE_PARTITION, Coordinator
 from ..ledger.job import read_job
 from ..ledger.ledger import Ledger

@@ -11,9 +11,9 @@ from typing import Any
 
 from ...clients.kafka import transactional_producer
 from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown
-from ..ledger.compacted_topic import TIMEOUT_S
 from ..ledger.coordinator import STATE_PARTITION, Record, is_no_answer
 from ..ledger.job import Job
 from . import blobs

@@ -14,14 +14,14 @@ from typing import Any
 
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.topics import exists, settings_of
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...core.errors import EnvironmentRefused, OutcomeUnknown
 from ...core.transaction import TransactionState, alarm_ms
 from ...sinks.options import SinkOptions
 from ...sinks.protocol.preflight import check_timeout
-from ...state.ledger import compacted_topic
+from ...state.ledger import compacted_topic, topic_settings
 from ...state.ledger import topics as ledger_topic
-from ...state.ledger.compacted_topic import exists, settings_of
 from ...state.ledger.unused_topic import is_unused
 from ..shared.command_line import duration
 from ..transactions.search import TransactionSearch
@@ -226,7 +226,7 @@ def _own_topic(
     if not exists(admin, topic):
         text = f"'{topic}' is not there yet; the first batch creates it (needs Create on it)"
         return [Finding(Level.NOTE, subject, text)]
-    refusals, weak = compacted_topic.faults(admin, topic, partitions, brokers)
+    refusals, weak = topic_settings.faults(admin, topic, partitions, brokers)
     if refusals and topic.startswith(compacted_topic.OURS) and is_unused(admin, topic):
         text = f"{' '.join(refusals)} It never held a record: the first batch sets it right."
         return [Finding(Level.NOTE, subject, text)]

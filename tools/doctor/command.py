@@ -12,17 +12,18 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
+from ...clients.kafka import topics as kafka_topics
 from ...clients.kafka.control_plane import ControlPlane
 from ...core.errors import EnvironmentRefused, OptionsError
 from ...sinks.options import TOPIC, SinkOptions
-from ...state.ledger import compacted_topic, topics
+from ...state.ledger import topics
 from ...state.ledger.job import JOB_NAME, LEDGER, PREFIX
 from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json
 from .cluster_check import check_cluster
 from .machine_check import Finding, Level, check_machine
 from .topic_rehearsal import rehearse
 
-CHECKING = (topics.log, compacted_topic.log)  # they warn of what they could not see
+CHECKING = (topics.log, kafka_topics.log)  # they warn of what they could not see
 UPDATE_MODE = (
     "Spark refuses outputMode('update') for Python sinks: use append, or "
     ".foreachBatch(eo_kafka.foreach_batch({'jobName': ..., 'topic': ..., ...})), which writes each "

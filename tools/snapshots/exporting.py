@@ -15,13 +15,13 @@ from typing import Protocol
 
 import tenacity
 
+from ...clients.kafka.topics import TIMEOUT_S, exists
 from ...core.errors import CorruptSnapshot, EoKafkaError, RepairNeeded
 from ...core.progress import bar
 from ...core.transaction import Decision, DecisionState
 from ...sinks.options import SinkOptions
 from ...sinks.protocol.recovery import make_plan
 from ...state.ledger import compacted_topic
-from ...state.ledger.compacted_topic import TIMEOUT_S, exists
 from ...state.ledger.job import of_job
 from ...state.snapshots import blobs, export
 from ...state.snapshots.export import Export

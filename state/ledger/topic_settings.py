@@ -1,0 +1,58 @@
+"""The settings of a compacted topic of ours, and what is wrong with those it has.
+
+What is looked for could lose an acknowledged record: deletion by age, a replica set that may shrink
+to one, an unclean election. Runs on the driver.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...clients.kafka.topics import partitions_of, settings_of
+
+MAX_MESSAGE_BYTES = 8 << 20  # a decision names every task of its batch
+
+
+def wanted_settings(replicas: int) -> dict[str, str]:
+    """What the topic is created with."""
+    return {
+        "cleanup.policy": "compact",
+        "retention.ms": "-1",
+        "max.message.bytes": str(MAX_MESSAGE_BYTES),
+        "min.insync.replicas": str(replicas // 2 + 1),
+        "unclean.leader.election.enable": "false",
+        # Tombstones and markers may be asked for by a recovery after a long holiday.
+        "delete.retention.ms": str(7 * 24 * 3600 * 1000),
+    }
+
+
+def faults(admin: Any, name: str, partitions: int, brokers: int) -> tuple[list[str], list[str]]:
+    """Sentences about why it cannot be used at all, and about what could lose a record."""
+    there = partitions_of(admin, name)
+    config = settings_of(admin, name)
+    refusals, weak = [], []
+    if len(there) < partitions:
+        refusals.append(
+            f"Topic '{name}' has {len(there)} partition(s) and needs {partitions}: tokens and "
+            "decisions may not share one."
+        )
+    if config.get("cleanup.policy", "compact") != "compact":
+        refusals.append(
+            f"Topic '{name}' has cleanup.policy={config['cleanup.policy']}: Kafka would delete by "
+            "age what a restart needs. It must be 'compact'."
+        )
+    replicas = min((len(partition.replicas) for partition in there.values()), default=0)
+    if brokers > 1 and replicas < 2:
+        weak.append(
+            f"Topic '{name}' has one replica: let kafka-reassign-partitions.sh give it more."
+        )
+    # Settings that may not be seen are not wrong ones: a warning has been given.
+    in_sync = int(config.get("min.insync.replicas", replicas))
+    if in_sync <= replicas // 2:
+        weak.append(
+            f"Topic '{name}' has min.insync.replicas={in_sync} of {replicas} replicas: "
+            "a majority is needed."
+        )
+    if config.get("unclean.leader.election.enable") == "true":
+        weak.append(f"Topic '{name}' allows unclean leader elections.")
+    return refusals, weak
