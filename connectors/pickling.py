@@ -25,8 +25,12 @@ def tells_errors(getstate: GetState[Writer]) -> GetState[Writer]:
         except EoKafkaError as error:
             if not isinstance(error, PickleError):
                 kind = type(error)
-                names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-                error.__class__ = type(kind.__name__, (kind, PickleError), names)
+                told_as = {
+                    "__module__": kind.__module__,
+                    "__qualname__": kind.__qualname__,
+                    "__reduce__": lambda told: (kind, *kind.__reduce__(told)[1:]),
+                }
+                error.__class__ = type(kind.__name__, (kind, PickleError), told_as)
             raise
 
     return told

@@ -56,9 +56,9 @@ def comment(goes_to: str) -> str:
 def goes_to(schema: StructType) -> str | None:
     """The dead letter topic that the column's comment names, if it has one."""
     for field in schema.fields:
-        said = field.metadata.get("comment", "")
+        said = str(field.metadata.get("comment"))
         if field.name == COLUMN and said.startswith(_GOES_TO):
-            return str(said.removeprefix(_GOES_TO))
+            return said.removeprefix(_GOES_TO)
     return None
 
 

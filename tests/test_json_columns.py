@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
@@ -31,12 +31,9 @@ SCHEMA = t.StructType(
         t.StructField("local", t.TimestampNTZType()),
         t.StructField("list", t.ArrayType(t.IntegerType())),
         t.StructField("in", t.StructType([t.StructField("times", t.ArrayType(t.DateType()))])),
-        t.StructField("sum", t.DecimalType(10, 2)),
     ]
 )
 KIND = arrow_type(SCHEMA)
-# Beside decimals, what may be too large for one is left.
-WITHOUT_DECIMALS = t.StructType([one for one in SCHEMA if one.name != "sum"])
 GOOD = {
     "n": 1 << 60,
     "small": -128,
@@ -49,7 +46,6 @@ GOOD = {
     "local": "2026-11-21 01:02:03",
     "list": [1, None, 2],
     "in": {"times": ["2026-01-01"]},
-    "sum": 12.5,
     "other": [{"x": None}],
 }
 
@@ -111,9 +107,6 @@ PLAIN = [
     b'{"day":"1000-02-28","at":"2999-12-31T23:59:59.123456789Z"}',
     b'{"at":"2024-02-29 23:59:59-23:59","local":"1969-12-31T23:59:59.9"}',
     b'{"at":"2026-01-01T00:00:00"}',
-    b'{"sum":"-12.34"}',
-    b'{"sum":1e2,"in":null}',
-    b'{"sum":99999999.99}',
     b'{"in":{"other":1}}',
     b'{"s":"NaN, Info and ]]]]"}',
 ]
@@ -121,9 +114,8 @@ PLAIN = [
 
 @pytest.mark.parametrize("plain", PLAIN, ids=lambda value: repr(value)[2:40])
 def test_what_is_plain_json_is_not_left(plain: bytes) -> None:
-    kind = SCHEMA if b'"sum"' in plain else WITHOUT_DECIMALS
-    assert assert_same([plain], kind) == []
-    assert assert_same([text(), plain, None, text()], kind) == []
+    assert assert_same([plain]) == []
+    assert assert_same([text(), plain, None, text()]) == []
 
 
 WRONG = [
@@ -218,14 +210,6 @@ WRONG = [
     b'{"x":00}',
     b'{"n":-9223372036854775808}',
     b'{"n":18446744073709551615}',
-    b'{"sum":123456789}',
-    b'{"sum":0.005}',
-    b'{"sum":"1_0"}',
-    b'{"sum":" 1"}',
-    b'{"sum":"NaN"}',
-    b'{"sum":0e99}',
-    b'{"sum":"1"',
-    b'{"sum":true}',
     b'{"list":[1,]}',
     b'{"list":[,1]}',
     b'{"list":[1 2]}',
@@ -245,6 +229,11 @@ WRONG = [
     b"{\x00}\x00",
     b'{"other":' + b"[" * 64 + b"]" * 64 + b"}",
     b'{"other":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    b'{"other":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001,
+    b'{"other":' + b'["]]]",{"a":' * 3000 + b"1" + b"}]" * 3000 + b"}",
+    b'{"other":' + b"9" * 5000 + b"}",
+    b'{"other":1e-99999999999999999999}',
+    b'{"x":1e-99999999999999999999}',
 ]
 
 
@@ -255,38 +244,6 @@ def test_what_is_not_quite_as_it_should_be_is_read_alike_or_left(wrong: bytes) -
     assert 1 in left or not left
 
 
-@QUICK
-@example(18, 2, "99999999999999999.9")
-@example(38, 10, "922337203685477581")
-@example(38, 30, "5200000000")  # which pyarrow's 128 bits take for another number
-@given(
-    st.integers(1, 38),
-    st.integers(0, 38),
-    st.from_regex(r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?", fullmatch=True),
-)
-def test_a_decimal_is_what_is_written_at_any_precision(
-    precision: int, scale: int, number: str
-) -> None:
-    kind = t.DecimalType(precision, min(scale, precision, 36))
-    assert_same([number.encode(), f'"{number}"'.encode()], kind)
-
-
-@QUICK
-@example(4, 2, "+1e75")
-@example(4, 2, ".5e80")
-@given(
-    st.integers(1, 38),
-    st.integers(0, 36),
-    st.from_regex(
-        r"[+-]?([0-9]{1,31}\.?[0-9]{0,50}|\.[0-9]{1,50})([eE][+-]?[0-9]{1,3})?", fullmatch=True
-    ),
-)
-def test_a_decimal_in_a_string_is_read_alike_or_left(
-    precision: int, scale: int, number: str
-) -> None:
-    assert_same([f'"{number}"'.encode()], t.DecimalType(precision, min(scale, precision)))
-
-
 def test_two_halves_of_an_object_are_none() -> None:
     values: list[bytes | None] = [b'{"other":{}', b'{"n":1}}', b'{"s":"}', b'{"}', b"{}", b"{}{}"]
     assert_same(values)
@@ -294,11 +251,11 @@ def test_two_halves_of_an_object_are_none() -> None:
 
 
 def test_one_bad_value_leaves_few_to_be_read_one_by_one() -> None:
-    values: list[bytes | None] = [text(n=row) for row in range(5000)]
+    values: list[bytes | None] = [text(n=row) for row in range(20_000)]
     values[3210] = b'{"n":"x"}'
     left = assert_same(values)
     assert 3210 in left
-    assert len(left) < 50
+    assert len(left) <= 512
     told: list[int] = []
     column = typed(
         pa.array(values, pa.binary()), JsonDecoder(SCHEMA), KIND, lambda row, _: told.append(row)
@@ -312,6 +269,8 @@ def test_one_bad_value_leaves_few_to_be_read_one_by_one() -> None:
     [
         t.StructType([t.StructField("b", t.BinaryType())]),
         t.MapType(t.StringType(), t.LongType()),
+        # pyarrow ends the process at 1e-99999999
+        t.StructType([t.StructField("sum", t.ArrayType(t.DecimalType(10, 2)))]),
         t.StructType([t.StructField("a", t.LongType()), t.StructField("a", t.LongType())]),
     ],
     ids=lambda kind: kind.simpleString(),
@@ -431,8 +390,6 @@ SCALARS: list[tuple[t.DataType, st.SearchStrategy[Any]]] = [
     (t.DateType(), st.dates().map(str)),
     (t.TimestampType(), st.datetimes().map(str) | st.datetimes().map(lambda at: f"{at}Z")),
     (t.TimestampNTZType(), st.datetimes().map(lambda at: at.isoformat())),
-    (t.DecimalType(8, 3), st.decimals(-(10**6), 10**6, places=2).map(float)),
-    (t.DecimalType(30, 2), st.decimals(-(10**25), 10**25, places=2).map(str)),
 ]
 
 

@@ -100,7 +100,7 @@ def test_a_command_merges_by_the_function_that_it_is_told() -> None:
 
 
 def test_it_is_a_way_of_streams_into_imaps_only() -> None:
-    on_topic = {**GIVEN, "backend": "kafka"}
+    on_topic = {**GIVEN, "backend": "kafka", "kafka.linger.ms": 20}  # as Spark's options() takes
     assert classes_of(on_topic).stream_writer is TopicMapStreamWriter
     assert classes_of(GIVEN).stream_writer is ImapTwoPhaseWriter
     with pytest.raises(OptionsError, match="a way of streaming writes"):

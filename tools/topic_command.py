@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 from ..clients.kafka import topics
@@ -17,6 +18,7 @@ from .shared.command_line import add_connection, add_json, connection, print_jso
 
 _TIMEOUT_S = 10.0
 _PARTITIONS_MAX = 100_000
+_REPLICAS_MAX = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="without a number of partitions the brokers' num.partitions",
     )
     create.add_argument(
-        "--replicas", type=int, default=-1, help="default: the brokers' default.replication.factor"
+        "--replicas",
+        type=_replication,
+        default=-1,
+        metavar="N",
+        help="default: the brokers' default.replication.factor",
     )
     create.add_argument(
         "--set",
@@ -65,6 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
             _list(admin, arguments)
         else:
             _describe(admin, arguments.topic, as_json=arguments.json)
+    except FutureTimeout:
+        raise EoKafkaError(f"Kafka did not answer within {_TIMEOUT_S:.0f} s.") from None
     except KafkaException as error:
         raise EoKafkaError(f"Kafka does not answer that: {cut(error.args[0].str())}.") from None
     return 0
@@ -105,6 +113,12 @@ def created(
             f"Topic '{name}' is there already, with {count}, not {partitions}. Nothing was changed."
         )
     return f"Topic '{name}' is there already, with {count}. Nothing was changed."
+
+
+def _replication(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) <= _REPLICAS_MAX:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of replicas, such as 3")
+    return int(text)
 
 
 def _setting(text: str) -> tuple[str, str]:

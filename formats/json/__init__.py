@@ -1,1 +1,1 @@
-"""JSON: values, and whole columns at once by compiled loops."""
+"""JSON: values, and whole columns at once with pyarrow."""

@@ -7,6 +7,8 @@ are left to `JsonDecoder`. Runs on executors.
 
 from __future__ import annotations
 
+import re
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from ..shared.decoding import Rows
 
 _SPLIT = 8  # a piece with something to refuse is cut into so many
-_LEFT_ROWS = 32  # and left, once it is as small as this
+_LEFT_ROWS = 512  # and left, once it is as small as this: a call costs as much as 100 rows
 _BYTES_MAX = 2**30  # of one piece; the reader counts in 32 bits
 
 # The reader takes lines of objects, and passes over members that it does not know. A text stands
@@ -30,11 +32,9 @@ _CLOSES_ALL = r"\s*".join([r"\]"] * _DEPTH)
 # What the reader takes for numbers, and JSON has not. The words alone are found six times as fast.
 _WORDS, _NO_NUMBER = ("NaN", "Inf"), r"(^|[\s:,\[-])(NaN|Inf(inity)?)\s*([,\]}]|$)"
 
-# A decimal is read with twice the bits, for pyarrow does not notice all that overflow. Numbers of
-# 39 digits and 36 more behind the point fit into them; larger ones have many digits or an exponent.
-_DECIMAL = 76
-_DECIMAL_SCALE_MAX = 36
-_MAY_OVERFLOW = r'\d{30}|(^|[\s:,\["+-])(\d+(\.\d*)?|\.\d+)[eE]\+?\d\d+\s*([,\]}"]|$)'
+# Numbers that Python refuses, wherever they stand, and how deep values may be in each other for
+# Python to read them whatever its stack holds already.
+_TOO_LONG, _OPENINGS_MAX = r"\d{1000}|[eE][+-]?\d{18}", 200
 
 _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = rf"^{_DATE}[ T]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?"
@@ -90,7 +90,7 @@ def _read(values: pa.Array, schema: pa.Schema, kind: pa.DataType) -> pa.Array:
     texts = pc.fill_null(values.cast(pa.string()), "null")
     if any(_has(texts, word) for word in _WORDS) and _has(texts, _NO_NUMBER):
         raise _Left
-    if _has(texts, _CLOSES_ALL) or ("decimal" in str(schema) and _has(texts, _MAY_OVERFLOW)):
+    if _has(texts, _CLOSES_ALL) or _has(texts, _TOO_LONG) or _is_deep(texts):
         raise _Left
     data = pc.binary_join_element_wise(_HEAD, texts, _TAIL, "").buffers()[2]
     table = json.read_json(
@@ -106,6 +106,21 @@ def _has(texts: pa.Array, pattern: str) -> bool:
     import pyarrow.compute as pc
 
     return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
+
+
+def _is_deep(texts: pa.Array) -> bool:
+    """Whether values are deeper in each other than Python may read; the reader has no limit."""
+    import pyarrow.compute as pc
+
+    openings = pc.add(pc.count_substring(texts, "["), pc.count_substring(texts, "{"))
+    many = texts.filter(pc.greater(openings, _OPENINGS_MAX)).to_pylist()
+    return any(_depth(text) > _OPENINGS_MAX for text in many)
+
+
+def _depth(text: str) -> int:
+    """Of a text that is JSON."""
+    brackets = re.findall(r"[][{}]", re.sub(r'"(?:[^"\\]|\\.)*"', "", text))
+    return max(accumulate(1 if one in "[{" else -1 for one in brackets), default=0)
 
 
 def _in_lists(kind: pa.DataType) -> pa.DataType:
@@ -131,7 +146,8 @@ def _out_of_lists(array: pa.Array, rows: int) -> pa.Array:
 
 def _wire_type(kind: pa.DataType) -> pa.DataType | None:
     """What is read for a type: times as text, for they are converted more strictly here. None if
-    there is a type in it that the reader does not read from what Spark's JSON has for it."""
+    there is a type in it that the reader does not read from what Spark's JSON has for it, or a
+    decimal: pyarrow's own conversion crashes at 1e-99999999, and overflows without a word."""
     import pyarrow as pa
 
     of = pa.types
@@ -146,8 +162,6 @@ def _wire_type(kind: pa.DataType) -> pa.DataType | None:
         found = None if inner is None else pa.list_(inner)
     elif of.is_float32(kind):
         found = pa.float64()
-    elif of.is_decimal128(kind) and 0 <= kind.scale <= _DECIMAL_SCALE_MAX:
-        found = pa.decimal256(_DECIMAL, kind.scale)
     elif of.is_date32(kind) or (of.is_timestamp(kind) and kind.unit == "us"):
         found = pa.string()
     return found
@@ -172,7 +186,7 @@ def _converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return _in_range(_only(array, rf"^{_DATE}$").cast(kind))
     if of.is_timestamp(kind):
         return _in_range(_times(array, kind))
-    return array.cast(kind)  # a decimal's precision is looked at here
+    return array
 
 
 def _floats(array: pa.Array, kind: pa.DataType) -> pa.Array:

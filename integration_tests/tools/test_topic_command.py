@@ -79,6 +79,13 @@ def test_what_kafka_refuses_is_a_sentence(broker, capsys, words, told):
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("wrong", ["0", "-5", "40000", "many"])
+def test_a_wrong_number_of_replicas_is_refused_at_once(capsys, wrong):
+    with pytest.raises(SystemExit):
+        main(["topic", "create", "orders:4", f"--replicas={wrong}"])
+    assert "is not a number of replicas" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("wrong", ["orders:0", "orders:many", ":4", "orders:4:5"])
 def test_what_is_no_name_and_number_is_refused_at_once(capsys, wrong):
     for command in (["topic", "create", wrong], ["broker", "--topic", wrong]):

@@ -25,7 +25,10 @@ class Backend(Enum):
 def backend_of(given: Mapping[str, str]) -> Backend:
     """The one that options ask for; an IMap where `backend` is missing or wrong, which is told when
     they are parsed."""
-    words = {name.lower(): value.strip().lower() for name, value in given.items()}
-    if words.get(BACKEND.key) == KAFKA:
+    lowered = {name.lower(): value for name, value in given.items()}
+    backend, commit = (
+        str(lowered.get(key, "")).strip().lower() for key in (BACKEND.key, COMMIT.key)
+    )
+    if backend == KAFKA:
         return Backend.TOPIC
-    return Backend.TWO_PHASE_IMAP if words.get(COMMIT.key) == TWO_PHASE else Backend.IMAP
+    return Backend.TWO_PHASE_IMAP if commit == TWO_PHASE else Backend.IMAP

@@ -29,7 +29,7 @@ def ensure(options: SinkOptions) -> None:
     """
     _, ledger = options.job_and_ledger
     servers = options.kafka.get("bootstrap.servers", "")
-    key = (servers, ledger, options.snapshots, options.dead_letter_topic)
+    key = (servers, ledger, options.snapshots, options.topic, options.dead_letter_topic)
     if key in _checked:
         return
     admin, brokers = connect(options.kafka, TIMEOUT_S)
@@ -100,8 +100,8 @@ def check_output(options: SinkOptions) -> None:
 def _check_topics(options: SinkOptions, admin: Any) -> None:
     """Raise EnvironmentRefused unless the output topic and that of dead letters exist. A new one is
     not known to every broker at once."""
-    deadline = time.monotonic() + OUTPUT_TIMEOUT_S
     for option, topic in (("topic", options.topic), ("deadLetterTopic", options.dead_letter_topic)):
+        deadline = time.monotonic() + OUTPUT_TIMEOUT_S
         while topic is not None and not exists(admin, topic):
             if time.monotonic() > deadline:
                 raise EnvironmentRefused(
