@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 import class_archive
 import shared_servers
+import spark_home
 import warm_drivers
 import watchdog
 from balance import pytest_collection_modifyitems  # noqa: F401 - a hook
@@ -30,6 +31,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 def pytest_configure(config: pytest.Config) -> None:
     """In the process that starts the workers, which inherit its environment."""
     if not _is_worker(config) and not config.option.collectonly:
+        spark_home.use()
         class_archive.use()
         shared_servers.open_folder()
 

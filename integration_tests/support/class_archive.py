@@ -44,7 +44,7 @@ def use() -> None:
 def _path() -> Path:
     """Of this Java and this Spark: both are in the archive's head, and compared."""
     java = find_java().resolve()
-    fits = f"{java} {java.stat().st_mtime_ns} {pyspark.__file__} {pyspark.__version__}"
+    fits = f"{java} {java.stat().st_mtime_ns} {os.environ['SPARK_HOME']} {pyspark.__version__}"
     name = hashlib.sha256(fits.encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir(), f"eo-kafka-tests-{os.getuid()}", f"spark-{name}.jsa")
 
