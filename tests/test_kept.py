@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 
 from eo_kafka.core.kept import Kept
 
@@ -50,6 +52,33 @@ def test_close_closes_all():
     assert len(kept) == 0
 
 
+def test_the_idle_are_closed_after_a_time_and_no_others() -> None:
+    closed: list[str] = []
+    is_closed = threading.Event()
+    kept: Kept[str] = Kept(4, lambda name: (closed.append(name), is_closed.set()), idle_s=0.2)
+    for name in ("first", "second"):  # the second time there was none, and no thread, for a while
+        is_closed.clear()
+        kept.put(A, "used")
+        kept.put(B, name)
+        assert kept.take(A) == "used"
+        assert is_closed.wait(10)
+        assert kept.take(B) is None
+    assert closed == ["first", "second"]
+
+
+def test_one_that_is_used_again_and_again_stays_open() -> None:
+    closed: list[str] = []
+    kept: Kept[str] = Kept(4, closed.append, idle_s=0.5)
+    until = time.monotonic() + 1.5
+    kept.put(A, "a")
+    while time.monotonic() < until:
+        found = kept.take(A)
+        assert found == "a", "the machine stood still for half a second"
+        kept.put(A, found)
+        time.sleep(0.05)
+    assert closed == []
+
+
 def test_secrets_are_not_shown():
     kept: Kept[str] = Kept(2)
     kept.put(A, "a")
@@ -58,13 +87,18 @@ def test_secrets_are_not_shown():
 
 def test_a_forked_child_neither_uses_nor_closes_its_parents_clients():
     closed: list[str] = []
-    kept: Kept[str] = Kept(1, closed.append)
+    kept: Kept[str] = Kept(1, closed.append, idle_s=3)
     kept.put(A, "parent's")
     child = os.fork()
     if not child:
         found = kept.take(A)
         kept.put(A, "child's")
         mine = kept.take(A)
-        os._exit(0 if (found, mine, closed) == (None, "child's", []) else 1)
-    assert os.waitpid(child, 0)[1] == 0
+        kept.put(A, "child's")
+        is_right = (found, mine, closed) == (None, "child's", [])
+        until = time.monotonic() + 10
+        while "child's" not in closed and time.monotonic() < until:
+            time.sleep(0.01)
+        os._exit(0 if is_right and closed == ["child's"] else 1)
     assert kept.take(A) == "parent's"
+    assert os.waitpid(child, 0)[1] == 0

@@ -27,7 +27,7 @@ class _Memory:
     read_at: float = 0.0  # time.monotonic()
 
 
-_memories: Kept[_Memory] = Kept(limit=2)
+_memories: Kept[_Memory] = Kept(limit=2, idle_s=MEMORY_S)
 
 
 class LedgerMemory:
