@@ -17,64 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from typing import Any
 
-import confluent_kafka
 import pyarrow as pa
 
-NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
-RECORD = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
-
-
-def source() -> str:
-    """Reads a partition that no broker serves."""
-    from eo_kafka.sources import fast
-
-    consumer = confluent_kafka.Consumer({**NOWHERE, "group.id": "g"})
-    consumer.assign([confluent_kafka.TopicPartition("t", 0, 0)])
-    found = fast.fetch(consumer, "t", 0, 1, timeout=0.01)
-    kernels: Any = importlib.import_module("eo_kafka.sources.read_kernels")
-    import numpy as np
-
-    none = np.empty(0, np.int64)
-    totals, cells = np.zeros(kernels.TOTALS, np.int64), np.zeros(8, np.int64)
-    batch = fast._record_batch(kernels, none, totals, cells, "t", 0, 1, True)
-    kernels.discard(none, 0)
-    consumer.close()
-    return f"{found.batch} {batch.num_rows}"
-
-
-def sink() -> str:
-    """Rows with headers and without into a producer's queue, and out of it again."""
-    from eo_kafka.sinks.rows import fast
-
-    producer = confluent_kafka.Producer(NOWHERE)
-    rows = fast.ArrowProducer(producer, "t")
-    rows.send(pa.record_batch({"value": [b"x", None, b""]}))
-    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-    headers = pa.array([[{"key": "k", "value": b"v"}]], kind)
-    rows.send(pa.record_batch({"value": pa.array([b"y"]), "headers": headers}))
-    text = rows.digest.text()
-    producer.purge()
-    return f"{rows.rows} {text}"
-
-
-def avro() -> str:
-    """One value."""
-    import json
-
-    from eo_kafka.formats.avro import columns as avro_columns
-
-    schema, kind = json.dumps(RECORD), pa.struct([("a", pa.int64())])
-    return _shown(avro_columns.decoded(pa.array([b"\x02", b"\x80"]), schema, schema, kind))
-
-
-def _shown(found: Any) -> str:
-    return "none" if found is None else f"{found[0].to_pylist()} {found[1].tolist()}"
-
-
-USES: dict[str, Callable[[], str]] = {"source": source, "sink": sink, "avro": avro}
+from eo_kafka.tools.prepare.loops import USES
 
 
 def command(name: str) -> list[str]:

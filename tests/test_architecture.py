@@ -38,7 +38,8 @@ BELOW = {
     "tools/transactions": ("tools/shared",),
     "tools/snapshots": ("tools/shared",),
     "tools/verify": ("tools/shared",),
-    "tools/doctor": ("tools/transactions",),
+    "tools/prepare": ("formats", "sources", "sinks/rows"),
+    "tools/doctor": ("tools/transactions", "tools/prepare"),
     "tools": ("tools/doctor", "tools/snapshots", "tools/verify"),
 }
 PACKAGES = sorted({folder.split("/")[0] for folder in BELOW} - {"", "entry"})

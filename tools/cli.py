@@ -41,6 +41,11 @@ COMMANDS = (
         "txn", "look at transactions, commit or abort them", "eo_kafka.tools.transactions.command"
     ),
     Command("topic", "create, list and describe topics", "eo_kafka.tools.topic_command"),
+    Command(
+        "prepare",
+        "let Spark's Python processes start sooner on this machine",
+        "eo_kafka.tools.prepare.command",
+    ),
     Command("doctor", "check this machine and a Kafka cluster", "eo_kafka.tools.doctor.command"),
     Command(
         "verify", "compare two topics, naming lost and repeated", "eo_kafka.tools.verify.command"

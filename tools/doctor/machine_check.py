@@ -16,6 +16,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from ..prepare import bytecode
+
 FORMAT_MODULE = "pyspark_eo_kafka"
 JAVA_MINIMUM = 17
 _PROBE = Path(__file__).with_name("interpreter_probe.py")
@@ -71,7 +73,7 @@ def check_machine() -> list[Finding]:
         findings += [*check_lookup(there), *check_versions(there)]
     if "error" not in here and "error" not in there:
         findings.append(check_same(here, there))
-    return [*findings, check_fast_path(), check_java()]
+    return [*findings, check_fast_path(), check_bytecode(), check_java()]
 
 
 def ask(python: str) -> dict[str, Any]:
@@ -168,6 +170,19 @@ def check_fast_path() -> Finding:
     if reason is None:
         return Finding(Level.OK, "compiled loops", "can be used")
     return Finding(Level.WARNING, "compiled loops", f"cannot be used, it will be slow: {reason}")
+
+
+def check_bytecode() -> Finding:
+    """Whether Spark's Python processes compile PySpark anew, each for itself."""
+    subject = "PySpark's bytecode"
+    slow = [str(path) for path in bytecode.archives() if not bytecode.has_bytecode(path)]
+    if slow:
+        text = (
+            f"{', '.join(slow)} has none for this Python, so each process that Spark starts "
+            "compiles PySpark anew, for half a second of CPU. 'eo-kafka prepare' adds it."
+        )
+        return Finding(Level.NOTE, subject, text)
+    return Finding(Level.OK, subject, "Spark's Python processes compile nothing")
 
 
 def check_java() -> Finding:

@@ -1,0 +1,117 @@
+"""`eo-kafka prepare`: bytecode in Spark's archives, and loops that are compiled ahead."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from eo_kafka.errors import EnvironmentRefused
+from eo_kafka.tools.cli import main
+from eo_kafka.tools.doctor.machine_check import Level, check_bytecode
+from eo_kafka.tools.prepare import bytecode
+
+INSTALLED = Path(pyspark.__file__).parent
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Spark with archives of its own; its folder of archives."""
+    library = tmp_path / "spark" / "python" / "lib"
+    library.mkdir(parents=True)
+    for archive in (INSTALLED / "python" / "lib").glob("*.zip"):
+        shutil.copy(archive, library)
+    (tmp_path / "spark" / "bin").symlink_to(INSTALLED / "bin")
+    (tmp_path / "spark" / "jars").symlink_to(INSTALLED / "jars")
+    monkeypatch.setenv("SPARK_HOME", str(library.parents[1]))
+    return library
+
+
+def imported(home: Path, module: str) -> str:
+    """Where a process that Spark starts would have the module from."""
+    code = f"import {module}, sys; print(sys.modules['{module}'].__file__)"
+    path = os.pathsep.join(map(str, home.glob("*.zip")))
+    env = {**os.environ, "PYTHONPATH": path}
+    ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+def test_sparks_processes_find_bytecode(
+    home: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert imported(home, "pyspark.worker") == str(home / "pyspark.zip/pyspark/worker.py")
+    told = check_bytecode()
+    assert told.level == Level.NOTE
+    assert "'eo-kafka prepare' adds it" in told.text
+    assert main(["prepare"]) == 0
+    for module in ("pyspark.worker", "pyspark.sql.worker.write_into_data_source"):
+        place = f"pyspark.zip/{module.replace('.', '/')}.pyc"
+        assert imported(home, module) == str(home / place)
+    assert imported(home, "py4j.java_gateway").endswith(".pyc")
+    assert check_bytecode().level == Level.OK
+    assert sorted(path.name for path in home.iterdir()) == sorted(
+        path.name for path in (INSTALLED / "python" / "lib").glob("*.zip")
+    )
+    assert "modules added" in capsys.readouterr().out
+    assert main(["prepare"]) == 0
+    assert "has bytecode already" in capsys.readouterr().out
+
+
+def test_a_process_that_has_the_old_archive_open_goes_on(home: Path) -> None:
+    """It knows where in the archive each module is that it has yet to import."""
+    env = {**os.environ, "PYTHONPATH": str(home / "pyspark.zip")}
+    with subprocess.Popen(
+        [sys.executable, "-ic", "import pyspark; print('ready', flush=True)"],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "ready\n"
+        bytecode.add(home / "pyspark.zip")
+        told, _ = running.communicate("import pyspark.worker\nprint(pyspark.worker.__file__)\n")
+    assert told.strip() == str(home / "pyspark.zip/pyspark/worker.py")
+
+
+def test_what_is_in_the_archive_stays_as_it_was(home: Path) -> None:
+    (small,) = home.glob("py4j*.zip")
+    with zipfile.ZipFile(small) as whole:
+        before = {name: whole.read(name) for name in whole.namelist()}
+    bytecode.add(small)
+    with zipfile.ZipFile(small) as whole:
+        after = {name: whole.read(name) for name in whole.namelist()}
+    assert before.items() < after.items()
+    assert {Path(name).suffix for name in after.keys() - before.keys()} == {".pyc"}
+
+
+def test_bytecode_of_another_python_is_not_ours(home: Path) -> None:
+    (small,) = home.glob("py4j*.zip")
+    with zipfile.ZipFile(small, "a") as whole:
+        whole.writestr("py4j/__init__.pyc", bytes(len(importlib.util.MAGIC_NUMBER)))
+    assert not bytecode.has_bytecode(small)
+    with pytest.raises(EnvironmentRefused, match="Reinstall PySpark"):
+        bytecode.add(small)
+
+
+def test_an_archive_that_cannot_be_written_is_a_sentence(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("Permission denied")
+
+    monkeypatch.setattr(shutil, "copy2", refuse)  # these tests may be root's, whom nothing stops
+    (small,) = home.glob("py4j*.zip")
+    with pytest.raises(EnvironmentRefused, match="as the user that installed PySpark"):
+        bytecode.add(small)
+    assert not list(home.glob(".*"))
