@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 RECORDS = 100
 TIMEOUT_S = 300.0
-AFTER_STOP_S = 15.0
+AFTER_STOP_S = 25.0  # clients are closed after 10 or 20 s without use
 CONTENDERS = ("kafka", "eo-kafka", "eo-kafka, prepared")
 COLUMNS = {
     "alive": "queries alive",

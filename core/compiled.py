@@ -15,6 +15,9 @@ import functools
 import hashlib
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ librdkafka.bind()
 I64, I32, U64, U8 = types.int64, types.int32, types.uint64, types.uint8
 NOTHING = types.void
 _SHARED_CACHE = config.CACHE_DIR
+_here = threading.local()
 
 
 def cache_folder() -> str:
@@ -46,11 +50,40 @@ def compiled(function: Any) -> Any:
         if not _unzip_source(function):
             folder = folder / _digest(_package(function))
         config.CACHE_DIR = str(folder)
-        return njit(cache=True, nogil=True)(function)
+        return _one_process_compiles(njit(cache=True, nogil=True)(function), folder)
     except (OSError, RuntimeError):
         return njit(nogil=True)(function)
     finally:
         config.CACHE_DIR = _SHARED_CACHE
+
+
+def _one_process_compiles(loop: Any, folder: Path) -> Any:
+    """The first queries on a machine start several workers at once: one of them compiles a loop,
+    and the others wait and take it from the cache, which costs them a tenth."""
+    compile_or_load = loop.compile
+
+    def alone(signature: Any) -> Any:
+        with _compiling(folder):
+            return compile_or_load(signature)
+
+    loop.compile = alone
+    return loop
+
+
+@contextmanager
+def _compiling(folder: Path) -> Iterator[None]:
+    """Alone of all processes that share the cache, where its file system has locks."""
+    with ExitStack() as held:
+        if not getattr(_here, "compiles", False):  # a loop that calls another one compiles it, too
+            _here.compiles = True
+            held.callback(setattr, _here, "compiles", False)
+            with suppress(OSError, ImportError):
+                import fcntl  # not on Windows
+
+                folder.mkdir(parents=True, exist_ok=True)
+                lock = held.enter_context((folder / "lock").open("w"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def part(function: Any) -> Any:

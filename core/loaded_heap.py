@@ -20,14 +20,17 @@ def spare_in_worker() -> None:
     found in use (`gc.freeze`). Called when a connector is imported; does nothing but in a worker
     that Spark keeps for later tasks.
 
-    What is put aside is what was in use when modules were loaded: objects of a task among them are
-    freed as ever, but for cycles of theirs, of which there are no more than there were then.
+    Only collections that Spark's daemon asks for count, for no task runs meanwhile: cycles of what
+    is frozen are never freed, and a task has some, with connections in them.
     """
     if os.environ.get("SPARK_REUSE_WORKER") and _put_aside not in gc.callbacks:
         gc.callbacks.append(_put_aside)
 
 
 def _put_aside(phase: str, info: Mapping[str, int]) -> None:
-    if phase == "stop" and info["generation"] == 2 and _last.get("modules") != len(sys.modules):
+    asked_by = sys._getframe(1).f_globals.get("__name__")  # the daemon is the worker's program
+    if phase != "stop" or info["generation"] != 2 or asked_by != "__main__":
+        return
+    if _last.get("modules") != len(sys.modules):
         _last["modules"] = len(sys.modules)
         gc.freeze()

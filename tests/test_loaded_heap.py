@@ -72,5 +72,26 @@ def test_what_was_put_aside_is_freed_when_nobody_uses_it(kept):
     assert run(script, **kept) == "None"
 
 
+def test_a_collection_in_the_middle_of_a_task_puts_nothing_aside(kept):
+    """Or its cycles would stay for good, and a producer's connections with them."""
+    script = """
+import types
+task = types.ModuleType("task")
+exec(
+    "import gc\\n"
+    "def run(new):\\n"
+    "    node = new()\\n"
+    "    node.myself = node\\n"
+    "    gc.collect()\\n"
+    "    return node\\n",
+    task.__dict__,
+)
+node = weakref.ref(task.run(Node))
+gc.collect()
+print(node(), gc.get_freeze_count() > 50_000)
+"""
+    assert run(script, **kept) == "None True"
+
+
 def test_other_processes_are_left_alone():
     assert run("gc.collect(); print(gc.get_freeze_count())") == "0"

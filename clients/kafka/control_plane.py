@@ -24,6 +24,8 @@ from .control_requests import End, Look, TransactionRequests, create_nothing
 
 REQUEST_TIMEOUT_MS = 15_000
 BOOTSTRAP_TIMEOUT_MS = 30_000
+# A worker outlives its query by a minute; its connections need not. Longer than any request takes.
+CONNECTION_IDLE_MS = 20_000
 LOOKUP_TIMEOUT_S = 30.0
 _QUESTIONS = {
     "describe": "describe transactions",
@@ -65,6 +67,7 @@ class ControlPlane:
                 **control,
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
                 bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
+                connections_max_idle_ms=CONNECTION_IDLE_MS,
                 max_in_flight_requests_per_connection=1000,  # EndTxn for all tasks in one round
             )
         except Exception as error:
