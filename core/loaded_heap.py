@@ -28,9 +28,11 @@ def spare_in_worker() -> None:
 
 
 def _put_aside(phase: str, info: Mapping[str, int]) -> None:
-    asked_by = sys._getframe(1).f_globals.get("__name__")  # the daemon is the worker's program
-    if phase != "stop" or info["generation"] != 2 or asked_by != "__main__":
+    if phase != "stop" or info["generation"] != 2:
         return
+    caller = sys._getframe().f_back  # None: a thread of a library's
+    if caller is None or caller.f_globals.get("__name__") != "__main__":
+        return  # it is not the daemon, which is the worker's program
     if _last.get("modules") != len(sys.modules):
         _last["modules"] = len(sys.modules)
         gc.freeze()

@@ -11,9 +11,10 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import eo_kafka
 from conftest import topic_maker
-from eo_kafka.clients.kafka import transactional_producer
+from eo_kafka.clients.kafka import control_plane, transactional_producer
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.core.transaction import TransactionState
@@ -29,7 +30,7 @@ from eo_kafka.sources import reader
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state.ledger import log_reader
 from eo_kafka.state.ledger.log_reader import read_records
-from harness import committed, wait_until
+from harness import committed, make_copy, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -236,6 +237,40 @@ def test_a_kept_consumer_does_not_keep_what_it_fetched_ahead(broker, make_topic)
         resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20)
     assert len(reader._kept) == 1
     assert resident[-1] - resident[1] < 40, resident
+
+
+def connections(servers: str) -> int:
+    """How many this process and its Python children have to that broker."""
+    port, found = int(servers.rpartition(":")[2]), 0
+    children = psutil.Process().children(recursive=True)
+    for process in (psutil.Process(), *(one for one in children if "python" in one.name())):
+        with suppress(psutil.NoSuchProcess):
+            for one in process.net_connections("tcp"):
+                is_up = one.status == psutil.CONN_ESTABLISHED
+                found += is_up and bool(one.raddr) and one.raddr.port == port
+    return found
+
+
+def test_a_control_plane_that_was_idle_connects_again(own, monkeypatch):
+    monkeypatch.setattr(control_plane, "CONNECTION_IDLE_MS", 500)
+    servers = own.bootstrap_servers
+    before = connections(servers)
+    with closing(ControlPlane({"bootstrap.servers": servers})) as control:
+        for _ in range(3):
+            assert control.describe_one("nobody").state is TransactionState.MISSING
+            assert connections(servers) > before
+            wait_until(lambda: connections(servers) == before, "its connections end", 30)
+
+
+@pytest.mark.full  # half a minute of waiting
+def test_connections_end_with_their_query(own, own_topic, spark, tmp_path):
+    """Spark keeps the query's workers for a minute."""
+    servers = own.bootstrap_servers
+    copy = make_copy(servers, own_topic, tmp_path, [b"%d" % number for number in range(100)])
+    before = connections(servers)
+    copy.run(spark)
+    assert connections(servers) > before
+    wait_until(lambda: connections(servers) == before, "its connections end", 45)
 
 
 def test_a_worker_of_spark_is_quick_about_its_next_task(broker, make_topic, spark, monkeypatch):
