@@ -131,8 +131,10 @@ def _driver_directory() -> str | None:
 
     By its fields: py4j would look at all methods of SparkEnv to call one, and Spark 4.3 lacks a
     class that one of them names, which ends py4j's connection."""
-    from pyspark import SparkContext
-
+    try:
+        from pyspark import SparkContext
+    except ImportError:  # pyspark-client, which is for Spark Connect alone
+        return None
     context: Any = SparkContext._active_spark_context
     if context is None:
         return None

@@ -3,15 +3,43 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 import eo_kafka
-from harness import fail_at, make_copy
+from harness import fail_at, make_copy, wait_until
 
 VALUES = [b"%d" % number for number in range(300)]
 STEPS = ["decide", "done", "finish", "plan", "snapshot", "tasks"]
 LAG = ("minOffsetsBehindLatest", "maxOffsetsBehindLatest", "avgOffsetsBehindLatest")
+
+
+def as_json(found):
+    return json.loads(json.dumps(asdict(found)))
+
+
+class Exporter(StreamingQueryListener):
+    """As docs/progress.md has it."""
+
+    def __init__(self):
+        self.seen: list[object] = []
+
+    def onQueryStarted(self, event): ...
+    def onQueryIdle(self, event): ...
+    def onQueryTerminated(self, event): ...
+
+    def onQueryProgress(self, event):
+        self.seen.append(as_json(eo_kafka.progress(event.progress)))
+
+
+@pytest.fixture
+def exporter(spark):
+    listener = Exporter()
+    spark.streams.addListener(listener)
+    yield listener
+    spark.streams.removeListener(listener)
 
 
 @pytest.fixture
@@ -26,23 +54,24 @@ def finished(job, spark):
 
 
 def test_lag_is_what_the_jvm_connector_reports_and_each_batch_says_what_its_steps_took(
-    job, spark, tmp_path
+    job, spark, exporter, tmp_path
 ):
     job.sink_extra = {"snapshots": "true"}
     query = finished(job, spark)
+    found = [eo_kafka.progress(one) for one in query.recentProgress]
+    exported = list(map(as_json, found))
+    wait_until(lambda: exporter.seen == exported, "a listener was told the same of each batch")
+    assert eo_kafka.progress(query) == found[-1]
     rows = spark.readStream.format("kafka").options(**job.as_job()["source_options"]).load()
     writer = rows.writeStream.format("noop").trigger(availableNow=True)
     theirs = writer.option("checkpointLocation", str(tmp_path / "theirs")).start()
     assert theirs.awaitTermination(180)
-
-    found = [eo_kafka.progress(one) for one in query.recentProgress]
 
     told = [{name: str(getattr(one.sources[0], name)) for name in LAG} for one in found]
     assert told == [one.sources[0].metrics for one in theirs.recentProgress]
     assert [one.sources[0].latestOffset for one in found] == [
         json.dumps(json.loads(one.sources[0].latestOffset)) for one in theirs.recentProgress
     ]
-    assert eo_kafka.progress(query) == found[-1]
     for number, one in enumerate(found):
         (sink,) = one.sinks
         assert (one.batchId, sink.batchId, sink.jobName) == (number, number, job.job_name)
