@@ -11,9 +11,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .connectors.consumer_group import ConsumerGroup as ConsumerGroup
-    from .connectors.consumer_group import offsets_behind_latest as offsets_behind_latest
     from .connectors.foreach_batch import foreach_batch as foreach_batch
     from .connectors.maps.side_input import SideInput as SideInput
+    from .connectors.query_progress import progress as progress
     from .connectors.repartition import repartition as repartition
     from .connectors.restored_start import start as start
     from .connectors.state_view import StateView as StateView
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ConsumerGroup": ".connectors.consumer_group",
-    "offsets_behind_latest": ".connectors.consumer_group",
     "SideInput": ".connectors.maps.side_input",
     "StateView": ".connectors.state_view",
     "cancel_and_export": ".tools.snapshots.exporting",
@@ -38,6 +37,7 @@ _HOMES = {
     "export_snapshot": ".tools.snapshots.exporting",
     "foreach_batch": ".connectors.foreach_batch",
     "from_avro": ".connectors.avro",
+    "progress": ".connectors.query_progress",
     "register": ".registration",
     "repartition": ".connectors.repartition",
     "restore": ".state.snapshots.restoring",

@@ -127,34 +127,3 @@ def slowest(ends: Iterable[str | None]) -> dict[TopicPartition, int]:
         for at, offset in positions.items():
             found[at] = min(offset, found.get(at, offset))
     return found
-
-
-def offsets_behind_latest(progress: Any) -> list[dict[str, float]]:
-    """Tell how far each source of a query is behind the newest offsets it has seen.
-
-    Spark's own Kafka source reports the same as metrics, which Python sources cannot have. Runs
-    anywhere, and asks nobody.
-
-    Args:
-        progress: A `StreamingQueryProgress`, such as `query.lastProgress`.
-
-    Returns:
-        One dict for each source, with `min`, `max` and `avg` in offsets over its partitions; an
-        empty dict for a source that says nothing.
-
-    Raises:
-        AttributeError: `progress` has no `sources`, for instance because it is None.
-
-    Examples:
-        >>> eo_kafka.offsets_behind_latest(query.lastProgress)
-        [{'min': 0, 'max': 0, 'avg': 0.0}]
-    """
-    return [_behind(source.endOffset, source.latestOffset) for source in progress.sources]
-
-
-def _behind(end: str | None, latest: str | None) -> dict[str, float]:
-    ends, newest = slowest([end]), slowest([latest])
-    lags = [newest[at] - ends.get(at, 0) for at in newest]
-    if not lags:
-        return {}
-    return {"min": min(lags), "max": max(lags), "avg": sum(lags) / len(lags)}

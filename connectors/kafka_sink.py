@@ -99,7 +99,7 @@ class KafkaStreamWriter(LedgerWriter):
             plain_write.write(options, context.partitionId(), rows)
             return Report()
         write = one_phase.write if self._options.one_phase else two_phase.write
-        return Report(write(options, self._plan, self._task(context), rows))
+        return self._reported(write(options, self._plan, self._task(context), rows))
 
 
 class KafkaBatchWriter(DataSourceArrowWriter):

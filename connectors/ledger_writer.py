@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,11 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Report(WriterCommitMessage):
-    """A task's message to the driver. `task` is None under the weaker guarantees."""
+    """A task's message to the driver. `task` is None under the weaker guarantees; `planned_ms` is
+    what S1 took, for `eo_kafka.progress`."""
 
     task: Any = None
+    planned_ms: float = 0.0
 
 
 class LedgerWriter(StreamArrowWriter):
@@ -37,6 +40,7 @@ class LedgerWriter(StreamArrowWriter):
         self._options = replace(options, query_id=batch[0]) if batch else options
         self._batch = batch
         self._plan: WritePlan | None = None
+        self._planned_ms = 0.0
 
     @property
     def options(self) -> SinkOptions:
@@ -56,8 +60,10 @@ class LedgerWriter(StreamArrowWriter):
             from ..sinks.protocol.preflight import with_allowed_timeout
             from ..sinks.protocol.recovery import make_plan
 
+            began = time.perf_counter()
             self._options = with_allowed_timeout(self._options)
             self._plan = make_plan(self._options)
+            self._planned_ms = (time.perf_counter() - began) * 1000
             driver_memory.begin(self._options, self._plan.generation)
         return self.__dict__.copy()
 
@@ -65,10 +71,13 @@ class LedgerWriter(StreamArrowWriter):
         """S6 to S8, on the driver, once a batch, or again after a failure."""
         reports = _reports(messages)
         if self._options.exactly_once:
-            from ..sinks.protocol import committer, driver_memory
+            from ..sinks.protocol import batch_figures, committer, driver_memory
 
-            committer.commit(self._options, [task for task in reports if task], batchId)
+            done = [task for task in reports if task]
+            course = committer.commit(self._options, done, batchId)
             driver_memory.end(self._options)
+            planned = [one.planned_ms for one in messages if isinstance(one, Report)]
+            batch_figures.leave(self._options, done, course, planned)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver, when a task or `commit` failed, or the query was stopped in the middle of
@@ -83,6 +92,10 @@ class LedgerWriter(StreamArrowWriter):
                 driver_memory.end(self._options)
             except Exception as error:
                 log.warning("Batch %d: the next start cleans up (%s).", batchId, error)
+
+    def _reported(self, task: TaskReport) -> Report:
+        """What a task answers. Executor."""
+        return Report(task, self._planned_ms)
 
     def _task(self, context: Any) -> TaskIdentity:
         """Which attempt of which task this is. Executor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from ..state.snapshots.snapshot import RESTORING
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+log = logging.getLogger(__name__)
 
 
 def start(writer: DataStreamWriter) -> StreamingQuery:
@@ -60,8 +63,9 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
     if missing or job is None or checkpoint is None:
         raise OptionsError(missing)
     folder = open_checkpoint(checkpoint)
-    if folder.is_empty() or RESTORING in folder.paths():
-        restore(checkpoint, job, given)
+    is_missing = folder.is_empty() or RESTORING in folder.paths()
+    if is_missing and restore(checkpoint, job, given) is None:
+        log.info("Job '%s' has no snapshot: its query begins anew in '%s'.", job, checkpoint)
     return writer.start()
 
 

@@ -12,7 +12,7 @@ from ...core.errors import OptionsError
 from ...sinks.maps.options import MapSinkOptions, read_topic
 from ...sinks.maps.two_phase_options import read_two_phase
 from ..kafka_sink import KafkaBatchWriter, KafkaStreamWriter
-from ..ledger_writer import LedgerWriter, Report, task_context, told_batch
+from ..ledger_writer import LedgerWriter, task_context, told_batch
 from ..pickling import tells_errors
 from ..spark_versions import StreamArrowWriter, refuse_without_admission_control
 from .rows import Entries
@@ -145,7 +145,8 @@ class ImapTwoPhaseWriter(LedgerWriter):
         task = self._task(task_context())
         assert self._plan is not None, "pickled for the tasks without S1"
         rows = self._entries.of(iterator)
-        return Report(map_two_phase.write(self._options, self._target, self._plan, task, rows))
+        report = map_two_phase.write(self._options, self._target, self._plan, task, rows)
+        return self._reported(report)
 
 
 class ImapBatchWriter(_Imap, DataSourceArrowWriter):

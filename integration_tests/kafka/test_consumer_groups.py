@@ -62,7 +62,6 @@ def test_the_group_is_where_the_last_batch_ended(job, spark):
     try:
         query = start_copy(spark, words)
         assert query.awaitTermination(180)
-        last = eo_kafka.offsets_behind_latest(query.lastProgress)
         wait_until(
             lambda: (
                 positions(job.servers, group, job.source_topic)
@@ -73,7 +72,6 @@ def test_the_group_is_where_the_last_batch_ended(job, spark):
     finally:
         for one in (listener, other):
             spark.streams.removeListener(one)
-    assert [found["max"] for found in last] == [0]
     assert positions(job.servers, f"{group}-other", job.source_topic) == [-1001, -1001]
 
 

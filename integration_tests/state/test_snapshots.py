@@ -6,7 +6,9 @@ hand, file by file as Spark's HDFS-backed state store would.
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +28,7 @@ from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.state.ledger.ledger import Ledger, fold
 from eo_kafka.state.ledger.log_reader import read_records
+from eo_kafka.state.snapshots import restoring
 from eo_kafka.tools import cli
 from harness import committed, control_plane, wait_until
 
@@ -286,13 +289,20 @@ def test_a_skipped_batch_must_be_the_one_that_was_written(job):
         job.run(1)
 
 
-def test_a_restore_needs_an_empty_folder_and_a_job_with_a_snapshot(job, tmp_path):
+def test_a_restore_needs_an_empty_folder_and_a_job_with_a_snapshot(job, tmp_path, caplog):
     assert eo_kafka.restore(str(tmp_path / "x"), "no-such-job", job.given) is None
     job.spark_writes(0)
     job.run(0)
     with pytest.raises(CheckpointError, match="is not empty"):
         eo_kafka.restore(str(job.checkpoint), job.topic, job.given)
     shutil.rmtree(job.checkpoint)
-    head = eo_kafka.restore(str(job.checkpoint), job.topic, job.given)
+    with caplog.at_level(logging.INFO, "eo_kafka"):
+        head = eo_kafka.restore(str(job.checkpoint), job.topic, job.given)
     assert head is not None
     assert head.batch == 0
+    (said,) = [one for one in caplog.records if one.name == restoring.__name__]
+    assert re.fullmatch(
+        rf"Job '{job.topic}' goes on at batch 0: snapshot 'latest' of 20\d\d-\S+T\S+\+00:00 "
+        rf"\({head.files} files, {head.size} bytes\) was restored into '{job.checkpoint}'\.",
+        said.getMessage(),
+    )

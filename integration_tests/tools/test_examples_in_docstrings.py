@@ -18,7 +18,7 @@ from jobs.stateful_job import settings
 ORDER = (
     *("register", "start", "snapshots", "restore", "export_snapshot", "verify_snapshot"),
     *("start_from", "delete_snapshot", "cancel_and_export", "repartition"),
-    *("foreach_batch", "offsets_behind_latest", "StateView", "ConsumerGroup", "SideInput"),
+    *("foreach_batch", "progress", "StateView", "ConsumerGroup", "SideInput"),
     *("to_avro", "from_avro"),
 )
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

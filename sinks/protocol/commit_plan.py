@@ -20,6 +20,7 @@ from ...state.ledger.ledger import Ledger
 from ...state.ledger.topics import TOKEN_PARTITION
 from ..options import SinkOptions
 from . import batch_identity, one_phase_recovery
+from .batch_figures import DECIDE, SNAPSHOT, Course
 from .batch_identity import BatchIdentity
 from .committable import TaskReport, Torn, torn_of
 from .prepared_check import check_prepared
@@ -37,6 +38,7 @@ class CommittedBatch:
     reports: Sequence[TaskReport]
     identity: BatchIdentity
     snapshots: Snapshots | None
+    course: Course
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
     batch_identity.check_decided(options, batch.identity, ledger)
     decision = _decision(options, previous, reports)
     _check_replacements(batch.control, reports, options)
-    snapshot = batch.snapshots.take(batch.coordinator, ledger) if batch.snapshots else None
+    snapshot = _snapshot(batch, ledger)
     # Last, for transactions can end at any time.
     source_ids = check_prepared(batch.control, reports, options, batch.identity, ledger)
     batch_identity.check_sources(options, first.batch, ledger, source_ids)
@@ -81,6 +83,15 @@ def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
     ]
     crash_point("S6.before_decision")
     return CommitPlan(decision, others, snapshot)
+
+
+def _snapshot(batch: CommittedBatch, ledger: Ledger) -> Write | None:
+    if batch.snapshots is None:
+        return None
+    batch.course.lap(DECIDE)
+    written = batch.snapshots.take(batch.coordinator, ledger)
+    batch.course.lap(SNAPSHOT)
+    return written
 
 
 def _decision(

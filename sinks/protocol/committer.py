@@ -18,6 +18,7 @@ from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger, with_state
 from ..options import SinkOptions
 from . import batch_identity
+from .batch_figures import DECIDE, DONE, FINISH, Course
 from .batch_identity import BatchIdentity
 from .commit_plan import CommittedBatch, plan
 from .committable import TaskReport
@@ -29,41 +30,50 @@ from .stragglers import end_all, end_listed, list_open
 log = logging.getLogger(__name__)
 
 
-def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> None:
+def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> Course:
     """Make the batch's rows visible, all of them or, if this raises, by a later start or replay.
 
-    Returns only when every participant's token is visible: then Spark writes its commit log.
+    Returns only when every participant's token is visible: then Spark writes its commit log. What
+    it returns is for people: what the steps took.
     Raises Undecided (replayed freely), ParticipantsLost, RepairNeeded, BatchMismatch, Fenced,
     OutcomeUnknown.
     """
     _check_reports(reports, batch)
+    course = Course()
     control = control_plane.shared(options.kafka)
     coordinator = Coordinator(options, control)
     identity = BatchIdentity.of(options, reports[0])
     snapshots = Snapshots.of(options, control, reports[0], identity.ends)
-    ready = CommittedBatch(options, control, coordinator, reports, identity, snapshots)
+    ready = CommittedBatch(options, control, coordinator, reports, identity, snapshots, course)
     if all(report.skipped for report in reports):
         # A replay of a batch that is DONE, S1 saw to that: if it is the same batch.
         written = coordinator.read(fenced=False)
         batch_identity.check_written(options, identity, written, reports)
-        return
+        course.lap(DECIDE)
+        return course
     try:
         decision = _decide(ready)
+        course.lap(DECIDE)
         crash_point("S6.after_decision")
         finisher = Finisher(options, control, coordinator)
         if decision.state is DecisionState.DONE:
             finisher.end_others(decision)  # an attempt may have opened one, and lost
+            course.lap(FINISH)
         else:
             missing = finisher.finish(decision).missing
+            course.lap(FINISH)
             if missing:
                 raise ParticipantsLost(_lost_sentence(decision, missing, options))
             settle(coordinator, decision.generation, with_state(decision, DecisionState.DONE))
             finisher.forget(decision)
+            course.lap(DONE)
     except OutcomeUnknown:
         control_plane.forget(options.kafka)
         raise
     coordinator.keep()
     crash_point("S8.after_done")
+    course.snapshot = snapshots.taken if snapshots else None
+    return course
 
 
 def abort(

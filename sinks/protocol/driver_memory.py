@@ -20,36 +20,38 @@ _DIRECTORIES = "SPARK_LOCAL_DIRS"  # Spark's word for it, before the first of se
 
 def begin(options: SinkOptions, generation: int) -> None:
     """S1 took `generation`. Without a place to keep that, `abort()` ends only what was reported."""
-    if directory := _directory():
+    if found := directory():
         with suppress(OSError):
-            Path(directory, _name(options)).write_text(str(generation))
-        after_driver.tell(directory, _whose(options), options, generation)
+            Path(found, _name(options)).write_text(str(generation))
+        after_driver.tell(found, whose(options), options, generation)
 
 
 def end(options: SinkOptions) -> None:
     """The batch has ended, by `commit()` or `abort()`."""
-    if directory := _directory():
-        after_driver.tell(directory, _whose(options), options, None)
+    if found := directory():
+        after_driver.tell(found, whose(options), options, None)
 
 
 def remembered(options: SinkOptions) -> int | None:
     """The generation that this driver took last for the job; None if that is not known."""
     try:
-        return int(Path(_directory(), _name(options)).read_text())
+        return int(Path(directory(), _name(options)).read_text())
     except (OSError, ValueError):
         return None
 
 
-def _directory() -> str:
+def directory() -> str:
+    """The driver's local directory, as Spark tells its Python processes; "" if not known."""
     found = os.environ.get(_DIRECTORIES, "").split(",")[0]
     return found if os.path.isdir(found) else ""
 
 
 def _name(options: SinkOptions) -> str:
-    return f"eo-kafka-{_whose(options)}"
+    return f"eo-kafka-{whose(options)}"
 
 
-def _whose(options: SinkOptions) -> str:
+def whose(options: SinkOptions) -> str:
+    """A name for the job in that directory."""
     job, ledger = options.job_and_ledger
-    whose = repr((options.kafka.get("bootstrap.servers"), ledger, job))
-    return hashlib.sha256(whose.encode()).hexdigest()[:16]
+    named = repr((options.kafka.get("bootstrap.servers"), ledger, job))
+    return hashlib.sha256(named.encode()).hexdigest()[:16]

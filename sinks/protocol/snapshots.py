@@ -52,6 +52,7 @@ class Snapshots:
         self._report = first
         self._topic = options.state_topic or ""
         self._offsets = offsets
+        self.taken: SnapshotHead | None = None
 
     @classmethod
     def of(
@@ -102,6 +103,7 @@ class Snapshots:
             sent=sent,
             made_ms=int(time.time() * 1000),
         )
+        self.taken = head
         _remember(manifest, snapshot.manifest)
         crash_point("S6.snapshot_taken")
         loading = ahead or ledger.loading_from is not None

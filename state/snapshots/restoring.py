@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from datetime import datetime, timezone
 
 from ...core.errors import CheckpointError
 from ...core.progress import bar
@@ -17,7 +18,7 @@ from ..ledger.ledger import Ledger
 from . import writing_back as files
 from .checkpoint import open_checkpoint
 from .export import LATEST, Export
-from .search import SnapshotSearch
+from .search import Found, SnapshotSearch
 
 log = logging.getLogger(__name__)
 
@@ -83,8 +84,18 @@ def restore(
     what = f"Restoring batch {found.head.batch} of {job}"
     with bar(what, found.head.size, shown=progress) as told:
         files.restore(search.options.kafka, found.topic, found.end, found.head, target, told)
-    log.info("Batch %d of job '%s' was restored into '%s'.", found.head.batch, job, checkpoint)
+    _say(found, job, checkpoint)
     return found.head
+
+
+def _say(found: Found, job: str, checkpoint: str) -> None:
+    head = found.head
+    made = datetime.fromtimestamp(head.made_ms / 1000, timezone.utc).isoformat(timespec="seconds")
+    log.info(
+        "Job '%s' goes on at batch %d: snapshot '%s' of %s (%d files, %d bytes) was restored into "
+        "'%s'.",
+        *(job, head.batch, found.name, made, head.files, head.size, checkpoint),
+    )
 
 
 def _check_can_go_on(ledger: Ledger, head: SnapshotHead, options: Job) -> None:

@@ -55,7 +55,9 @@ def batch():
 def streaming():
     query = writer("copy", stream(maxOffsetsPerTrigger="40").select("value")).start()
     query.awaitTermination()
-    return len(query.recentProgress), count(sink)
+    found = eo_kafka.progress(query)
+    lag = found.sources[0].maxOffsetsBehindLatest
+    return len(query.recentProgress), count(sink), lag, len(found.sinks)
 
 
 @step

@@ -40,6 +40,9 @@ def copy(name, /, into=(), **extra):
     )
     query = writer.start()
     query.awaitTermination()
+    told = eo_kafka.progress(query)
+    assert told.sources[0].maxOffsetsBehindLatest == 0, told
+    assert told.sinks[0].batchId == told.batchId, told
     return len([progress for progress in query.recentProgress if progress["numInputRows"]])
 
 
