@@ -3,7 +3,9 @@ change of each batch is written once."""
 
 from __future__ import annotations
 
+import functools
 import json
+import shutil
 from collections import Counter
 from dataclasses import dataclass
 
@@ -11,7 +13,7 @@ import pytest
 
 import eo_kafka
 from eo_kafka.errors import OptionsError
-from harness import Copy, assert_settled, committed, fail_at, produce
+from harness import JOB_TIMEOUT_S, Copy, assert_settled, committed, fail_at, produce
 from processes import CrashPoints
 
 VALUES = [b"%d" % number for number in range(300)]
@@ -75,6 +77,28 @@ def test_a_batch_that_was_interrupted_is_written_once(
     job.run(spark)
     assert committed(job.servers, job.sink_topic) == expected(3)
     assert_settled(job)
+
+
+def test_a_function_around_it_is_restored_if_it_says_so(job, spark):
+    write = eo_kafka.foreach_batch({**job.sink_options, "snapshots": "true"})
+
+    def around(rows, batch):
+        write(rows.where("value <> '0'"), batch)
+
+    def started(function):
+        rows = spark.readStream.format("eo-kafka").options(**job.as_job()["source_options"]).load()
+        rows = rows.groupBy("value").count().selectExpr("value")  # each comes once
+        writer = rows.writeStream.outputMode("update").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(job.checkpoint)).foreachBatch(function)
+        return eo_kafka.start(writer)
+
+    with pytest.raises(OptionsError, match="which job it writes.*functools.wraps"):
+        started(around)
+    assert not job.checkpoint.exists()
+    for _ in range(2):
+        assert started(functools.wraps(write)(around)).awaitTermination(JOB_TIMEOUT_S)
+        shutil.rmtree(job.checkpoint)
+    assert committed(job.servers, job.sink_topic) == Counter(set(VALUES) - {b"0"})
 
 
 def test_a_job_needs_a_name():

@@ -105,8 +105,9 @@ def run_to_the_end(job: Copy, log: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("mode", ["append", "update"])
 def test_a_checkpoint_that_is_lost_is_restored(
-    environment, broker, make_topic, crash_points, tmp_path
+    environment, broker, make_topic, crash_points, tmp_path, mode
 ):
     log, servers = tmp_path / "log", broker.bootstrap_servers
     source = make_topic("in")
@@ -118,6 +119,7 @@ def test_a_checkpoint_that_is_lost_is_restored(
             sink_topic=make_topic(name),
             checkpoint=tmp_path / name,
             job_name=f"{name}-{source}",
+            mode=mode,
             **environment.settings,
         )
         for name in ("lost", "same")

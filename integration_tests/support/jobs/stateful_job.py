@@ -37,9 +37,14 @@ def start_stateful(spark, job):
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
     with settings(spark, job["conf"]):
         result = OPERATORS[job["operator"]](events(spark, job))
-        value = f.to_json(f.struct("*")).alias("value")
-        writer = result.select(value).writeStream.format(job["sink"])
-        return eo_kafka.start(writer.options(**job["sink_options"]).trigger(availableNow=True))
+        rows = result.select(f.to_json(f.struct("*")).alias("value"))
+        sink = dict(job["sink_options"])
+        if job["mode"] == "append":
+            writer = rows.writeStream.format(job["sink"]).options(**sink)
+        else:
+            writer = rows.writeStream.option("checkpointLocation", sink.pop("checkpointLocation"))
+            writer = writer.outputMode(job["mode"]).foreachBatch(eo_kafka.foreach_batch(sink))
+        return eo_kafka.start(writer.trigger(availableNow=True))
 
 
 @contextmanager
