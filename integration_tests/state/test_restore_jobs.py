@@ -82,7 +82,7 @@ def state_of(job: Stateful, spark) -> Counter[tuple[str, ...]]:
     reader = spark.read.format("statestore").option("path", str(job.checkpoint))
     if job.operator == "join":
         reader = reader.option("joinSide", "left")
-    if job.operator in ("rows", "pandas"):
+    if job.operator in ("rows", "timers", "pandas"):
         reader = reader.option("stateVarName", "total")
     with settings(spark, job.conf):
         return Counter(tuple(map(str, row)) for row in reader.load().collect())
@@ -94,7 +94,7 @@ def state_of(job: Stateful, spark) -> Counter[tuple[str, ...]]:
         pytest.param("window", "hdfs", marks=pytest.mark.full),
         pytest.param("window", "format-2", marks=pytest.mark.full),
         pytest.param("session", "rocksdb", marks=pytest.mark.full),
-        ("rows", "changelog"),
+        ("timers", "changelog"),
         pytest.param("deduplication", "changelog", marks=pytest.mark.full),
         pytest.param("join", "hdfs", marks=pytest.mark.full),
         pytest.param("window", "rocksdb", marks=pytest.mark.full),
