@@ -49,7 +49,8 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
     Args:
         options: The options of the sink, with a `jobName`. With `backend` the batches go into a
             map, as with `format("eo-map")`; into a Hazelcast map, only `commit=two-phase` needs a
-            `jobName`. The query's `checkpointLocation` is found.
+            `jobName`. The query's `checkpointLocation` is found. With `snapshots`, start the
+            query by `eo_kafka.start`.
 
     Returns:
         A function of a batch's rows and its number. The rows have the sink's columns: `value`, and
