@@ -49,7 +49,8 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
     Args:
         options: The options of the sink, with a `jobName`. With `backend` the batches go into a
             map, as with `format("eo-map")`; into a Hazelcast map, only `commit=two-phase` needs a
-            `jobName`. The query's `checkpointLocation` is found.
+            `jobName`. The query's `checkpointLocation` is found. With `snapshots`, start the
+            query by `eo_kafka.start`.
 
     Returns:
         A function of a batch's rows and its number. The rows have the sink's columns: `value`, and
@@ -82,20 +83,28 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
                 "names the query."
             ]
         )
+    return BatchFunction(given, "eo-map" if is_map else "eo-kafka", has_ledger)
 
-    job = (given.get("jobname"), given.get("ledgertopic"))
 
-    def write(rows: DataFrame, batch: int) -> None:
-        query = running_query(rows) if has_ledger else None
+class BatchFunction:
+    """What `foreach_batch` returns; `options` by their names in lower case."""
+
+    def __init__(self, options: Mapping[str, str], name: str, has_ledger: bool) -> None:
+        self.options = options
+        self._format = name
+        self._has_ledger = has_ledger
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        """Runs on the driver, once a batch, and again for one that was interrupted."""
+        query = running_query(rows) if self._has_ledger else None
         found = {"checkpointlocation": query.checkpoint} if query else {}
+        job = (self.options.get("jobname"), self.options.get("ledgertopic"))
         if query and _written.get(job) == (query.run, batch):
-            raise OptionsError([_TWICE.format(job=given["jobname"], batch=batch)])
-        writer = rows.write.format("eo-map" if is_map else "eo-kafka").mode("append")
-        writer.options(**{**found, **given}).option(BATCH, str(batch)).save()
+            raise OptionsError([_TWICE.format(job=job[0], batch=batch)])
+        writer = rows.write.format(self._format).mode("append")
+        writer.options(**{**found, **self.options}).option(BATCH, str(batch)).save()
         if query:
             _written[job] = (query.run, batch)
-
-    return write
 
 
 class NumberedWriter(DataSourceArrowWriter):

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionsError
 from ..state.snapshots.checkpoint import open_checkpoint
 from ..state.snapshots.restoring import restore
 from ..state.snapshots.snapshot import RESTORING
+from .foreach_batch import BatchFunction
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 log = logging.getLogger(__name__)
+
+_NOT_OURS = (
+    "eo_kafka.start restores a job's snapshot, and the function that foreachBatch was given does "
+    "not say which job it writes. The query was not started. Put '@functools.wraps(write)' above "
+    "that function, where 'write' is what eo_kafka.foreach_batch returned; or call "
+    "eo_kafka.restore, and then start() of the writer itself."
+)
 
 
 def start(writer: DataStreamWriter) -> StreamingQuery:
@@ -26,14 +35,17 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
     driver, once for each start of the query.
 
     Args:
-        writer: A `df.writeStream.format("eo-kafka")` with its options. It needs a
-            `checkpointLocation`, and a `jobName` or a query name.
+        writer: A `df.writeStream.format("eo-kafka")` with its options, or a
+            `df.writeStream.foreachBatch(eo_kafka.foreach_batch(options))`. It needs a
+            `checkpointLocation`, and a `jobName` or a query name. A function of your own that calls
+            what `foreach_batch` returned (`write`) says so by `@functools.wraps(write)`.
 
     Returns:
         The running query, as `writer.start()` returns it.
 
     Raises:
-        OptionsError: The checkpoint or the job's name is missing.
+        OptionsError: The checkpoint or the job's name is missing, or the function of `foreachBatch`
+            is not known to be one of `foreach_batch`.
         CheckpointError, CorruptSnapshot, EnvironmentRefused, OutcomeUnknown, ReadTimeout: As
             `eo_kafka.restore`. The query was not started.
 
@@ -49,9 +61,10 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
         ... )
         >>> query.awaitTermination()
     """
-    given = {name.lower(): value for name, value in options_of(writer).items()}
-    job = given.get("jobname") or given.get("queryname")
-    checkpoint = given.get("checkpointlocation") or _default_checkpoint(writer, given)
+    query = {name.lower(): value for name, value in options_of(writer).items()}
+    sink = _sink_options(writer, query)
+    job = sink.get("jobname") or sink.get("queryname")
+    checkpoint = query.get("checkpointlocation") or _default_checkpoint(writer, query)
     missing = [
         f"eo_kafka.start needs {what}."
         for what, value in (
@@ -64,9 +77,20 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
         raise OptionsError(missing)
     folder = open_checkpoint(checkpoint)
     is_missing = folder.is_empty() or RESTORING in folder.paths()
-    if is_missing and restore(checkpoint, job, given) is None:
+    if is_missing and restore(checkpoint, job, sink) is None:
         log.info("Job '%s' has no snapshot: its query begins anew in '%s'.", job, checkpoint)
     return writer.start()
+
+
+def _sink_options(writer: DataStreamWriter, query: Mapping[str, str]) -> Mapping[str, str]:
+    """The options of what writes the rows: the query's, or those of its `foreach_batch`."""
+    function = function_of(writer)
+    if function is None:
+        return query
+    ours = inspect.unwrap(function)
+    if not isinstance(ours, BatchFunction):
+        raise OptionsError([_NOT_OURS])
+    return ours.options
 
 
 def _default_checkpoint(writer: Any, given: Mapping[str, str]) -> str | None:
@@ -87,13 +111,32 @@ def options_of(writer: DataStreamWriter) -> Mapping[str, str]:
     return _classic_options(writer)
 
 
+def function_of(writer: Any) -> Callable[..., None] | None:
+    """The function that `foreachBatch` was given, if it was; PySpark has no public way to ask. Not
+    on Spark Connect, where `foreach_batch` is refused when it writes."""
+    java = getattr(writer, "_jwrite", None)
+    scala_function = None if java is None else _field(java, "foreachBatchWriter")
+    if scala_function is None:
+        return None
+    (captured,) = scala_function.getClass().getDeclaredFields()  # py4j's proxy of Python's
+    gateway = writer._spark._sc._gateway
+    proxy = _field(scala_function, captured.getName())
+    handler = gateway.jvm.java.lang.reflect.Proxy.getInvocationHandler(proxy)
+    found: Callable[..., None] = gateway.gateway_property.pool[_field(handler, "id")].func
+    return found
+
+
 def _classic_options(writer: Any) -> dict[str, str]:
-    java = writer._jwrite
-    field = java.getClass().getDeclaredField("extraOptions")
-    field.setAccessible(True)
-    pairs = field.get(java).iterator()
+    pairs = _field(writer._jwrite, "extraOptions").iterator()
     found = {}
     while pairs.hasNext():
         pair = pairs.next()
         found[pair._1()] = pair._2()
     return found
+
+
+def _field(java: Any, name: str) -> Any:
+    """A private field of a Java object."""
+    field = java.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(java)

@@ -3,15 +3,18 @@ change of each batch is written once."""
 
 from __future__ import annotations
 
+import functools
 import json
+import shutil
 from collections import Counter
 from dataclasses import dataclass
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import eo_kafka
 from eo_kafka.errors import OptionsError
-from harness import Copy, assert_settled, committed, fail_at, produce
+from harness import JOB_TIMEOUT_S, Copy, assert_settled, committed, fail_at, produce
 from processes import CrashPoints
 
 VALUES = [b"%d" % number for number in range(300)]
@@ -75,6 +78,39 @@ def test_a_batch_that_was_interrupted_is_written_once(
     job.run(spark)
     assert committed(job.servers, job.sink_topic) == expected(3)
     assert_settled(job)
+
+
+def test_a_function_that_writes_twice_fails_in_between_and_is_restored(job, make_topic, spark):
+    """It must say by which of the two: the first one's snapshots are never behind the second."""
+    also = make_topic("also")
+    other = {**job.sink_options, "topic": also, "jobName": f"{job.job_name}-also"}
+    first = eo_kafka.foreach_batch({**job.sink_options, "snapshots": "true"})
+    second, failed = eo_kafka.foreach_batch(other), []
+
+    def both(rows, batch):
+        first(rows, batch)
+        if batch == 1 and not failed:
+            failed.append(batch)
+            raise RuntimeError("between the two")
+        second(rows, batch)
+
+    def run(function):
+        rows = spark.readStream.format("eo-kafka").options(**job.as_job()["source_options"]).load()
+        rows = rows.groupBy("value").count().selectExpr("value")  # each comes once
+        writer = rows.writeStream.outputMode("update").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(job.checkpoint)).foreachBatch(function)
+        assert eo_kafka.start(writer).awaitTermination(JOB_TIMEOUT_S)
+
+    with pytest.raises(OptionsError, match="which job it writes.*functools.wraps"):
+        run(both)
+    assert not job.checkpoint.exists()
+    with pytest.raises(StreamingQueryException, match="between the two"):
+        run(functools.wraps(first)(both))
+    for _ in range(2):
+        shutil.rmtree(job.checkpoint)
+        run(functools.wraps(first)(both))
+    assert committed(job.servers, job.sink_topic) == Counter(VALUES)
+    assert committed(job.servers, also) == Counter(VALUES)
 
 
 def test_a_job_needs_a_name():

@@ -124,6 +124,22 @@ def test_the_documented_acls_are_enough_for_a_job_its_kill_and_its_recovery(
     assert "Not authorized" not in (tmp_path / "log").read_text()
 
 
+def test_the_page_that_says_how_to_grant_them_grants_what_a_job_needs(secure, job, spark):
+    """docs/how-to/acls.md, with this job's names."""
+    user = user_of(job)
+    page = (DOCUMENT.parent / "how-to" / "acls.md").read_text().replace("orders-copy", user)
+    page = page.replace('"orders"', f'"{job.source_topic}"').replace(
+        '"copies"', f'"{job.sink_topic}"'
+    )
+    login = {f"kafka.{name}": value for name, value in job.client.items()}
+    names = {"admin": secure.admin, "login": login}
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(code, "docs/how-to/acls.md", "exec"), names)
+    job.job_name, job.sink_extra = user, names["sink"]
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+
+
 def test_the_documented_acls_are_enough_for_snapshots_and_a_restore(
     secure, job, spark, crash_points, tmp_path
 ):

@@ -122,13 +122,14 @@ class Stateful(Copy):
     """A query that keeps state, and restores it when its checkpoint is missing."""
 
     operator: str = "window"
+    mode: str = "append"  # the others by eo_kafka.foreach_batch
     conf: dict[str, str] = field(default_factory=dict)
     script: ClassVar[str] = "stateful_job.py"
 
     def as_job(self) -> dict[str, object]:
         found = super().as_job()
         found["sink_options"] = {"snapshots": "true", **self.sink_options}
-        return {**found, "operator": self.operator, "conf": self.conf}
+        return {**found, "operator": self.operator, "mode": self.mode, "conf": self.conf}
 
     def start(self, spark) -> StreamingQuery:
         from jobs.stateful_job import start_stateful

@@ -25,7 +25,7 @@ from harness import (
     make_copy,
     produce,
 )
-from test_restore_jobs import FIRST, SECOND
+from test_restore_jobs import FIRST, ROCKSDB, SECOND
 
 pytestmark = pytest.mark.timeout(1200)
 OLDEST = ("3.10", "4.0.0")
@@ -79,7 +79,7 @@ def environment(request, wheel, crash_folder, tmp_path_factory):
     if found is None:
         pytest.skip(f"there is no Python {version} on this machine")
     folder = tmp_path_factory.mktemp("environment")
-    python = new_environment(folder / "venv", found, f"{wheel}[avro]", f"pyspark=={pyspark}")
+    python = new_environment(folder / "venv", found, f"{wheel}[avro,state]", f"pyspark=={pyspark}")
     yield Environment(python, pyspark, variables(python, folder))
     shutil.rmtree(folder)  # or nine of them would be there at the end
 
@@ -105,8 +105,11 @@ def run_to_the_end(job: Copy, log: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(
+    ("operator", "mode"), [("window", "append"), ("window", "update"), ("pandas", "append")]
+)
 def test_a_checkpoint_that_is_lost_is_restored(
-    environment, broker, make_topic, crash_points, tmp_path
+    environment, broker, make_topic, crash_points, tmp_path, operator, mode
 ):
     log, servers = tmp_path / "log", broker.bootstrap_servers
     source = make_topic("in")
@@ -118,6 +121,9 @@ def test_a_checkpoint_that_is_lost_is_restored(
             sink_topic=make_topic(name),
             checkpoint=tmp_path / name,
             job_name=f"{name}-{source}",
+            operator=operator,
+            mode=mode,
+            conf=ROCKSDB if operator == "pandas" else {},
             **environment.settings,
         )
         for name in ("lost", "same")

@@ -37,9 +37,14 @@ def start_stateful(spark, job):
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
     with settings(spark, job["conf"]):
         result = OPERATORS[job["operator"]](events(spark, job))
-        value = f.to_json(f.struct("*")).alias("value")
-        writer = result.select(value).writeStream.format(job["sink"])
-        return eo_kafka.start(writer.options(**job["sink_options"]).trigger(availableNow=True))
+        rows = result.select(f.to_json(f.struct("*")).alias("value"))
+        sink = dict(job["sink_options"])
+        if job["mode"] == "append":
+            writer = rows.writeStream.format(job["sink"]).options(**sink)
+        else:
+            writer = rows.writeStream.option("checkpointLocation", sink.pop("checkpointLocation"))
+            writer = writer.outputMode(job["mode"]).foreachBatch(eo_kafka.foreach_batch(sink))
+        return eo_kafka.start(writer.trigger(availableNow=True))
 
 
 @contextmanager
@@ -88,17 +93,31 @@ def join(read):
 
 
 def running_sum_of_rows(read):
+    return _with_rows(read().select("k", "n").groupBy("k"), "None")
+
+
+def running_sum_with_timers(read):
     from pyspark.sql import Row
 
-    processor = _processor(lambda key, rows, total: _rows(Row, key, rows, total))
-    return _grouped(read).transformWithState(
-        statefulProcessor=processor, outputStructType=_RUNNING, outputMode="Append", timeMode="None"
+    return _with_rows(read().groupBy("k"), "EventTime", _expiring(Row))
+
+
+def _with_rows(grouped, time_mode, *mixed_in):
+    from pyspark.sql import Row
+
+    processor = _processor(lambda key, rows, total: _rows(Row, key, rows, total), *mixed_in)
+    return grouped.transformWithState(
+        statefulProcessor=processor,
+        outputStructType=_RUNNING,
+        outputMode="Append",
+        timeMode=time_mode,
     )
 
 
 def running_sum_in_pandas(read):
     processor = _processor(_frames)
-    return _grouped(read).transformWithStateInPandas(
+    grouped = read().select("k", "n").groupBy("k")
+    return grouped.transformWithStateInPandas(
         statefulProcessor=processor, outputStructType=_RUNNING, outputMode="Append", timeMode="None"
     )
 
@@ -106,15 +125,12 @@ def running_sum_in_pandas(read):
 _RUNNING = "k STRING, n LONG, total LONG"
 
 
-def _grouped(read):
-    return read().select("k", "n").groupBy("k")
-
-
-def _processor(outputs):
+def _processor(outputs, *mixed_in):
     from pyspark.sql.streaming import StatefulProcessor
 
-    class RunningSum(StatefulProcessor):
+    class RunningSum(*mixed_in, StatefulProcessor):
         def init(self, handle):
+            self._handle = handle
             self._total = handle.getValueState("total", "total LONG")
 
         def handleInputRows(self, key, rows, timerValues):
@@ -127,6 +143,39 @@ def _processor(outputs):
             pass
 
     return RunningSum()
+
+
+def _expiring(row):
+    """Keeps a list of the sums after each batch and a map of last digits, until a timer in event
+    time writes both out and clears them."""
+
+    class Expiring:
+        def init(self, handle):
+            super().init(handle)
+            self._sums = handle.getListState("sums", "total LONG")
+            self._digits = handle.getMapState("digits", "digit LONG", "times LONG")
+
+        def handleInputRows(self, key, rows, timerValues):
+            found = list(super().handleInputRows(key, rows, timerValues))
+            for result in found:
+                digit = (result.n % 10,)
+                times = self._digits.getValue(digit)[0] if self._digits.containsKey(digit) else 0
+                self._digits.updateValue(digit, (times + 1,))
+            self._sums.appendValue((found[-1].total,))
+            if not list(self._handle.listTimers()):
+                now = timerValues.getCurrentWatermarkInMs() or 1_000_000_000
+                self._handle.registerTimer(now + 12_000)
+            yield from found
+
+        def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+            for (total,) in self._sums.get():
+                yield row(k=f"{key[0]} sums", n=expiredTimerInfo.getExpiryTimeInMs(), total=total)
+            for (digit,), (times,) in sorted(self._digits.iterator()):
+                yield row(k=f"{key[0]} ends in {digit}", n=-1, total=times)
+            self._sums.clear()
+            self._digits.clear()
+
+    return Expiring
 
 
 def _rows(row, key, rows, total):
@@ -153,6 +202,7 @@ OPERATORS = {
     "deduplication": deduplication,
     "join": join,
     "rows": running_sum_of_rows,
+    "timers": running_sum_with_timers,
     "pandas": running_sum_in_pandas,
 }
 
