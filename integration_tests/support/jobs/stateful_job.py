@@ -102,10 +102,10 @@ def running_sum_with_timers(read):
     return _with_rows(read().groupBy("k"), "EventTime", _expiring(Row))
 
 
-def _with_rows(grouped, time_mode, *mixed_in):
+def _with_rows(grouped, time_mode, extended=lambda processor: processor):
     from pyspark.sql import Row
 
-    processor = _processor(lambda key, rows, total: _rows(Row, key, rows, total), *mixed_in)
+    processor = _processor(lambda key, rows, total: _rows(Row, key, rows, total), extended)
     return grouped.transformWithState(
         statefulProcessor=processor,
         outputStructType=_RUNNING,
@@ -125,10 +125,10 @@ def running_sum_in_pandas(read):
 _RUNNING = "k STRING, n LONG, total LONG"
 
 
-def _processor(outputs, *mixed_in):
+def _processor(outputs, extended=lambda processor: processor):
     from pyspark.sql.streaming import StatefulProcessor
 
-    class RunningSum(*mixed_in, StatefulProcessor):
+    class RunningSum(StatefulProcessor):
         def init(self, handle):
             self._handle = handle
             self._total = handle.getValueState("total", "total LONG")
@@ -142,40 +142,47 @@ def _processor(outputs, *mixed_in):
         def close(self):
             pass
 
-    return RunningSum()
+    return extended(RunningSum)()
 
 
 def _expiring(row):
     """Keeps a list of the sums after each batch and a map of last digits, until a timer in event
     time writes both out and clears them."""
 
-    class Expiring:
-        def init(self, handle):
-            super().init(handle)
-            self._sums = handle.getListState("sums", "total LONG")
-            self._digits = handle.getMapState("digits", "digit LONG", "times LONG")
+    def extended(processor):
+        class Expiring(processor):
+            def init(self, handle):
+                super().init(handle)
+                self._sums = handle.getListState("sums", "total LONG")
+                self._digits = handle.getMapState("digits", "digit LONG", "times LONG")
 
-        def handleInputRows(self, key, rows, timerValues):
-            found = list(super().handleInputRows(key, rows, timerValues))
-            for result in found:
-                digit = (result.n % 10,)
-                times = self._digits.getValue(digit)[0] if self._digits.containsKey(digit) else 0
-                self._digits.updateValue(digit, (times + 1,))
-            self._sums.appendValue((found[-1].total,))
-            if not list(self._handle.listTimers()):
-                now = timerValues.getCurrentWatermarkInMs() or 1_000_000_000
-                self._handle.registerTimer(now + 12_000)
-            yield from found
+            def handleInputRows(self, key, rows, timerValues):
+                found = list(super().handleInputRows(key, rows, timerValues))
+                for result in found:
+                    digit = (result.n % 10,)
+                    times = (
+                        self._digits.getValue(digit)[0] if self._digits.containsKey(digit) else 0
+                    )
+                    self._digits.updateValue(digit, (times + 1,))
+                self._sums.appendValue((found[-1].total,))
+                if not list(self._handle.listTimers()):
+                    now = timerValues.getCurrentWatermarkInMs() or 1_000_000_000
+                    self._handle.registerTimer(now + 12_000)
+                yield from found
 
-        def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
-            for (total,) in self._sums.get():
-                yield row(k=f"{key[0]} sums", n=expiredTimerInfo.getExpiryTimeInMs(), total=total)
-            for (digit,), (times,) in sorted(self._digits.iterator()):
-                yield row(k=f"{key[0]} ends in {digit}", n=-1, total=times)
-            self._sums.clear()
-            self._digits.clear()
+            def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+                for (total,) in self._sums.get():
+                    yield row(
+                        k=f"{key[0]} sums", n=expiredTimerInfo.getExpiryTimeInMs(), total=total
+                    )
+                for (digit,), (times,) in sorted(self._digits.iterator()):
+                    yield row(k=f"{key[0]} ends in {digit}", n=-1, total=times)
+                self._sums.clear()
+                self._digits.clear()
 
-    return Expiring
+        return Expiring
+
+    return extended
 
 
 def _rows(row, key, rows, total):
