@@ -13,7 +13,7 @@ DOCS = Path(__file__).parent
 README = DOCS.parent / "README.md"
 FORMATS = ("kafka", "eo-kafka")
 FACTS = ("flights", "records", "kills", "lost", "duplicates", "wrong")
-BLUE, RED, GREY, INK = "#2f6fb3", "#c0392b", "#9aa5b1", "#22303c"
+BLUE, RED, GREY, INK = "#2f6fb3", "#c0392b", "#5f6b78", "#22303c"
 HEAD = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
     'height="{height}" font-family="system-ui, sans-serif" font-size="14" fill="{ink}">\n'
