@@ -23,7 +23,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reor
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-demo: setup ## The main job on 336,776 real flights, killed while it runs (FORMAT=kafka: Spark's own connector)
+demo: $(VENV)/installed ## The main job on 336,776 real flights, killed while it runs (FORMAT=kafka: Spark's own connector)
 	$(BIN)/python examples/flights/demo.py --format $(FORMAT)
 
 test: setup ## In minutes: unit tests, and one of each kind with a real Kafka, a real Spark, real kills
@@ -76,7 +76,7 @@ bench: setup ## Throughput beside kafka (JVM), Flink and Quix Streams, in ratios
 	$(BIN)/python -m benchmarks.map_put
 	$(BIN)/python -m benchmarks.map_two_phase
 
-setup: $(VENV)/installed ## A virtual environment with the project in it
+setup: $(VENV)/dev ## A virtual environment with the project in it, and what tests and linters need
 
 # The project is installed as users install it, so that what is tested is what they get. setuptools
 # would put files that were deleted since into the wheel again: hence the rm.
@@ -92,7 +92,13 @@ $(VENV)/dependencies: setup.cfg
 	@echo "Setting up $(VENV) (a minute or two, once) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --upgrade pip "setuptools>=77" wheel
-	@$(BIN)/pip install --quiet ".[dev,demo]"
+	@$(BIN)/pip install --quiet --no-build-isolation ".[demo]"
+	@rm -rf build *.egg-info entry/*.egg-info
+	@touch $@
+
+# On top, after the project: linters, type stubs and servers, which a demo does not need
+$(VENV)/dev: setup.cfg | $(VENV)/installed
+	@$(BIN)/pip install --quiet --no-build-isolation ".[dev]"
 	@rm -rf build *.egg-info entry/*.egg-info
 	@touch $@
 

@@ -1,11 +1,13 @@
 """Draws README's pictures, and its table of the demo: `python docs/draw.py`.
 
 The demo's figures are what `make demo` and `make demo FORMAT=kafka` printed (docs/demo/*.txt);
-those of speed are in the tables of docs/benchmarks. A test fails when a picture or README is stale.
+those of speed are in the tables of docs/benchmarks. The quick start's terminal is what
+docs/record_quickstart.py saw. A test fails when a picture or README is stale.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -13,7 +15,9 @@ DOCS = Path(__file__).parent
 README = DOCS.parent / "README.md"
 FORMATS = ("kafka", "eo-kafka")
 FACTS = ("flights", "records", "kills", "lost", "duplicates", "wrong")
-BLUE, RED, GREY, INK = "#2f6fb3", "#c0392b", "#9aa5b1", "#22303c"
+BLUE, RED, GREY, INK = "#2f6fb3", "#c0392b", "#5f6b78", "#22303c"
+MONOSPACE = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+PROMPTS, SAID = {"1": "#f0b35a", "2": "#7fc4f5", "3": "#8fd694"}, "#c9d3dc"
 HEAD = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
     'height="{height}" font-family="system-ui, sans-serif" font-size="14" fill="{ink}">\n'
@@ -79,6 +83,26 @@ def demo() -> str:
 def _verdict(run: dict[str, str]) -> str:
     kinds = (("lost", "lost"), ("duplicates", "repeated"), ("wrong", "wrong"))
     return ", ".join(f"{run[fact]} {word}" for fact, word in kinds)
+
+
+def quickstart() -> str:
+    """What the quick start's commands printed, as a terminal shows it."""
+    lines = (DOCS / "demo" / "quickstart.txt").read_text().splitlines()
+    size, row, gap, margin = 13, 19, 8, 18
+    drawn, y = [], margin - gap
+    for line in lines:
+        prompt = re.match(r"(\d)\$ (.*)", line)
+        y += row + (gap if prompt else 0)
+        if prompt:
+            number, command = prompt.groups()
+            words = f'<tspan fill="{PROMPTS[number]}">{number}$</tspan> {html.escape(command)}'
+        else:
+            words = f'<tspan fill="{SAID}">{html.escape(line)}</tspan>'
+        drawn.append(f'<text x="{margin}" y="{y}" xml:space="preserve">{words}</text>\n')
+    width, height = 2 * margin + round(0.62 * size * max(map(len, lines))), y + margin
+    head = HEAD.replace("system-ui, sans-serif", MONOSPACE).replace("#ffffff", INK)
+    head = head.replace('font-size="14"', f'font-size="{size}"')
+    return "".join([head.format(width=width, height=height, ink="#ffffff"), *drawn, "</svg>\n"])
 
 
 def speed() -> str:
@@ -156,7 +180,7 @@ def _line(x: float, top: float, bottom: float) -> str:
     return f'<path d="M{x:.1f} {top}V{bottom}" stroke="{INK}" stroke-width="2"/>\n'
 
 
-PICTURES = {"demo.svg": demo, "speed.svg": speed}
+PICTURES = {"demo.svg": demo, "quickstart.svg": quickstart, "speed.svg": speed}
 if __name__ == "__main__":
     for name, draw in PICTURES.items():
         (DOCS / name).write_text(draw())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -28,6 +29,8 @@ from run import Job, Run, producer
 from eo_kafka.broker.embedded import KafkaBroker
 
 STALLED_SECONDS = 120.0
+# Kafka and each of Spark's JVMs live too short for the optimizing compiler to pay for itself
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def main() -> int:
@@ -136,10 +139,11 @@ class ProgressLine:
             self._last, self._moved = state, now
         if now - self._moved > STALLED_SECONDS:
             raise SystemExit(f"Nothing has moved for {STALLED_SECONDS:.0f} s: see job.log.")
-        text = (
-            f"  {min(state[0], self._total):>9,} of {self._total:,} flights read, {kills} kills, "
-            f"{now - self._begin:.0f} s"
-        )
+        seconds = f"{now - self._begin:.0f} s"
+        text = f"  Spark starts, and works on its first batch, {seconds}"
+        if progress:
+            read = f"{min(state[0], self._total):>9,} of {self._total:,} flights read"
+            text = f"  {read}, {kills} kills, {seconds}"
         if sys.stdout.isatty():
             print(f"\r{text}   ", end="", flush=True)
         elif now - self._told >= 10:

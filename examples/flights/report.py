@@ -55,7 +55,7 @@ def sample(table: pd.DataFrame, most: int = 5) -> str:
 
 def chart(table: pd.DataFrame, kills: Sequence[Kill], title: str, path: Path) -> None:
     """Mean departure delay in each hour, and in the week around it; kills at the event time the
-    job had reached."""
+    job had reached, by number: what was killed is below the title, where no line is."""
     sums = table.groupby("hour")[["minutes", "flights", "cancelled"]].sum().astype(float)
     departed = sums["flights"] - sums["cancelled"]
     hourly = (sums["minutes"] / departed).where(departed >= 5)  # a mean of few is noise
@@ -66,25 +66,30 @@ def chart(table: pd.DataFrame, kills: Sequence[Kill], title: str, path: Path) ->
     axes.plot(hourly.index, hourly, color="#9cc3e6", linewidth=0.5, label="each hour")
     axes.plot(weekly.index, weekly, color="#1f4e79", linewidth=2.2, label="7 days around it")
     top = hourly.quantile(0.998)
-    axes.set_ylim(min(-5, hourly.quantile(0.002)), top * 1.22)
-    for number, kill in enumerate((kill for kill in kills if kill.event_time), start=1):
-        at, color = pd.Timestamp(kill.event_time), MARKS.get(kill.target, "#d68910")
+    axes.set_ylim(min(-5, hourly.quantile(0.002)), top * 1.05)
+    at_once: dict[str, list[int]] = {}
+    for number, kill in enumerate(kills, start=1):
+        if kill.event_time:
+            at_once.setdefault(kill.event_time, []).append(number)
+    for event_time, numbers in at_once.items():
+        at, color = pd.Timestamp(event_time), MARKS.get(kills[numbers[0] - 1].target, "#d68910")
         axes.axvline(at, color=color, linewidth=1.4, linestyle="--")
-        axes.annotate(
-            f"kill {number}\n{kill.target}",
-            (at, top * (1.20 if number % 2 else 1.11)),
-            xytext=(4, 0),
-            textcoords="offset points",
+        axes.text(
+            at,  # type: ignore[arg-type]
+            1.01,
+            ", ".join(map(str, numbers)),
+            transform=axes.get_xaxis_transform(),
             color=color,
-            fontsize=9,
-            va="top",
+            ha="center",
         )
-    axes.set_title(title, loc="left")
+    killed = ", ".join(f"{number} {kill.target}" for number, kill in enumerate(kills, start=1))
+    axes.set_title(title, loc="left", pad=42)
+    axes.text(0, 1.07, f"Kills: {killed}", transform=axes.transAxes)
     axes.set_ylabel("mean departure delay, minutes")
     axes.set_xlabel("event time: scheduled departure")
     axes.xaxis.set_major_formatter(mdates.DateFormatter("%d %b"))  # type: ignore[no-untyped-call]
     axes.grid(axis="y", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="center right", frameon=False)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1.1), ncols=2, frameon=False)
     figure.savefig(path)
     plt.close(figure)

@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 HERE = Path(__file__).parent
 PARTITIONS = 3
-PER_BATCH = 8000
+PER_BATCH = 16_000
 DIE_SECONDS = 10.0  # what is left of a job after a kill may take so long to end by itself
 
 
@@ -117,7 +117,8 @@ class Job:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        _, left = psutil.wait_procs(tree[1:], timeout=DIE_SECONDS)
+        awaited = [process for process in tree[1:] if not _watches_driver(process)]
+        _, left = psutil.wait_procs(awaited, timeout=DIE_SECONDS)
         for process in left:
             process.kill()
 
@@ -134,6 +135,15 @@ class Job:
         for process in tree:
             process.kill()
         self.clear(tree)
+
+
+def _watches_driver(process: psutil.Process) -> bool:
+    """Whether it is eo-kafka's process beside the driver. After a kill it waits half a minute for
+    Spark's own end, which does not come, and then ends: no supervisor would wait for that."""
+    try:
+        return "eo_kafka.sinks.protocol.after_driver" in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _start(run: Run, name: str, words: list[Any]) -> subprocess.Popen[bytes]:
