@@ -1,4 +1,4 @@
-"""Fetches Kafka's and Hazelcast's jars from Maven Central, verifies and caches them.
+"""Fetches the jars of local servers from Maven Central, verifies and caches them.
 
 Ivy's own jar comes with PySpark, so nothing has to be installed for it. Ivy compares every
 download with the SHA-1 the repository publishes (the strongest the two share: Ivy would look for
@@ -21,6 +21,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
@@ -69,12 +70,14 @@ _MODULES = """\
 
 @dataclass(frozen=True)
 class Bundle:
-    """Jars that are fetched together: `dependencies` in Ivy's words, `main` one that must come."""
+    """Jars that are fetched together: `dependencies` in Ivy's words, `main` one that must come. If
+    that is an archive, it is unpacked."""
 
     title: str
     folder: str
     main: str
     dependencies: str
+    is_archive: bool = False
 
 
 def _kafka(version: str) -> Bundle:
@@ -170,9 +173,9 @@ def _intact(folder: Path) -> bool:
 def _manifest_of(folder: Path) -> str:
     """One line a file, as `sha256sum` writes and checks them."""
     return "".join(
-        f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n"
-        for file in sorted(folder.iterdir())
-        if file.name != MANIFEST
+        f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(folder)}\n"
+        for file in sorted(folder.rglob("*"))
+        if file.name != MANIFEST and file.is_file()
     )
 
 
@@ -197,6 +200,8 @@ def _fetch(bundle: Bundle, folder: Path) -> None:
         except BrokerError:
             _tell("failed\n")
             raise
+        if bundle.is_archive:
+            _unpack(jars / bundle.main)
         manifest = _manifest_of(jars)
         (jars / MANIFEST).write_text(manifest)
         if folder.exists():
@@ -226,6 +231,13 @@ def _run_ivy(bundle: Bundle, repository: str, work: Path, jars: Path) -> None:
     )
     if done.returncode != 0 or not (jars / bundle.main).exists():
         raise BrokerError(_without_password(_reason(done.stdout, bundle.title, repository)))
+
+
+def _unpack(archive: Path) -> None:
+    """Put the contents in its place. They were compared with the published checksum."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(archive.parent, filter="data")
+    archive.unlink()
 
 
 def _quoted(value: object) -> str:

@@ -22,8 +22,9 @@ Which options are there, and what do they mean?
 
 Names are case-insensitive. If options are wrong, one error lists all of them. (This page is made
 by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
-`sinks/options.py`, `state/ledger/job.py`, `formats/declared.py`, `sources/maps/declared.py`,
-`sinks/maps/options.py` and `clients/hazelcast/client.py`; a test fails when it is stale.)
+`sinks/options.py`, `sinks/new_topics.py`, `state/ledger/job.py`, `formats/declared.py`,
+`sources/maps/declared.py`, `sinks/maps/options.py` and `clients/hazelcast/client.py`; a test
+fails when it is stale.)
 
 Every `kafka.*` option goes to the client without its `kafka.`, with librdkafka's names and values.
 Settings of Kafka's Java client are translated where librdkafka has the same (`fetch.max.wait.ms`,

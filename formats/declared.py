@@ -68,7 +68,8 @@ DEAD_LETTER_TOPIC: Option[str | None] = Option(
     topic_name,
     None,
     "The topic to which mode `DEADLETTER` sends records. "
-    "It must exist where the sink writes: the sink refuses to start without it.",
+    "It must exist where the sink writes (or sink option `createTopics` makes it), and not be "
+    "compacted: else the sink refuses to start.",
 )
 REGISTER = Option(
     "schema.register",

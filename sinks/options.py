@@ -36,6 +36,8 @@ from ..state.ledger.job import (
     read_topics,
 )
 from ..state.ledger.job_topics import job_name
+from . import new_topics
+from .new_topics import NewTopics
 from .staged import StagedTarget
 
 AT_LEAST_ONCE, NONE = "at-least-once", "none"
@@ -114,6 +116,7 @@ OPTIONS = (
     FAIL_ON_DATA_LOSS,
     TRANSACTION_TIMEOUT,
     WEAK_REPLICATION,
+    *new_topics.OPTIONS,
 )
 
 
@@ -134,6 +137,7 @@ class SinkOptions(Job):
     staging: StagedTarget | None = None  # where rows wait for the decision: a map
     timeout_ms: int | None = None  # option transactionTimeout
     dead_letter_topic: str | None = None  # of the rows, if they say so
+    new_topics: NewTopics | None = None  # option createTopics
 
     @classmethod
     def parse(cls, given: Mapping[str, str], streaming: bool) -> SinkOptions:
@@ -186,8 +190,9 @@ class SinkOptions(Job):
             checkpoint=given.get("checkpointlocation"),
             query_name=given.get("queryname"),
             timeout_ms=reader.get(TRANSACTION_TIMEOUT),
+            new_topics=new_topics.read(reader, topic),
         )
-        reader.check_names([option.name for option in OPTIONS])
+        reader.check_names([option.name for option in OPTIONS], besides=new_topics.PREFIX)
         if TRANSACTION_TIMEOUT.name in reader and "transaction.timeout.ms" in kafka:
             reader.problem(
                 f"Options '{TRANSACTION_TIMEOUT.name}' and 'kafka.transaction.timeout.ms' say the "

@@ -21,6 +21,12 @@ PARTITION = 0
 VERSION = 1
 
 
+def name_in(topic: str, job: str) -> str | None:
+    """The name of the view that the topic holds; None if it is no view of this job."""
+    stem = TOPIC.format(job=job, view="")
+    return topic[len(stem) :] or None if topic.startswith(stem) else None
+
+
 @dataclass(frozen=True)
 class Marker:
     """Which batch of which query the view shows."""

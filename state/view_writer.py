@@ -28,8 +28,8 @@ def topic_of(job: str, name: str) -> str:
 def open_view(job: str, name: str, options: Mapping[str, str]) -> View:
     """What a view shows now. `options` as given to the sink. Runs anywhere.
 
-    Raises EoKafkaError if there is none of this name, OptionsError, EnvironmentRefused,
-    CorruptSnapshot, ReadTimeout.
+    Raises EoKafkaError if there is none of this name, OptionsError, EnvironmentRefused (also where
+    Kafka deletes by age what the view must show), CorruptSnapshot, ReadTimeout.
     """
     search = SnapshotSearch(job, options)
     topic = topic_of(search.job, name)
@@ -37,6 +37,7 @@ def open_view(job: str, name: str, options: Mapping[str, str]) -> View:
         raise EoKafkaError(
             f"Job '{job}' has no view '{name}' (no topic '{topic}'). eo_kafka.StateView makes one."
         )
+    compacted_topic.check_keeps(search.admin, topic, search.brokers)
     end = search.control.end_offset(topic, view.PARTITION, committed=True)
     return view.read_view(search.options.kafka, topic, end)
 
@@ -48,7 +49,7 @@ class ViewWriter:
     def __init__(self, job: str, name: str, options: Mapping[str, str]) -> None:
         search = SnapshotSearch(job, options)
         self.topic = topic_of(search.job, name)
-        compacted_topic.ensure(search.admin, self.topic, 1, search.brokers)
+        compacted_topic.ensure_one(search.options, search.admin, self.topic, search.brokers)
         self._writer = ExportWriter(search.options, search.control, self.topic)
         self._settings = search.options.kafka
         self.marker = self.read().marker

@@ -31,6 +31,9 @@ COMMANDS = (
     Command(
         "hazelcast", "run a real Hazelcast on this machine", "eo_kafka.tools.hazelcast_command"
     ),
+    Command(
+        "registry", "run a real schema registry on this machine", "eo_kafka.tools.registry_command"
+    ),
     Command("job", "look at a job's ledger, reset it, repair it", "eo_kafka.tools.job_command"),
     Command(
         "snapshots",

@@ -11,9 +11,9 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from pyspark.sql import functions as f
 
 import eo_kafka
+from eo_kafka.broker.registry import SchemaRegistry
 from eo_kafka.errors import OptionsError, SourceError
 from harness import committed, produce
-from registry import registry
 
 PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
@@ -32,9 +32,9 @@ FIRST, SECOND, THIRD = (json.dumps(schema) for schema in (V1, V2, V3))
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory):
-    with registry(tmp_path_factory.mktemp("registry")) as url:
-        yield {"url": url}
+def settings():
+    with SchemaRegistry() as registry:
+        yield {"url": registry.url}
 
 
 @pytest.fixture

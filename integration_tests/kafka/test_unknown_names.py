@@ -75,7 +75,8 @@ COMMANDS = (
 
 
 def test_no_command_creates_what_it_does_not_find(broker_that_creates, missing, tmp_path, capsys):
-    named = {command.words.split()[0] for command in cli.COMMANDS} - {"broker", "hazelcast"}
+    servers = {"broker", "hazelcast", "registry"}
+    named = {command.words.split()[0] for command in cli.COMMANDS} - servers
     assert named == {words.split()[0] for words in COMMANDS}
     for words in COMMANDS:
         command = words.format(missing, tmp_path).split()

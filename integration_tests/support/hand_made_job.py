@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from eo_kafka.clients.kafka.topics import settings_of
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, two_phase
 from eo_kafka.sinks.protocol.committable import TaskReport
@@ -136,15 +137,18 @@ class HandMadeJob:
 def cut_log(servers: str, topic: str, before: int) -> None:
     """Remove the records before an offset, as a compaction or a careless administrator would."""
     admin = AdminClient({"bootstrap.servers": servers})
-    _set_policy(admin, topic, "delete")
+    set_policy(admin, topic, "delete")
     wait_until(lambda: _deleted(admin, topic, before), f"{topic} is cut at {before}")
-    _set_policy(admin, topic, "compact")
+    set_policy(admin, topic, "compact")
 
 
-def _set_policy(admin: AdminClient, topic: str, policy: str) -> None:
+def set_policy(admin: AdminClient, topic: str, policy: str) -> None:
     entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(30)
+    wait_until(
+        lambda: settings_of(admin, topic)["cleanup.policy"] == policy, f"{topic} is told {policy}"
+    )
 
 
 def _deleted(admin: AdminClient, topic: str, before: int) -> bool:

@@ -92,3 +92,16 @@ def task_workers(driver: int) -> list[psutil.Process]:
             if is_daemon(process) and is_daemon(process.parent()):
                 found.append(process)
     return found
+
+
+def listening_addresses(pid: int) -> set[str]:
+    return {
+        one.laddr.ip.removeprefix("::ffff:")
+        for one in psutil.Process(pid).net_connections(kind="inet")
+        if one.status == psutil.CONN_LISTEN
+    }
+
+
+def await_gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=30)
+    assert alive == []

@@ -20,7 +20,7 @@ from kafka.errors import CoordinatorLoadInProgressError, NotCoordinatorError
 from eo_kafka.broker.embedded import KafkaBroker, cluster
 from eo_kafka.broker.errors import BrokerError, PortTaken
 from eo_kafka.broker.settings import DIFFERENCES
-from processes import wait_until
+from processes import await_gone, listening_addresses, wait_until
 
 IDENTITY = {
     "node.id",
@@ -94,14 +94,6 @@ def transaction_state(bootstrap_servers: str, transactional_id: str) -> str:
                 time.sleep(0.1)
     finally:
         admin.close()
-
-
-def listening_addresses(pid: int) -> set[str]:
-    return {
-        one.laddr.ip.removeprefix("::ffff:")
-        for one in psutil.Process(pid).net_connections(kind="inet")
-        if one.status == psutil.CONN_LISTEN
-    }
 
 
 @pytest.fixture(scope="module")
@@ -193,11 +185,6 @@ def run_command(*options: str) -> tuple[subprocess.Popen[str], str]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, process.stdout.readline()
-
-
-def await_gone(processes: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=30)
-    assert alive == []
 
 
 def test_the_command_runs_until_sigterm() -> None:

@@ -10,6 +10,7 @@ from ...clients.hazelcast import client as hazelcast_client
 from ...clients.hazelcast.client import HazelcastSettings
 from ...core.maps import BACKEND, JSON, MAP, NEEDED, TEXT
 from ...core.options import KAFKA_PREFIX, Option, OptionReader, boolean, one_of, text, whole_number
+from .. import new_topics
 from ..options import BATCH_ID, IDEMPOTENT, TWO_PHASE
 
 REPLACE, KEEP, NEWEST, MERGE = "replace", "keep", "newest", "merge"
@@ -205,6 +206,7 @@ def read_topic(
         )
     if "topic" in reader:
         reader.problem("Option 'topic' is not supported: option 'map' names the topic.")
+    new_topics.check_of_map(reader)
     own = {option.key for option in (*OF_BOTH, PUT_SIZE)}
     kafka = {
         name: value

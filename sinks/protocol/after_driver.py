@@ -53,7 +53,8 @@ def tell(directory: str, whose: str, options: SinkOptions, generation: int | Non
 
 def _encode(options: SinkOptions, generation: int) -> bytes:
     told = {field.name: getattr(options, field.name) for field in fields(options)}
-    told |= {"kafka": dict(options.kafka), "staging": None}  # nothing that is staged is asked for
+    # Nothing that is staged is asked for, and no topic is made.
+    told |= {"kafka": dict(options.kafka), "staging": None, "new_topics": None}
     return json.dumps([told, generation]).encode()
 
 

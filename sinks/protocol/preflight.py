@@ -6,6 +6,7 @@ Runs on the driver, once per process and ledger.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,8 @@ from ...clients.kafka.option_checks import ALLOWED_BY_BROKERS
 from ...clients.kafka.topics import TIMEOUT_S, exists, settings_of
 from ...core.errors import EnvironmentRefused
 from ...state.ledger import topics
+from .. import new_topics
+from ..new_topics import NewTopics
 from ..options import SinkOptions
 
 OUTPUT_TIMEOUT_S = 5.0  # for a topic made a moment ago
@@ -22,8 +25,8 @@ _allowed_ms: dict[str, int] = {}
 
 
 def ensure(options: SinkOptions) -> None:
-    """Create or check ledger and state topic, and check that the output topic and the cluster can
-    do it.
+    """Create or check ledger and state topic, and check (with option `createTopics`: create) the
+    output topic, and check that the cluster can do it.
 
     Raises EnvironmentRefused with one sentence for each thing that is wrong.
     """
@@ -98,15 +101,42 @@ def check_output(options: SinkOptions) -> None:
 
 
 def _check_topics(options: SinkOptions, admin: Any) -> None:
-    """Raise EnvironmentRefused unless the output topic and that of dead letters exist. A new one is
-    not known to every broker at once."""
-    for option, topic in (("topic", options.topic), ("deadLetterTopic", options.dead_letter_topic)):
-        deadline = time.monotonic() + OUTPUT_TIMEOUT_S
-        while topic is not None and not exists(admin, topic):
-            if time.monotonic() > deadline:
-                raise EnvironmentRefused(
-                    f"Topic '{topic}' does not exist, and a write creates none, whatever the "
-                    "broker's auto.create.topics.enable. Nothing was written. Create it (eo-kafka "
-                    f"topic create {topic}:PARTITIONS), or correct option '{option}'."
-                )
-            time.sleep(0.2)
+    """Raise EnvironmentRefused unless the output topic and that of dead letters exist, and the
+    latter keeps them. With option `createTopics` they are made."""
+    new, letters = options.new_topics, options.dead_letter_topic
+    if options.topic is not None:
+        _await_topic(admin, "topic", options.topic, new)
+    if letters is not None:
+        _await_topic(admin, "deadLetterTopic", letters, new and new.of_letters())
+        if problem := forgets_letters(settings_of(admin, letters)):
+            raise EnvironmentRefused(
+                f"Dead letter topic '{letters}' {problem} Nothing was written."
+            )
+
+
+def _await_topic(admin: Any, option: str, topic: str, new: NewTopics | None) -> None:
+    """A topic that was made a moment ago is not known to every broker at once."""
+    if new is not None:
+        new_topics.ensure(admin, topic, new)
+    deadline = time.monotonic() + OUTPUT_TIMEOUT_S
+    while not exists(admin, topic):
+        if time.monotonic() > deadline:
+            raise EnvironmentRefused(
+                f"Topic '{topic}' does not exist, and a write creates none, whatever the "
+                "broker's auto.create.topics.enable. Nothing was written. Create it (eo-kafka "
+                f"topic create {topic}:PARTITIONS, or option 'createTopics'), or correct option "
+                f"'{option}'."
+            )
+        time.sleep(0.2)
+
+
+def forgets_letters(settings: Mapping[str, str]) -> str | None:
+    """What is wrong with the settings of a topic for dead letters, as the end of a sentence. They
+    have the keys of the records that they were, or none."""
+    if "compact" not in settings.get("cleanup.policy", ""):
+        return None
+    return (
+        f"is compacted (cleanup.policy={settings['cleanup.policy']}): of dead letters with the "
+        "same key it keeps the newest one only, and it refuses those without a key. Set the policy "
+        "to 'delete'."
+    )

@@ -3,13 +3,17 @@ driver."""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from ...clients.kafka import topics
 from ...clients.kafka.topics import exists
 from ...core.errors import EnvironmentRefused
 from . import unused_topic
+from .job import Job
 from .topic_settings import faults, wanted_settings
+
+log = logging.getLogger(__name__)
 
 OURS = "__eo_kafka."
 
@@ -31,6 +35,34 @@ def ensure(admin: Any, name: str, partitions: int, brokers: int) -> list[str]:
     if refusals:
         raise EnvironmentRefused(" ".join(refusals))
     return weak
+
+
+def ensure_one(job: Job, admin: Any, name: str, brokers: int) -> None:
+    """Create or check a topic of one partition that the job's own records go to: an export, a
+    view. Raises EnvironmentRefused."""
+    judge(job, ensure(admin, name, 1, brokers), "losing records of it")
+
+
+def check_keeps(admin: Any, name: str, brokers: int) -> None:
+    """Look at a topic that is only read here. What could lose a record is logged. Raises
+    EnvironmentRefused if Kafka deletes records by age."""
+    refusals, weak = faults(admin, name, 1, brokers)
+    if refusals:
+        raise EnvironmentRefused(" ".join(refusals))
+    if weak:
+        log.warning("%s", " ".join(weak))
+
+
+def judge(job: Job, problems: list[str], loss: str) -> None:
+    """Tell what could lose an acknowledged record. Raises EnvironmentRefused, unless the job has
+    option `allowWeakReplication`; `loss` is what that accepts."""
+    if problems and job.allow_weak_replication:
+        log.warning("allowWeakReplication: %s", " ".join(problems))
+    elif problems:
+        raise EnvironmentRefused(
+            " ".join(problems) + " Correct this, or set option 'allowWeakReplication' to true "
+            f"if {loss} is acceptable."
+        )
 
 
 def create(admin: Any, name: str, partitions: int, brokers: int) -> None:

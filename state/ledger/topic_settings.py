@@ -36,10 +36,12 @@ def faults(admin: Any, name: str, partitions: int, brokers: int) -> tuple[list[s
             f"Topic '{name}' has {len(there)} partition(s) and needs {partitions}: tokens and "
             "decisions may not share one."
         )
+    # Of a topic that is only compacted, retention.ms and retention.bytes delete nothing.
     if config.get("cleanup.policy", "compact") != "compact":
         refusals.append(
-            f"Topic '{name}' has cleanup.policy={config['cleanup.policy']}: Kafka would delete by "
-            "age what a restart needs. It must be 'compact'."
+            f"Topic '{name}' has cleanup.policy={config['cleanup.policy']}: Kafka deletes by age "
+            "what must stay in it. Set it to 'compact': kafka-configs.sh --bootstrap-server ... "
+            f"--alter --topic {name} --add-config cleanup.policy=compact"
         )
     replicas = min((len(partition.replicas) for partition in there.values()), default=0)
     if brokers > 1 and replicas < 2:

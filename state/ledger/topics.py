@@ -36,13 +36,7 @@ def ensure(job: Job, admin: Any, brokers: int) -> None:
             "survives.",
             job.kafka.get("bootstrap.servers", ""),
         )
-    if problems and job.allow_weak_replication:
-        log.warning("allowWeakReplication: %s", " ".join(problems))
-    elif problems:
-        raise EnvironmentRefused(
-            " ".join(problems) + " Correct this, or set option 'allowWeakReplication' to true "
-            "if losing decisions (and with them rows) is acceptable."
-        )
+    compacted_topic.judge(job, problems, "losing decisions (and with them rows)")
 
 
 def own_topics(job: Job) -> list[tuple[str, int]]:

@@ -1,4 +1,5 @@
-"""What `eo-kafka doctor` checks of a cluster: versions, limits, durability, permissions.
+"""What `eo-kafka doctor` checks of a cluster: versions, limits, transactions. Its topics are
+`topic_check`'s.
 
 Looks only. `topic_rehearsal` is what writes, if it was asked for.
 """
@@ -9,29 +10,25 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import partial
 from typing import Any
 
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.control_plane import ControlPlane
-from ...clients.kafka.topics import exists, settings_of
+from ...clients.kafka.topics import settings_of
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...core.errors import EnvironmentRefused, OutcomeUnknown
 from ...core.transaction import TransactionState, alarm_ms
 from ...sinks.options import SinkOptions
 from ...sinks.protocol.preflight import check_timeout
-from ...state.ledger import compacted_topic, topic_settings
 from ...state.ledger import topics as ledger_topic
-from ...state.ledger.unused_topic import is_unused
 from ..shared.command_line import duration
 from ..transactions.search import TransactionSearch
 from ..transactions.verdict import OPEN_STATES
-from . import request_check
+from . import request_check, topic_check
 from .machine_check import Finding, Level
 
 TIMEOUT_S = 30.0
 OLDEST_TESTED = (3, 9)
-OWN = ("ledger", "state topic")  # as ledger_topic.own_topics orders them
 _DAY_MS = 24 * 3600 * 1000
 
 
@@ -60,15 +57,9 @@ def check_cluster(options: SinkOptions) -> list[Finding]:
     findings += _tried("broker limits", lambda: list(_limits(admin, options)))
     if brokers > 1:
         problems = ledger_topic.transaction_log_problems(admin)
-        findings += _durability(ledger_topic.TRANSACTION_LOG, problems)
-    if options.topic is not None:
-        findings += _tried("output topic", lambda: list(_output(admin, options, brokers)))
-    if options.job is not None:
-        for subject, (topic, partitions) in zip(
-            OWN, ledger_topic.own_topics(options), strict=False
-        ):
-            check = partial(_own_topic, admin, subject, topic, partitions, brokers)
-            findings += _tried(subject, check)
+        findings += topic_check.durability(ledger_topic.TRANSACTION_LOG, problems)
+    for subject, check in topic_check.checks(options, admin, brokers):
+        findings += _tried(subject, check)
     return findings
 
 
@@ -175,67 +166,3 @@ def _limits(admin: Any, options: SinkOptions) -> Iterator[Finding]:
     text = f"{duration(expires / 1000)}: transactional ids are forgotten after so long"
     level = Level.OK if expires >= _DAY_MS else Level.WARNING
     yield Finding(level, "transactional.id.expiration.ms", text)
-
-
-def _output(admin: Any, options: SinkOptions, brokers: int) -> Iterator[Finding]:
-    topic = options.topic or ""
-    if not exists(admin, topic):
-        text = f"topic '{topic}' does not exist; create it before the query starts"
-        yield Finding(Level.PROBLEM, "output topic", text)
-        return
-    partitions = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
-    config = settings_of(admin, topic)
-    replicas = min(len(partition.replicas) for partition in partitions.values())
-    in_sync = int(config.get("min.insync.replicas", replicas))
-    shape = f"'{topic}', {len(partitions)} partition(s), {replicas} replica(s), "
-    shape += f"min.insync.replicas={in_sync}" if config else "configuration not visible"
-    problems = []
-    if brokers > 1 and (replicas < 2 or in_sync <= replicas // 2):
-        problems.append("an acknowledged row can be lost with one broker")
-    if config.get("unclean.leader.election.enable") == "true":
-        problems.append("unclean leader elections lose acknowledged rows")
-    if not config:
-        problems.append("grant DescribeConfigs on it to have it checked")
-    elif "compact" in config.get("cleanup.policy", ""):
-        problems.append("it is compacted: rows without a key are refused, older rows of a key go")
-    text = f"{shape}{': ' if problems else ''}{'; '.join(problems)}"
-    yield Finding(Level.WARNING if problems else Level.OK, "output topic", text)
-    yield _permissions(admin, topic, {"DESCRIBE", "WRITE"}, "output topic")
-
-
-def _permissions(admin: Any, topic: str, needed: set[str], subject: str) -> Finding:
-    from confluent_kafka import KafkaException, TopicCollection
-
-    try:
-        described = admin.describe_topics(
-            TopicCollection([topic]), include_authorized_operations=True, request_timeout=TIMEOUT_S
-        )[topic].result(TIMEOUT_S)
-    except KafkaException as error:
-        return Finding(Level.PROBLEM, subject, f"'{topic}': {error.args[0].str()}")
-    allowed = {operation.name for operation in described.authorized_operations or ()}
-    if missing := sorted(needed - allowed):
-        names = " and ".join(name.capitalize() for name in missing)
-        return Finding(Level.PROBLEM, subject, f"'{topic}': grant this principal {names} on it")
-    names = ", ".join(name.capitalize() for name in sorted(needed))
-    return Finding(Level.OK, subject, f"this principal has {names} on it")
-
-
-def _own_topic(
-    admin: Any, subject: str, topic: str, partitions: int, brokers: int
-) -> list[Finding]:
-    if not exists(admin, topic):
-        text = f"'{topic}' is not there yet; the first batch creates it (needs Create on it)"
-        return [Finding(Level.NOTE, subject, text)]
-    refusals, weak = topic_settings.faults(admin, topic, partitions, brokers)
-    if refusals and topic.startswith(compacted_topic.OURS) and is_unused(admin, topic):
-        text = f"{' '.join(refusals)} It never held a record: the first batch sets it right."
-        return [Finding(Level.NOTE, subject, text)]
-    problems = [*refusals, *weak]
-    permissions = _permissions(admin, topic, {"DESCRIBE", "READ", "WRITE"}, subject)
-    return [*_durability(subject, problems), permissions]
-
-
-def _durability(subject: str, problems: list[str]) -> list[Finding]:
-    if problems:
-        return [Finding(Level.PROBLEM, subject, problem) for problem in problems]
-    return [Finding(Level.OK, subject, "replicated and kept as it must be")]

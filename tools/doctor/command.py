@@ -11,13 +11,14 @@ import logging
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 from ...clients.kafka import topics as kafka_topics
 from ...clients.kafka.control_plane import ControlPlane
 from ...core.errors import EnvironmentRefused, OptionsError
 from ...sinks.options import TOPIC, SinkOptions
 from ...state.ledger import topics
-from ...state.ledger.job import JOB_NAME, LEDGER, PREFIX
+from ...state.ledger.job import JOB_NAME, LEDGER, PREFIX, STATE
 from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json
 from .cluster_check import check_cluster
 from .machine_check import Finding, Level, check_machine
@@ -38,8 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "nothing, unless --write is given."
     )
     parser.add_argument("--topic", help="the output topic (option topic)")
-    parser.add_argument("--job", help="the job (option jobName), whose ledger is checked")
+    parser.add_argument("--dead-letter-topic", help="the topic of bad records (deadLetterTopic)")
+    parser.add_argument(
+        "--job",
+        help="the job (option jobName): its ledger, state topic, exports and views are checked",
+    )
     parser.add_argument("--ledger-topic", help="if the job has option ledgerTopic")
+    parser.add_argument("--state-topic", help="if the job has option stateTopic")
     parser.add_argument("--prefix", default=PREFIX.default, help="option transactionalIdPrefix")
     parser.add_argument(
         "--write",
@@ -88,8 +94,9 @@ def _told_as_findings() -> Iterator[None]:
 
 def _options(arguments: argparse.Namespace) -> SinkOptions | None:
     if not arguments.bootstrap_servers and not arguments.config:
-        if arguments.topic or arguments.job or arguments.write:
-            raise OptionsError(["--topic, --job and --write need --bootstrap-servers or --config."])
+        if arguments.topic or arguments.dead_letter_topic or arguments.job or arguments.write:
+            needing = "--topic, --dead-letter-topic, --job and --write"
+            raise OptionsError([f"{needing} need --bootstrap-servers or --config."])
         return None
     if arguments.write and not arguments.topic:
         raise OptionsError(["--write needs --topic: where is a transaction to be tried?"])
@@ -98,10 +105,12 @@ def _options(arguments: argparse.Namespace) -> SinkOptions | None:
         (TOPIC, arguments.topic),
         (JOB_NAME, arguments.job),
         (LEDGER, arguments.ledger_topic),
+        (STATE, arguments.state_topic),
         (PREFIX, arguments.prefix),
     ):
         given |= {option.name: value} if value else {}
-    return SinkOptions.parse(given, streaming=bool(arguments.job))
+    parsed = SinkOptions.parse(given, streaming=bool(arguments.job))
+    return replace(parsed, dead_letter_topic=arguments.dead_letter_topic)
 
 
 def _cluster(options: SinkOptions, write: bool) -> list[Finding]:

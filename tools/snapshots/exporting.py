@@ -16,7 +16,7 @@ from typing import Protocol
 import tenacity
 
 from ...clients.kafka.topics import TIMEOUT_S, exists
-from ...core.errors import CorruptSnapshot, EoKafkaError, RepairNeeded
+from ...core.errors import CorruptSnapshot, EnvironmentRefused, EoKafkaError, RepairNeeded
 from ...core.progress import bar
 from ...core.transaction import Decision, DecisionState
 from ...sinks.options import SinkOptions
@@ -77,7 +77,7 @@ def export_snapshot(
     search = SnapshotSearch(job, options)
     topic = export.topic_of(search.job, name)
     found, decision = _newest_written(search)
-    compacted_topic.ensure(search.admin, topic, 1, search.brokers)
+    compacted_topic.ensure_one(search.options, search.admin, topic, search.brokers)
     writer = ExportWriter(search.options, search.control, topic)
     _check_free(search, name)  # not before the fence: it may just have been finished
     writer.look()
@@ -166,7 +166,8 @@ def verify_snapshot(
     Raises:
         EoKafkaError: There is no such snapshot, or a running job replaced it again and again.
         OptionsError: An option is wrong.
-        EnvironmentRefused: The cluster cannot be reached, or is not configured as it must be.
+        EnvironmentRefused: The cluster cannot be reached; or the snapshot is whole and will not
+            stay so, because Kafka deletes records of its topic by age.
         OutcomeUnknown, ReadTimeout: The brokers did not answer in time.
         CorruptLedger, CorruptSnapshot: A record is not what eo-kafka wrote.
 
@@ -183,12 +184,27 @@ def verify_snapshot(
             if search.of(name).head == found.head:
                 raise
             continue
-        if not broken or search.of(name).head == found.head:
-            return broken
+        if broken and search.of(name).head != found.head:
+            continue
+        _check_stays(search, found, broken)
+        return broken
     raise EoKafkaError(
         f"Job '{job}' took a newer snapshot {ATTEMPTS} times while its newest one was read. Export "
         "it and verify the export."
     )
+
+
+def _check_stays(search: SnapshotSearch, found: Found, broken: list[str]) -> None:
+    """Files that are whole today are not enough. Raises EnvironmentRefused."""
+    try:
+        compacted_topic.check_keeps(search.admin, found.topic, search.brokers)
+    except EnvironmentRefused as error:
+        if not broken:
+            raise EnvironmentRefused(
+                f"All files of '{found.name}' of job '{search.job}' are whole, and will not stay "
+                f"so. {error}"
+            ) from None
+        log.warning("%s", error)  # perhaps why
 
 
 def delete_snapshot(job: str, name: str, options: Mapping[str, str]) -> None:

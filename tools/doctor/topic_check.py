@@ -1,0 +1,123 @@
+"""What `eo-kafka doctor` checks of topics: those that a job writes to, and all that are its own.
+
+Looks only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ...clients.kafka.topics import TIMEOUT_S, exists, partitions_of, settings_of
+from ...sinks.options import SinkOptions
+from ...sinks.protocol.preflight import forgets_letters
+from ...state import view
+from ...state.ledger import compacted_topic, topic_settings
+from ...state.ledger import topics as ledger_topic
+from ...state.ledger.unused_topic import is_unused
+from ...state.snapshots import export
+from .machine_check import Finding, Level
+
+LETTERS = "dead letter topic"
+_MADE_BY = {
+    "ledger": "the first batch creates it",
+    "state topic": "the first snapshot (option 'snapshots') creates it",
+}
+
+
+def checks(
+    options: SinkOptions, admin: Any, brokers: int
+) -> Iterator[tuple[str, Callable[[], list[Finding]]]]:
+    """A subject and what looks at it, for each topic that the options name, and for each of the
+    job's own that is there."""
+    for subject, topic in (("output topic", options.topic), (LETTERS, options.dead_letter_topic)):
+        if topic is not None:
+            yield subject, partial(_output, admin, subject, topic, brokers)
+    if options.job is None:
+        return
+    own = ledger_topic.own_topics(replace(options, snapshots=True))
+    for subject, (topic, partitions) in zip(_MADE_BY, own, strict=True):
+        yield subject, partial(_own_topic, admin, subject, topic, partitions, brokers)
+    for topic in sorted(admin.list_topics(timeout=TIMEOUT_S).topics):
+        if name := export.name_in(topic, options.job):
+            subject = f"export '{name}'"
+        elif name := view.name_in(topic, options.job):
+            subject = f"view '{name}'"
+        else:
+            continue
+        yield subject, partial(_kept, admin, subject, topic, 1, brokers)
+
+
+def _output(admin: Any, subject: str, topic: str, brokers: int) -> list[Finding]:
+    if not exists(admin, topic):
+        text = f"topic '{topic}' does not exist; create it before the query starts"
+        return [Finding(Level.PROBLEM, subject, text)]
+    partitions = partitions_of(admin, topic)
+    config = settings_of(admin, topic)
+    replicas = min(len(partition.replicas) for partition in partitions.values())
+    in_sync = int(config.get("min.insync.replicas", replicas))
+    shape = f"'{topic}', {len(partitions)} partition(s), {replicas} replica(s), "
+    shape += f"min.insync.replicas={in_sync}" if config else "configuration not visible"
+    problems = []
+    if brokers > 1 and (replicas < 2 or in_sync <= replicas // 2):
+        problems.append("an acknowledged row can be lost with one broker")
+    if config.get("unclean.leader.election.enable") == "true":
+        problems.append("unclean leader elections lose acknowledged rows")
+    if not config:
+        problems.append("grant DescribeConfigs on it to have it checked")
+    elif subject == LETTERS and (forgets := forgets_letters(config)):
+        return [Finding(Level.PROBLEM, subject, f"'{topic}' {forgets}")]
+    elif "compact" in config.get("cleanup.policy", ""):
+        problems.append("it is compacted: rows without a key are refused, older rows of a key go")
+    text = f"{shape}{': ' if problems else ''}{'; '.join(problems)}"
+    found = Finding(Level.WARNING if problems else Level.OK, subject, text)
+    return [found, _permissions(admin, topic, {"DESCRIBE", "WRITE"}, subject)]
+
+
+def _permissions(admin: Any, topic: str, needed: set[str], subject: str) -> Finding:
+    from confluent_kafka import KafkaException, TopicCollection
+
+    try:
+        described = admin.describe_topics(
+            TopicCollection([topic]), include_authorized_operations=True, request_timeout=TIMEOUT_S
+        )[topic].result(TIMEOUT_S)
+    except KafkaException as error:
+        return Finding(Level.PROBLEM, subject, f"'{topic}': {error.args[0].str()}")
+    allowed = {operation.name for operation in described.authorized_operations or ()}
+    if missing := sorted(needed - allowed):
+        names = " and ".join(name.capitalize() for name in missing)
+        return Finding(Level.PROBLEM, subject, f"'{topic}': grant this principal {names} on it")
+    names = ", ".join(name.capitalize() for name in sorted(needed))
+    return Finding(Level.OK, subject, f"this principal has {names} on it")
+
+
+def _own_topic(
+    admin: Any, subject: str, topic: str, partitions: int, brokers: int
+) -> list[Finding]:
+    if not exists(admin, topic):
+        text = f"'{topic}' is not there yet; {_MADE_BY[subject]} (needs Create on it)"
+        return [Finding(Level.NOTE, subject, text)]
+    permissions = _permissions(admin, topic, {"DESCRIBE", "READ", "WRITE"}, subject)
+    return [*_kept(admin, subject, topic, partitions, brokers), permissions]
+
+
+def _kept(admin: Any, subject: str, topic: str, partitions: int, brokers: int) -> list[Finding]:
+    """Whether Kafka keeps what is in one of the job's own topics."""
+    refusals, weak = topic_settings.faults(admin, topic, partitions, brokers)
+    if refusals and topic.startswith(compacted_topic.OURS) and is_unused(admin, topic):
+        text = f"{' '.join(refusals)} It never held a record: its first use sets it right."
+        return [Finding(Level.NOTE, subject, text)]
+    problems = [*refusals, *weak]
+    if not problems and not settings_of(admin, topic):
+        text = f"the settings of '{topic}' are not visible: grant DescribeConfigs on it"
+        return [Finding(Level.WARNING, subject, text)]
+    return durability(subject, problems)
+
+
+def durability(subject: str, problems: list[str]) -> list[Finding]:
+    """A finding for each problem, or that there is none."""
+    if problems:
+        return [Finding(Level.PROBLEM, subject, problem) for problem in problems]
+    return [Finding(Level.OK, subject, "replicated and kept as it must be")]
