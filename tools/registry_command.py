@@ -10,7 +10,7 @@ from ..broker.registry import VERSION, SchemaRegistry
 _EPILOG = f"""\
 It is Apicurio Registry {VERSION}, fetched once from Maven Central (142 MB), and speaks the
 API of Confluent's registry. It listens on 127.0.0.1 only, without TLS and passwords. What it prints
-is an option of format("eo-kafka"), beside value.format=avro and value.subject:
+is an option of format("eo-kafka"), beside value.format=avro:
   schema.registry.url=http://127.0.0.1:PORT/apis/ccompat/v7
 It is for development. A Kafka that is kept ('eo-kafka broker --dir') needs a registry that is kept:
 the numbers of the schemas stand in the records."""

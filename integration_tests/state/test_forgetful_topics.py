@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import json
+import logging
+from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 import eo_kafka
 from eo_kafka.errors import EnvironmentRefused
+from eo_kafka.state.ledger import compacted_topic
 from eo_kafka.state.snapshots import export
 from eo_kafka.state.view import Marker
 from eo_kafka.state.view_writer import ViewWriter, open_view
@@ -76,6 +79,18 @@ def test_verify_does_not_call_whole_what_will_not_stay(job, broker, capsys):
     assert "Whole" not in said.out
     assert "All files of 'kept'" in said.err
     assert "are whole, and will not stay so. Topic '__eo_kafka." in said.err
+
+
+def test_a_view_or_export_that_one_broker_could_lose_is_refused_or_told(job, caplog):
+    """Of three brokers, as they are told here: the topic has one replica."""
+    topic = export.topic_of(job.name, "kept")
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    with pytest.raises(EnvironmentRefused, match=f"'{topic}' has one replica.*losing records"):
+        compacted_topic.ensure_one(job.options, admin, topic, 3)
+    weak = replace(job.options, allow_weak_replication=True)
+    with caplog.at_level(logging.WARNING):
+        compacted_topic.ensure_one(weak, admin, topic, 3)
+    assert f"allowWeakReplication: Topic '{topic}' has one replica" in caplog.text
 
 
 def test_doctor_finds_every_topic_of_the_job(job, make_topic, capsys, monkeypatch):
