@@ -13,13 +13,14 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 import eo_kafka
+from eo_kafka.clients.kafka import config
 from eo_kafka.connectors.consumer_group import ConsumerGroup
 from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.errors import EnvironmentRefused, WriteFailed
 from eo_kafka.sinks.maps import topic as map_topic
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import batch, preflight
-from eo_kafka.sinks.rows import plain_write
+from eo_kafka.sinks.rows import fast, plain, plain_write
 from eo_kafka.tools import cli
 from harness import committed, make_copy, wait_until
 
@@ -177,6 +178,23 @@ def test_a_row_that_names_a_missing_topic_fails_its_task(broker_that_creates, mi
     weak = replace(given, guarantee="at-least-once")
     with pytest.raises(WriteFailed, match="creates no topic"):
         plain_write.write(weak, 0, iter([rows]))
+
+
+@pytest.mark.parametrize("module", [fast, plain], ids=lambda one: one.__name__.rpartition(".")[2])
+def test_a_client_that_knows_already_says_the_same(broker, missing, module):
+    """It asks for a topic in the background. Once it has the answer it takes no row."""
+    producer = config.producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "topic.metadata.propagation.max.ms": "100"}
+    )
+    sender = module.ArrowProducer(producer, missing)
+    row = pa.record_batch({"value": pa.array([b"1"])})
+
+    deadline = time.monotonic() + 60
+    with pytest.raises(WriteFailed, match="creates no topic"):
+        while time.monotonic() < deadline:
+            sender.send(row)
+            producer.poll(0.1)
+    producer.purge()
 
 
 def test_the_sink_starts_for_the_first_time(broker_that_creates, make_topic, spark, tmp_path):

@@ -181,7 +181,15 @@ def refusal(code: int, topic: str, partition: int, row: int) -> SinkError:
         advice = " Raise 'kafka.message.max.bytes', and the topic's 'max.message.bytes' with it."
     elif code == KafkaError._UNKNOWN_PARTITION:
         advice = " The topic has no such partition."
+    elif _is_no_topic(code):  # the client knows already what otherwise the delivery report says
+        return WriteFailed(f"Row {row} was not delivered {failure(where, code, reason)}")
     return SinkError(f"Row {row} of the task cannot be sent to {where}: {reason}.{advice}")
+
+
+def _is_no_topic(code: int) -> bool:
+    from confluent_kafka import KafkaError
+
+    return code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 
 def failure(where: str, code: int, reason: str) -> str:
@@ -191,7 +199,7 @@ def failure(where: str, code: int, reason: str) -> str:
     if code == KafkaError.MSG_SIZE_TOO_LARGE:
         reason += " (the row, or the batch of rows it was sent in, is larger than the topic's "
         reason += "'max.message.bytes': raise that, or set 'kafka.batch.size' below it)"
-    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+    if _is_no_topic(code):
         reason += "(a write creates no topic: create it)"
     if code == KafkaError.DUPLICATE_SEQUENCE_NUMBER:
         reason += "(reported as delivered, but without an offset: it is not in the log)"
