@@ -1,6 +1,6 @@
 """Records docs/demo/quickstart.txt: `python docs/record_quickstart.py`, then `docs/draw.py`.
 
-It follows docs/quickstart.md for real, in a minute, and keeps what each command prints. Spark's log
+It follows docs/quickstart.md for real and keeps what each command prints. Spark's log
 and progress bars, which go to stderr, are left out. docs/draw.py makes the picture of it.
 """
 
