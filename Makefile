@@ -24,6 +24,7 @@ help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 demo: $(VENV)/installed ## The main job on 336,776 real flights, killed while it runs (FORMAT=kafka: Spark's own connector)
+	$(BIN)/eo-kafka prepare
 	$(BIN)/python examples/flights/demo.py --format $(FORMAT)
 
 test: setup ## In minutes: unit tests, and one of each kind with a real Kafka, a real Spark, real kills

@@ -3,9 +3,9 @@
     python -m benchmarks.many_queries [--queries 20] [--busy 2] [--only kafka/eo-kafka]
 
 Each contender is an application of its own, on one broker: Spark's connector, ours with Spark as it
-is installed, and ours after `eo-kafka prepare`. All queries are started one after the other, each
-from a topic with 100 records to a topic of its own, and stopped when each has written its records.
-`--busy` processes keep the cores busy meanwhile.
+comes, and ours after `eo-kafka prepare`. Loops are compiled before, in all of them. All queries are
+started one after the other, each from a topic with 100 records to a topic of its own, and stopped
+when each has written its records. `--busy` processes keep the cores busy meanwhile.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
+import zipfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,8 +45,8 @@ COLUMNS = {
 }
 
 
-def prepared_spark(folder: Path) -> Path:
-    """A Spark of links, whose archives have bytecode."""
+def spark_of_links(folder: Path, *, prepared: bool) -> Path:
+    """A Spark like the one that is installed, whose archives have bytecode, or have none."""
     import pyspark
 
     from eo_kafka.tools.prepare import bytecode
@@ -58,7 +58,13 @@ def prepared_spark(folder: Path) -> Path:
         if path.name != "python":
             (folder / path.name).symlink_to(path)
     for archive in (installed / "python" / "lib").glob("*.zip"):
-        bytecode.add(Path(shutil.copy(archive, library)))
+        copy = library / archive.name
+        with zipfile.ZipFile(archive) as whole, zipfile.ZipFile(copy, "w") as without:
+            for entry in whole.infolist():
+                if not entry.filename.endswith(".pyc"):
+                    without.writestr(entry, whole.read(entry))
+        if prepared:
+            bytecode.add(copy)
     return folder
 
 
@@ -137,10 +143,9 @@ def run_one(name: str, queries: int, busy: int, servers: str) -> dict[str, Any]:
             sending.produce(topic, b"%d" % number)
     sending.flush()
     with ExitStack() as stack:
-        env = dict(os.environ)
-        if name.endswith("prepared"):
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            env["SPARK_HOME"] = str(prepared_spark(folder / "spark"))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        home = spark_of_links(folder / "spark", prepared=name.endswith("prepared"))
+        env = {**os.environ, "SPARK_HOME": str(home)}
         for _ in range(busy):
             process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
             stack.callback(process.wait)
@@ -165,7 +170,10 @@ def main() -> None:
         print(json.dumps(application(name, servers, topics)))
         return
     from eo_kafka.broker.embedded import KafkaBroker
+    from eo_kafka.tools.prepare.loops import USES
 
+    for use in USES.values():
+        use()
     found = {}
     with KafkaBroker() as broker:
         for name in arguments.only.split("/"):
