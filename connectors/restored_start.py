@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionsError
+from ..sinks.options import UPDATE_MODE
 from ..state.snapshots.checkpoint import open_checkpoint
 from ..state.snapshots.restoring import restore
 from ..state.snapshots.snapshot import RESTORING
@@ -30,7 +31,7 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
         The running query, as `writer.start()` returns it.
 
     Raises:
-        OptionsError: The checkpoint or the job's name is missing.
+        OptionsError: The checkpoint or the job's name is missing, or the output mode is update.
         CheckpointError, CorruptSnapshot, EnvironmentRefused, OutcomeUnknown, ReadTimeout: As
             `eo_kafka.restore`. The query was not started.
 
@@ -49,7 +50,7 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
     given = {name.lower(): value for name, value in options_of(writer).items()}
     job = given.get("jobname") or given.get("queryname")
     checkpoint = given.get("checkpointlocation") or _default_checkpoint(writer, given)
-    missing = [
+    problems = [
         f"eo_kafka.start needs {what}."
         for what, value in (
             ("option 'checkpointLocation' (or that of the session, and a query name)", checkpoint),
@@ -57,8 +58,10 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
         )
         if not value
     ]
-    if missing or job is None or checkpoint is None:
-        raise OptionsError(missing)
+    if _is_refused_by_spark(writer):
+        problems.append(f"{UPDATE_MODE}.")
+    if problems or job is None or checkpoint is None:
+        raise OptionsError(problems)
     folder = open_checkpoint(checkpoint)
     if folder.is_empty() or RESTORING in folder.paths():
         restore(checkpoint, job, given)
@@ -84,12 +87,28 @@ def options_of(writer: DataStreamWriter) -> Mapping[str, str]:
 
 
 def _classic_options(writer: Any) -> dict[str, str]:
-    java = writer._jwrite
-    field = java.getClass().getDeclaredField("extraOptions")
-    field.setAccessible(True)
-    pairs = field.get(java).iterator()
+    pairs = _classic(writer, "extraOptions").iterator()
     found = {}
     while pairs.hasNext():
         pair = pairs.next()
         found[pair._1()] = pair._2()
     return found
+
+
+def _is_refused_by_spark(writer: Any) -> bool:
+    """Whether it is of a Python sink in update mode; a function of `foreachBatch` is not."""
+    message = getattr(writer, "_write_proto", None)
+    if message is not None:
+        mode, is_function = message.output_mode, message.HasField("foreach_batch")
+    else:
+        mode = _classic(writer, "outputMode").toString()
+        is_function = _classic(writer, "source") == "foreachBatch"
+    return mode.lower() == "update" and not is_function
+
+
+def _classic(writer: Any, name: str) -> Any:
+    """What Spark Classic's own writer holds under that name."""
+    java = writer._jwrite
+    field = java.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(java)

@@ -100,13 +100,16 @@ def check_output(options: SinkOptions) -> None:
 def _check_topics(options: SinkOptions, admin: Any) -> None:
     """Raise EnvironmentRefused unless the output topic and that of dead letters exist. A new one is
     not known to every broker at once."""
-    for option, topic in (("topic", options.topic), ("deadLetterTopic", options.dead_letter_topic)):
+    for option, topic in (
+        ("'topic' (of an eo-map: 'map')", options.topic),
+        ("'deadLetterTopic'", options.dead_letter_topic),
+    ):
         deadline = time.monotonic() + OUTPUT_TIMEOUT_S
         while topic is not None and not exists(admin, topic):
             if time.monotonic() > deadline:
                 raise EnvironmentRefused(
                     f"Topic '{topic}' does not exist, and a write creates none, whatever the "
                     "broker's auto.create.topics.enable. Nothing was written. Create it (eo-kafka "
-                    f"topic create {topic}:PARTITIONS), or correct option '{option}'."
+                    f"topic create {topic}:PARTITIONS), or correct option {option}."
                 )
             time.sleep(0.2)
