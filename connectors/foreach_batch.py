@@ -19,6 +19,7 @@ from ..core.errors import OptionsError
 from ..core.maps import BACKEND
 from ..sinks.maps.backend import backend_of
 from .kafka_sink import KafkaStreamWriter
+from .plain_errors import plain_errors
 from .running_query import running_query
 from .spark_versions import StreamArrowWriter
 
@@ -107,6 +108,7 @@ class BatchFunction:
             _written[job] = (query.run, batch)
 
 
+@plain_errors
 class NumberedWriter(DataSourceArrowWriter):
     """One batch write that is a micro-batch to its sink, such as a batch of the job's ledger with
     the steps S1 to S8. Spark pickles it once, for the tasks and for `commit`; S1 runs then."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from .plain_errors import plain_errors
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceArrowWriter,
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from .spark_versions import StreamArrowWriter
 
 
+@plain_errors
 class KafkaDataSource(DataSource):
     """Kafka as a replayable source and an exactly-once sink. Options: docs/options.md."""
 

@@ -14,9 +14,10 @@ from ..formats.declared import STRING
 from ..formats.options import FormatOptions
 from ..formats.writing import Writing
 from ..sinks.options import SinkOptions
-from ..sinks.rows.columns_needed import column_problems
+from ..sinks.rows.columns_needed import ENCODABLE, column_problems
 from .ledger_writer import LedgerWriter, Report, task_context
 from .pickling import tells_errors
+from .plain_errors import plain_errors
 from .spark_versions import refuse_without_admission_control
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def _options(
 ) -> tuple[SinkOptions, Writing]:
     """Options and columns, checked together so that all problems are told at once."""
     problems: list[str] = []
-    options, formats = None, FormatOptions((), None)
+    options, formats = None, None
     try:
         options = SinkOptions.parse(given, streaming)
     except OptionsError as error:
@@ -39,9 +40,12 @@ def _options(
     except OptionsError as error:
         problems += [sentence for sentence in error.problems if sentence not in problems]
     columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-    encoded = [column.name for column in formats.columns if column.format != STRING]
+    if formats is None:  # then it is not known either which types the columns may be of
+        encoded = list(ENCODABLE)
+    else:
+        encoded = [column.name for column in formats.columns if column.format != STRING]
     problems += column_problems(columns, topic_option="topic" in given, encoded=encoded)
-    if problems or options is None:
+    if problems or options is None or formats is None:
         raise OptionsError(problems)
     writing = Writing.of(formats, schema)
     if writing.routes:
@@ -60,6 +64,7 @@ def _sent(
     return (replace(options, topic=None) if writing.routes else options), batches
 
 
+@plain_errors
 class KafkaStreamWriter(LedgerWriter):
     """One micro-batch into topics."""
 
@@ -102,6 +107,7 @@ class KafkaStreamWriter(LedgerWriter):
         return self._reported(write(options, self._plan, self._task(context), rows))
 
 
+@plain_errors
 class KafkaBatchWriter(DataSourceArrowWriter):
     """One `save()`. The same pickled writer serves the tasks and `commit`."""
 

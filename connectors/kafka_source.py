@@ -19,6 +19,7 @@ from ..sources.planner import Planner
 from ..sources.range_split import gather
 from ..sources.recorded_ends import RecordedEnds, check_is_there
 from ..sources.trigger_delay import TriggerDelay
+from .plain_errors import plain_errors
 from .spark_versions import (
     ReadAllAvailable,
     ReadLimit,
@@ -52,6 +53,7 @@ def reader_options(
     return options, formats
 
 
+@plain_errors
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream over the subscribed topics.
 
@@ -172,6 +174,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
 
+@plain_errors
 class KafkaBatchReader(DataSourceReader):
     """A batch over the subscribed topics. `earliest` and `latest` mean what they mean when a task
     runs, so that every action on the DataFrame reads anew, as with the JVM connector.

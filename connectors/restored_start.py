@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionsError
+from ..sinks.options import UPDATE_MODE
 from ..state.snapshots.checkpoint import open_checkpoint
 from ..state.snapshots.restoring import restore
 from ..state.snapshots.snapshot import RESTORING
@@ -44,8 +45,8 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
         The running query, as `writer.start()` returns it.
 
     Raises:
-        OptionsError: The checkpoint or the job's name is missing, or the function of `foreachBatch`
-            is not known to be one of `foreach_batch`.
+        OptionsError: The checkpoint or the job's name is missing, the output mode is update, or the
+            function of `foreachBatch` is not known to be one of `foreach_batch`.
         CheckpointError, CorruptSnapshot, EnvironmentRefused, OutcomeUnknown, ReadTimeout: As
             `eo_kafka.restore`. The query was not started.
 
@@ -65,7 +66,7 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
     sink = _sink_options(writer, query)
     job = sink.get("jobname") or sink.get("queryname")
     checkpoint = query.get("checkpointlocation") or _default_checkpoint(writer, query)
-    missing = [
+    problems = [
         f"eo_kafka.start needs {what}."
         for what, value in (
             ("option 'checkpointLocation' (or that of the session, and a query name)", checkpoint),
@@ -73,8 +74,10 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
         )
         if not value
     ]
-    if missing or job is None or checkpoint is None:
-        raise OptionsError(missing)
+    if _is_refused_by_spark(writer):
+        problems.append(f"{UPDATE_MODE}.")
+    if problems or job is None or checkpoint is None:
+        raise OptionsError(problems)
     folder = open_checkpoint(checkpoint)
     is_missing = folder.is_empty() or RESTORING in folder.paths()
     if is_missing and restore(checkpoint, job, sink) is None:
@@ -133,6 +136,17 @@ def _classic_options(writer: Any) -> dict[str, str]:
         pair = pairs.next()
         found[pair._1()] = pair._2()
     return found
+
+
+def _is_refused_by_spark(writer: Any) -> bool:
+    """Whether it is of a Python sink in update mode; a function of `foreachBatch` is not."""
+    message = getattr(writer, "_write_proto", None)
+    if message is not None:
+        mode, is_function = message.output_mode, message.HasField("foreach_batch")
+    else:
+        mode = _field(writer._jwrite, "outputMode").toString()
+        is_function = _field(writer._jwrite, "source") == "foreachBatch"
+    return mode.lower() == "update" and not is_function
 
 
 def _field(java: Any, name: str) -> Any:

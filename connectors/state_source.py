@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from .plain_errors import plain_errors
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -52,6 +54,7 @@ class StateOptions:
         return found
 
 
+@plain_errors
 class StateDataSource(DataSource):
     """Batch reader. Options: docs/queryable-state.md."""
 
@@ -72,6 +75,7 @@ class StateDataSource(DataSource):
         return StateReader(StateOptions.parse(self.options))
 
 
+@plain_errors
 class StateReader(DataSourceReader):
     """Reads in one task: what a job's topics hold when the task runs."""
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
 
+_GIVE_SCHEMA = "Correct 'subject', or give 'schema'."
+
 
 def from_avro(
     column: Column | str,
@@ -65,7 +67,7 @@ def from_avro(
     """
     _check(schema, registry, subject, mode)
     known = None if registry is None else Registry(registry)
-    wanted = schema or (known.latest(str(subject)) if known else "")
+    wanted = schema or (known.latest(str(subject), _GIVE_SCHEMA) if known else "")
     kind, _ = spark_type(parsed(json.loads(as_json(wanted))))
     shape = arrow_type(kind)
     reader = AvroReader(wanted, known)
@@ -125,7 +127,11 @@ def to_avro(
         if not subject:
             raise OptionsError(["to_avro with a registry needs the 'subject' of the schema."])
         known = Registry(registry)
-        number = known.register(subject, schema) if register else known.number(subject, schema)
+        number = (
+            known.register(subject, schema)
+            if register
+            else known.number(subject, schema, "Register it first, or give register=True.")
+        )
     text = as_json(schema)
 
     def encode(values: pa.Array) -> pa.Array:

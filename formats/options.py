@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from ..core.errors import cut
 from ..core.options import Option, OptionReader
 from . import declared
 from .avro.registry import Registry
@@ -102,6 +104,17 @@ def missing_for_avro() -> str | None:
     )
 
 
+def _no_avro(schema: str) -> str | None:
+    from .avro.codec import parsed
+    from .avro.reader import as_json
+
+    try:
+        parsed(json.loads(as_json(schema)))
+    except Exception as error:  # of json's and fastavro's many kinds
+        return f"{type(error).__name__}: {cut(error)}"
+    return None
+
+
 def _finished(
     reader: OptionReader, columns: Iterable[Column], known: tuple[Option[Any], ...]
 ) -> Registry | None:
@@ -117,6 +130,8 @@ def _finished(
         reader.problem(missing)
     for column in avro:
         name = column.name
+        if column.schema is not None and not missing and (problem := _no_avro(column.schema)):
+            reader.problem(f"Option '{name}.schema' is no Avro schema: {problem}.")
         if not settings and column.schema is None:
             reader.problem(
                 f"Option '{name}.format' is 'avro', which needs 'schema.registry.url' or "

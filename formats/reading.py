@@ -138,11 +138,15 @@ def _settled(options: FormatOptions) -> list[Column]:
     """The columns, Avro's with their schemas: the newest of the subject where none was given. Asked
     once, so that a column's type and its decoder are of the same."""
     return [
-        replace(column, schema=options.registry.latest(str(column.subject)))
+        replace(column, schema=options.registry.latest(str(column.subject), _if_unknown(column)))
         if column.format == AVRO and column.schema is None and options.registry is not None
         else column
         for column in options.columns
     ]
+
+
+def _if_unknown(column: Column) -> str:
+    return f"Correct option '{column.name}.subject', or give '{column.name}.schema'."
 
 
 def _type(column: Column) -> DataType | str:

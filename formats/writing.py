@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..core.errors import OptionsError, SinkError, cut
 from . import bad_records
@@ -125,16 +125,27 @@ def _schema(options: FormatOptions, column: Column, kind: Any) -> tuple[str, int
 
         text = json.dumps(avro_schema(kind))
     else:
-        text = as_json(known.latest(subject))
-    return text, _number(known, subject, text, options.register)
+        text = as_json(known.latest(subject, _if_unknown(column)))
+    return text, _number(options, column, text)
 
 
 _numbers: dict[tuple[str, str, str], int] = {}
 
 
-def _number(known: registry.Registry, subject: str, text: str, register: bool) -> int:
+def _number(options: FormatOptions, column: Column, text: str) -> int:
     """A number never changes its meaning, so that one question a process is enough."""
+    known, subject = cast("registry.Registry", options.registry), str(column.subject)
     key = (known.url, subject, text)
     if key not in _numbers:
-        _numbers[key] = (known.register if register else known.number)(subject, text)
+        if options.register:
+            _numbers[key] = known.register(subject, text)
+        else:
+            _numbers[key] = known.number(subject, text, _if_unknown(column))
     return _numbers[key]
+
+
+def _if_unknown(column: Column) -> str:
+    return (
+        f"Register the schema first, set option 'schema.register' to true to have it registered, "
+        f"or correct option '{column.name}.subject'."
+    )

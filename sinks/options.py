@@ -47,6 +47,12 @@ TWO_PHASE, IDEMPOTENT = "two-phase", "idempotent"
 DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
 ANSWER_TIMEOUT_S = 900.0
 
+UPDATE_MODE = (
+    "Spark refuses outputMode('update') for Python sinks: use append, or "
+    ".foreachBatch(eo_kafka.foreach_batch({'jobName': ..., 'topic': ..., ...})), which writes each "
+    "batch once in any mode"
+)
+
 TOPIC: Option[str | None] = Option(
     "topic", text, None, "Topic of all rows. Without it each row names its own in column `topic`."
 )

@@ -15,6 +15,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..clients.kafka import config
+from ..clients.kafka.first_contact import nobody_listens
 from ..clients.kafka.topics import settings_of
 from ..core.errors import ReadTimeout, SourceError
 from ..core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
@@ -56,14 +57,15 @@ class OffsetLookup:
 
     def partitions(self) -> set[TopicPartition]:
         """Every partition that is read. Raises SourceError for an unknown topic that is named."""
-        subscription = self._options.subscription
-        if subscription.topics:
+        if self._options.subscription.topics:
             return self.look().partitions
-        return subscription.wanted(self._all())
+        self.check_first_contact()
+        return self._options.subscription.wanted(self._all())
 
     def look(self) -> Topics:
         """Every partition that is read, and the ids of their topics. Raises as `partitions`."""
         subscription = self._options.subscription
+        self.check_first_contact()
         if not subscription.topics:
             found = subscription.wanted(self._all())
             try:
@@ -78,6 +80,11 @@ class OffsetLookup:
             for partition in description.partitions
         }
         return Topics(partitions, config.topic_ids(described))
+
+    def check_first_contact(self) -> None:
+        """Driver, before all else. Raises ReadTimeout if nothing has ever listened there."""
+        if problem := nobody_listens(self._options.servers, self._options.lookup_timeout_ms / 1000):
+            raise ReadTimeout(problem)
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The ids of topics: one that was deleted and made again has another. Raises UnknownTopic,
@@ -309,7 +316,7 @@ class OffsetLookup:
         if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             return UnknownTopic(
                 f"The {subject} does not exist on the cluster at '{self._options.servers}'. "
-                "Create it, or correct the option 'subscribe'."
+                f"Create it, or correct {self._options.topics_given_by}."
             )
         if is_denied(error):
             return SourceError(

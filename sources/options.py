@@ -80,6 +80,7 @@ class SourceOptions:
     retry_interval_ms: int
     lookup_timeout_ms: int
     ledger_topic: str | None
+    topics_given_by: str = "option 'subscribe'"  # for sentences
 
     @classmethod
     def parse(cls, given: Mapping[str, str], streaming: bool) -> SourceOptions:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from types import SimpleNamespace
 
+from pyspark.sql.connect.proto import WriteStreamOperationStart
+
 from eo_kafka.connectors import restored_start
 
 
@@ -13,7 +15,7 @@ def test_a_job_without_a_snapshot_says_that_its_query_begins_anew(
 ) -> None:
     monkeypatch.setattr(restored_start, "restore", lambda *_: None)
     given = {"checkpointlocation": str(tmp_path / "new")}
-    message = SimpleNamespace(options=given, query_name="firsts")
+    message = WriteStreamOperationStart(options=given, query_name="firsts", output_mode="append")
     writer = SimpleNamespace(_write_proto=message, start=lambda: "running")
     with caplog.at_level(logging.INFO, "eo_kafka"):
         assert restored_start.start(writer) == "running"

@@ -46,9 +46,14 @@ def test_a_topic_column_stands_in_for_the_option() -> None:
 )
 def test_refuses_a_type_with_one_sentence(name: str, kind: str, must: str) -> None:
     columns = dict([VALUE, ("topic", "string"), (name, kind)])
+    hint = (
+        f" Cast it, or set option '{name}.format' to 'json' or 'avro'."
+        if name in ("key", "value")
+        else ""
+    )
 
     assert column_problems(list(columns.items()), topic_option=False) == [
-        f"{name} attribute unsupported type {kind}. {name} must be {must}."
+        f"{name} attribute unsupported type {kind}. {name} must be {must}.{hint}"
     ]
 
 

@@ -69,4 +69,4 @@ def test_a_wrong_id_is_refused(wrong):
     [("3", 50, 200), ("3:100-150", 100, 150), ("3:-150", 50, 150), ("3:0-900", 50, 200)],
 )
 def test_ranges_stay_within_what_is_there(text, start, end):
-    assert _range(text, "orders", WHOLE) == OffsetRange(AT, start, end)
+    assert _range("--input-range", text, "orders", WHOLE) == OffsetRange(AT, start, end)

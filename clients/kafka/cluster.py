@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import EnvironmentRefused, cut
 from .config import admin_client, connection_settings
+from .first_contact import nobody_listens
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -19,12 +20,15 @@ _REFUSALS = 3  # a broker that is just going down may refuse a connection or two
 def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
     """An AdminClient that has reached the cluster, and the number of live brokers.
 
-    Raises EnvironmentRefused: within seconds when the brokers refuse the credentials or one of
-    the two sides the other's certificate, after `timeout_s` when nothing answers.
+    Raises EnvironmentRefused: within seconds when nothing listens at the first contact, when the
+    brokers refuse the credentials or one of the two sides the other's certificate; after
+    `timeout_s` when nothing answers.
     """
     from confluent_kafka import KafkaError, KafkaException
 
     servers = settings.get("bootstrap.servers", "")
+    if problem := nobody_listens(servers, timeout_s):
+        raise EnvironmentRefused(problem)
     errors: list[KafkaError] = []
     client: dict[str, Any] = dict(connection_settings(settings))
     client["error_cb"] = errors.append
@@ -52,7 +56,7 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
         reason = f" ({cut(last.str(), 400)})" if isinstance(last, KafkaError) else ""
         raise EnvironmentRefused(
             f"No Kafka broker at {servers} answered within {timeout_s:.0f} s{reason}. Check "
-            "kafka.bootstrap.servers and the security settings."
+            "the bootstrap servers and the security settings."
         ) from None
 
 

@@ -53,7 +53,7 @@ def _watch(host: str, port: int) -> None:
 
 def _until_back(host: str, port: int) -> None:
     try:
-        reason = _problem(host, port)
+        reason = connection_problem(host, port)
         if reason is None:
             return
         began = time.monotonic()
@@ -62,7 +62,7 @@ def _until_back(host: str, port: int) -> None:
             *(host, port, reason),
         )
         pause = _PAUSE_S
-        while _problem(host, port) is not None:
+        while connection_problem(host, port) is not None:
             time.sleep(pause)
             pause = min(1.1 * pause, _PAUSE_MAX_S)
         log.warning(
@@ -73,10 +73,13 @@ def _until_back(host: str, port: int) -> None:
             _watched.discard((host, port))
 
 
-def _problem(host: str, port: int) -> str | None:
-    """Why nothing answers there, or None."""
+def connection_problem(host: str, port: int, timeout_s: float = _CONNECT_TIMEOUT_S) -> str | None:
+    """Why nothing takes a connection there, or None. Waits for `timeout_s` for each address of the
+    host, at most."""
     try:
-        socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()
+        socket.create_connection((host, port), timeout_s).close()
     except OSError as error:
-        return error.strerror or type(error).__name__
+        return error.strerror or str(error) or type(error).__name__
+    except (ValueError, OverflowError) as error:  # a name or a port that none can have
+        return str(error)
     return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
 from ..foreach_batch import BATCH, of_foreach_batch
+from ..plain_errors import plain_errors
 from ..spark_versions import refuse_streams_of_maps, refuse_without_pushed_filters
 from .backends import classes_of
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..spark_versions import StreamArrowWriter
 
 
+@plain_errors
 class MapDataSource(DataSource):
     """A map as a replayable stream of its changes, as a batch, and as a sink. Options:
     docs/maps.md."""

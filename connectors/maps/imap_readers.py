@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from ..plain_errors import plain_errors
 from ..spark_versions import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from .filters import Pushing
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ...sources.maps.rows import Typed
 
 
+@plain_errors
 class ImapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The event journal of a map.
 
@@ -104,6 +106,7 @@ class ImapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
 
+@plain_errors
 class ImapBatchReader(DataSourceReader):
     """All entries of a map, as they are when they are read; it is no snapshot."""
 
@@ -128,5 +131,6 @@ class ImapBatchReader(DataSourceReader):
         return read_entries(self._options, partition.value, self._typed)
 
 
+@plain_errors
 class PushingImapBatchReader(Pushing, ImapBatchReader):
     """The same, restricted by Spark's filters."""

@@ -20,6 +20,7 @@ from ...sources.maps.topic_reader import (
     read_entries,
     removals_kept_ms,
 )
+from ..plain_errors import plain_errors
 from ..spark_versions import ReadLimit, SupportsTriggerAvailableNow
 from .filters import Pushing
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _RENEWALS = 4  # so many times in `delete.retention.ms` an idle stream says that it is there
 
 
+@plain_errors
 class TopicMapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The changes of a map that is a topic: the Kafka source's stream, batch for batch. Its offsets
     are in `TopicPosition`s; see there for what else they hold."""
@@ -114,6 +116,7 @@ class TopicMapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._kept_ms
 
 
+@plain_errors
 class TopicMapBatchReader(DataSourceReader):
     """All entries of a map that is a topic, as they are when they are read: every action on the
     DataFrame reads anew."""
@@ -135,5 +138,6 @@ class TopicMapBatchReader(DataSourceReader):
         return read_entries(self._options, partition.value, self._typed)
 
 
+@plain_errors
 class PushingTopicMapBatchReader(Pushing, TopicMapBatchReader):
     """The same, restricted by Spark's filters."""

@@ -14,6 +14,7 @@ from ...sinks.maps.two_phase_options import read_two_phase
 from ..kafka_sink import KafkaBatchWriter, KafkaStreamWriter
 from ..ledger_writer import LedgerWriter, task_context, told_batch
 from ..pickling import tells_errors
+from ..plain_errors import plain_errors
 from ..spark_versions import StreamArrowWriter, refuse_without_admission_control
 from .rows import Entries
 
@@ -52,6 +53,7 @@ class _TopicMap:
         return message
 
 
+@plain_errors
 class TopicMapStreamWriter(_TopicMap, StreamArrowWriter):
     """One micro-batch into a topic: the Kafka sink's, with all of its guarantees."""
 
@@ -74,6 +76,7 @@ class TopicMapStreamWriter(_TopicMap, StreamArrowWriter):
         self._sink.abort(messages, batchId)
 
 
+@plain_errors
 class TopicMapBatchWriter(_TopicMap, DataSourceArrowWriter):
     """One `save()` into a topic."""
 
@@ -105,6 +108,7 @@ class _Imap:
         self._entries = Entries(shape, schema)
 
 
+@plain_errors
 class ImapStreamWriter(_Imap, StreamArrowWriter):
     """One micro-batch into an IMap: idempotent, entry by entry."""
 
@@ -127,6 +131,7 @@ class ImapStreamWriter(_Imap, StreamArrowWriter):
         """What is written stays, and is written again."""
 
 
+@plain_errors
 class ImapTwoPhaseWriter(LedgerWriter):
     """One micro-batch into an IMap, and perhaps a topic: invisible until its decision, in the job's
     ledger in Kafka, and then whole."""
@@ -149,6 +154,7 @@ class ImapTwoPhaseWriter(LedgerWriter):
         return self._reported(report)
 
 
+@plain_errors
 class ImapBatchWriter(_Imap, DataSourceArrowWriter):
     """One `save()` into an IMap."""
 

@@ -107,10 +107,10 @@ class Registry:
             raise UnknownSchema(f"schema {number} {problem}")
         return str(found.schema_str)
 
-    def latest(self, subject: str) -> str:
-        """The newest schema of a subject."""
+    def latest(self, subject: str, if_unknown: str) -> str:
+        """The newest schema of a subject. `if_unknown`: a sentence, what to do if it has none."""
         found = self._asked(
-            f"subject '{subject}'", lambda: self._client.get_latest_version(subject)
+            f"subject '{subject}'", lambda: self._client.get_latest_version(subject), if_unknown
         )
         if problem := _unusable(found.schema):
             raise SourceError(f"The newest schema of subject '{subject}' {problem}.")
@@ -128,26 +128,32 @@ class Registry:
             )
         )
 
-    def number(self, subject: str, schema: str) -> int:
-        """The number that `schema` has under `subject`; it is not made."""
+    def number(self, subject: str, schema: str, if_unknown: str) -> int:
+        """The number that `schema` has under `subject`; it is not made. `if_unknown`: a sentence,
+        what to do if it has none."""
         from confluent_kafka.schema_registry import Schema
 
         wanted = Schema(schema, "AVRO")
         found = self._asked(
-            f"subject '{subject}'", lambda: self._client.lookup_schema(subject, wanted)
+            f"subject '{subject}'",
+            lambda: self._client.lookup_schema(subject, wanted),
+            if_unknown,
         )
         return int(found.schema_id)
 
-    def _asked(self, what: str, question: Any) -> Any:
+    def _asked(self, what: str, question: Any, if_unknown: str = "") -> Any:
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         try:
             return question()
         except SchemaRegistryError as error:
-            raise SourceError(
+            sentence = (
                 f"The schema registry refused {what}: {cut(error.error_message, 400)} "
                 f"({error.error_code})."
-            ) from None
+            )
+            if if_unknown and error.http_status_code == _NOT_FOUND:
+                sentence += f" {if_unknown}"
+            raise SourceError(sentence) from None
         except UnknownSchema:
             raise
         except Exception as error:  # its HTTP library's errors are nobody's API

@@ -8,6 +8,7 @@ from ...core.errors import OptionsError, SourceError, cut
 from ..shared.arrow_types import arrow_type
 from ..shared.decoding import typed
 from .codec import JsonDecoder
+from .ddl import ddl_problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +23,8 @@ def spark_schema(option: str, schema: str) -> StructType | str:
     from pyspark.sql.types import StructType
 
     if not schema.strip().startswith("{"):
+        if problem := ddl_problem(schema):
+            raise OptionsError([f"Option '{option}' {problem}; it is '{cut(schema)}'."])
         return f"STRUCT<{schema}>"
     try:
         return StructType.fromJson(json.loads(schema))

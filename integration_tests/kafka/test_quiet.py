@@ -19,6 +19,7 @@ from harness import assert_exactly_once, make_copy, produce
 from processes import wait_until
 
 OF_LIBRDKAFKA = re.compile(r"^%\d\|.*", re.MULTILINE)
+AS_SPARKS = re.compile(r"^[\d/]{8} [\d:]{8} WARNING eo_kafka\.\S+: .*single live", re.MULTILINE)
 VALUES = [b"%d" % number for number in range(200)]
 
 
@@ -29,6 +30,7 @@ def test_a_run_writes_nothing_of_the_clients_to_stderr(broker, make_topic, tmp_p
     said = log.read_text()
     assert OF_LIBRDKAFKA.findall(said) == []
     assert said.count("single live broker") == 1
+    assert AS_SPARKS.search(said), "time and level, as in Spark's lines"
     assert_exactly_once(job, VALUES)
 
 

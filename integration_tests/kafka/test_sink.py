@@ -260,7 +260,7 @@ def test_a_thread_needs_an_active_session_before_spark_looks_for_formats(spark, 
 
 def test_an_unreachable_broker_is_named_within_a_bounded_time(spark, write, tmp_path):
     rows = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value")
-    with pytest.raises(Exception, match=r"No Kafka broker at 127.0.0.1:1 answered within 30 s"):
+    with pytest.raises(Exception, match=r"No Kafka broker listens at 127.0.0.1:1 \(Connection ref"):
         write(rows, topic="t", jobName="j", **{"kafka.bootstrap.servers": "127.0.0.1:1"})
 
 

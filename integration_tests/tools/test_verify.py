@@ -103,6 +103,19 @@ def test_ids_in_headers_and_in_json(verify, broker, make_topic):
     assert (code, f"{sink}-0 at offset 20 is not JSON" in said) == (1, True)
 
 
+def test_what_is_wrong_is_said_in_the_commands_own_words(topics, verify, tmp_path):
+    source, sink = topics
+    for where in ((source, "verify-nowhere"), ("verify-nowhere", sink)):
+        code, said = verify(*where)
+        argument = "--output" if where[0] == source else "--input"
+        assert (code, f"correct {argument}." in said) == (1, True)
+    code, said = verify(source, f"{sink},{source}")
+    assert (code, "--output must be a topic name" in said) == (1, True)
+    consumer = tmp_path / "consumer.properties"  # what says where a consumer begins is no matter
+    consumer.write_text("auto.offset.reset=earliest\nenable.auto.commit=false\n")
+    assert verify(source, sink, "--config", str(consumer))[0] == 0
+
+
 def test_a_range_limits_what_is_compared(topics, verify, broker, make_topic):
     _, sink = topics
     source = make_topic("verify-range")
@@ -110,7 +123,7 @@ def test_a_range_limits_what_is_compared(topics, verify, broker, make_topic):
     assert verify(source, sink)[0] == 1
     assert verify(source, sink, "--input-range", "0:1-201")[0] == 0
     code, said = verify(source, sink, "--input-range", "3")
-    assert (code, "has no partition 3" in said) == (1, True)
+    assert (code, f"--input-range: topic '{source}' has no partition 3" in said) == (1, True)
     code, said = verify(source, sink, "--input-range", "all")
     assert (code, "'all' is not a range" in said) == (1, True)
 

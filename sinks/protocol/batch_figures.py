@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
+from ...core.driver_directory import driver_directory
 from ...state.ledger.blob_names import SnapshotHead
 from ..options import SinkOptions
 from . import driver_memory
@@ -73,7 +74,7 @@ def leave(
     """Leave the figures of a batch that is DONE; `planned_ms`: what S1 took, as each task was told.
     Driver, once a batch. It never raises: the batch is written."""
     try:
-        head, directory = course.snapshot, driver_memory.directory()
+        head, directory = course.snapshot, driver_directory()
         if not directory:
             return
         before = {PLAN: max(planned_ms), **_waited(reports[0], course)}

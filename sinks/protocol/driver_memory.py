@@ -8,19 +8,17 @@ newer one's. All Python processes of a driver are told one directory, that is th
 from __future__ import annotations
 
 import hashlib
-import os
 from contextlib import suppress
 from pathlib import Path
 
+from ...core.driver_directory import driver_directory
 from ..options import SinkOptions
 from . import after_driver
-
-_DIRECTORIES = "SPARK_LOCAL_DIRS"  # Spark's word for it, before the first of several a comma
 
 
 def begin(options: SinkOptions, generation: int) -> None:
     """S1 took `generation`. Without a place to keep that, `abort()` ends only what was reported."""
-    if found := directory():
+    if found := driver_directory():
         with suppress(OSError):
             Path(found, _name(options)).write_text(str(generation))
         after_driver.tell(found, whose(options), options, generation)
@@ -28,22 +26,16 @@ def begin(options: SinkOptions, generation: int) -> None:
 
 def end(options: SinkOptions) -> None:
     """The batch has ended, by `commit()` or `abort()`."""
-    if found := directory():
+    if found := driver_directory():
         after_driver.tell(found, whose(options), options, None)
 
 
 def remembered(options: SinkOptions) -> int | None:
     """The generation that this driver took last for the job; None if that is not known."""
     try:
-        return int(Path(directory(), _name(options)).read_text())
+        return int(Path(driver_directory(), _name(options)).read_text())
     except (OSError, ValueError):
         return None
-
-
-def directory() -> str:
-    """The driver's local directory, as Spark tells its Python processes; "" if not known."""
-    found = os.environ.get(_DIRECTORIES, "").split(",")[0]
-    return found if os.path.isdir(found) else ""
 
 
 def _name(options: SinkOptions) -> str:

@@ -105,9 +105,9 @@ def _check_topics(options: SinkOptions, admin: Any) -> None:
     latter keeps them. With option `createTopics` they are made."""
     new, letters = options.new_topics, options.dead_letter_topic
     if options.topic is not None:
-        _await_topic(admin, "topic", options.topic, new)
+        _await_topic(admin, "'topic' (of an eo-map: 'map')", options.topic, new)
     if letters is not None:
-        _await_topic(admin, "deadLetterTopic", letters, new and new.of_letters())
+        _await_topic(admin, "'deadLetterTopic'", letters, new and new.of_letters())
         if problem := forgets_letters(settings_of(admin, letters)):
             raise EnvironmentRefused(
                 f"Dead letter topic '{letters}' {problem} Nothing was written."
@@ -125,7 +125,7 @@ def _await_topic(admin: Any, option: str, topic: str, new: NewTopics | None) -> 
                 f"Topic '{topic}' does not exist, and a write creates none, whatever the "
                 "broker's auto.create.topics.enable. Nothing was written. Create it (eo-kafka "
                 f"topic create {topic}:PARTITIONS, or option 'createTopics'), or correct option "
-                f"'{option}'."
+                f"{option}."
             )
         time.sleep(0.2)
 

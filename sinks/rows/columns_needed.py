@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 _TEXT_OR_BYTES = ("string", "binary")  # "string collate ..." too
+ENCODABLE = ("key", "value")  # by options such as `value.format`
 _HEADERS = "array<struct<key:string,value:binary>>"
 # name -> (types, as a sentence)
 _TYPES = {
@@ -37,7 +38,8 @@ def column_problems(
         if name in encoded:
             continue
         if name in types and types[name].partition(" collate ")[0] not in allowed:
-            problems.append(
-                f"{name} attribute unsupported type {types[name]}. {name} must be {sentence}."
-            )
+            problem = f"{name} attribute unsupported type {types[name]}. {name} must be {sentence}."
+            if name in ENCODABLE:
+                problem += f" Cast it, or set option '{name}.format' to 'json' or 'avro'."
+            problems.append(problem)
     return problems

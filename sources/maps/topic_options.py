@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...clients.hazelcast import client as hazelcast_client
 from ...core.errors import OptionsError
@@ -122,4 +122,4 @@ def _source(
             "Kafka option 'isolation.level' is 'read_uncommitted': records of aborted "
             "transactions were never in the map. Take the option away."
         )
-    return source
+    return replace(source, topics_given_by="option 'map'")

@@ -16,7 +16,7 @@ from dataclasses import replace
 from ...clients.kafka import topics as kafka_topics
 from ...clients.kafka.control_plane import ControlPlane
 from ...core.errors import EnvironmentRefused, OptionsError
-from ...sinks.options import TOPIC, SinkOptions
+from ...sinks.options import TOPIC, UPDATE_MODE, SinkOptions
 from ...state.ledger import topics
 from ...state.ledger.job import JOB_NAME, LEDGER, PREFIX, STATE
 from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json
@@ -25,11 +25,6 @@ from .machine_check import Finding, Level, check_machine
 from .topic_rehearsal import rehearse
 
 CHECKING = (topics.log, kafka_topics.log)  # they warn of what they could not see
-UPDATE_MODE = (
-    "Spark refuses outputMode('update') for Python sinks: use append, or "
-    ".foreachBatch(eo_kafka.foreach_batch({'jobName': ..., 'topic': ..., ...})), which writes each "
-    "batch once in any mode"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

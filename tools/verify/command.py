@@ -10,13 +10,19 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...clients.kafka.cluster import connect
+from ...clients.kafka.topics import TIMEOUT_S
 from ...core.errors import OptionsError
 from ...core.offsets import OffsetRange, TopicPartition
+from ...core.options import KAFKA_PREFIX
+from ...sources.declared import REFUSED_KAFKA
 from ...sources.lookup import OffsetLookup
 from ...sources.options import SourceOptions
+from ...state.ledger.job_topics import topic_name
 from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json, table
 from .topic_diff import Comparison, Difference, How, Side, compare
 
@@ -82,8 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     elsewhere = there.bootstrap_servers or there.config
     sink_at = connection(there) if elsewhere else here
-    sink = _side(sink_at, arguments.output, arguments.output_range, how)
-    source = _side(here, arguments.input, arguments.input_range, how)
+    sink = _side(sink_at, "--output", arguments.output, arguments.output_range, how)
+    source = _side(here, "--input", arguments.input, arguments.input_range, how)
     expected = sum(one.end - one.start for side in (source, sink) for one in side.ranges)
     found = compare(
         source,
@@ -100,16 +106,30 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if found.equal else 1
 
 
-def _side(kafka: Mapping[str, str], topic: str, ranges: Sequence[str], how: How) -> Side:
+def _side(
+    kafka: Mapping[str, str], argument: str, topic: str, ranges: Sequence[str], how: How
+) -> Side:
+    try:
+        topic_name(topic)
+    except ValueError as error:
+        raise OptionsError([f"{argument} {error}; it is '{topic}'."]) from None
+    # Of a consumer's settings, those that say where to begin and what to keep: verify knows that.
+    accepted = {
+        name: value
+        for name, value in kafka.items()
+        if name.removeprefix(KAFKA_PREFIX) not in REFUSED_KAFKA
+    }
     options = SourceOptions.parse(
         {
-            **kafka,
+            **accepted,
             "kafka.isolation.level": "read_committed",
             "subscribe": topic,
             "includeHeaders": str(how.needs_headers).lower(),
         },
         streaming=False,
     )
+    options = replace(options, topics_given_by=argument)
+    connect(options.kafka, TIMEOUT_S)
     lookup = OffsetLookup(options)
     partitions = lookup.partitions()
     starts, ends = lookup.earliest(partitions), lookup.latest(partitions)
@@ -117,16 +137,20 @@ def _side(kafka: Mapping[str, str], topic: str, ranges: Sequence[str], how: How)
     whole = {at: OffsetRange(at, starts[at], ends[at]) for at in sorted(partitions)}
     if not ranges:
         return Side(options, list(whole.values()))
-    return Side(options, [_range(text, topic, whole) for text in ranges])
+    return Side(options, [_range(f"{argument}-range", text, topic, whole) for text in ranges])
 
 
-def _range(text: str, topic: str, whole: dict[TopicPartition, OffsetRange]) -> OffsetRange:
+def _range(
+    argument: str, text: str, topic: str, whole: dict[TopicPartition, OffsetRange]
+) -> OffsetRange:
     found = _RANGE.fullmatch(text)
     if found is None:
-        raise OptionsError([f"'{text}' is not a range: 3, 3:100-, 3:-200 and 3:100-200 are."])
+        raise OptionsError(
+            [f"{argument}: '{text}' is not a range: 3, 3:100-, 3:-200 and 3:100-200 are."]
+        )
     at = TopicPartition(topic, int(found[1]))
     if at not in whole:
-        raise OptionsError([f"Topic '{topic}' has no partition {found[1]}."])
+        raise OptionsError([f"{argument}: topic '{topic}' has no partition {found[1]}."])
     all_of_it = whole[at]
     start = max(all_of_it.start, int(found[2])) if found[2] else all_of_it.start
     end = min(all_of_it.end, int(found[3])) if found[3] else all_of_it.end

@@ -1,0 +1,96 @@
+"""Tells within seconds that nothing listens where a driver or a command looks for Kafka first.
+
+Once something has listened there, a broker that is away is an outage: the clients wait for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import NamedTuple
+
+from ...core.driver_directory import driver_directory
+from .outages import connection_problem
+
+PATIENCE_S = 4.0
+_PAUSE_S = 0.25
+# An entry of a `bootstrap.servers`, as librdkafka reads it: `sasl_ssl://[::1]:9092`, `host`.
+_SERVER = re.compile(r"(?:\w+://)?\[?([^\[\]]+?)\]?(?::(\d+))?")
+_DEFAULT_PORT = 9092
+_seen: set[str] = set()
+
+
+class _Search(NamedTuple):
+    deadline: float
+    found: Event
+    answers: SimpleQueue[tuple[str, str | None]]
+
+
+def nobody_listens(servers: str, within_s: float = PATIENCE_S) -> str | None:
+    """Whether no address of a `bootstrap.servers` takes a connection, however often it is tried.
+
+    Driver and commands, before the first request; once something has listened there, every process
+    of the driver takes that as known and returns at once.
+
+    Args:
+        servers: Addresses, separated by commas.
+        within_s: For how many seconds they are tried, PATIENCE_S at most.
+
+    Returns:
+        Sentences with what is wrong with each address and what to do; None if one took a
+        connection, now or before.
+    """
+    found = (_SERVER.fullmatch(server.strip()) for server in servers.split(","))
+    addresses = {(one[1], int(one[2] or _DEFAULT_PORT)) for one in found if one}
+    if not addresses or _is_seen(servers):
+        return None
+    search = _Search(time.monotonic() + min(within_s, PATIENCE_S), Event(), SimpleQueue())
+    for address in addresses:
+        Thread(target=_try, args=(*address, search), daemon=True).start()
+    problems: dict[str, str] = {f"{host}:{port}": "no answer" for host, port in sorted(addresses)}
+    for _ in addresses:
+        with suppress(Empty):  # nobody knows how long a name is looked up
+            left = max(0.0, search.deadline - time.monotonic())
+            server, problem = search.answers.get(timeout=left + 0.1)
+            if problem is None:
+                search.found.set()
+                _remember(servers)
+                return None
+            problems[server] = problem
+    told = ", ".join(f"{server} ({problem})" for server, problem in problems.items())
+    return (
+        f"No Kafka broker listens at {told}. Check the bootstrap servers' hosts and ports, and "
+        "whether Kafka runs."
+    )
+
+
+def _try(host: str, port: int, search: _Search) -> None:
+    while not search.found.is_set():
+        problem = connection_problem(host, port, max(0.1, search.deadline - time.monotonic()))
+        if problem is None or time.monotonic() + _PAUSE_S >= search.deadline:
+            search.answers.put((f"{host}:{port}", problem))
+            return
+        search.found.wait(_PAUSE_S)
+
+
+def _is_seen(servers: str) -> bool:
+    mark = _mark(servers)
+    return servers in _seen or (mark is not None and mark.exists())
+
+
+def _remember(servers: str) -> None:
+    _seen.add(servers)
+    if mark := _mark(servers):
+        with suppress(OSError):
+            mark.touch()
+
+
+def _mark(servers: str) -> Path | None:
+    name = f"eo-kafka-seen-{hashlib.sha256(servers.encode()).hexdigest()[:16]}"
+    directory = driver_directory()
+    return Path(directory, name) if directory else None

@@ -1,0 +1,106 @@
+"""Errors of ours reach the user as their sentence, without a traceback in front of it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any, NoReturn, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from ..core.errors import EoKafkaError
+from .spark_versions import SupportsTriggerAvailableNow
+
+Face = TypeVar("Face", bound=type)
+
+_OURS = __name__.partition(".")[0]
+_MAKES_STREAM_READER = "streamReader"
+# What Spark calls of a source, of its readers and of its writers.
+_CALLED_BY_SPARK = (
+    *("schema", "reader", "writer", _MAKES_STREAM_READER, "streamWriter"),
+    *("initialOffset", "latestOffset", "reportLatestOffset", "getDefaultReadLimit"),
+    *("prepareForTriggerAvailableNow", "pushFilters", "partitions", "read"),
+    *("__getstate__", "write", "commit", "abort"),
+)
+
+
+def plain_errors(face: Face) -> Face:
+    """For each class that Spark calls: in a process of Spark's, an EoKafkaError is told without
+    the traceback that Spark would put in front of it. Our sentences say what to do; where in our
+    code they were raised helps nobody. Any other error keeps its traceback."""
+    for name in _CALLED_BY_SPARK:
+        method = getattr(face, name, None)
+        if isinstance(method, FunctionType) and method.__module__.partition(".")[0] == _OURS:
+            setattr(face, name, _plain(method))
+    return face
+
+
+def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def told(*given: Any, **named: Any) -> Any:
+        try:
+            found = method(*given, **named)
+        except EoKafkaError as error:
+            if method.__name__ == _MAKES_STREAM_READER and _is_sparks():
+                return _Refused(error)
+            _hide_traceback()
+            raise
+        return _each(found) if method.__name__ == "read" else found
+
+    return told
+
+
+def _each(batches: Iterator[Any]) -> Iterator[Any]:
+    try:
+        yield from batches
+    except EoKafkaError:
+        _hide_traceback()
+        raise
+
+
+def _hide_traceback() -> None:
+    """Of the error that ends this process: after one, Spark keeps no worker. This is the variable
+    by which Spark's own setting (spark.sql.execution.pyspark.udf.hideTraceback.enabled) hides
+    them, which Spark looks up when it tells an error."""
+    if _is_sparks():
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+
+
+def _is_sparks() -> bool:
+    """Whether Spark started this process, which is none of the user's programs then."""
+    started_as = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return started_as is not None and started_as.name.startswith("pyspark.")
+
+
+class _Refused(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Raises an error at the first call. Where `streamReader` itself raises, Spark trips over the
+    reader that it has not got, and tells of that in place of the error."""
+
+    def __init__(self, error: EoKafkaError) -> None:
+        self._error = error
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """As the readers in whose place it stands, which Spark would warn of else."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Driver, at the start of a new query."""
+        return self._refuse()
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
+        """Driver, at the start of a query that goes on."""
+        return self._refuse()
+
+    def partitions(self, start: Any, end: Any) -> list[InputPartition]:
+        """Driver, at the start of a query that stopped within a batch."""
+        return self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Never: nothing is planned."""
+        return self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        _hide_traceback()
+        raise self._error

@@ -1,0 +1,103 @@
+"""A wrong address is told soon, an outage never: by sockets in the place of brokers."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from eo_kafka.clients.kafka import first_contact
+from eo_kafka.clients.kafka.cluster import connect
+from eo_kafka.clients.kafka.first_contact import nobody_listens
+from eo_kafka.clients.kafka.outages import connection_problem
+from eo_kafka.errors import EnvironmentRefused, ReadTimeout
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.options import SourceOptions
+
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_contact, "_seen", set())
+
+
+@pytest.fixture
+def there() -> socket.socket:
+    made = socket.create_server(("127.0.0.1", 0))
+    with made:
+        yield made
+
+
+def address(of: socket.socket) -> str:
+    return f"127.0.0.1:{of.getsockname()[1]}"
+
+
+def test_each_address_is_told_with_what_is_wrong_with_it() -> None:
+    started = time.monotonic()
+    said = nobody_listens(f"sasl_ssl://{NOWHERE}, no-such-host.invalid", within_s=0.5)
+    assert time.monotonic() - started < 5
+    assert said is not None
+    assert f"listens at {NOWHERE} (Connection refused), no-such-host.invalid:9092 (" in said
+
+
+def test_it_takes_a_few_seconds_where_all_look_for_kafka_first() -> None:
+    given = {"kafka.bootstrap.servers": NOWHERE, "subscribe": "t"}
+    started = time.monotonic()
+    with pytest.raises(EnvironmentRefused, match=f"No Kafka broker listens at {NOWHERE} "):
+        connect({"bootstrap.servers": NOWHERE}, 30)
+    with pytest.raises(ReadTimeout, match=f"No Kafka broker listens at {NOWHERE} "):
+        OffsetLookup(SourceOptions.parse(given, streaming=True)).partitions()
+    assert time.monotonic() - started < 2 * 8
+
+
+def test_one_that_listens_is_enough(there: socket.socket) -> None:
+    started = time.monotonic()
+    assert nobody_listens(f"{NOWHERE},{address(there)}") is None
+    assert time.monotonic() - started < first_contact.PATIENCE_S
+
+
+def test_one_that_comes_up_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = socket.create_server(("127.0.0.1", 0))
+    servers, port = address(before), before.getsockname()[1]
+    before.close()
+    problems: list[str | None] = []
+    after: list[socket.socket] = []
+
+    def comes_up_after_the_first(host: str, of: int, timeout_s: float) -> str | None:
+        problems.append(connection_problem(host, of, timeout_s))
+        if not after:
+            after.append(socket.create_server(("127.0.0.1", port)))
+        return problems[-1]
+
+    monkeypatch.setattr(first_contact, "connection_problem", comes_up_after_the_first)
+    assert nobody_listens(servers) is None
+    assert problems == ["Connection refused", None]
+    after[0].close()
+
+
+def test_once_seen_its_absence_is_an_outage_for_all_processes_of_the_driver(
+    there: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = address(there)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    assert nobody_listens(servers) is None
+    there.close()
+    assert nobody_listens(servers) is None
+    monkeypatch.setattr(first_contact, "_seen", set())  # as in another process
+    assert nobody_listens(servers) is None
+    monkeypatch.delenv("SPARK_LOCAL_DIRS")  # as in another driver
+    assert nobody_listens(servers, within_s=0.5) is not None
+
+
+def test_a_port_that_none_can_have_is_told() -> None:
+    said = nobody_listens("127.0.0.1:99999", within_s=0.5)
+    assert said is not None
+    assert "listens at 127.0.0.1:99999 (" in said
+    assert "no answer" not in said
+
+
+def test_what_is_no_list_of_addresses_is_left_to_the_client() -> None:
+    assert nobody_listens(" , ") is None

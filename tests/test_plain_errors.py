@@ -1,0 +1,115 @@
+"""In a process of Spark's, an error of ours is told as its sentence; all else is as it was."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import io
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+import pytest
+from pyspark.sql import datasource
+from pyspark.util import handle_worker_exception
+
+import eo_kafka.connectors as connectors
+from eo_kafka.connectors.plain_errors import _CALLED_BY_SPARK, plain_errors
+from eo_kafka.errors import EnvironmentRefused, OptionsError, WriteFailed
+
+SPARKS = tuple(
+    getattr(datasource, name)
+    for name in dir(datasource)
+    if name.startswith("DataSource") and inspect.isclass(getattr(datasource, name))
+)
+
+
+class Calls:
+    """A method of each kind."""
+
+    def commit(self, error: Exception) -> None:
+        raise error
+
+    def read(self, error: Exception) -> Iterator[int]:
+        yield 1
+        raise error
+
+    def streamReader(self, error: Exception) -> Any:
+        raise error
+
+    for ours in (commit, read, streamReader):  # methods of the package are what is decorated
+        ours.__module__ = connectors.__name__
+
+
+Face = plain_errors(Calls)
+
+
+@pytest.fixture
+def in_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark starts its workers so: `python -m pyspark.daemon pyspark.worker`."""
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("pyspark.daemon", None))
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+
+
+def told(call: Callable[[], Any]) -> str:
+    """What Spark's worker tells the JVM of the error."""
+    out = io.BytesIO()
+    try:
+        call()
+    except Exception as error:
+        handle_worker_exception(error, out)
+    return out.getvalue()[8:].decode()
+
+
+@pytest.mark.parametrize("call", [Face().commit, lambda error: list(Face().read(error))])
+def test_an_error_of_ours_is_told_as_its_sentence(call: Any, in_spark: None) -> None:
+    said = told(lambda: call(WriteFailed("Row 7 is too large.")))
+    assert said == "eo_kafka.errors.WriteFailed: Row 7 is too large.\n"
+
+
+def test_any_other_error_keeps_its_traceback(in_spark: None) -> None:
+    said = told(lambda: Face().commit(KeyError("a")))
+    assert said.startswith("Traceback (most recent call last):")
+    assert "in commit" in said
+
+
+def test_a_stream_that_is_refused_is_refused_at_its_first_call(in_spark: None) -> None:
+    """Spark 4.3 trips over the reader that it did not get and tells of that."""
+    for first in ("initialOffset", "latestOffset"):
+        refused = Face().streamReader(OptionsError(["Option 'a' is wrong."]))
+        said = told(getattr(refused, first))
+        assert said == "eo_kafka.errors.OptionsError: Option 'a' is wrong.\n"
+
+
+def test_nothing_is_hidden_in_a_program_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK", raising=False)
+    for call in (Face().commit, Face().streamReader, lambda error: list(Face().read(error))):
+        with pytest.raises(EnvironmentRefused):
+            call(EnvironmentRefused("There is no topic."))
+    assert "SPARK_HIDE_TRACEBACK" not in os.environ
+
+
+def classes() -> list[type]:
+    """All that Spark is given: sources, readers and writers."""
+    found = set()
+    for module in pkgutil.walk_packages(connectors.__path__, f"{connectors.__name__}."):
+        for one in vars(importlib.import_module(module.name)).values():
+            if inspect.isclass(one) and issubclass(one, SPARKS) and one not in SPARKS:
+                found.add(one)
+    ours = (one for one in found if one.__module__.startswith("eo_kafka."))
+    public = (one for one in ours if not one.__name__.startswith("_"))
+    return sorted(
+        (one for one in public if not inspect.isabstract(one)), key=lambda one: one.__name__
+    )
+
+
+def test_no_class_that_spark_calls_was_forgotten() -> None:
+    assert len(classes()) > 15
+    for one in classes():
+        for name in _CALLED_BY_SPARK:
+            method = getattr(one, name, None)
+            if inspect.isfunction(method) and method.__module__.startswith("eo_kafka."):
+                assert hasattr(vars(one).get(name), "__wrapped__"), f"{one.__name__}.{name}"
