@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any, NoReturn, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from ..core.driver_directory import is_sparks
 from ..core.errors import EoKafkaError
 from .spark_versions import SupportsTriggerAvailableNow
 
@@ -44,7 +44,7 @@ def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             found = method(*given, **named)
         except EoKafkaError as error:
-            if method.__name__ == _MAKES_STREAM_READER and _is_sparks():
+            if method.__name__ == _MAKES_STREAM_READER and is_sparks():
                 return _Refused(error)
             _hide_traceback()
             raise
@@ -65,14 +65,8 @@ def _hide_traceback() -> None:
     """Of the error that ends this process: after one, Spark keeps no worker. This is the variable
     by which Spark's own setting (spark.sql.execution.pyspark.udf.hideTraceback.enabled) hides
     them, which Spark looks up when it tells an error."""
-    if _is_sparks():
+    if is_sparks():
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-
-
-def _is_sparks() -> bool:
-    """Whether Spark started this process, which is none of the user's programs then."""
-    started_as = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return started_as is not None and started_as.name.startswith("pyspark.")
 
 
 class _Refused(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -98,7 +92,7 @@ class _Refused(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._refuse()
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Never: nothing is planned."""
+        """Executor, where only the reader that plans tasks was refused."""
         return self._refuse()
 
     def _refuse(self) -> NoReturn:

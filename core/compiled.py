@@ -16,6 +16,7 @@ import hashlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -35,6 +36,7 @@ I64, I32, U64, U8 = types.int64, types.int32, types.uint64, types.uint8
 NOTHING = types.void
 _SHARED_CACHE = config.CACHE_DIR
 _here = threading.local()
+_PATIENCE_S = 60.0
 
 
 def cache_folder() -> str:
@@ -82,7 +84,12 @@ def _compiling(folder: Path) -> Iterator[None]:
 
                 folder.mkdir(parents=True, exist_ok=True)
                 lock = held.enter_context((folder / "lock").open("w"))
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                deadline = time.monotonic() + _PATIENCE_S
+                while time.monotonic() < deadline:  # one that is stopped must not stop all
+                    with suppress(BlockingIOError):
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        break
+                    time.sleep(0.05)
         yield
 
 

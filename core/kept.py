@@ -99,9 +99,9 @@ class Kept(Generic[T]):
                     gone.append(self._idle.pop(0))
                 wait_s = self._idle[0].since + self._idle_s - now if self._idle else 0.0
                 self._is_watched = wait_s > 0
-            for old in gone:
-                self._close(old.client)
-            del gone
+            while gone:
+                with suppress(Exception):  # or the others would stay
+                    self._close(gone.pop().client)
 
     def _leave_to_parent(self) -> None:
         if self._process != os.getpid():

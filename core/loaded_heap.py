@@ -31,8 +31,8 @@ def _put_aside(phase: str, info: Mapping[str, int]) -> None:
     if phase != "stop" or info["generation"] != 2:
         return
     caller = sys._getframe().f_back  # None: a thread of a library's
-    if caller is None or caller.f_globals.get("__name__") != "__main__":
-        return  # it is not the daemon, which is the worker's program
+    if caller is None or caller.f_globals is not sys.modules["__main__"].__dict__:
+        return  # not the daemon, the worker's program; functions of the user's are not in that
     if _last.get("modules") != len(sys.modules):
         _last["modules"] = len(sys.modules)
         gc.freeze()

@@ -51,8 +51,7 @@ class NewTopics:
 
     def of_letters(self) -> NewTopics:
         """The same for dead letters: a compacted topic would not keep them all."""
-        kept = {name: value for name, value in self.config.items() if name != _POLICY}
-        return replace(self, config=kept)
+        return replace(self, config={**self.config, _POLICY: "delete"})
 
 
 def read(reader: OptionReader, topic: str | None) -> NewTopics | None:

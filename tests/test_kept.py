@@ -66,14 +66,33 @@ def test_the_idle_are_closed_after_a_time_and_no_others() -> None:
     assert closed == ["first", "second"]
 
 
+def test_one_that_cannot_be_closed_leaves_none_of_the_others_open() -> None:
+    closed: list[str] = []
+    is_closed = threading.Event()
+
+    def close(name: str) -> None:
+        if name == "broken":
+            raise OSError
+        closed.append(name)
+        is_closed.set()
+
+    kept: Kept[str] = Kept(4, close, idle_s=0.2)
+    for _ in range(2):
+        is_closed.clear()
+        kept.put(A, "whole")
+        kept.put(A, "broken")
+        assert is_closed.wait(10)
+    assert closed == ["whole", "whole"]
+
+
 def test_one_that_is_used_again_and_again_stays_open() -> None:
     closed: list[str] = []
-    kept: Kept[str] = Kept(4, closed.append, idle_s=0.5)
-    until = time.monotonic() + 1.5
+    kept: Kept[str] = Kept(4, closed.append, idle_s=3)
+    until = time.monotonic() + 4
     kept.put(A, "a")
     while time.monotonic() < until:
         found = kept.take(A)
-        assert found == "a", "the machine stood still for half a second"
+        assert found == "a", "the machine stood still for three seconds"
         kept.put(A, found)
         time.sleep(0.05)
     assert closed == []

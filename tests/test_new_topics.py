@@ -37,7 +37,9 @@ def test_it_is_off_by_default_and_then_as_stated() -> None:
     options = parsed(**ON, **stated)
     config = {"retention.ms": "60000", "cleanup.policy": "compact"}
     assert options.new_topics == NewTopics(4, 3, config)
-    assert options.new_topics.of_letters() == NewTopics(4, 3, {"retention.ms": "60000"})
+    assert options.new_topics.of_letters() == NewTopics(
+        4, 3, {**config, "cleanup.policy": "delete"}
+    )
     assert pickle.loads(pickle.dumps(options)) == options
 
 

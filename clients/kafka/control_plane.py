@@ -212,22 +212,28 @@ class ControlPlane:
             ) from error
         except BrokerResponseError as error:
             if error.retriable:
-                raise OutcomeUnknown(f"{self._servers} answered {type(error).__name__}.") from error
+                raise OutcomeUnknown(f"{self._servers} answered {_named(error)}.") from error
             raise EnvironmentRefused(
-                f"{self._servers} refused to {what}: {type(error).__name__}."
+                f"{self._servers} refused to {what}: {_named(error)}."
             ) from error
         except (KafkaError, OSError) as error:
             outages.suspect(self._servers)
             # It may not have heard yet that a broker is back.
             self._requests.refresh()
             raise OutcomeUnknown(
-                f"{self._servers} did not answer when asked to {what} ({type(error).__name__})."
+                f"{self._servers} did not answer when asked to {what} ({_named(error)})."
             ) from error
         except (ValueError, TypeError, LookupError, AttributeError, struct.error) as error:
             raise OutcomeUnknown(
                 f"{self._servers}, asked to {what}, gave an answer that cannot be read "
-                f"({type(error).__name__}: {cut(error)})."
+                f"({_named(error)})."
             ) from error
 
     def _ask(self, coroutine: Callable[..., Any], *args: Any) -> Any:
         return self._call(self._requests.run, coroutine, *args)
+
+
+def _named(error: Exception) -> str:
+    """Its class and what it says."""
+    name, text = type(error).__name__, cut(error)
+    return f"{name}: {text}" if text and text != name else name

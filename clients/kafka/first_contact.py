@@ -1,6 +1,8 @@
 """Tells within seconds that nothing listens where a driver or a command looks for Kafka first.
 
-Once something has listened there, a broker that is away is an outage: the clients wait for it.
+Only what is certain counts: every address refuses connections, or is none. One that is silent, or a
+name that takes long to look up, is left to the clients, and so are all once something has listened
+there: then a broker that is away is an outage, which the clients wait for.
 """
 
 from __future__ import annotations
@@ -14,13 +16,11 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import NamedTuple
 
-from ...core.driver_directory import driver_directory
-from .outages import connection_problem
+from ...core.driver_directory import driver_directory, is_sparks
+from .outages import SILENT, connection_problem
 
-PATIENCE_S = 4.0
+PATIENCE_S = 6.0
 _PAUSE_S = 0.25
-# An entry of a `bootstrap.servers`, as librdkafka reads it: `sasl_ssl://[::1]:9092`, `host`.
-_SERVER = re.compile(r"(?:\w+://)?\[?([^\[\]]+?)\]?(?::(\d+))?")
 _DEFAULT_PORT = 9092
 _seen: set[str] = set()
 
@@ -42,31 +42,41 @@ def nobody_listens(servers: str, within_s: float = PATIENCE_S) -> str | None:
         within_s: For how many seconds they are tried, PATIENCE_S at most.
 
     Returns:
-        Sentences with what is wrong with each address and what to do; None if one took a
-        connection, now or before.
+        Sentences with what is wrong with each address and what to do; None if one took a connection
+        now or before, or if that is not certain.
     """
-    found = (_SERVER.fullmatch(server.strip()) for server in servers.split(","))
-    addresses = {(one[1], int(one[2] or _DEFAULT_PORT)) for one in found if one}
-    if not addresses or _is_seen(servers):
+    addresses = {_address(server.strip()) for server in servers.split(",") if server.strip()}
+    if not addresses or None in addresses or _is_seen(servers):
         return None
     search = _Search(time.monotonic() + min(within_s, PATIENCE_S), Event(), SimpleQueue())
-    for address in addresses:
+    for address in filter(None, addresses):
         Thread(target=_try, args=(*address, search), daemon=True).start()
-    problems: dict[str, str] = {f"{host}:{port}": "no answer" for host, port in sorted(addresses)}
+    problems: dict[str, str] = {}
     for _ in addresses:
-        with suppress(Empty):  # nobody knows how long a name is looked up
+        try:  # nobody knows how long a name is looked up
             left = max(0.0, search.deadline - time.monotonic())
             server, problem = search.answers.get(timeout=left + 0.1)
-            if problem is None:
-                search.found.set()
-                _remember(servers)
-                return None
-            problems[server] = problem
-    told = ", ".join(f"{server} ({problem})" for server, problem in problems.items())
+        except Empty:
+            return None
+        if problem is None:
+            search.found.set()
+            _remember(servers)
+            return None
+        problems[server] = problem
+    if SILENT in problems.values():
+        return None
+    told = ", ".join(f"{server} ({problem})" for server, problem in sorted(problems.items()))
     return (
         f"No Kafka broker listens at {told}. Check the bootstrap servers' hosts and ports, and "
         "whether Kafka runs."
     )
+
+
+def _address(server: str) -> tuple[str, int] | None:
+    """Of an entry of a `bootstrap.servers` as librdkafka reads it, such as `sasl_ssl://[::1]:9092`
+    or `host`; None for one that is not understood here."""
+    found = re.fullmatch(r"(?:\w+://)?(?:\[([^\[\]]+)\]|([^\[\]:/]+))(?::(\d+))?", server)
+    return None if found is None else (found[1] or found[2], int(found[3] or _DEFAULT_PORT))
 
 
 def _try(host: str, port: int, search: _Search) -> None:
@@ -92,5 +102,5 @@ def _remember(servers: str) -> None:
 
 def _mark(servers: str) -> Path | None:
     name = f"eo-kafka-seen-{hashlib.sha256(servers.encode()).hexdigest()[:16]}"
-    directory = driver_directory()
+    directory = driver_directory() if is_sparks() else ""
     return Path(directory, name) if directory else None

@@ -252,7 +252,7 @@ def connections(servers: str) -> int:
 
 
 def test_a_control_plane_that_was_idle_connects_again(own, monkeypatch):
-    monkeypatch.setattr(control_plane, "CONNECTION_IDLE_MS", 500)
+    monkeypatch.setattr(control_plane, "CONNECTION_IDLE_MS", 3000)
     servers = own.bootstrap_servers
     before = connections(servers)
     with closing(ControlPlane({"bootstrap.servers": servers})) as control:

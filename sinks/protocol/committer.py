@@ -1,7 +1,7 @@
 """The driver's part of a batch: S6 decide, S7 finish, S8 done; and abort.
 
-Spark builds a fresh writer in a fresh process for each call, so all that is known comes from the
-tasks' reports and the ledger.
+Spark builds a fresh writer for each call, often in another process, so all that is known comes from
+the tasks' reports and the ledger.
 """
 
 from __future__ import annotations

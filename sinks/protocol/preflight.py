@@ -32,11 +32,15 @@ def ensure(options: SinkOptions) -> None:
     """
     _, ledger = options.job_and_ledger
     servers = options.kafka.get("bootstrap.servers", "")
-    key = (servers, ledger, options.snapshots, options.topic, options.dead_letter_topic)
+    key = (
+        *(servers, ledger, options.snapshots, options.state_topic, options.allow_weak_replication),
+        *(options.topic, options.dead_letter_topic, repr(options.new_topics)),
+        options.transaction_timeout_ms,
+    )
     if key in _checked:
         return
     admin, brokers = connect(options.kafka, TIMEOUT_S)
-    _check_topics(options, admin)  # first: a refused start leaves no topics behind
+    _check_topics(options, admin)  # first: without an output topic there will be no ledger
     topics.ensure(options, admin, brokers)
     check_timeout(admin, options)
     _checked.add(key)

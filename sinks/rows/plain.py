@@ -200,9 +200,9 @@ def failure(where: str, code: int, reason: str) -> str:
         reason += " (the row, or the batch of rows it was sent in, is larger than the topic's "
         reason += "'max.message.bytes': raise that, or set 'kafka.batch.size' below it)"
     if _is_no_topic(code):
-        reason += "(a write creates no topic: create it)"
+        reason += " (a write creates no topic: create it)"
     if code == KafkaError.DUPLICATE_SEQUENCE_NUMBER:
-        reason += "(reported as delivered, but without an offset: it is not in the log)"
+        reason += " (reported as delivered, but without an offset: it is not in the log)"
     return f"to {where}: {reason}"
 
 

@@ -175,7 +175,10 @@ def check_fast_path() -> Finding:
 def check_bytecode() -> Finding:
     """Whether Spark's Python processes compile PySpark anew, each for itself."""
     subject = "PySpark's bytecode"
-    slow = [str(path) for path in bytecode.archives() if not bytecode.has_bytecode(path)]
+    archives = bytecode.archives()
+    if not archives:
+        return Finding(Level.NOTE, subject, "not looked at: no archives of a Spark are found here")
+    slow = [str(path) for path in archives if not bytecode.has_bytecode(path)]
     if slow:
         text = (
             f"{', '.join(slow)} has none for this Python, so each process that Spark starts "

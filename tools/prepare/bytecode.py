@@ -27,7 +27,11 @@ def archives() -> list[Path]:
     """Those of the Spark that this interpreter starts; none where Spark has no archive."""
     from pyspark.find_spark_home import _find_spark_home
 
-    return sorted(Path(_find_spark_home(), "python", "lib").glob("*.zip"))
+    try:
+        home = _find_spark_home()
+    except SystemExit:  # there is none; it has printed where it looked
+        return []
+    return sorted(path.resolve() for path in Path(home, "python", "lib").glob("*.zip"))
 
 
 def has_bytecode(archive: Path) -> bool:

@@ -19,31 +19,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Run it once where a driver or executors run, or in their image, with the Python that\n"
-        "PYSPARK_PYTHON names, as the user of the workers.\n\n"
+        "PYSPARK_PYTHON names.\n\n"
+        "- Compiles the loops that otherwise the first query on a machine compiles. They are kept\n"
+        "  for the user that runs it: run it as the user of the workers.\n"
         "- Adds bytecode to Spark's pyspark.zip. Spark starts half a dozen Python processes for a\n"
-        "  query; without bytecode each compiles PySpark anew, for half a second of CPU.\n"
-        "- Compiles the loops that otherwise the first query on a machine compiles."
+        "  query; without bytecode each compiles PySpark anew, for half a second of CPU. It needs\n"
+        "  the right to write there: if root installed PySpark, run it as root, too."
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do both."""
+    """Do both: the loops first, which need no right to change Spark."""
     del arguments
-    version = platform.python_version()
-    for archive in bytecode.archives():
+    _compile_loops()
+    archives = bytecode.archives()
+    if not archives:
+        print("PySpark: no archives of a Spark are found here")
+    for archive in archives:
         began = time.monotonic()
         if bytecode.has_bytecode(archive):
             print(f"{archive}: has bytecode already")
             continue
         modules = bytecode.add(archive)
-        took = time.monotonic() - began
-        print(
-            f"{archive}: bytecode of {modules} modules added, for Python {version} ({took:.0f} s)"
-        )
+        took = f"for Python {platform.python_version()} ({time.monotonic() - began:.0f} s)"
+        print(f"{archive}: bytecode of {modules} modules added, {took}")
+    return 0
+
+
+def _compile_loops() -> None:
     reason = librdkafka.available()
     if reason is not None:
         print(f"compiled loops: cannot be used here, which is slow ({reason})")
-        return 0
+        return
     from .loops import USES
 
     began = time.monotonic()
@@ -51,4 +58,3 @@ def run(arguments: argparse.Namespace) -> int:
         if name != "avro" or importlib.util.find_spec("fastavro"):
             use()
     print(f"compiled loops: in {compiled.cache_folder()} ({time.monotonic() - began:.0f} s)")
-    return 0
