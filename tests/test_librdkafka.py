@@ -113,6 +113,8 @@ def test_many_workers_compile_at_once(loops, cache, tmp_path):
     assert [worker.returncode for worker in workers] == [0, 0, 0]
     answers = {line for lines in said for line in lines[:-1] if not line.startswith("[cache]")}
     assert answers == {EXPECTED[loops]}
-    saved = [line for lines in said for line in lines if "data saved to" in line]
-    assert len(saved) == len(set(saved)) == len([*tmp_path.rglob("*.nbc")])  # each by one of them
-    assert bool(saved) == (cache == "writable")
+    kept = [*tmp_path.rglob("*.nbc")]
+    assert bool(kept) == (cache == "writable")
+    if kept:
+        saved = [line for lines in said for line in lines if "data saved to" in line]
+        assert len(saved) == len(kept)  # each loop by one of them

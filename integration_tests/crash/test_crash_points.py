@@ -76,7 +76,7 @@ def test_a_task_that_is_killed_is_retried_and_repeats_nothing(job, spark, crash_
     assert_exactly_once(job, VALUES)
 
 
-@pytest.mark.parametrize("action", ["kill", "kill-driver"])
+@pytest.mark.parametrize("action", ["kill", pytest.param("kill-driver", marks=pytest.mark.full)])
 def test_at_least_once_loses_nothing(job, spark, crash_points, tmp_path, action):
     job.sink_extra["guarantee"] = "at-least-once"
     if action == "kill-driver":

@@ -187,7 +187,7 @@ def test_a_producer_that_is_opened_ahead_connects_to_a_broker(broker, monkeypatc
     settings = {"bootstrap.servers": broker.bootstrap_servers}
     transactional_producer.open_ahead(settings, uuid.uuid4().hex, 60_000)
     wait_until(lambda: asked, "it was asked for something")
-    _, producer = transactional_producer._ahead._idle[-1]
+    producer = transactional_producer._ahead._idle[-1].client
     assert asked == [producer]
 
 

@@ -24,7 +24,13 @@ BATCH = pa.record_batch(
 )
 
 
-@pytest.mark.parametrize("kind", [fast.ArrowProducer, plain.ArrowProducer], ids=["fast", "plain"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(fast.ArrowProducer, id="fast"),
+        pytest.param(plain.ArrowProducer, id="plain", marks=pytest.mark.full),
+    ],
+)
 def test_what_counts_as_acknowledged_is_in_the_log(broker, make_topic, kind):
     producer = Producer(
         {

@@ -147,7 +147,7 @@ def test_a_worker_keeps_the_client_it_asks_with(servers, topic):
     topic_identity._kept.close()
     stream = Stream(servers, subscribe=topic)
     assert stream.batch() == OLD
-    (_, kept), *_ = topic_identity._kept._idle
+    kept = topic_identity._kept._idle[0].client
     produce(servers, topic, NEW)
     assert stream.batch() == NEW
-    assert [lookup for _, lookup in topic_identity._kept._idle] == [kept]
+    assert [idle.client for idle in topic_identity._kept._idle] == [kept]

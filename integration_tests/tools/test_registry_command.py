@@ -50,12 +50,12 @@ def test_avro_goes_through_it_and_a_kept_one_keeps_its_numbers(spark, broker, ma
         writer = orders.selectExpr("struct(*) AS value").write.format("eo-kafka").mode("append")
         made = {"value.schema": SCHEMA, "schema.register": "true", "topic": topic}
         writer.options(**known, **made).save()
-        number = Registry({"url": url}).number(f"{topic}-value", SCHEMA)
+        number = Registry({"url": url}).number(f"{topic}-value", SCHEMA, "")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         await_gone(family)
     with SchemaRegistry(directory=tmp_path) as again:
-        assert Registry({"url": again.url}).number(f"{topic}-value", SCHEMA) == number
+        assert Registry({"url": again.url}).number(f"{topic}-value", SCHEMA, "") == number
         known["schema.registry.url"] = again.url
         reader = spark.read.format("eo-kafka").option("subscribe", topic).options(**known)
         assert sorted(reader.load().select("value.*").collect()) == rows
