@@ -24,13 +24,13 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from ..clients.kafka.config import admin_client
 from .errors import BrokerError, PortTaken
 from .jars import DEFAULT_VERSION, kafka_jars
 from .java import find_java
 from .process import JavaProcess
+from .server import Server
 from .settings import LOOPBACK, Node, free_port, server_properties
 from .storage import cluster_id_of, format_storage, new_cluster_id, tail
 
@@ -49,7 +49,7 @@ _JVM_OPTIONS = (
 )
 
 
-class KafkaBroker:
+class KafkaBroker(Server):
     """One Kafka node.
 
     `port` 0 picks a free one, which then stays the same through `restart()`. `directory` None is a
@@ -151,22 +151,6 @@ class KafkaBroker:
             self.kill()  # nothing is kept that an orderly end could save
             self._temporary.cleanup()
         atexit.unregister(self.close)
-
-    def __enter__(self) -> KafkaBroker:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def _node(self) -> Node:

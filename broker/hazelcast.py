@@ -17,13 +17,13 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from .errors import BrokerError, PortTaken
 from .hazelcast_settings import CLUSTER_NAME, journal, member_settings
 from .jars import HAZELCAST_VERSION, hazelcast_jars
 from .java import find_java
 from .process import JavaProcess
+from .server import Server
 from .settings import LOOPBACK, free_port
 from .storage import tail
 
@@ -131,7 +131,7 @@ class HazelcastMember:
         return self._process.output() if self._process else ""
 
 
-class HazelcastCluster:
+class HazelcastCluster(Server):
     """Members that form one Hazelcast.
 
     `port` is the first one's, 0 picks free ones; they stay the same through restarts. `maps` are
@@ -184,22 +184,6 @@ class HazelcastCluster:
             self._folder.cleanup()
             self._folder = None
         atexit.unregister(self.close)
-
-    def __enter__(self) -> HazelcastCluster:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _first_start(self) -> None:
         """Choose ports and start. A port that was free may be taken a moment later."""

@@ -16,12 +16,12 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from types import TracebackType
 
 from .errors import BrokerError, PortTaken
 from .jars import Bundle, fetched
 from .java import find_java
 from .process import JavaProcess
+from .server import Server
 from .settings import LOOPBACK, free_port
 from .storage import tail
 
@@ -44,7 +44,7 @@ _PORT_ATTEMPTS = 5
 _JVM_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-class SchemaRegistry:
+class SchemaRegistry(Server):
     """One registry.
 
     `port` 0 picks a free one. `directory` is where schemas and their numbers are kept; with None
@@ -116,22 +116,6 @@ class SchemaRegistry:
         if self._temporary is not None:
             self._temporary.cleanup()
         atexit.unregister(self.close)
-
-    def __enter__(self) -> SchemaRegistry:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _launch(self) -> None:
         jars, java = fetched(_BUNDLE), str(find_java())
