@@ -159,15 +159,9 @@ class Watcher(threading.Thread):
         self._consumer.close()
 
 
-@pytest.mark.parametrize(
-    ("how", "rounds"),
-    [
-        ("stop", 1),
-        pytest.param("kill", 1, marks=pytest.mark.full),
-        pytest.param("stop", 3, marks=pytest.mark.full),
-        pytest.param("kill", 3, marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_rolling_bounce_shows_a_reader_nothing_twice(three, spark, tmp_path, how, rounds):
     values = [b"%d" % number for number in range(6000 * rounds)]
     servers = three.bootstrap_servers

@@ -37,7 +37,7 @@ def one_batch(servers: str, make_topic, tmp_path, **settings) -> Copy:
 @pytest.mark.parametrize(
     ("point", "lost"),
     [
-        pytest.param("S6.after_decision", 2, id="all-participants"),
+        pytest.param("S6.after_decision", 2, id="all-participants", marks=pytest.mark.full),
         pytest.param("S7.after_first_end_txn", 1, id="some-participants"),
     ],
 )

@@ -271,7 +271,7 @@ def send(servers: str, request: bytes) -> int:
     [
         pytest.param("S6.before_decision", "cut", marks=pytest.mark.full),
         pytest.param("S6.before_decision", "hang", marks=pytest.mark.full),
-        ("S6.after_decision", "cut"),
+        pytest.param("S6.after_decision", "cut", marks=pytest.mark.full),
         pytest.param("S6.after_decision", "hang", marks=pytest.mark.full),
         pytest.param("S7.after_first_end_txn", "cut", marks=pytest.mark.full),
         ("S7.after_first_end_txn", "hang"),

@@ -109,7 +109,10 @@ def test_a_source_topic_replaced_between_two_runs_is_found_out(job, spark):
     assert 0 < sum(after.values()) < len(again)
 
 
-@pytest.mark.parametrize("count", [200, 30], ids=["longer", "shorter"])
+@pytest.mark.parametrize(
+    "count",
+    [pytest.param(200, id="longer"), pytest.param(30, id="shorter", marks=pytest.mark.full)],
+)
 def test_a_strict_sink_stops_a_lenient_source_and_its_way_on_reads_the_new_topic(job, spark, count):
     """What the sentence says is done, word by word; nothing of the new topic is passed over."""
     lenient = {"failOnDataLoss": "false"}

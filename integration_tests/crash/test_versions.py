@@ -53,7 +53,7 @@ RELEASES = [
     pytest.param(Release("4.0.1", 1), marks=pytest.mark.full),
     pytest.param(Release("4.0.1", 2), marks=pytest.mark.full),
     pytest.param(Release("4.3.1", 1), marks=pytest.mark.full),
-    Release("4.4.0", 2),
+    pytest.param(Release("4.4.0", 2), marks=pytest.mark.full),
 ]  # 4.3.1 at level 2 is what all other tests run on
 
 
@@ -142,8 +142,9 @@ def test_a_task_that_is_killed_is_retried_and_repeats_nothing(job, spark, crash_
     assert_exactly_once(job, VALUES)
 
 
-@pytest.mark.parametrize("outage", [False, full(True)])
-@pytest.mark.parametrize("version", [full("4.0.1"), "4.3.1"])
+@pytest.mark.full
+@pytest.mark.parametrize("outage", [False, True])
+@pytest.mark.parametrize("version", ["4.0.1", "4.3.1"])
 def test_a_decision_outlives_an_upgrade_of_transaction_version(
     spark, crash_points, tmp_path, version, outage
 ):

@@ -234,7 +234,14 @@ def written(*places: Path) -> dict[Path, str]:
     return {path: path.read_text(errors="replace") for path in files if path.is_file()}
 
 
-@pytest.mark.parametrize("case", ["it works", "wrong password", "a sink that may not be used"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "it works",
+        "wrong password",
+        pytest.param("a sink that may not be used", marks=pytest.mark.full),
+    ],
+)
 def test_no_secret_is_written_anywhere(secure, job, observed, case):
     job.client = secure.client_certificate_as_text()
     key_line = job.client["ssl.key.pem"].splitlines()[5]

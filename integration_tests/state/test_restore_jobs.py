@@ -136,7 +136,7 @@ def test_each_operator_goes_on_from_kafka_with_its_state(
         pytest.param("S6.before_decision", "append", marks=pytest.mark.full),
         pytest.param("S7.after_first_end_txn", "append", marks=pytest.mark.full),
         pytest.param("S8.after_done", "append", marks=pytest.mark.full),
-        ("S6.after_decision", "update"),  # by foreach_batch
+        pytest.param("S6.after_decision", "update", marks=pytest.mark.full),  # by foreach_batch
         pytest.param("S6.snapshot_taken", "update", marks=pytest.mark.full),
         pytest.param("S3.while_writing", "update", marks=pytest.mark.full),
         pytest.param("S8.after_done", "update", marks=pytest.mark.full),

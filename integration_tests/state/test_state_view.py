@@ -62,7 +62,7 @@ def state(job: Stateful, spark, **options: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("operator", "conf", "of"),
     [
-        ("window", {}, {}),
+        pytest.param("window", {}, {}, marks=pytest.mark.full),
         ("window", ROCKSDB, {}),
         ("rows", CHANGELOG, {"stateVarName": "total"}),
     ],

@@ -62,7 +62,11 @@ def as_it_was(kind: type[Copy], golden: Golden, broker, tmp_path: Path, **change
         # Batch 1 was decided, and no EndTxn sent: it is rolled forward, and batch 2 follows
         pytest.param("decided", True, {0: (0, DONE), 1: (0, DONE), 2: (0, DONE)}, id="decided"),
         # the same after an outage: its rows are written again, in the next round
-        pytest.param("decided", False, {0: (0, DONE), 1: (1, DONE), 2: (0, DONE)}, id="aborted"),
+        pytest.param(
+            *("decided", False, {0: (0, DONE), 1: (1, DONE), 2: (0, DONE)}),
+            id="aborted",
+            marks=pytest.mark.full,
+        ),
         # Batch 1's rows are there, and nothing is decided: they are aborted and written again
         pytest.param("prepared", True, {0: (0, DONE), 1: (0, DONE), 2: (0, DONE)}, id="prepared"),
         # commit=idempotent: some of the tasks of batch 1 are committed; the others follow, if the
