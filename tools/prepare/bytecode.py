@@ -31,7 +31,8 @@ def archives() -> list[Path]:
         home = _find_spark_home()
     except SystemExit:  # there is none; it has printed where it looked
         return []
-    return sorted(path.resolve() for path in Path(home, "python", "lib").glob("*.zip"))
+    found = (path.resolve() for path in Path(home, "python", "lib").glob("*.zip"))
+    return sorted(path for path in found if path.is_file())
 
 
 def has_bytecode(archive: Path) -> bool:
