@@ -3,9 +3,10 @@
     python -m benchmarks.many_queries [--queries 20] [--busy 2] [--only kafka/eo-kafka]
 
 Each contender is an application of its own, on one broker: Spark's connector, ours with Spark as it
-comes, and ours after `eo-kafka prepare`. Loops are compiled before, in all of them. All queries are
-started one after the other, each from a topic with 100 records to a topic of its own, and stopped
-when each has written its records. `--busy` processes keep the cores busy meanwhile.
+comes, ours after `eo-kafka prepare`, and ours after `eo-kafka prepare --unpack`. Loops are compiled
+before, in all of them. All queries are started one after the other, each from a topic with 100
+records to a topic of its own, and stopped when each has written its records. `--busy` processes
+keep the cores busy meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 RECORDS = 100
 TIMEOUT_S = 300.0
 AFTER_STOP_S = 25.0  # clients are closed after 10 or 20 s without use
-CONTENDERS = ("kafka", "eo-kafka", "eo-kafka, prepared")
+CONTENDERS = ("kafka", "eo-kafka", "eo-kafka, prepared", "eo-kafka, unpacked")
 COLUMNS = {
     "alive": "queries alive",
     "first_s": "first batch of the first query, s",
@@ -45,7 +46,7 @@ COLUMNS = {
 }
 
 
-def spark_of_links(folder: Path, *, prepared: bool) -> Path:
+def spark_of_links(folder: Path, *, prepared: bool = False, unpacked: bool = False) -> Path:
     """A Spark like the one that is installed, whose archives have bytecode, or have none."""
     import pyspark
 
@@ -65,6 +66,8 @@ def spark_of_links(folder: Path, *, prepared: bool) -> Path:
                     without.writestr(entry, whole.read(entry))
         if prepared:
             bytecode.add(copy)
+        if unpacked:
+            bytecode.unpack(copy)
     return folder
 
 
@@ -144,7 +147,8 @@ def run_one(name: str, queries: int, busy: int, servers: str) -> dict[str, Any]:
     sending.flush()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        home = spark_of_links(folder / "spark", prepared=name.endswith("prepared"))
+        how = {"prepared": name.endswith("prepared"), "unpacked": name.endswith("unpacked")}
+        home = spark_of_links(folder / "spark", **how)
         env = {**os.environ, "SPARK_HOME": str(home)}
         for _ in range(busy):
             process = subprocess.Popen([sys.executable, "-c", "while True: pass"])

@@ -69,9 +69,61 @@ def test_sparks_processes_find_bytecode(
     assert sorted(path.name for path in home.iterdir()) == sorted(
         path.name for path in (INSTALLED / "python" / "lib").glob("*.zip")
     )
-    assert "modules added" in capsys.readouterr().out
+    assert ": got bytecode of " in capsys.readouterr().out
     assert main(["prepare"]) == 0
     assert "has bytecode already" in capsys.readouterr().out
+
+
+def test_folders_may_take_the_archives_place(
+    home: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    archives = {path.name: path.read_bytes() for path in home.iterdir()}
+    (small,) = home.glob("py4j*.zip")
+    bytecode.add(small)  # what is prepared already may be unpacked
+    archives[small.name] = small.read_bytes()
+    assert main(["prepare", "--unpack"]) == 0
+    assert capsys.readouterr().out.count(" is a folder now, bytecode of ") == 2
+    worker = home / "pyspark.zip/pyspark/worker.py"
+    assert imported(home, "pyspark.worker") == str(worker)
+    cached = Path(importlib.util.cache_from_source(str(worker)))
+    assert cached.read_bytes()[: len(importlib.util.MAGIC_NUMBER)] == importlib.util.MAGIC_NUMBER
+    assert str(worker).encode() in cached.read_bytes(), "tracebacks name another place"
+    assert check_bytecode().level == Level.OK
+    assert main(["prepare", "--unpack"]) == 0
+    assert capsys.readouterr().out.count("has bytecode already") == 2
+    for name, content in archives.items():
+        assert (home / f"{name}.packed").read_bytes() == content, "no way back"
+    assert len(list(home.iterdir())) == 2 * len(archives)
+
+
+def test_a_folder_serves_several_pythons(home: Path) -> None:
+    (small,) = home.glob("py4j*.zip")
+    modules = bytecode.unpack(small)
+    for path in small.rglob("*.pyc"):
+        path.rename(path.with_name(path.name.replace(sys.implementation.cache_tag, "cpython-39")))
+    assert not bytecode.has_bytecode(small)
+    assert check_bytecode().level == Level.NOTE
+    assert bytecode.add(small) == modules
+    assert bytecode.has_bytecode(small)
+
+
+def test_what_cannot_be_put_in_an_archives_place_leaves_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (small,) = home.glob("py4j*.zip")
+    rename, content = Path.rename, small.read_bytes()
+
+    def refuse(path: Path, target: Path) -> Path:
+        if path.is_dir():
+            raise PermissionError("Permission denied")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(EnvironmentRefused, match="as the user that installed PySpark"):
+        bytecode.unpack(small)
+    assert small.read_bytes() == content
+    assert {path.name for path in home.iterdir()} == {small.name, "pyspark.zip"}
 
 
 def test_a_process_that_has_the_old_archive_open_goes_on(home: Path) -> None:

@@ -26,23 +26,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  query; without bytecode each compiles PySpark anew, for half a second of CPU. It needs\n"
         "  the right to write there: if root installed PySpark, run it as root, too."
     )
+    parser.add_argument(
+        "--unpack",
+        action="store_true",
+        help="put folders in the place of Spark's archives, which saves each process another 0.2 s "
+        "of CPU, in Python up to 3.12. Not where this Spark submits to YARN, which ships the "
+        "archives; and stop applications before. To go back, put the archives that are kept "
+        "beside (NAME.packed) in the folders' place",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Do both: the loops first, which need no right to change Spark."""
-    del arguments
     _compile_loops()
     archives = bytecode.archives()
     if not archives:
         print("PySpark: no archives of a Spark are found here")
     for archive in archives:
         began = time.monotonic()
-        if bytecode.has_bytecode(archive):
+        if arguments.unpack and not archive.is_dir():
+            modules, done = bytecode.unpack(archive), "is a folder now,"
+        elif bytecode.has_bytecode(archive):
             print(f"{archive}: has bytecode already")
             continue
-        modules = bytecode.add(archive)
+        else:
+            modules, done = bytecode.add(archive), "got"
         took = f"for Python {platform.python_version()} ({time.monotonic() - began:.0f} s)"
-        print(f"{archive}: bytecode of {modules} modules added, {took}")
+        print(f"{archive}: {done} bytecode of {modules} modules, {took}")
     return 0
 
 
