@@ -128,13 +128,13 @@ class TransactionSearch(ControlPlane):
 
     def on_topic(self, topic: str) -> list[Judged]:
         """Every transaction that is open on the topic's partitions, whoever's it is, by asking
-        their leaders (DescribeProducers)."""
+        their leaders (DescribeProducers). By id: leaders give them in no order."""
         found = self._on_topic(topic)
         if any(one.hung_on for one in found.values()):
             time.sleep(1.0)  # it may have been just ending: look again
             again = self._on_topic(topic)
-            return [one for key, one in again.items() if not one.hung_on or key in found]
-        return list(found.values())
+            found = {key: one for key, one in again.items() if not one.hung_on or key in found}
+        return sorted(found.values(), key=lambda one: one.described.transactional_id)
 
     def _on_topic(self, topic: str) -> dict[tuple[int, int], Judged]:
         open_there = self._open_producers(topic)
