@@ -1,4 +1,4 @@
-"""A progress bar for long operations, shown only on a terminal."""
+"""A progress bar for long operations: drawn over on a terminal, in a log file now and then a line."""
 
 from __future__ import annotations
 

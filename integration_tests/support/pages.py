@@ -97,9 +97,9 @@ GIVEN = {
     "docs/progress.md": Given(("orders counts",), RUNNING),
     "docs/queryable-state.md": Given(("orders counts",), RUNNING),
     "docs/state.md": Given(
-        ("orders counts distinct",),
+        ("orders counts distinct seen",),
         ORDERS,
-        rows=(("counts", 2), ("distinct", 2)),
+        rows=(("counts", 2), ("distinct", 2), ("seen", 2)),
         one_query=True,
     ),
     "docs/troubleshooting.md": Given(("orders shouted",), SHOUTED),

@@ -34,6 +34,10 @@ WITH_BLOCKS = [
 ]
 LANGUAGES = {"python", "diff", "sh", "console", "text"}
 PAGES = [page for page in WITH_BLOCKS if page not in ELSEWHERE]
+SET_BY_PAGES = (
+    "spark.sql.python.filterPushdown.enabled",
+    "spark.sql.streaming.stateStore.providerClass",
+)
 MakeNewcomer = Callable[[str], Newcomer]
 
 
@@ -70,7 +74,8 @@ def quiet(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spar
     stop_queries(spark)
     for listener in listeners:
         spark.streams.removeListener(listener)
-    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    for name in SET_BY_PAGES:
+        spark.conf.unset(name)
 
 
 @pytest.fixture
