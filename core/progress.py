@@ -1,4 +1,4 @@
-"""A progress bar for long operations: drawn over on a terminal, in a log file now and then a line."""
+"""A progress bar for long operations; a log file gets a line every ten seconds."""
 
 from __future__ import annotations
 

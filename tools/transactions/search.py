@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.first_contact import nobody_listens
 from ...clients.kafka.transactional_id import parse_id
 from ...core.errors import EnvironmentRefused, LedgerError
 from ...core.transaction import Described, Identity, TransactionState
@@ -32,6 +33,8 @@ class TransactionSearch(ControlPlane):
     """
 
     def __init__(self, settings: Mapping[str, str], ledgers: Mapping[str, str]) -> None:
+        if problem := nobody_listens(settings.get("bootstrap.servers", "")):
+            raise EnvironmentRefused(problem)
         super().__init__(settings)
         self._settings = settings
         self._named = dict(ledgers)
