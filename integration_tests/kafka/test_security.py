@@ -141,7 +141,8 @@ def test_the_page_that_says_how_to_log_in_logs_in(secure, job, tmp_path):
     }
     newcomer = Newcomer("docs/security.md", tmp_path, {"password": PASSWORD}, addresses)
     assert list(newcomer.follow())
-    options = SourceOptions.parse({**newcomer.names["secure"], "subscribe": job.source_topic})
+    given = {**newcomer.names["secure"], "subscribe": job.source_topic}
+    options = SourceOptions.parse(given, streaming=False)
     assert len(OffsetLookup(options).partitions()) == 2
 
 
