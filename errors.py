@@ -20,6 +20,7 @@ from .core.errors import (
     SnapshotFailed,
     SourceError,
     Undecided,
+    UnknownTopic,
     WriteFailed,
 )
 
@@ -43,5 +44,6 @@ __all__ = [
     "SnapshotFailed",
     "SourceError",
     "Undecided",
+    "UnknownTopic",
     "WriteFailed",
 ]

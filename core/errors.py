@@ -5,6 +5,7 @@
     ├── EnvironmentRefused      this Kafka cannot keep the promise, as configured
     ├── SourceError
     │   ├── DataLossError       records that the query still needed are gone
+    │   ├── UnknownTopic        the cluster has no topic of this name
     │   └── ReadTimeout         retriable; the broker stopped answering
     ├── SinkError
     │   ├── WriteFailed         retriable; nothing of the batch is decided
@@ -90,6 +91,10 @@ class SourceError(EoKafkaError):
 
 class DataLossError(SourceError):
     """Records between the query's position and the log's start are gone."""
+
+
+class UnknownTopic(SourceError):
+    """The cluster has no topic of this name, also when asked more than once."""
 
 
 class ReadTimeout(SourceError):

@@ -1,4 +1,4 @@
-"""A progress bar for long operations, shown only on a terminal."""
+"""A progress bar for long operations; a log file gets a line every ten seconds."""
 
 from __future__ import annotations
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent / "integration_tests" / "support"))
-from newcomer import PORT, Newcomer  # noqa: E402 - what the test of the page uses, too
+from newcomer import quick_start  # noqa: E402 - what the test of the page uses, too
 
 
 def main() -> None:
     """Write each command behind the number of its terminal, and below it what it printed."""
     lines = []
-    with tempfile.TemporaryDirectory() as folder, closing(Newcomer(Path(folder))) as newcomer:
+    with tempfile.TemporaryDirectory() as folder, closing(quick_start(Path(folder))) as newcomer:
         for typed in newcomer.follow():
             lines += [f"{typed.terminal}$ {typed.command}", *typed.output.splitlines()]
-        text = "\n".join(lines).replace(newcomer.port, PORT)
+    text = newcomer.as_on_the_page("\n".join(lines))
     (DOCS / "demo" / "quickstart.txt").write_text(text + "\n")
 
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ..clients.kafka import config
 from ..clients.kafka.first_contact import nobody_listens
 from ..clients.kafka.topics import settings_of
-from ..core.errors import ReadTimeout, SourceError
+from ..core.errors import ReadTimeout, SourceError, UnknownTopic
 from ..core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
 from .limits import Word
-from .lookup_errors import UnknownTopic, is_denied, is_of_old_metadata, is_wrong_setting
+from .lookup_errors import is_denied, is_of_old_metadata, is_wrong_setting
 from .options import SourceOptions
 
 if TYPE_CHECKING:

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.errors import SourceError
-
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
-
-
-class UnknownTopic(SourceError):
-    """The cluster has no topic of this name, also when asked more than once."""
 
 
 def is_wrong_setting(error: KafkaError) -> bool:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..core.errors import DataLossError
+from ..core.errors import DataLossError, UnknownTopic
 from ..core.offsets import Offsets, TopicPartition, encode_text
 from ..core.transaction import DecisionState
 from ..state.ledger.job_topics import MAIN_SINK
@@ -20,7 +20,6 @@ from ..state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ..state.ledger.log_reader import read_records
 from ..state.snapshots.batch_ends import Ambiguous, next_ends
 from .lookup import OffsetLookup
-from .lookup_errors import UnknownTopic
 from .options import SourceOptions
 from .subscription import Subscription
 

@@ -12,11 +12,10 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from ..core.errors import DataLossError
+from ..core.errors import DataLossError, UnknownTopic
 from ..core.kept import Kept
 from ..core.offsets import Offsets, TopicPartition, encode_text
 from .lookup import OffsetLookup
-from .lookup_errors import UnknownTopic
 from .options import SourceOptions
 
 log = logging.getLogger(__name__)

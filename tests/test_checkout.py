@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -74,6 +75,18 @@ def test_the_package_offers_every_error():
     }
     assert set(errors.__all__) == ours
     assert all(getattr(errors, name) is getattr(core_errors, name) for name in ours)
+
+
+def test_no_error_that_users_see_has_a_name_that_they_cannot_import():
+    """All stand in one file; those of `eo-kafka broker` never leave its command."""
+    derived = re.compile(rf"^class \w+\(({'|'.join(errors.__all__)})\):", re.MULTILINE)
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("clients", "connectors", "core", "formats", "sinks", "sources", "state")
+        for path in (ROOT / package).rglob("*.py")
+        if derived.search(path.read_text())
+    }
+    assert found == {"core/errors.py"}
 
 
 def test_a_traceback_shows_the_name_that_programs_import():

@@ -47,7 +47,7 @@ def test_pictures_and_the_demos_figures_are_those_of_the_measurements():
     for name, picture in draw.PICTURES.items():
         assert (ROOT / "docs" / name).read_text() == picture(), "run python docs/draw.py"
         assert f"](docs/{name})" in README.read_text()
-    assert f"```\n{draw.side_by_side()}\n```" in README.read_text(), "run python docs/draw.py"
+    assert f"```text\n{draw.side_by_side()}\n```" in README.read_text(), "run python docs/draw.py"
 
 
 def test_every_page_is_in_the_sites_navigation_and_says_its_question():

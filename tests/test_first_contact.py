@@ -16,6 +16,7 @@ from eo_kafka.clients.kafka.outages import connection_problem
 from eo_kafka.errors import EnvironmentRefused, ReadTimeout
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
+from eo_kafka.tools.cli import main
 
 NOWHERE = "127.0.0.1:1"
 
@@ -55,6 +56,24 @@ def test_it_takes_a_few_seconds_where_all_look_for_kafka_first(
     with pytest.raises(ReadTimeout, match=f"No Kafka broker listens at {NOWHERE} "):
         OffsetLookup(SourceOptions.parse(given, streaming=True)).partitions()
     assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("txn list", "topic list", "job show counts", "snapshots list counts"),
+        *("verify --input orders --output counts", "doctor"),
+    ],
+)
+def test_each_command_tells_it_soon(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(first_contact, "PATIENCE_S", 1.0)
+    started = time.monotonic()
+    assert main([*command.split(), "--bootstrap-servers", NOWHERE]) == 1
+    assert time.monotonic() - started < 10
+    said = capsys.readouterr()
+    assert f"No Kafka broker listens at {NOWHERE} " in " ".join(f"{said.out} {said.err}".split())
 
 
 def test_one_that_listens_is_enough(there: socket.socket) -> None:

@@ -8,15 +8,17 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
 import pytest
 
+from eo_kafka.clients.kafka import outages
 from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.tools.cli import main
 from eo_kafka.tools.doctor.machine_check import Level, check_bytecode
-from eo_kafka.tools.prepare import bytecode
+from eo_kafka.tools.prepare import bytecode, loops
 
 INSTALLED = Path(pyspark.__file__).parent
 
@@ -175,3 +177,14 @@ def test_an_archive_that_cannot_be_written_is_a_sentence(
     with pytest.raises(EnvironmentRefused, match="as the user that installed PySpark"):
         bytecode.add(small)
     assert not list(home.glob(".*"))
+
+
+@pytest.mark.parametrize("use", loops.USES.values(), ids=loops.USES)
+def test_using_the_loops_looks_for_no_broker(
+    use: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is told to be away would frighten whoever reads it."""
+    told: list[object] = []
+    monkeypatch.setattr(outages, "told", told.append)
+    assert use()
+    assert not told

@@ -14,10 +14,9 @@ from eo_kafka.connectors import kafka_source
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.core.offsets import Offsets, TopicPartition
 from eo_kafka.core.transaction import Decision, DecisionState
-from eo_kafka.errors import DataLossError, OptionsError, ReadTimeout
+from eo_kafka.errors import DataLossError, OptionsError, ReadTimeout, UnknownTopic
 from eo_kafka.sources import recorded_ends
 from eo_kafka.sources.lookup import Topics
-from eo_kafka.sources.lookup_errors import UnknownTopic
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.recorded_ends import recorded_topic_ids
 from eo_kafka.state.ledger import records

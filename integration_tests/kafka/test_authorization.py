@@ -27,6 +27,7 @@ from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
 from hand_made_job import HandMadeJob, all_rows
 from harness import assert_exactly_once, committed, open_transactions, produce
+from newcomer import Newcomer
 from processes import wait_until
 from secure_broker import Grant, SecureBroker, SecureCopy
 
@@ -124,18 +125,19 @@ def test_the_documented_acls_are_enough_for_a_job_its_kill_and_its_recovery(
     assert "Not authorized" not in (tmp_path / "log").read_text()
 
 
-def test_the_page_that_says_how_to_grant_them_grants_what_a_job_needs(secure, job, spark):
+def test_the_page_that_says_how_to_grant_them_grants_what_a_job_needs(secure, job, spark, tmp_path):
     """docs/how-to/acls.md, with this job's names."""
     user = user_of(job)
-    page = (DOCUMENT.parent / "how-to" / "acls.md").read_text().replace("orders-copy", user)
-    page = page.replace('"orders"', f'"{job.source_topic}"').replace(
-        '"copies"', f'"{job.sink_topic}"'
-    )
     login = {f"kafka.{name}": value for name, value in job.client.items()}
-    names = {"admin": secure.admin, "login": login}
-    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-        exec(compile(code, "docs/how-to/acls.md", "exec"), names)
-    job.job_name, job.sink_extra = user, names["sink"]
+    given = {"admin": secure.admin, "login": login}
+    mine = {
+        "orders-copy": user,
+        '"orders"': f'"{job.source_topic}"',
+        '"copies"': f'"{job.sink_topic}"',
+    }
+    newcomer = Newcomer("docs/how-to/acls.md", tmp_path, given, mine)
+    assert list(newcomer.follow())
+    job.job_name, job.sink_extra = user, newcomer.names["sink"]
     job.run(spark)
     assert_exactly_once(job, VALUES)
 

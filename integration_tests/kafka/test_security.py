@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from conftest import topic_maker
 from eo_kafka.clients.kafka.control_plane import ControlPlane
@@ -26,6 +27,7 @@ from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state.ledger import records
 from harness import assert_exactly_once, committed_messages, produce
+from newcomer import Newcomer
 from secure_broker import KEY_PASSWORD, PASSWORD, SecureBroker, SecureCopy
 
 pytest_plugins = ["secure_broker"]
@@ -126,6 +128,22 @@ def refusal(attempt: Callable[[], object], kind: type[EoKafkaError]) -> str:
     for secret in (PASSWORD, WRONG_PASSWORD, KEY_PASSWORD):
         assert secret not in sentence
     return sentence
+
+
+def test_the_page_that_says_how_to_log_in_logs_in(secure, job, tmp_path):
+    """docs/security.md, by SCRAM-SHA-512."""
+    user = secure.sasl("SCRAM-SHA-512", "orders-copy", PASSWORD)
+    secure.add_user("orders-copy", PASSWORD)
+    secure.grant("orders-copy", [(ResourceType.TOPIC, job.source_topic, AclOperation.DESCRIBE)])
+    addresses = {
+        "broker:9093": user["bootstrap.servers"],
+        "/etc/kafka/ca.pem": user["ssl.ca.location"],
+    }
+    newcomer = Newcomer("docs/security.md", tmp_path, {"password": PASSWORD}, addresses)
+    assert list(newcomer.follow())
+    given = {**newcomer.names["secure"], "subscribe": job.source_topic}
+    options = SourceOptions.parse(given, streaming=False)
+    assert len(OffsetLookup(options).partitions()) == 2
 
 
 @pytest.mark.parametrize("wrong", WAYS_OUT)

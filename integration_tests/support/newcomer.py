@@ -1,10 +1,13 @@
-"""Follows docs/quickstart.md as a newcomer does: every file, every command, in their order.
+"""Follows a page as a newcomer does: types each of its blocks, in their order, as it stands.
 
-A test holds the page to it, and docs/record_quickstart.py shows what it prints.
+Code runs in this process, where a page speaks of the session `spark`, or as the file that the page
+says to save. Commands go to a shell. What a page shows below a command is what it must print.
 """
 
 from __future__ import annotations
 
+import doctest
+import io
 import os
 import re
 import shlex
@@ -12,112 +15,250 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
+from difflib import ndiff
 from pathlib import Path
+from textwrap import dedent
 
 from processes import wait_until
 
-PAGE = Path(__file__).parents[2] / "docs" / "quickstart.md"
-PORT = "9092"
-INSTALLED = 4  # lines that set up what we run in
+ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 240
+BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+SAVED = re.compile(r"ave this as `(\w+\.py)`")
+# They would change what the tests run in, which is as they would make it.
+NOT_TYPED = (
+    *("pip install", "python3 -m venv", ". .venv/bin/activate", "export PYSPARK_PYTHON="),
+    "eo-kafka prepare",  # tests/test_prepare.py has a PySpark for it
+)
+# Blocks of `text` that no command of the page prints, and who compares them
+NOT_PRINTED = {
+    "README.md": "test_pictures_and_the_demos_figures_are_those_of_the_measurements",
+    "docs/progress.md": "test_a_restore_needs_an_empty_folder_and_a_job_with_a_snapshot",
+}
+# Run until they are ended; each prints first how it is reached, in place of these addresses.
+SERVERS = ("eo-kafka broker", "eo-kafka registry", "eo-kafka hazelcast")
+ADDRESSES = {
+    "bootstrap.servers": "localhost:9092",
+    "schema.registry.url": "http://localhost:8081",
+    "hazelcast.members": "127.0.0.1:5701,127.0.0.1:5702",
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """What stands between two fences."""
+
+    language: str
+    content: str
+    file: str | None = None  # the page says to save it as that
 
 
 @dataclass(frozen=True)
 class Typed:
-    """A command, in which of the page's three terminals, and what it printed meanwhile."""
+    """A command, or code, in which of three terminals, and what it printed meanwhile."""
 
     terminal: int
     command: str
     output: str = ""
 
 
-class Newcomer:
-    """In a folder, with a port that is free and the Python that runs this."""
+def blocks(page: str) -> list[Block]:
+    """All of a page, `README.md` or `docs/...`."""
+    text, found, end = (ROOT / page).read_text(), [], 0
+    for match in BLOCK.finditer(text):
+        names = SAVED.findall(text[end : match.start()])
+        found.append(Block(match[2], dedent(match[3]), *names[-1:]))
+        end = match.end()
+    return found
 
-    def __init__(self, folder: Path) -> None:
-        self.port = _free_port()
-        text = PAGE.read_text().replace(PORT, self.port)
+
+def version(diff: str, sign: str) -> str:
+    """One side of a diff."""
+    return "".join(line[1:] for line in diff.splitlines(True) if line[0] in (" ", sign))
+
+
+class Newcomer:
+    """In a folder. `names` is what the page takes for granted, `addresses` what to type in place of
+    the page's, and `endings` what the runs of a script end with, in their order: it is run again
+    until it does."""
+
+    def __init__(
+        self,
+        page: str,
+        folder: Path,
+        names: Mapping[str, object] | None = None,
+        addresses: Mapping[str, str] | None = None,
+        endings: Mapping[str, list[str]] | None = None,
+    ) -> None:
+        self.page = page
+        self.names = dict(names or {})
+        self.addresses = {"/data/": f"{folder}/", **(addresses or {})}
+        self._endings = {script: iter(found) for script, found in (endings or {}).items()}
         self._folder = folder
-        self._running: list[subprocess.Popen[str]] = []
-        blocks = re.findall(r"```(\w+)\n(.*?)```", text, re.S)
-        self.commands = [line for kind, lines in blocks if kind == "sh" for line in _split(lines)]
-        names = re.findall(r"ave this as `(\w+\.py)`", text)
-        files = [content for kind, content in blocks if kind == "python"]
-        for name, content in zip(names, files, strict=True):
-            (folder / name).write_text(content)
+        self._files: dict[str, str] = {}
+        self._running: dict[str, subprocess.Popen[str]] = {}
+        self._variables = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        self._code = 0  # with which the last command exited
 
     def follow(self) -> Iterator[Typed]:
-        """All that comes after the installation, each command when it has printed what it does.
-        The query is killed by its process id: `pkill` would kill those of others, too."""
-        broker, shout, orders, read, again, kill, shout_again, read_again, verify = self.commands[
-            INSTALLED:
-        ]
-        assert (orders, shout, read) == (again, shout_again, read_again)
-        kafka = self._start(broker)
-        assert kafka.stdout is not None
-        yield Typed(1, broker, "".join(kafka.stdout.readline() for _ in range(3)))
-        query = self._start(shout)
-        yield Typed(2, shout)
-        yield Typed(3, orders, self._run(orders))
-        yield Typed(3, read, self._until(query, read, "1000 rows\n"))
-        yield Typed(3, orders, self._run(orders))
-        os.kill(query.pid, signal.SIGKILL)
-        yield Typed(3, kill)
-        query = self._start(shout)
-        yield Typed(2, shout)
-        yield Typed(3, read, self._until(query, read, "2000 rows\n"))
-        yield Typed(3, verify, self._run(verify))
+        """Type the next block, and tell of each command in it."""
+        said = ""
+        for block in blocks(self.page):
+            if block.language == "text" and self.page not in NOT_PRINTED:
+                self._compare(block.content, said)
+            for typed in self.type(block):
+                said = typed.output
+                if not typed.command.startswith(NOT_TYPED):
+                    yield typed
 
-    def _start(self, command: str) -> subprocess.Popen[str]:
-        words = shlex.split(command)
-        where = Path(sys.executable).parent
-        path = f"{where}{os.pathsep}{os.environ['PATH']}"
+    def type(self, block: Block) -> Iterator[Typed]:
+        """One block."""
+        content = block.content
+        for written, real in self.addresses.items():
+            content = content.replace(written, real)
+        if block.file:
+            (self._folder / block.file).write_text(content)
+            self._files[block.file] = content
+        elif block.language in ("python", "diff"):
+            code = content if block.language == "python" else version(content, "+")
+            with redirect_stdout(io.StringIO()) as said:
+                exec(compile(code, self.page, "exec"), self.names)
+            yield Typed(2, code, said.getvalue())
+        elif block.language == "sh":
+            for command in _commands(content):
+                yield (typed := self._command(command))
+                assert self._code == 0, typed
+        elif block.language == "console":
+            for part in re.split(r"^\$ ", content, flags=re.MULTILINE)[1:]:
+                command, _, shown = part.partition("\n")
+                yield (typed := self._command(*_commands(command)))
+                if not typed.command.startswith(NOT_TYPED):
+                    self._compare(shown, typed.output)
+        else:
+            assert block.language == "text", f"{self.page}: nobody types '{block.language}'"
+
+    def type_all(self, block: Block) -> None:
+        """The same, to its end."""
+        for _ in self.type(block):
+            pass
+
+    def _command(self, command: str) -> Typed:
+        program, _, rest = command.partition(" ")
+        if command.startswith(NOT_TYPED):
+            return Typed(3, command)
+        if command.startswith("pkill"):  # by its id: others may run a script of that name
+            killed = self._running.pop(rest.split()[-1])
+            os.killpg(killed.pid, signal.SIGKILL)
+            killed.communicate()
+            return Typed(3, command)
+        if re.match(r"[A-Z]+=", program):
+            name, value = shlex.split(command)[0].split("=", 1)
+            self._variables[name] = value
+            return Typed(3, command)
+        if command.startswith(SERVERS):
+            return Typed(1, command, self._serve(command))
+        if program == "python" and "awaitTermination" in self._files.get(rest, ""):
+            self._start(command, rest, stderr=subprocess.DEVNULL)
+            return Typed(2, command)
+        if program == "make":
+            return Typed(3, command, self._run(f"{command} --dry-run", ROOT))
+        ending = next(self._endings.get(rest, iter(())), "")
+        return Typed(3, command, self._until_it_ends(command, ending))
+
+    def _start(self, command: str, name: str, stderr: int) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [str(where / words[0]), *words[1:]],
+            ["bash", "-c", f"exec {command}"],
             cwd=self._folder,
-            env={**os.environ, "PATH": path, "PYSPARK_PYTHON": sys.executable},
+            env=self._variables,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if words[0] == "eo-kafka" else subprocess.DEVNULL,
+            stderr=stderr,
             text=True,
             start_new_session=True,
         )
-        self._running.append(process)
+        self._running[name] = process
         return process
 
-    def _run(self, command: str) -> str:
-        process = self._start(command)
-        output, errors = process.communicate(timeout=TIMEOUT_S)
-        assert process.returncode == 0, (command, output, errors)
-        return output
+    def _serve(self, command: str) -> str:
+        """Start a server; what it says first."""
+        server = self._start(command, command, stderr=subprocess.STDOUT)
+        assert server.stdout is not None
+        said = [server.stdout.readline() for _ in range(1 + command.count("--topic"))]
+        name, _, address = said[0].strip().partition("=")
+        self.addresses[ADDRESSES[name]] = address
+        return "".join(said)
 
-    def _until(self, query: subprocess.Popen[str], command: str, ending: str) -> str:
-        """Run it again until what it prints ends so."""
-        found = ""
+    def _run(self, command: str, folder: Path) -> str:
+        ended = subprocess.run(
+            ["bash", "-c", f"(exit {self._code})\n{command}"],
+            cwd=folder,
+            env=self._variables,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        self._code = ended.returncode
+        return ended.stdout or ended.stderr
+
+    def _until_it_ends(self, command: str, ending: str) -> str:
+        """Run it, and again until what it prints ends so."""
+        said = ""
 
         def ends() -> bool:
-            nonlocal found
-            assert query.poll() is None, "the query has ended"
-            found = self._run(command)
-            return found.endswith(ending)
+            nonlocal said
+            for name, process in self._running.items():
+                assert process.poll() is None, f"{name} has ended"
+            said = self._run(command, self._folder)
+            return said.endswith(ending)
 
         wait_until(ends, f"{command} ends with {ending!r}", TIMEOUT_S)
-        return found
+        return said
+
+    def _compare(self, shown: str, said: str) -> None:
+        """Numbers, times and names that a machine gives are others each time."""
+        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        wanted, found = _shape(shown), _shape(said)
+        assert doctest.OutputChecker().check_output(wanted, found, flags), "\n".join(
+            (f"{self.page} shows something else:", *ndiff(wanted.split("\n"), found.split("\n")))
+        )
+
+    def as_on_the_page(self, text: str) -> str:
+        """With the page's addresses again."""
+        for written, real in self.addresses.items():
+            text = text.replace(real, written)
+        return text
 
     def close(self) -> None:
         """End what runs."""
-        for process in reversed(self._running):
+        for process in reversed(self._running.values()):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
 
 
-def _free_port() -> str:
+def quick_start(folder: Path) -> Newcomer:
+    """Who follows docs/quickstart.md in this folder."""
+    endings = {"read.py": ["1000 rows\n", "2000 rows\n"]}
+    return Newcomer("docs/quickstart.md", folder, addresses={"9092": free_port()}, endings=endings)
+
+
+def free_port() -> str:
+    """One that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return str(server.getsockname()[1])
 
 
-def _split(lines: str) -> list[str]:
-    return [line.partition(" #")[0].strip() for line in lines.splitlines() if line.strip()]
+def _commands(content: str) -> list[str]:
+    lines = content.replace("\\\n", " ").splitlines()
+    return [line.partition(" #")[0].strip() for line in lines if line.strip()]
+
+
+def _shape(text: str) -> str:
+    text = re.sub(r"(?<![\w.])/[\w./+-]+", "/...", text)
+    return re.sub(r"\b[0-9a-f-]{12,}\b|-?[0-9][0-9.,:-]*", "#", text)

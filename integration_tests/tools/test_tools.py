@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -29,7 +30,9 @@ from eo_kafka.state.ledger.coordinator import Coordinator
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION
 from eo_kafka.state.ledger.log_reader import read_records
 from eo_kafka.tools.cli import main
-from harness import committed, delete_topic, wait_until
+from hand_made_job import HandMadeJob
+from harness import committed, delete_topic, produce, wait_until
+from newcomer import Newcomer
 from wrong_clock import set_ahead
 
 QUERY = "7d3ae3b8-0000-4000-8000-000000000001"
@@ -446,3 +449,32 @@ def test_a_query_without_a_ledger_and_a_wrong_combination_are_sentences(tool):
     assert (code, "Job 'no-such-job' has no ledger" in said) == (1, True)
     code, said = tool("abort")
     assert (code, "Which transactions?" in said) == (1, True)
+
+
+@pytest.mark.full
+def test_the_page_of_the_commands_shows_what_they_print(own, points, tmp_path):
+    """docs/tools.md: its example is this job, and a hand-made one whose snapshots it looks at."""
+    servers = own.bootstrap_servers
+    make = ["topic", "create", "shouted:1", "counts:1", "--bootstrap-servers"]
+    assert main([*make, servers]) == 0
+    job = PreparedJob(servers, "shouted", "shout", timeout_ms=600_000)
+    job.prepare()
+    job.commit()
+    HandMadeJob(servers, "counts", "counts", tmp_path / "checkpoint").run(0, 1, 2, 3)
+    newcomer = Newcomer("docs/tools.md", tmp_path, addresses={"localhost:9092": servers})
+    with closing(newcomer):
+        for typed in newcomer.follow():
+            if typed.command.startswith("eo-kafka topic describe"):
+                produce(servers, "orders", list(job.all_rows(0, 1)))
+                job.prepare(1)
+                points("S7.after_first_end_txn")
+                with pytest.raises(CrashPointReached):
+                    job.commit(1)
+                newcomer.addresses["0d6e4079e367"] = job.ids[0].split(".")[2]
+                settings = {"bootstrap.servers": servers, "transaction.timeout.ms": 600_000}
+                billing = Producer({**settings, "transactional.id": "billing-1"})
+                billing.init_transactions()
+                billing.begin_transaction()
+                billing.produce("shouted", b"not ours")
+                billing.flush()
+            assert "Traceback" not in typed.output

@@ -46,7 +46,7 @@ def restore(
         snapshot: The name of an export to restore in place of the newest snapshot. It must hold the
             newest batch that the job wrote; from another one only a new job can start
             (`eo_kafka.start_from`).
-        progress: Whether a terminal shows a progress bar.
+        progress: Whether stderr shows a progress bar.
 
     Returns:
         The snapshot's head: its `batch`, `files`, `size` in bytes, `made_ms` (since 1970) and more.

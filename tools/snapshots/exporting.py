@@ -56,7 +56,7 @@ def export_snapshot(
         options: The sink's options: `kafka.*`, and `ledgerTopic`, `stateTopic`,
             `transactionalIdPrefix` and `allowWeakReplication` where the job has them. Other
             options are ignored.
-        progress: Whether a terminal shows a progress bar.
+        progress: Whether stderr shows a progress bar.
 
     Returns:
         The export: its `name`, `job`, `made_ms` (since 1970), `snapshot` and the source `offsets`.
@@ -109,7 +109,7 @@ def cancel_and_export(
         options: The sink's options: `kafka.*`, and `ledgerTopic`, `stateTopic`,
             `transactionalIdPrefix` and `allowWeakReplication` where the job has them. Other
             options are ignored.
-        progress: Whether a terminal shows a progress bar.
+        progress: Whether stderr shows a progress bar.
 
     Returns:
         The export, as `export_snapshot` returns it.
@@ -158,7 +158,7 @@ def verify_snapshot(
             `transactionalIdPrefix` and `allowWeakReplication` where the job has them. Other
             options are ignored.
         name: An export's name; by default the job's own newest snapshot.
-        progress: Whether a terminal shows a progress bar.
+        progress: Whether stderr shows a progress bar.
 
     Returns:
         The paths of files that are missing, cut or changed; an empty list if the snapshot is whole.

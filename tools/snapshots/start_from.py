@@ -62,7 +62,7 @@ def start_from(
             `transactionalIdPrefix` and `allowWeakReplication` where the job has them. Other
             options are ignored.
         target: The same options for the new job, where they differ (another cluster, other topics).
-        progress: Whether a terminal shows a progress bar.
+        progress: Whether stderr shows a progress bar.
 
     Returns:
         The export, as `export_snapshot` returns it.

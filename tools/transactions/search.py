@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.first_contact import nobody_listens
 from ...clients.kafka.transactional_id import parse_id
 from ...core.errors import EnvironmentRefused, LedgerError
 from ...core.transaction import Described, Identity, TransactionState
@@ -32,6 +33,8 @@ class TransactionSearch(ControlPlane):
     """
 
     def __init__(self, settings: Mapping[str, str], ledgers: Mapping[str, str]) -> None:
+        if problem := nobody_listens(settings.get("bootstrap.servers", "")):
+            raise EnvironmentRefused(problem)
         super().__init__(settings)
         self._settings = settings
         self._named = dict(ledgers)
@@ -128,13 +131,13 @@ class TransactionSearch(ControlPlane):
 
     def on_topic(self, topic: str) -> list[Judged]:
         """Every transaction that is open on the topic's partitions, whoever's it is, by asking
-        their leaders (DescribeProducers)."""
+        their leaders (DescribeProducers). By id: leaders give them in no order."""
         found = self._on_topic(topic)
         if any(one.hung_on for one in found.values()):
             time.sleep(1.0)  # it may have been just ending: look again
             again = self._on_topic(topic)
-            return [one for key, one in again.items() if not one.hung_on or key in found]
-        return list(found.values())
+            found = {key: one for key, one in again.items() if not one.hung_on or key in found}
+        return sorted(found.values(), key=lambda one: one.described.transactional_id)
 
     def _on_topic(self, topic: str) -> dict[tuple[int, int], Judged]:
         open_there = self._open_producers(topic)
