@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 FORMAT ?= eo-kafka
 # Test files that run at the same time
 JOBS ?= 2
-# Of the tests: kafka crash maps state tools soak (integration_tests/), unit (tests/)
+# Of the tests: kafka crash maps state tools soak containers (integration_tests/), unit (tests/)
 GROUP ?=
 PACKAGES := core clients connectors formats sources sinks state tools broker
 CODE := setup.cfg pyproject.toml __init__.py errors.py registration.py $(shell find entry $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
@@ -18,14 +18,17 @@ REPORT_OF_TESTS := .pytest_cache/report.xml
 # The longest files first, by integration_tests/durations.json (integration_tests/support/balance.py)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --junitxml=$(REPORT_OF_TESTS)
 
-.PHONY: help setup demo test test-all test-full durations soak lint docs format public-api release bench clean
+.PHONY: help setup demo demo-cluster test test-all test-full test-containers durations soak lint docs format public-api release bench clean
 
 help: ## What can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 demo: $(VENV)/installed ## The main job on 336,776 real flights, killed while it runs (FORMAT=kafka: Spark's own connector)
 	$(BIN)/eo-kafka prepare
 	$(BIN)/python examples/flights/demo.py --format $(FORMAT)
+
+demo-cluster: $(VENV)/installed ## The same on containers: three brokers, a Spark cluster; a worker and the driver killed
+	docker/engine.sh bash -c 'PYTHON=$(CURDIR)/$(BIN)/python docker/build-local.sh kafka job && $(BIN)/python examples/flights/cluster.py'
 
 test: setup ## In minutes: unit tests, and one of each kind with a real Kafka, a real Spark, real kills
 	$(PYTEST) -m "(unit or smoke) and not full" $(TESTS)
@@ -35,6 +38,9 @@ test-all: setup ## What CI runs: all kills, all formats, three minutes of random
 
 test-full: setup ## For a release: what is too long for CI, too (GROUP=maps: a part)
 	$(PYTEST) $(TESTS)
+
+test-containers: ## Brokers in containers, killed and with a full disk (docker/README.md)
+	$(MAKE) test-all GROUP=containers
 
 durations: ## Keep how long each test took in the last run, by which the next one is ordered
 	$(BIN)/python integration_tests/support/balance.py $(REPORT_OF_TESTS)

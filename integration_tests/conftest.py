@@ -13,11 +13,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import class_archive
+import docker_engine
 import shared_servers
 import spark_home
 import warm_drivers
 import watchdog
 from balance import pytest_collection_modifyitems  # noqa: F401 - a hook
+from container_broker import kafka_in_container
 from eo_kafka.broker.embedded import KafkaBroker
 from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: F401 - fixtures
 from map_backends import a_map, target  # noqa: F401 - fixtures
@@ -28,12 +30,33 @@ from spark_fixtures import crash_folder, crash_points, spark  # noqa: F401 - fix
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Where the shared Kafka runs."""
+    parser.addoption(
+        "--eo-kafka",
+        choices=("process", "container"),
+        default="process",
+        help="the tests' Kafka: a process (default), or a container where an engine can run",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """In the process that starts the workers, which inherit its environment."""
     if not _is_worker(config) and not config.option.collectonly:
         spark_home.use()
         class_archive.use()
         shared_servers.open_folder()
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """What this run cannot do, and does otherwise than was asked."""
+    reason = docker_engine.why_not()
+    in_container = config.getoption("--eo-kafka") == "container"
+    if reason and in_container:
+        return [f"WARNING: Kafka is a PROCESS; tests on containers are SKIPPED. {reason}"]
+    if reason:
+        return [f"WARNING: the tests on containers are SKIPPED. {reason}"]
+    return ["the tests' Kafka runs in a container"] if in_container else []
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -90,14 +113,17 @@ class RunningKafka:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Bootstrap:
+def broker(pytestconfig: pytest.Config) -> Bootstrap:
     """One Kafka for all tests of all workers, or the one that EO_KAFKA_TEST_BOOTSTRAP names. It has
     Kafka's defaults. A test that stops a broker, changes its settings or counts what is on it
     starts its own."""
     external = os.environ.get("EO_KAFKA_TEST_BOOTSTRAP")
+    if external:
+        return RunningKafka(external)
+    if pytestconfig.getoption("--eo-kafka") == "container" and not docker_engine.why_not():
+        return RunningKafka(shared_servers.address_of("kafka", kafka_in_container, str))
     return RunningKafka(
-        external
-        or shared_servers.address_of("kafka", KafkaBroker, lambda one: one.bootstrap_servers)
+        shared_servers.address_of("kafka", KafkaBroker, lambda one: one.bootstrap_servers)
     )
 
 

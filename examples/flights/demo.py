@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Protocol
 
 import pandas as pd
 from compare import Comparison, committed, compare, computed
@@ -42,24 +43,49 @@ def main() -> int:
         print(f"{len(table):,} flights go through format('{run.format}'); logs in {run.folder}")
         run.create_topics()
         with producer(run) as playing:
-            kills, late = survive(run, table, playing, arguments)
+            job = Job(run, table["scheduled"].iloc[-1].floor("h") + pd.Timedelta("1h"))
+            nemesis = Nemesis(run, job, len(table), arguments.seed, arguments.kills)
+            late = survive(run, table, playing, job, nemesis)
         found = committed(servers, run.output)
         result = compare(computed(table), found)
-        tell(run, table, kills, found, result, late)
+        tell(run, table, nemesis.kills, found, result, late)
         if run.format == "eo-kafka":
             show_ledger(run)
     print(f"\nIt took {time.monotonic() - begin:.0f} s.")
     return 0 if run.format == "kafka" or (result.equal and not late) else 1
 
 
+class SupervisedJob(Protocol):
+    """A job that is started again when it dies: `Job` of run.py, or one in containers."""
+
+    @property
+    def starts(self) -> int: ...
+    @property
+    def exit_code(self) -> int | None: ...
+    def start(self) -> None: ...
+    def progress(self) -> list[dict[str, Any]]: ...
+    def close(self) -> None: ...
+
+
+class Striker(Protocol):
+    """What kills it: `Nemesis` of nemesis.py, or one of containers."""
+
+    kills: list[Kill]
+
+    def strike_if_due(self) -> None: ...
+
+
 def survive(
-    run: Run, table: pd.DataFrame, playing: subprocess.Popen[bytes], arguments: argparse.Namespace
-) -> tuple[list[Kill], int]:
-    """Run the job to its end while the nemesis kills it. Returns the kills and how many rows the
-    watermark dropped."""
-    job = Job(run, table["scheduled"].iloc[-1].floor("h") + pd.Timedelta("1h"))
-    nemesis = Nemesis(run, job, len(table), arguments.seed, arguments.kills)
-    line = ProgressLine(len(table))
+    run: Run,
+    table: pd.DataFrame,
+    playing: subprocess.Popen[bytes],
+    job: SupervisedJob,
+    nemesis: Striker,
+    stalled_seconds: float = STALLED_SECONDS,
+) -> int:
+    """Run the job to its end while the nemesis kills it. Returns how many rows the watermark
+    dropped."""
+    line = ProgressLine(len(table), stalled_seconds)
     try:
         job.start()
         while job.exit_code != 0:
@@ -75,7 +101,7 @@ def survive(
     finally:
         job.close()
     line.end()
-    return nemesis.kills, sum(facts["late"] for facts in job.progress())
+    return sum(facts["late"] for facts in job.progress())
 
 
 def tell(
@@ -124,21 +150,22 @@ def show_ledger(run: Run) -> None:
 class ProgressLine:
     """How far the job is: one line that is written over, or now and then one in a log file."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, stalled_seconds: float) -> None:
         self._total = total
+        self._stalled_seconds = stalled_seconds
         self._begin = self._moved = time.monotonic()
         self._told = -10.0
         self._last = (0, 0)
 
-    def show(self, job: Job, kills: int) -> None:
+    def show(self, job: SupervisedJob, kills: int) -> None:
         """Tell it. Ends the demo if nothing has moved for long."""
         now = time.monotonic()
         progress = job.progress()
         state = (progress[-1]["read"] if progress else 0, kills)
         if state != self._last:
             self._last, self._moved = state, now
-        if now - self._moved > STALLED_SECONDS:
-            raise SystemExit(f"Nothing has moved for {STALLED_SECONDS:.0f} s: see job.log.")
+        if now - self._moved > self._stalled_seconds:
+            raise SystemExit(f"Nothing has moved for {self._stalled_seconds:.0f} s: see job.log.")
         seconds = f"{now - self._begin:.0f} s"
         text = f"  Spark starts, and works on its first batch, {seconds}"
         if progress:

@@ -33,7 +33,7 @@ EVENT = "carrier STRING, scheduled TIMESTAMP, delay INT"
 
 def main() -> None:
     arguments = _arguments()
-    spark = session(arguments.format)
+    spark = session(arguments.format, arguments.master)
     query = write(delays(read(spark, arguments), airlines(spark)), arguments)
     follow(query, arguments.progress, until=pd.Timestamp(arguments.until))
 
@@ -126,10 +126,10 @@ def facts_of(progress: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def session(data_format: str) -> SparkSession:
-    """Spark on two cores, each task tried up to four times."""
+def session(data_format: str, master: str) -> SparkSession:
+    """Spark on this master; each task is tried up to four times."""
     builder = (
-        SparkSession.builder.master("local[2,4]")
+        SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
@@ -144,6 +144,7 @@ def session(data_format: str) -> SparkSession:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--format", choices=("eo-kafka", "kafka"), required=True)
+    parser.add_argument("--master", default="local[2,4]", help="Spark's (default: two cores here)")
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--input", required=True, help="the topic of flights")
     parser.add_argument("--output", required=True, help="the topic of windows")

@@ -1,0 +1,92 @@
+"""Three brokers in containers, with Kafka's defaults, of which one hangs, is cut off, has a wrong
+clock, or all are upgraded one after the other while the copy job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from docker_engine import engine, kafka_image  # noqa: F401 - a fixture
+from eo_kafka.broker.jars import DEFAULT_VERSION
+from harness import assert_exactly_once, produce, wait_until
+from kafka_containers import KafkaContainers
+from supervised_copies import VALUES, copy_while, finish, job_on, stopped_at
+
+OLDEST, NEWEST = "4.0.0", "4.4.0"
+# Only calls that ask for the time of day are told a wrong one: Java waits by the monotonic clock.
+WRONG_CLOCK = (
+    *("-e", "LD_PRELOAD=/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"),
+    *("-e", "FAKETIME_DONT_FAKE_MONOTONIC=1"),
+)
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture(scope="module")
+def running_three(engine) -> Iterator[KafkaContainers]:  # noqa: F811
+    with KafkaContainers(kafka_image(DEFAULT_VERSION), nodes=3) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def three(running_three) -> KafkaContainers:
+    running_three.await_all()
+    return running_three
+
+
+@pytest.mark.parametrize("moment", ["S3.while_writing", "S6.before_decision"])
+@pytest.mark.parametrize("fault", ["pause", "cut off"])
+def test_a_broker_that_answers_nothing_for_a_while(
+    three, spark, crash_points, tmp_path, fault, moment
+):
+    job = job_on(three, tmp_path)
+    broker = three.brokers[0]
+    with stopped_at(moment, job, spark, crash_points):
+        broker.pause() if fault == "pause" else three.cut_off(broker)
+        # Kafka gives it up after 9 s, and elects others. Only then is it what a job must survive.
+        wait_until(lambda: given_up(three, broker.node_id), "the others lead", 120)
+    broker.unpause() if fault == "pause" else three.reconnect(broker)
+    finish(job, spark)
+    assert_exactly_once(job, VALUES)
+
+
+def given_up(three: KafkaContainers, node_id: int) -> bool:
+    """Whether the two others say that it leads nothing."""
+    others = ",".join(f"127.0.0.1:{one.port}" for one in three.brokers if one.node_id != node_id)
+    metadata = AdminClient({"bootstrap.servers": others, "log_level": 0}).list_topics(timeout=10)
+    leaders = {
+        one.leader for topic in metadata.topics.values() for one in topic.partitions.values()
+    }
+    return node_id not in leaders
+
+
+@pytest.mark.parametrize("skew", ["+120s", "-120s"])
+def test_a_broker_whose_clock_is_wrong(engine, spark, tmp_path, skew):  # noqa: F811
+    options = {1: (*WRONG_CLOCK, "-e", f"FAKETIME={skew}")}
+    with KafkaContainers(kafka_image(DEFAULT_VERSION), nodes=3, options=options) as three:
+        wrong, right = (int(broker.sh("date +%s")) for broker in three.brokers[:2])
+        assert abs(wrong - right) > 100
+        job = job_on(three, tmp_path)
+        finish(job, spark)
+        assert_exactly_once(job, VALUES)
+
+
+def test_brokers_upgraded_one_by_one_while_the_job_runs(engine, spark, tmp_path):  # noqa: F811
+    with KafkaContainers(kafka_image(OLDEST), nodes=3) as three:
+        newest = kafka_image(NEWEST)
+        job = job_on(three, tmp_path)
+        values = [*VALUES]
+
+        def upgrade() -> None:
+            for broker in three.brokers:
+                more = [b"%d-%d" % (broker.node_id, number) for number in range(600)]
+                values.extend(more)
+                produce(job.servers, job.source_topic, more)
+                broker.stop()
+                three.replace(broker, newest)
+                three.await_all()
+
+        copy_while(job, spark, upgrade)
+        finish(job, spark)
+        assert_exactly_once(job, values)
