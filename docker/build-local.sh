@@ -6,7 +6,8 @@
 #
 # They have the official names behind a prefix, EO_KAFKA_REGISTRY, by which compose.yaml takes them:
 # localhost/eo-kafka/apache/kafka:4.3.1. KAFKA_VERSIONS ("4.0.0 4.4.0") are the Kafkas to build.
-# What has been built is taken from the engine's cache.
+# What has been built is taken from the engine's cache. Exits with 69 where Debian's packages cannot be
+# had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,7 +41,7 @@ debian() {
   [ -n "$(docker image ls --quiet --filter "label=$label" "$PREFIX$name")" ] && return
   mmdebstrap --quiet --variant=minbase --include="${packages// /,}" \
     --customize-hook='cd "$1" && rm -rf usr/share/man/* usr/share/doc/* usr/share/locale/* var/lib/apt/lists/* var/cache/* var/log/*' \
-    $SUITE "$work/$name.tar"
+    $SUITE "$work/$name.tar" || { echo "Debian's packages cannot be had here." >&2; exit 69; }
   docker import --change "LABEL $(sed 's/=\(.*\)/="\1"/' <<<"$label")" "$work/$name.tar" "$PREFIX$name" >/dev/null
   rm "$work/$name.tar"
 }

@@ -18,6 +18,7 @@ ENGINE = ROOT / "docker" / "engine.sh"
 BUILD = ROOT / "docker" / "build-local.sh"
 PREFIX = "localhost/eo-kafka/"  # build-local.sh's
 BUILD_TIMEOUT_S = 600
+CANNOT_BE_HAD = 69
 
 
 class NoEngine(Exception):
@@ -77,6 +78,8 @@ def built(image: str, name: str) -> str:
         timeout=BUILD_TIMEOUT_S,
         check=False,
     )
+    if done.returncode == CANNOT_BE_HAD:
+        pytest.skip(f"No image can be built: {done.stdout.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stdout[-4000:]
     return PREFIX + name
 
