@@ -13,12 +13,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import class_archive
-import shared_servers
 import spark_home
 import warm_drivers
 import watchdog
 from balance import pytest_collection_modifyitems  # noqa: F401 - a hook
 from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.testing import kafka_places, plugin, shared_servers
 from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: F401 - fixtures
 from map_backends import a_map, target  # noqa: F401 - fixtures
 from map_two_phase_job import map_job, staged, written_map  # noqa: F401 - fixtures
@@ -33,7 +33,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if not _is_worker(config) and not config.option.collectonly:
         spark_home.use()
         class_archive.use()
-        shared_servers.open_folder()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -54,13 +53,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_sessionfinish() -> None:
     """In each worker."""
     warm_drivers.leave()
-    shared_servers.leave()
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """In the process that started them, when they have ended."""
-    if not _is_worker(config):
-        shared_servers.remove_folder()
 
 
 def _is_worker(config: pytest.Config) -> bool:
@@ -90,15 +82,11 @@ class RunningKafka:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Bootstrap:
+def broker(pytestconfig: pytest.Config) -> Bootstrap:
     """One Kafka for all tests of all workers, or the one that EO_KAFKA_TEST_BOOTSTRAP names. It has
     Kafka's defaults. A test that stops a broker, changes its settings or counts what is on it
     starts its own."""
-    external = os.environ.get("EO_KAFKA_TEST_BOOTSTRAP")
-    return RunningKafka(
-        external
-        or shared_servers.address_of("kafka", KafkaBroker, lambda one: one.bootstrap_servers)
-    )
+    return RunningKafka(kafka_places.shared_place(plugin.where(pytestconfig), 1).servers)
 
 
 @pytest.fixture
