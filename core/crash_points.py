@@ -5,7 +5,7 @@ folder when the process starts. There a test arms a point by writing a file with
 and an action in it; the first process to reach the point takes the file away and acts:
 
     kill            SIGKILL this process
-    kill-driver     SIGKILL the driver's JVM above this process, then this process
+    kill-driver     SIGKILL the driver's JVM above this process, if any, then this process
     stop            SIGSTOP this process (the test continues it)
     raise           raise CrashPointReached
     wait            go on once the file `<name>.go` exists
@@ -22,41 +22,57 @@ from pathlib import Path
 
 FOLDER = os.environ.get("EO_KAFKA_CRASH_POINTS")
 
-POINTS = frozenset(
-    {
-        "source.after_initial_resolution",  # start resolved, nothing in Spark's offset log yet
-        "source.before_partitions",  # the offset log holds the batch, no row is read
-        "source.while_reading_map",  # a task has handed out some of its rows
-        "S1.after_fence",
-        "S1.after_generation",
-        "S2.before_init",  # nobody had taken over a moment ago; the id is not taken yet
-        "S2.after_init",
-        "S3.while_writing",  # rows are on their way, not flushed
-        "S4.after_token",
-        "S5.after_flush",  # everything of the task is with the broker
-        "S5.prepared",  # the message is about to be returned
-        "one-phase.committed",  # the task's transaction; its message is about to be returned
-        "S6.snapshot_taken",  # nothing of it is decided
+# Each batch of a stream that reads and writes topics comes past these, in this order, if it is
+# `exactly-once` by `commit=two-phase`: the defaults. (The first one: only a query's first batch.)
+STREAM_POINTS = (
+    "source.after_initial_resolution",  # start resolved, nothing in Spark's offset log yet
+    "source.before_partitions",  # the offset log holds the batch, no row is read
+    "S1.after_fence",
+    "S1.after_generation",
+    "S2.before_init",  # nobody had taken over a moment ago; the id is not taken yet
+    "S2.after_init",
+    "S3.while_writing",  # rows are on their way, not flushed
+    "S4.after_token",
+    "S5.after_flush",  # everything of the task is with the broker
+    "S5.prepared",  # the message is about to be returned
+    "S6.before_fence",  # the reports are there; nobody was asked whether this driver still may
+    "S6.before_decision",
+    "S6.after_decision",  # decided; no EndTxn sent
+    "S7.after_first_end_txn",
+    "S7.after_last_end_txn",
+    "S8.after_done",  # commit() is about to return; Spark's commit log is not written
+)
+# What only some jobs come past, by what such a job does.
+OTHER_POINTS = {
+    "a batch with commit=idempotent": ("one-phase.committed",),  # its message is not returned yet
+    "a batch that fails before its decision": ("abort.before_end_txn",),
+    "a batch with snapshots=true": ("S6.snapshot_taken",),  # nothing of it is decided
+    "a batch whose snapshot is too large for one transaction": (
         "S6.while_sending_ahead",  # some of its files are in the state topic
-        "S6.before_fence",  # the reports are there; nobody was asked whether this driver still may
-        "S6.before_decision",
-        "S6.after_decision",  # decided; no EndTxn sent
-        "S7.after_first_end_txn",
-        "S7.after_last_end_txn",
-        "S7.in_chunk",  # a transaction of a map's members has its rows, and is not committed
-        "S7.after_chunk",
-        "S7.lanes_taken",  # older drivers are shut out; nothing more is applied yet
-        "S7.applied",  # all staged rows are in their map
-        "S8.after_done",  # commit() is about to return; Spark's commit log is not written
-        "abort.before_end_txn",
+    ),
+    "a start that restores a snapshot": (
+        "restore.while_writing",  # a part of the checkpoint's files is there
+    ),
+    "a batch that reads a map": (
+        "source.while_reading_map",  # a task has handed out some of its rows
+    ),
+    "a batch that joins a map by eo_kafka.SideInput": (
         "side-input.before_pin",  # a version of the entries is kept; no batch uses it
-        "map.while_staging",  # some of a task's chunks are on their way
+    ),
+    "a batch that puts rows into a map": (
         "map.before_put",  # the task may write into the map: nobody newer had a moment ago
         "map.after_put",  # some of its rows are in the map
         "map.committed",  # the members remember the batch; Spark's commit log is not written
-        "restore.while_writing",  # a part of the checkpoint's files is there
-    }
-)
+    ),
+    "a batch that writes a map with commit=two-phase": (
+        "map.while_staging",  # some of a task's chunks are on their way
+        "S7.lanes_taken",  # older drivers are shut out; nothing more is applied yet
+        "S7.in_chunk",  # a transaction of a map's members has its rows, and is not committed
+        "S7.after_chunk",
+        "S7.applied",  # all staged rows are in their map
+    ),
+}
+POINTS = frozenset({*STREAM_POINTS}.union(*OTHER_POINTS.values()))
 
 
 class CrashPointReached(Exception):
@@ -92,18 +108,19 @@ def _act(folder: Path, name: str) -> None:
     elif action == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
     elif action in ("kill", "kill-driver"):
-        if action == "kill-driver":
-            os.kill(_java_above(os.getpid()), signal.SIGKILL)
+        if action == "kill-driver" and (java := _java_above(os.getpid())):
+            os.kill(java, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
     else:
         raise ValueError(f"'{action}' is not an action of a crash point")
 
 
-def _java_above(pid: int) -> int:
-    """The nearest ancestor that is a JVM (Linux only, as the tests are)."""
+def _java_above(pid: int) -> int | None:
+    """The nearest ancestor that is a JVM (Linux only, as the tests are); None in the Python process
+    that started the JVM, whose end is the driver's."""
     while pid > 1:
         status = Path(f"/proc/{pid}/status").read_text()
         if status.splitlines()[0].split("\t")[1] == "java":
             return pid
         pid = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
-    raise RuntimeError("no JVM above this process")
+    return None

@@ -14,13 +14,12 @@ from confluent_kafka.cimpl import NewTopic
 
 import class_archive
 import docker_engine
-import shared_servers
 import spark_home
 import warm_drivers
 import watchdog
 from balance import pytest_collection_modifyitems  # noqa: F401 - a hook
-from container_broker import kafka_in_container
 from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.testing import kafka_places, plugin, shared_servers
 from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: F401 - fixtures
 from map_backends import a_map, target  # noqa: F401 - fixtures
 from map_two_phase_job import map_job, staged, written_map  # noqa: F401 - fixtures
@@ -30,33 +29,24 @@ from spark_fixtures import crash_folder, crash_points, spark  # noqa: F401 - fix
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Where the shared Kafka runs."""
-    parser.addoption(
-        "--eo-kafka",
-        choices=("process", "container"),
-        default="process",
-        help="the tests' Kafka: a process (default), or a container where an engine can run",
-    )
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """In the process that starts the workers, which inherit its environment."""
     if not _is_worker(config) and not config.option.collectonly:
         spark_home.use()
         class_archive.use()
-        shared_servers.open_folder()
+        if plugin.where(config) == kafka_places.CONTAINER:
+            docker_engine.use_for_this_run()
 
 
-def pytest_report_header(config: pytest.Config) -> list[str]:
-    """What this run cannot do, and does otherwise than was asked."""
+def pytest_unconfigure() -> None:
+    """In the same process, when the workers have ended."""
+    docker_engine.leave()
+
+
+def pytest_report_header() -> str | None:
+    """What this run cannot do."""
     reason = docker_engine.why_not()
-    in_container = config.getoption("--eo-kafka") == "container"
-    if reason and in_container:
-        return [f"WARNING: Kafka is a PROCESS; tests on containers are SKIPPED. {reason}"]
-    if reason:
-        return [f"WARNING: the tests on containers are SKIPPED. {reason}"]
-    return ["the tests' Kafka runs in a container"] if in_container else []
+    return f"WARNING: the tests on containers are SKIPPED. {reason}" if reason else None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -77,13 +67,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_sessionfinish() -> None:
     """In each worker."""
     warm_drivers.leave()
-    shared_servers.leave()
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """In the process that started them, when they have ended."""
-    if not _is_worker(config):
-        shared_servers.remove_folder()
 
 
 def _is_worker(config: pytest.Config) -> bool:
@@ -117,14 +100,7 @@ def broker(pytestconfig: pytest.Config) -> Bootstrap:
     """One Kafka for all tests of all workers, or the one that EO_KAFKA_TEST_BOOTSTRAP names. It has
     Kafka's defaults. A test that stops a broker, changes its settings or counts what is on it
     starts its own."""
-    external = os.environ.get("EO_KAFKA_TEST_BOOTSTRAP")
-    if external:
-        return RunningKafka(external)
-    if pytestconfig.getoption("--eo-kafka") == "container" and not docker_engine.why_not():
-        return RunningKafka(shared_servers.address_of("kafka", kafka_in_container, str))
-    return RunningKafka(
-        shared_servers.address_of("kafka", KafkaBroker, lambda one: one.bootstrap_servers)
-    )
+    return RunningKafka(kafka_places.shared_place(plugin.where(pytestconfig), 1).servers)
 
 
 @pytest.fixture

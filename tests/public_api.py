@@ -17,6 +17,7 @@ import pyspark_eo_state
 from pyspark.sql import types
 
 import eo_kafka
+import eo_kafka.testing
 import pyspark_eo_kafka
 from eo_kafka.core.options import Option, OptionReader
 
@@ -61,10 +62,22 @@ def listing() -> str:
 
 
 def _names() -> Iterator[str]:
-    for name in sorted(eo_kafka._HOMES):
-        found = getattr(eo_kafka, name)
-        yield f"eo_kafka.{name}{inspect.signature(found)}"
-        methods = vars(found) if inspect.isclass(found) else {}
+    for module in (eo_kafka, eo_kafka.testing):
+        for name in sorted(module._HOMES):
+            yield from _name(f"{module.__name__}.{name}", getattr(module, name))
+
+
+def _name(name: str, found: Any) -> Iterator[str]:
+    if not callable(found):
+        yield f"{name} = {found!r}"
+    elif inspect.isclass(found) and issubclass(found, AssertionError):
+        yield name
+    else:
+        yield f"{name}{inspect.signature(found)}"
+        ours = [
+            one for one in getattr(found, "__mro__", ()) if one.__module__.startswith("eo_kafka")
+        ]
+        methods = {one for base in ours for one in vars(base)}
         for method in sorted(one for one in methods if not one.startswith("_")):
             of = inspect.getattr_static(found, method)
             signature = inspect.signature(of) if callable(of) else f": {type(of).__name__}"

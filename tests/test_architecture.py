@@ -41,6 +41,7 @@ BELOW = {
     "tools/prepare": ("formats", "sources", "sinks/rows"),
     "tools/doctor": ("tools/transactions", "tools/prepare"),
     "tools": ("tools/doctor", "tools/snapshots", "tools/verify"),
+    "testing": ("tools/verify", "connectors"),
 }
 PACKAGES = sorted({folder.split("/")[0] for folder in BELOW} - {"", "entry"})
 FOLDERS = sorted({*PACKAGES, *BELOW} - {"", "entry"})  # all that are sub-packages

@@ -21,7 +21,7 @@ from eo_kafka.state.snapshots.checkpoint import (
     is_hidden,
     open_checkpoint,
 )
-from processes import wait_until
+from eo_kafka.testing.processes import wait_until
 
 MARKER = "_eo_kafka_restoring"
 # Names that a URL, a shell or a file system might read otherwise.

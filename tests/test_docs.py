@@ -17,6 +17,7 @@ import eo_kafka
 ROOT = Path(__file__).parent.parent
 PACKAGES = (
     *("core", "clients", "connectors", "formats", "sources", "sinks", "state", "tools", "broker"),
+    "testing",
 )
 README = ROOT / "README.md"
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -91,7 +92,7 @@ def test_files_and_tests_that_are_named_exist(page):
     text = page.read_text()
     code = [
         path.read_text()
-        for folder in ("tests", "integration_tests")
+        for folder in ("tests", "integration_tests", "examples")
         for path in (ROOT / folder).rglob("*.py")
     ]
     for name in re.findall(r"\b(test_\w+)\b(?!\.py)", text):

@@ -5,20 +5,18 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import shared_servers
-from processes import wait_until
+from eo_kafka.testing import shared_servers
+from eo_kafka.testing.processes import wait_until
 
 WORKER = """
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import shared_servers
-said = Path(sys.argv[2])
+from eo_kafka.testing import shared_servers
+said = Path(sys.argv[1])
 
 def say(word):
     with said.open("a") as log:
@@ -41,10 +39,9 @@ def worker(tmp_path, monkeypatch):
     """Starts a worker that uses the server until it is told to end."""
     monkeypatch.setenv(shared_servers.FOLDER, str(tmp_path))
     running: list[subprocess.Popen] = []
-    support = Path(shared_servers.__file__).parent
 
     def start() -> subprocess.Popen:
-        command = [sys.executable, "-c", WORKER, str(support), str(tmp_path / "said")]
+        command = [sys.executable, "-c", WORKER, str(tmp_path / "said")]
         running.append(
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         )

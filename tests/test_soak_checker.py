@@ -9,9 +9,10 @@ from collections import Counter
 
 import pytest
 
+from eo_kafka.testing.history import Event, Row
 from soak.broker_faults import java_hash
 from soak.checker import REFUSALS, Anomaly, Observed, check, hung, story, stuck
-from soak.history import Done, Event, Row
+from soak.history import Done
 from soak.report import Result, page, recoveries
 from soak.workload import WATERMARK_DELAY_S, WORKLOADS, amount, closed_windows, entries
 

@@ -19,7 +19,7 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 import pandas as pd
 from flights import DELAYED_MINUTES, airlines_csv
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql import functions as F
 
 import eo_kafka
 from eo_kafka.broker.jars import jvm_connector_jars

@@ -23,7 +23,7 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql import functions as F
 
 import eo_kafka
 from eo_kafka.broker.embedded import KafkaBroker

@@ -9,7 +9,7 @@ import pytest
 
 from docker_engine import built, docker, engine, kafka_image  # noqa: F401 - a fixture
 from eo_kafka.broker.jars import DEFAULT_VERSION
-from processes import wait_until
+from eo_kafka.testing.processes import wait_until
 
 pytestmark = pytest.mark.full
 

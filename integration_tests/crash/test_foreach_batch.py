@@ -14,8 +14,8 @@ from pyspark.errors import StreamingQueryException
 
 import eo_kafka
 from eo_kafka.errors import OptionsError
+from eo_kafka.testing.processes import CrashPoints
 from harness import JOB_TIMEOUT_S, Copy, assert_settled, committed, fail_at, produce
-from processes import CrashPoints
 
 VALUES = [b"%d" % number for number in range(300)]
 

@@ -17,6 +17,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from eo_kafka.testing.processes import killed_at_last
+from eo_kafka.testing.standalone_spark import SPECULATION, standalone
 from harness import (
     Copy,
     assert_exactly_once,
@@ -34,8 +36,6 @@ from harness import (
     wait_until,
     written,
 )
-from processes import killed_at_last
-from standalone_spark import SPECULATION, standalone
 
 VALUES = [b"%d" % number for number in range(300)]
 

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from conftest import topic_maker
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds
+from eo_kafka.testing.proxy import Action, Api, Proxy, proxied_broker
 from harness import (
     JOB_TIMEOUT_S,
     Copy,
@@ -29,7 +30,6 @@ from harness import (
     wait_until,
 )
 from jobs.copy_job import start_copy
-from proxy import Action, Api, Proxy, proxied_broker
 
 VALUES = [b"%d" % number for number in range(600)]
 LOST, HELD, REFUSED = Action.LOSE_RESPONSE, Action.HOLD_RESPONSE, Action.REFUSE

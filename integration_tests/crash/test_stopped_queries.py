@@ -17,6 +17,7 @@ import pytest
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.errors import Fenced
 from eo_kafka.sinks.protocol import committer, driver_memory
+from eo_kafka.testing.processes import has_ended
 from hand_made_tasks import HandMadeTasks, StuckTask, batch_of, wait_open
 from harness import (
     Copy,
@@ -30,7 +31,6 @@ from harness import (
     started,
     wait_until,
 )
-from processes import has_ended
 
 VALUES = [b"%d" % number for number in range(300)]
 

@@ -10,6 +10,7 @@ import signal
 import pytest
 
 from eo_kafka.core.transaction import Identity
+from eo_kafka.testing.processes import has_ended, killed_at_last, outlive_driver
 from harness import (
     Copy,
     assert_exactly_once,
@@ -24,7 +25,6 @@ from harness import (
     wait_until,
     written,
 )
-from processes import has_ended, killed_at_last, outlive_driver
 
 VALUES = [b"%d" % number for number in range(300)]
 LATER = [b"later %d" % number for number in range(50)]

@@ -25,10 +25,10 @@ from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
+from eo_kafka.testing.processes import wait_until
 from hand_made_job import HandMadeJob, all_rows
 from harness import assert_exactly_once, committed, open_transactions, produce
 from newcomer import Newcomer
-from processes import wait_until
 from secure_broker import Grant, SecureBroker, SecureCopy
 
 pytest_plugins = ["secure_broker"]

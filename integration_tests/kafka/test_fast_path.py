@@ -16,7 +16,7 @@ from eo_kafka.errors import SinkError, WriteFailed
 from eo_kafka.sinks.rows import fast, plain
 from eo_kafka.sources import fast as source
 from eo_kafka.sources import plain as plain_source
-from processes import wait_until
+from eo_kafka.testing.processes import wait_until
 
 PATHS = {"fast": fast.ArrowProducer, "plain": plain.ArrowProducer}
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -15,8 +15,8 @@ from eo_kafka.sinks.protocol import preflight
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
+from eo_kafka.testing.processes import wait_until
 from harness import assert_exactly_once, make_copy, produce
-from processes import wait_until
 
 OF_LIBRDKAFKA = re.compile(r"^%\d\|.*", re.MULTILINE)
 AS_SPARKS = re.compile(r"^[\d/]{8} [\d:]{8} WARNING eo_kafka\.\S+: .*single live", re.MULTILINE)

@@ -16,8 +16,8 @@ from eo_kafka.connectors.spark_versions import ReadAllAvailable
 from eo_kafka.errors import DataLossError
 from eo_kafka.sources import recorded_ends, topic_identity
 from eo_kafka.sources.options import SourceOptions
+from eo_kafka.testing.processes import wait_until
 from harness import control_plane, produce
-from processes import wait_until
 
 OLD = [b"old-%d" % number for number in range(50)]
 NEW = [b"new-%d" % number for number in range(80)]

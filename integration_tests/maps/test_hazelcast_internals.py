@@ -17,8 +17,8 @@ from hazelcast.reactor import _PipedWaker
 from eo_kafka.clients.hazelcast import internals, repairs
 from eo_kafka.clients.hazelcast.client import connect
 from eo_kafka.clients.hazelcast.transactions import Transaction
+from eo_kafka.testing.processes import wait_until
 from grid_fixtures import new_map, settings
-from processes import wait_until
 
 
 def partition_with(client, key: object) -> int:

@@ -20,8 +20,8 @@ from eo_kafka.errors import ReadTimeout, SourceError
 from eo_kafka.sources.maps.entries import plan, read_entries
 from eo_kafka.sources.maps.options import MapOptions
 from eo_kafka.sources.maps.planner import MapPlanner
+from eo_kafka.testing.processes import wait_until
 from grid_fixtures import new_map, settings
-from processes import wait_until
 from test_map_stream import options_of
 
 

@@ -21,8 +21,8 @@ from eo_kafka.errors import Fenced, SinkError, WriteFailed
 from eo_kafka.sinks.maps.marker import MAP as MARKERS
 from eo_kafka.sinks.maps.options import MapSinkOptions
 from eo_kafka.sinks.maps.puts import commit, write
+from eo_kafka.testing.processes import killed_at_last, wait_until
 from grid_fixtures import new_map, settings
-from processes import killed_at_last, wait_until
 from test_map_stream import options_of
 
 COLUMNS = [("key", "string"), ("value", "string")]

@@ -15,8 +15,8 @@ from eo_kafka.sources.maps.options import MapOptions
 from eo_kafka.sources.maps.planner import MapPlanner
 from eo_kafka.sources.maps.position import MapPosition, ranges
 from eo_kafka.sources.maps.reader import read_journal, tasks
+from eo_kafka.testing.processes import wait_until
 from grid_fixtures import new_map, settings
-from processes import wait_until
 
 
 class Query:

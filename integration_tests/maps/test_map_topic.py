@@ -21,9 +21,9 @@ from eo_kafka.connectors.maps.topic_readers import TopicMapStreamReader
 from eo_kafka.errors import DataLossError, EnvironmentRefused, SourceError
 from eo_kafka.sources.maps.topic_options import TopicMapOptions
 from eo_kafka.sources.maps.topic_reader import plan_entries, read_entries
+from eo_kafka.testing.processes import wait_until
 from harness import committed_messages
 from map_backends import TopicMap
-from processes import wait_until
 
 CLEANED_AT_ONCE = {
     "segment.ms": "50",

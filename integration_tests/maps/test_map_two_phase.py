@@ -19,8 +19,8 @@ from eo_kafka.sinks.maps.write_ahead import WriteAhead, WriteAheads
 from eo_kafka.sinks.protocol import committer
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.testing.processes import wait_until
 from map_two_phase_job import ADDING, COLUMNS, QUERY, assert_exact, driver, job_of, kill_at
-from processes import wait_until
 
 FULL = pytest.mark.full
 

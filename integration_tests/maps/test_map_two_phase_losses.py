@@ -14,6 +14,7 @@ import pytest
 
 from eo_kafka.clients.hazelcast.client import connect
 from eo_kafka.errors import LedgerError, RepairNeeded
+from eo_kafka.testing.processes import wait_until
 from grid_fixtures import new_map, settings
 from map_two_phase_job import (
     ADDING,
@@ -25,7 +26,6 @@ from map_two_phase_job import (
     kill_at,
     staging_of,
 )
-from processes import wait_until
 
 FULL = pytest.mark.full
 

@@ -23,20 +23,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from soak.history import Done, Event, Row
+from eo_kafka.testing.driver import REFUSALS
+from eo_kafka.testing.history import Event, Row
+from eo_kafka.testing.order import out_of_order
+from soak.history import Done
 from soak.workload import ABORTED, amount
 
 SHOWN = 5
-# Ends that need a person. None of the faults calls for one: all plans replay the same rows.
-REFUSALS = (
-    "RepairNeeded",
-    "ForeignLedger",
-    "CorruptLedger",
-    "LedgerError",
-    "DataLossError",
-    "OptionsError",
-    "IllegalMove",
-)
 
 
 @dataclass(frozen=True)
@@ -113,20 +106,7 @@ def aborted_reads(seen: Observed) -> list[Anomaly]:
 def reordered(seen: Observed) -> list[Anomaly]:
     """Each output partition must have the rows of each input partition in their order."""
     place = {row.value: (row.partition, row.offset) for row in seen.source}
-    newest: dict[tuple[int, int], tuple[int, Row]] = {}
-    found = []
-    for row in seen.output:
-        if row.value not in place:
-            continue
-        partition, offset = place[row.value]
-        before, other = newest.get((partition, row.partition), (-1, row))
-        if offset < before:
-            found.append(
-                f"input {partition}:{before} stands at output {_at(other)}, "
-                f"and the earlier {partition}:{offset} behind it at {_at(row)}"
-            )
-        else:
-            newest[partition, row.partition] = (offset, row)
+    found = out_of_order(place, seen.output)
     return _summed("reordered", seen.job, found)
 
 
@@ -298,10 +278,6 @@ def _summed(kind: str, job: str, found: Sequence[str]) -> list[Anomaly]:
 def _some(values: Iterable[str]) -> str:
     shown = list(itertools.islice(values, SHOWN + 1))
     return ", ".join(shown[:SHOWN]) + (", ..." if len(shown) > SHOWN else "")
-
-
-def _at(row: Row) -> str:
-    return f"{row.partition}:{row.offset}"
 
 
 def _told(row: Row | None) -> str:

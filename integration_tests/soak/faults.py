@@ -16,8 +16,8 @@ from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.core.crash_points import POINTS
 from eo_kafka.errors import EoKafkaError
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION
+from eo_kafka.testing.driver import send
 from harness import open_transactions, read_ledger
-from soak.driver import send
 from soak.supervisor import Job
 from soak.workload import ABORTED
 

@@ -12,9 +12,9 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from eo_kafka.testing.history import History
 from soak.broker_faults import BROKER_FAULTS, Brokers
 from soak.faults import FAULTS
-from soak.history import History
 from soak.query_faults import OPENING, QUERY_FAULTS
 from soak.supervisor import Job
 

@@ -13,12 +13,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from eo_kafka.errors import EoKafkaError
+from eo_kafka.testing.driver import send
+from eo_kafka.testing.standalone_spark import SPECULATION, standalone
 from harness import committed_messages, open_transactions
-from soak.driver import send
 from soak.faults import Details, Fault, reach, wait
 from soak.supervisor import Job
 from soak.workload import PARTITIONS
-from standalone_spark import SPECULATION, standalone
 
 PREPARING = ("S3.while_writing", "S4.after_token", "S5.prepared")
 REACH_S = 150.0  # of a driver that is just starting, on a busy machine

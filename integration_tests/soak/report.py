@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from eo_kafka.testing.history import Event
 from soak.checker import Anomaly, Observed, story
-from soak.history import Event
 
 TIMELINE = ("start", "end", "fault", "void", "late rows", "settled")
 STYLE = """

@@ -27,11 +27,12 @@ from confluent_kafka.cimpl import NewTopic
 
 from eo_kafka.broker.embedded import KafkaCluster, cluster
 from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.testing.history import History
 from harness import committed_messages, open_transactions, partitions_of
 from soak.broker_faults import BROKER_FAULTS, Brokers
 from soak.checker import Anomaly, Observed, check, hung, story, stuck
 from soak.faults import FAULTS
-from soak.history import History, RowLog
+from soak.history import RowLog
 from soak.nemesis import BrokerNemesis, JobNemesis, Nemesis
 from soak.producers import InputWriter
 from soak.query_faults import OPENING, QUERY_FAULTS

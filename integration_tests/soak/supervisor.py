@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import subprocess
@@ -11,11 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from eo_kafka.testing.driver import Driver
+from eo_kafka.testing.history import History
+from eo_kafka.testing.processes import FOLDER
 from harness import Copy, CrashPoints
-from soak.driver import Driver
-from soak.history import History
 from soak.workload import WATERMARK_DELAY_S, WINDOW_S, Workload
 
+PROGRAM = Path(__file__).parent / "job.py"
 PER_BATCH = 300
 REDO = "job redo"
 WAYS_BACK = (REDO, "snapshots restore")
@@ -69,7 +72,7 @@ class Job:
             "master": master,
             "conf": {
                 **conf,
-                "spark.executorEnv.EO_KAFKA_CRASH_POINTS": str(self.crash_points.folder),
+                f"spark.executorEnv.{FOLDER}": str(self.crash_points.folder),
             },
             "workload": self.workload.transform,
             "tasks": self.tasks,
@@ -78,7 +81,8 @@ class Job:
             "to_the_end": self._to_the_end,
         }
         log = self.folder / f"driver-{self._starts:03}.log"
-        self.driver = Driver(words, log, self.crash_points.folder)
+        command = [sys.executable, str(PROGRAM), json.dumps(words)]
+        self.driver = Driver(command, log, {FOLDER: str(self.crash_points.folder)})
         self.history.add(self.name, "start", cores=self.cores, tasks=self.tasks, log=log.name)
         return self.driver
 

@@ -14,7 +14,8 @@ from eo_kafka.core.transaction import Decision, DecisionState
 from eo_kafka.errors import EoKafkaError
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION
 from eo_kafka.state.ledger.records import decode_decision
-from soak.history import Done, History, Row, RowLog
+from eo_kafka.testing.history import History, Row
+from soak.history import Done, RowLog
 from soak.supervisor import Job
 from soak.workload import PARTITIONS
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from soak.history import Row
+from eo_kafka.testing.history import Row
 
 PARTITIONS = 3
 KEYS = 12

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaCluster, cluster
+from eo_kafka.testing.proxy import proxied_broker
 from harness import (
     JOB_TIMEOUT_S,
     Copy,
@@ -22,7 +23,6 @@ from harness import (
     started,
     wait_until,
 )
-from proxy import proxied_broker
 from test_broker_failures import await_in_sync, leader
 from test_network import ProxiedCopy, await_reached, decisions
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-import shared_servers
+from eo_kafka.broker.jars import DEFAULT_VERSION
+from eo_kafka.testing import container_broker, shared_servers
 
 ROOT = Path(__file__).parents[2]
 ENGINE = ROOT / "docker" / "engine.sh"
@@ -19,6 +20,7 @@ BUILD = ROOT / "docker" / "build-local.sh"
 PREFIX = "localhost/eo-kafka/"  # build-local.sh's
 BUILD_TIMEOUT_S = 600
 CANNOT_BE_HAD = 69
+_of_this_run = ExitStack()
 
 
 class NoEngine(Exception):
@@ -59,11 +61,30 @@ def engine() -> None:
     os.environ["DOCKER_HOST"] = address
 
 
+def use_for_this_run() -> None:
+    """Before workers start: for `--eo-kafka=container`, an engine and the image of Kafka. Nothing
+    where there can be none, which the run's header says."""
+    with suppress(NoEngine, pytest.skip.Exception):
+        os.environ["DOCKER_HOST"] = _of_this_run.enter_context(running_engine())
+        if not os.environ.get(container_broker.IMAGE):
+            built("kafka", f"apache/kafka:{DEFAULT_VERSION}")
+            os.environ[container_broker.IMAGE] = f"{PREFIX}apache/kafka:VERSION"
+        # It removes containers when we die, comes from a registry, and our engine does the same.
+        os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
+
+
+def leave() -> None:
+    """At the end of the run."""
+    _of_this_run.close()
+
+
 def kafka_image(version: str) -> str:
     """An image of Kafka: the one that EO_KAFKA_KAFKA_IMAGE names (with VERSION for the version), or
     the local one, which is built if need be."""
-    given = os.environ.get("EO_KAFKA_KAFKA_IMAGE")
-    return given.replace("VERSION", version) if given else built("kafka", f"apache/kafka:{version}")
+    given = os.environ.get(container_broker.IMAGE)
+    if given and not given.startswith(PREFIX):
+        return given.replace("VERSION", version)
+    return built("kafka", f"apache/kafka:{version}")
 
 
 def built(image: str, name: str) -> str:

@@ -25,8 +25,8 @@ from eo_kafka.sinks.protocol import committer, two_phase
 from eo_kafka.sinks.protocol.committable import TaskReport
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.testing.processes import wait_until
 from harness import committed
-from processes import wait_until
 
 OPERATOR = (
     'v1\n{"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"},"stateStoreInfo":'

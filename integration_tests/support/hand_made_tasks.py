@@ -16,8 +16,8 @@ from eo_kafka.sinks.protocol import committer, one_phase, two_phase
 from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.testing.processes import wait_until
 from harness import control_plane
-from processes import wait_until
 
 
 def batch_of(*values: bytes, topic: str | None = None) -> pa.RecordBatch:

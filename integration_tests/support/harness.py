@@ -15,16 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import psutil
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import warm_drivers
-from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds
 from eo_kafka.core.transaction import Described, TransactionState
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from eo_kafka.state.ledger.log_reader import read_records
-from processes import CrashPoints, task_workers, wait_until  # noqa: F401 - tests find them here
+from eo_kafka.testing.processes import CrashPoints, task_workers, wait_until  # noqa: F401 - tests find them here
+from eo_kafka.testing.records import (
+    committed_messages,
+    control_plane,
+    partitions_of,
+    write,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -211,53 +215,7 @@ def kill_group(driver: subprocess.Popen, but: int | None = None) -> None:
 
 def produce(servers: str, topic: str, values: list[bytes]) -> None:
     """Write values, each also as its own key, and wait for all acknowledgements."""
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "enable.idempotence": True,
-            "allow.auto.create.topics": False,  # a test that mistakes a name must not make it
-        }
-    )
-    failed: list[KafkaError] = []
-    for value in values:
-        producer.produce(
-            topic, value, value, on_delivery=lambda error, _: error and failed.append(error)
-        )
-        producer.poll(0)
-    assert producer.flush(60) == 0
-    assert not failed, failed[0]
-
-
-def committed_messages(
-    servers: str, topic: str, isolation: str = "read_committed"
-) -> list[Message]:
-    """What a `read_committed` consumer sees, up to the last stable offset."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "checker",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    try:
-        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-        found: list[Message] = []
-        ended: set[int] = set()
-        while len(ended) < len(partitions):
-            message = consumer.poll(30)
-            assert message is not None, "the broker sent nothing"
-            if message.error() is None:
-                found.append(message)
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                ended.add(message.partition())
-            else:
-                raise AssertionError(message.error())
-        return found
-    finally:
-        consumer.close()
+    write(servers, topic, [(value, value) for value in values])
 
 
 def committed(servers: str, topic: str) -> Counter[bytes]:
@@ -270,14 +228,6 @@ def written(servers: str, topic: str) -> Counter[bytes]:
     aborted and written again."""
     found = committed_messages(servers, topic, "read_uncommitted")
     return Counter(message.value() for message in found)
-
-
-def partitions_of(servers: str, topic: str) -> list[int]:
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "checker"})
-    try:
-        return sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
-    finally:
-        consumer.close()
 
 
 def open_transactions(job: Copy) -> list[str]:
@@ -293,16 +243,6 @@ def open_tasks(job: Copy) -> list[Described]:
     """The transactions of the job's tasks that are ongoing."""
     with control_plane(job.servers) as control:
         return control.open_transactions(job.ids.task_pattern(), job.ids.is_task)
-
-
-@contextmanager
-def control_plane(servers: str) -> Iterator[ControlPlane]:
-    """A control plane of the test's own."""
-    control = ControlPlane({"bootstrap.servers": servers})
-    try:
-        yield control
-    finally:
-        control.close()
 
 
 def read_ledger(job: Copy) -> Ledger:

@@ -17,11 +17,13 @@ from confluent_kafka.admin import AdminClient
 from docker_engine import docker
 from eo_kafka.broker.settings import free_port
 from eo_kafka.broker.storage import new_cluster_id
-from processes import wait_until
-
-DATA = "/var/lib/kafka/data"
-HOST_PORT = 19092  # of the listener for clients on this machine
-START_TIMEOUT_S = 180.0
+from eo_kafka.testing.container_broker import (
+    DATA,
+    HOST_PORT,
+    START_TIMEOUT_S,
+    broker_settings,
+)
+from eo_kafka.testing.processes import wait_until
 
 
 @dataclass
@@ -158,30 +160,3 @@ class KafkaContainers:
         return len(metadata.brokers) == len(self.brokers) and all(
             len(one.isrs) == len(one.replicas) for one in partitions
         )
-
-
-def broker_settings(
-    names: Mapping[int, str], node_id: int, port: int, cluster_id: str
-) -> dict[str, str]:
-    """The variables of one of the brokers, of which these are the names in their network. Clients
-    on this machine come by `port`."""
-    voters = ",".join(f"{number}@{name}:9093" for number, name in names.items())
-    copies, majority = ("3", "2") if len(names) >= 3 else ("1", "1")
-    return {
-        "CLUSTER_ID": cluster_id,
-        "KAFKA_NODE_ID": str(node_id),
-        "KAFKA_PROCESS_ROLES": "broker,controller",
-        "KAFKA_CONTROLLER_QUORUM_VOTERS": voters,
-        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
-        "KAFKA_INTER_BROKER_LISTENER_NAME": "PLAINTEXT",
-        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,HOST:PLAINTEXT,"
-        "CONTROLLER:PLAINTEXT",
-        "KAFKA_LISTENERS": f"PLAINTEXT://:9092,HOST://:{HOST_PORT},CONTROLLER://:9093",
-        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://{names[node_id]}:9092,HOST://127.0.0.1:{port}",
-        "KAFKA_LOG_DIRS": DATA,
-        "KAFKA_DEFAULT_REPLICATION_FACTOR": copies,
-        "KAFKA_MIN_INSYNC_REPLICAS": majority,
-        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": copies,
-        "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": copies,
-        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": majority,
-    }

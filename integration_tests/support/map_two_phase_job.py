@@ -23,8 +23,8 @@ from eo_kafka.sinks.protocol import committer
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.sources.maps.columns import as_text, events
+from eo_kafka.testing.processes import CrashPoints, killed_at_last
 from grid_fixtures import new_map
-from processes import CrashPoints, killed_at_last
 
 QUERY = "7d3ae3b8-0000-4000-8000-000000000002"
 COLUMNS = [("key", "string"), ("value", "string")]

@@ -22,7 +22,7 @@ from difflib import ndiff
 from pathlib import Path
 from textwrap import dedent
 
-from processes import wait_until
+from eo_kafka.testing.processes import wait_until
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 240

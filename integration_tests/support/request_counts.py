@@ -35,8 +35,8 @@ from eo_kafka.sinks.protocol import committer, one_phase, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.sinks.rows import plain_write
+from eo_kafka.testing.proxy import Api, Proxy, proxied_broker
 from hand_made_job import HandMadeJob, rows
-from proxy import Api, Proxy, proxied_broker
 
 GOLDEN = Path(__file__).parent / "golden" / "requests.json"
 WARM_UP, COUNTED = 3, 9  # batches; nine use each slot of the transactional ids

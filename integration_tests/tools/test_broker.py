@@ -20,7 +20,7 @@ from kafka.errors import CoordinatorLoadInProgressError, NotCoordinatorError
 from eo_kafka.broker.embedded import KafkaBroker, cluster
 from eo_kafka.broker.errors import BrokerError, PortTaken
 from eo_kafka.broker.settings import DIFFERENCES
-from processes import await_gone, listening_addresses, wait_until
+from eo_kafka.testing.processes import await_gone, listening_addresses, wait_until
 
 IDENTITY = {
     "node.id",

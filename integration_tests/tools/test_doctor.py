@@ -20,10 +20,10 @@ from confluent_kafka.admin import (
 
 from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.testing.proxy import Action, Api, Proxy, proxied_broker
 from eo_kafka.tools.cli import main
 from eo_kafka.tools.doctor.machine_check import Finding, Level, ask, check_lookup
 from harness import committed, produce, wait_until
-from proxy import Action, Api, Proxy, proxied_broker
 from wrong_clock import set_ahead
 
 CHECKED = Finding(Level.OK, "transactional ids", "")

@@ -14,8 +14,8 @@ from benchmarks.peers.bare_programs import built, ran
 from benchmarks.peers.visible import Watch
 from benchmarks.queries import WrongResult
 from benchmarks.workload import Topics, Workload
+from eo_kafka.testing.processes import wait_until
 from harness import committed
-from processes import wait_until
 
 NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="a C program")
 RECORDS = 99  # a transaction; with its marker it takes a hundred offsets

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from environments import bare_environment, build_wheel, variables
+from eo_kafka.testing.standalone_spark import SPARK_HOME, standalone
 from harness import JOBS
-from standalone_spark import SPARK_HOME, standalone
 
 WORKS, MISSING = "all four roles work", "Failed to find the data source: eo-kafka"
 

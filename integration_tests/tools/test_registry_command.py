@@ -15,7 +15,7 @@ import pytest
 from eo_kafka.broker.errors import BrokerError, PortTaken
 from eo_kafka.broker.registry import SchemaRegistry
 from eo_kafka.formats.avro.registry import Registry
-from processes import await_gone, listening_addresses
+from eo_kafka.testing.processes import await_gone, listening_addresses
 
 SCHEMA = (
     '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, '

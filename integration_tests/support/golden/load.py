@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from eo_kafka.core.transaction import Identity
+from eo_kafka.testing.processes import wait_until
 from harness import control_plane
-from processes import wait_until
 
 FOLDER = Path(__file__).parent
 TIMEOUT_MS = 600_000

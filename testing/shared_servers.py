@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import tempfile
+import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -23,9 +24,10 @@ _in_use: dict[str, int] = {}  # file descriptors whose locks say that this proce
 _started = ExitStack()  # what this process has started
 
 
-def open_folder() -> None:
-    """In the process that starts the workers."""
-    os.environ[FOLDER] = tempfile.mkdtemp(prefix="eo-kafka-tests-")
+def name_folder() -> None:
+    """In the process that starts the workers. It is made when the first server is."""
+    name = f"eo-kafka-tests-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    os.environ[FOLDER] = str(Path(tempfile.gettempdir(), name))
 
 
 def remove_folder() -> None:
@@ -38,6 +40,7 @@ def address_of(
 ) -> str:
     """Where the server of this name is reached, which is started if no worker has done so."""
     folder = Path(os.environ[FOLDER])
+    folder.mkdir(mode=0o700, exist_ok=True)
     known = folder / name
     starting = os.open(folder / f"{name}.starting", os.O_CREAT | os.O_RDWR)
     try:

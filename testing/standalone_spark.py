@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from eo_kafka.broker.settings import free_port
+from ..broker.settings import free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
 # A second attempt is started soon after the first one has stopped.
@@ -53,7 +53,7 @@ def standalone(workers: int, folder: Path) -> Iterator[str]:
             _kill_tree(process)
 
 
-def _start(folder: Path, name: str, *arguments: str) -> subprocess.Popen:
+def _start(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
     role = name.split("-", maxsplit=1)[0]
     main = f"org.apache.spark.deploy.{role}.{role.capitalize()}"
     with (folder / f"{name}.log").open("wb") as log:
@@ -72,7 +72,7 @@ def _await_log(log: Path, sentence: str, timeout: float = 90) -> None:
         time.sleep(0.1)
 
 
-def _kill_tree(process: subprocess.Popen) -> None:
+def _kill_tree(process: subprocess.Popen[bytes]) -> None:
     with suppress(psutil.NoSuchProcess):
         for child in psutil.Process(process.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):

@@ -11,14 +11,14 @@ import asyncio
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any
 
-from eo_kafka.broker.embedded import KafkaBroker
-from eo_kafka.broker.settings import LOOPBACK, free_port
+from ..broker.embedded import KafkaBroker
+from ..broker.settings import LOOPBACK, free_port
 
 
 class Api(IntEnum):
@@ -43,7 +43,7 @@ class Api(IntEnum):
 class Action(Enum):
     """What happens to a request that a fault hits."""
 
-    PASS = "it goes through, and is only recorded"
+    PASS = "it goes through, and is only recorded"  # noqa: S105 - a word
     REFUSE = "the broker never sees it; its connection is cut"
     LOSE_RESPONSE = "the broker serves it; instead of the response the connection is cut"
     HOLD_RESPONSE = "the broker serves it; its connection stays open and carries no more responses"
@@ -121,7 +121,7 @@ class Proxy:
     def cut(self) -> None:
         """Cut all connections, and each new one as soon as it is made."""
         self._refusing = True
-        self._call(lambda: [link.close() for link in list(self._links)])
+        self._call(self._close_links)
 
     def hang(self, flow: str) -> None:
         """Let no `requests` or no `responses` pass; connections stay, and new ones are made."""
@@ -131,7 +131,15 @@ class Proxy:
         """End every fault. What hung goes on; what was cut may connect again."""
         self._faults.clear()
         self._refusing = False
-        self._call(lambda: [event.set() for event in self._flows.values()])
+        self._call(self._open_flows)
+
+    def _close_links(self) -> None:
+        for link in list(self._links):
+            link.close()
+
+    def _open_flows(self) -> None:
+        for event in self._flows.values():
+            event.set()
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
@@ -193,16 +201,19 @@ class Proxy:
 
 async def _frame(reader: Any) -> bytes:
     length: bytes = await reader.readexactly(4)
-    return length + await reader.readexactly(int.from_bytes(length, "big"))
+    rest: bytes = await reader.readexactly(int.from_bytes(length, "big"))
+    return length + rest
 
 
 @contextmanager
-def proxied_broker() -> Iterator[tuple[KafkaBroker, Proxy]]:
+def proxied_broker(
+    properties: Mapping[str, object] | None = None,
+) -> Iterator[tuple[KafkaBroker, Proxy]]:
     """A broker with two listeners: its own, and one that it advertises at the proxy's port."""
     direct, behind, controller = free_port(), free_port(), free_port()
     with Proxy(behind) as proxy:
         own = f"PLAINTEXT://{LOOPBACK}:{direct}"
-        properties = {
+        listeners = {
             "listeners": f"{own},PROXIED://{LOOPBACK}:{behind},"
             f"CONTROLLER://{LOOPBACK}:{controller}",
             "advertised.listeners": f"{own},PROXIED://{LOOPBACK}:{proxy.port}",
@@ -210,5 +221,5 @@ def proxied_broker() -> Iterator[tuple[KafkaBroker, Proxy]]:
             "CONTROLLER:PLAINTEXT",
             "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
         }
-        with KafkaBroker(direct, properties=properties) as broker:
+        with KafkaBroker(direct, properties={**(properties or {}), **listeners}) as broker:
             yield broker, proxy

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+FOLDER = "EO_KAFKA_CRASH_POINTS"  # the variable that names the folder
+
 
 def wait_until(condition: Callable[[], object], what: str, timeout: float = 60) -> None:
     """Poll until `condition()` is true."""
@@ -65,7 +67,7 @@ def outlive_driver(worker: int) -> None:
 def has_ended(pid: int) -> bool:
     """Whether a process is gone, also if nobody has asked for its exit code."""
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 

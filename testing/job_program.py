@@ -1,0 +1,92 @@
+"""A driver: builds the user's query in a process of its own, and runs it. See job.py.
+
+It says how it ended in its last line, `ENDED <reason>`, unless it was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from ..connectors.restored_start import options_of, start
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+# With `-c`, what is imported is looked for where pytest runs first, and never in this folder.
+COMMAND = "from eo_kafka.testing.job_program import main; main()"
+
+
+def main() -> None:
+    """Run the job that the one argument names, in JSON. Ends with the process that started it."""
+    asked_to_stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.set())
+    threading.Thread(target=_end_with_the_test, daemon=True).start()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    words = json.loads(sys.argv[1])
+    builder: Any = SparkSession.builder
+    for name, value in words["spark"].items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    query = None
+    try:
+        query = started(function(words["build"])(spark, words["config"]), words["drain"])
+        if words["drain"]:
+            _drain(query)
+        else:
+            while not query.awaitTermination(1) and not asked_to_stop.is_set():
+                pass
+            query.stop()
+    except Exception as error:
+        print(f"\nENDED {error}", flush=True)  # noqa: T201 - what Driver.reason() reads
+        raise
+    print("\nENDED in order", flush=True)  # noqa: T201
+
+
+def function(name: str) -> Callable[..., Any]:
+    """What `module:function` names. Raises ValueError or ImportError."""
+    module, colon, attribute = name.partition(":")
+    if not colon or not module or not attribute:
+        raise ValueError(f"'{name}' is not 'module:function', as 'my_app.pipeline:build' is.")
+    found: Callable[..., Any] = getattr(import_module(module), attribute)
+    return found
+
+
+def started(made: Any, drain: bool) -> StreamingQuery:
+    """The query of what the user's function returned. Raises TypeError if that is neither a
+    DataStreamWriter nor a query."""
+    if hasattr(made, "awaitTermination"):
+        return cast("StreamingQuery", made)
+    if not hasattr(made, "trigger") or not hasattr(made, "start"):
+        raise TypeError(
+            f"The job's function returned {type(made).__name__}: it must return a "
+            "DataStreamWriter that is not started, or the started query."
+        )
+    writer = made.trigger(availableNow=True) if drain else made
+    options = {name.lower(): value for name, value in options_of(writer).items()}
+    if options.get("snapshots", "").lower() == "true":
+        return start(writer)
+    return cast("StreamingQuery", writer.start())
+
+
+def _drain(query: StreamingQuery) -> None:
+    query.processAllAvailable()
+    query.stop()
+    error = query.exception()
+    if error is not None:
+        raise error
+
+
+def _end_with_the_test() -> None:
+    """Nobody would end us if the test itself were killed."""
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(1)
