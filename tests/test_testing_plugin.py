@@ -49,6 +49,16 @@ def test_a_run_inside_of_a_run_leaves_the_outer_ones_servers_alone(tmp_path):
     assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
+def test_the_header_says_when_a_container_was_asked_for_and_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine")
+    (tmp_path / "test_it.py").write_text("def test_it(): pass")
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--eo-kafka=container"]
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (
+        "eo-kafka: Kafka is a PROCESS, not in a container: no Docker engine answers" in ran.stdout
+    )
+
+
 def test_what_is_missing_or_wrong_is_said_at_once(tmp_path):
     (tmp_path / "psutil.py").write_text("raise ImportError('planted')")
     (tmp_path / "test_it.py").write_text("def test_it(eo_broker): pass")
