@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tarfile
 import venv
 import zipfile
@@ -106,6 +107,47 @@ def test_a_packed_environment_works_without_registration(submit, wheel, bare, tm
     assert WORKS in said, said
     assert "userFiles" not in worker_path(said)
     assert "environment/lib" in worker_path(said)
+
+
+LOOK = """
+import eo_kafka
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+
+
+def look():
+    return spark.read.format("eo-kafka").option("kafka.bootstrap.servers", "a:1").option(
+        "subscribe", "t"
+    ).load().columns
+
+
+for _ in range(2):
+    try:
+        print("found", look())
+    except AnalysisException as error:
+        print("not found", error)
+eo_kafka.register(spark)
+print("registered", look())
+"""
+
+
+@pytest.mark.full
+def test_register_helps_where_sparks_one_look_for_formats_failed(tmp_path):
+    """A module of somebody else's fails, or no process of Spark's starts in time."""
+    (tmp_path / "pyspark_of_others.py").write_text("raise RuntimeError('broken')")
+    (tmp_path / "look.py").write_text(LOOK)
+    ran = subprocess.run(
+        [sys.executable, "look.py"],
+        cwd=tmp_path,
+        env={**variables(Path(sys.executable), tmp_path), "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert "Skipping the lookup of Python Data Sources due to the failure" in ran.stderr
+    assert ran.stdout.count(MISSING) == 2, "Spark looks once only"
+    assert "registered ['key', 'value'," in ran.stdout, ran.stdout + ran.stderr
 
 
 DIGEST = """
