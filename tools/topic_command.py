@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
+import tenacity
+
 from ..clients.kafka import topics
 from ..clients.kafka.cluster import connect
 from ..core.errors import EoKafkaError, cut
@@ -190,9 +192,23 @@ def _own_settings(admin: Any, topic: str) -> dict[str, str]:
 
 
 def _offsets(admin: Any, topic: str, partitions: int, which: str) -> list[int]:
-    from confluent_kafka import TopicPartition
+    """Of a topic that was just created, some brokers do not know yet what they lead."""
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    asked = {TopicPartition(topic, n): getattr(OffsetSpec, which)() for n in range(partitions)}
-    found = admin.list_offsets(asked, request_timeout=_TIMEOUT_S)
-    return [found[one].result(_TIMEOUT_S).offset for one in asked]
+    soon = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+    again = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(
+            lambda error: isinstance(error, KafkaException) and error.args[0].code() in soon
+        ),
+        stop=tenacity.stop_after_delay(_TIMEOUT_S),
+        wait=tenacity.wait_fixed(0.2),
+        reraise=True,
+    )
+
+    def ask() -> list[int]:
+        asked = {TopicPartition(topic, n): getattr(OffsetSpec, which)() for n in range(partitions)}
+        found = admin.list_offsets(asked, request_timeout=_TIMEOUT_S)
+        return [found[one].result(_TIMEOUT_S).offset for one in asked]
+
+    return again(ask)

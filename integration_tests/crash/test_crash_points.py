@@ -129,7 +129,11 @@ def test_a_driver_that_is_killed_starts_again_and_loses_and_repeats_nothing(
     "point",
     [
         pytest.param("S6.before_decision", id="C15-before-the-decision"),
-        pytest.param("S6.after_decision", id="C16-after-it-all-participants"),
+        pytest.param(
+            "S6.after_decision",
+            id="C16-after-it-all-participants",
+            marks=pytest.mark.full,
+        ),
         pytest.param(
             "S7.after_first_end_txn",
             id="C16-after-it-some-participants",

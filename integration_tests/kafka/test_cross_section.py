@@ -89,7 +89,7 @@ def as_it_comes(folder: Path) -> Iterator[Place]:
 
 
 PLACES = [
-    many_partitions,
+    pytest.param(many_partitions, marks=pytest.mark.full),
     strict,
     pytest.param(three, marks=pytest.mark.full),
     pytest.param(as_it_comes, marks=pytest.mark.full),  # all other tests run on it

@@ -58,6 +58,7 @@ def test_a_replay_by_dice_of_a_batch_that_is_partly_committed_is_refused_by_name
         job.run()
 
 
+@pytest.mark.full
 def test_a_function_that_throws_dice_is_found(eo_broker, eo_job):
     eo_broker.topic("in", partitions=2).write(VALUES)
     job = eo_job(f"{JOBS}:random_batches", source="in", sink="out")
