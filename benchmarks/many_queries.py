@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 import uuid
-import zipfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from benchmarks.session import benchmark_session
+from eo_kafka.tools.prepare import bytecode
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "integration_tests" / "support"))
+import spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -35,6 +38,7 @@ RECORDS = 100
 TIMEOUT_S = 300.0
 AFTER_STOP_S = 25.0  # clients are closed after 10 or 20 s without use
 CONTENDERS = ("kafka", "eo-kafka", "eo-kafka, prepared", "eo-kafka, unpacked")
+WAYS = {"prepared": bytecode.add, "unpacked": bytecode.unpack}
 COLUMNS = {
     "alive": "queries alive",
     "first_s": "first batch of the first query, s",
@@ -44,31 +48,6 @@ COLUMNS = {
     "connections": "connections",
     "after_stop": f"connections {AFTER_STOP_S:.0f} s after stop()",
 }
-
-
-def spark_of_links(folder: Path, *, prepared: bool = False, unpacked: bool = False) -> Path:
-    """A Spark like the one that is installed, whose archives have bytecode, or have none."""
-    import pyspark
-
-    from eo_kafka.tools.prepare import bytecode
-
-    installed = Path(pyspark.__file__).parent
-    library = folder / "python" / "lib"
-    library.mkdir(parents=True)
-    for path in installed.iterdir():
-        if path.name != "python":
-            (folder / path.name).symlink_to(path)
-    for archive in (installed / "python" / "lib").glob("*.zip"):
-        copy = library / archive.name
-        with zipfile.ZipFile(archive) as whole, zipfile.ZipFile(copy, "w") as without:
-            for entry in whole.infolist():
-                if not entry.filename.endswith(".pyc"):
-                    without.writestr(entry, whole.read(entry))
-        if prepared:
-            bytecode.add(copy)
-        if unpacked:
-            bytecode.unpack(copy)
-    return folder
 
 
 def application(name: str, servers: str, topics: list[str]) -> dict[str, Any]:
@@ -147,8 +126,10 @@ def run_one(name: str, queries: int, busy: int, servers: str) -> dict[str, Any]:
     sending.flush()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        how = {"prepared": name.endswith("prepared"), "unpacked": name.endswith("unpacked")}
-        home = spark_of_links(folder / "spark", **how)
+        home, way = folder / "spark", name.partition(", ")[2]
+        for archive in spark_home.as_it_came(home):
+            if way:
+                WAYS[way](archive)
         env = {**os.environ, "SPARK_HOME": str(home)}
         for _ in range(busy):
             process = subprocess.Popen([sys.executable, "-c", "while True: pass"])

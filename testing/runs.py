@@ -39,12 +39,7 @@ SETTINGS = {
 
 
 class Runs:
-    """One job: a function of the user's, run in Spark drivers that may die. See job.py.
-
-    The function is `build(spark, config)`. It returns a DataStreamWriter that is not started, or
-    the started query. `config` holds text: `bootstrap_servers`, `source` and `sink` (topics),
-    `checkpoint` (the location), `job_name`, and what the test adds.
-    """
+    """One job, run in Spark drivers that may die: what `Job` in job.py stands on."""
 
     def __init__(
         self,

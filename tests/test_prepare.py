@@ -14,6 +14,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+import spark_home
 from eo_kafka.clients.kafka import outages
 from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.tools.cli import main
@@ -26,22 +27,10 @@ INSTALLED = Path(pyspark.__file__).parent
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A Spark with archives of its own; its folder of archives."""
-    library = tmp_path / "spark" / "python" / "lib"
-    library.mkdir(parents=True)
-    for archive in (INSTALLED / "python" / "lib").glob("*.zip"):
-        _as_it_came(archive, library / archive.name)
-    (tmp_path / "spark" / "bin").symlink_to(INSTALLED / "bin")
-    (tmp_path / "spark" / "jars").symlink_to(INSTALLED / "jars")
-    monkeypatch.setenv("SPARK_HOME", str(library.parents[1]))
-    return library
-
-
-def _as_it_came(archive: Path, copy: Path) -> None:
-    """Without what `eo-kafka prepare` may have added here."""
-    with zipfile.ZipFile(archive) as whole, zipfile.ZipFile(copy, "w") as without:
-        for entry in whole.infolist():
-            if not entry.filename.endswith(".pyc"):
-                without.writestr(entry, whole.read(entry))
+    spark = tmp_path / "spark"
+    spark_home.as_it_came(spark)
+    monkeypatch.setenv("SPARK_HOME", str(spark))
+    return spark / "python" / "lib"
 
 
 def imported(home: Path, module: str) -> str:

@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from difflib import ndiff
 from pathlib import Path
 from textwrap import dedent
 
+from eo_kafka.broker.settings import free_port
 from eo_kafka.testing.processes import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -245,13 +245,9 @@ class Newcomer:
 def quick_start(folder: Path) -> Newcomer:
     """Who follows docs/quickstart.md in this folder."""
     endings = {"read.py": ["1000 rows\n", "2000 rows\n"]}
-    return Newcomer("docs/quickstart.md", folder, addresses={"9092": free_port()}, endings=endings)
-
-
-def free_port() -> str:
-    """One that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return str(server.getsockname()[1])
+    return Newcomer(
+        "docs/quickstart.md", folder, addresses={"9092": str(free_port())}, endings=endings
+    )
 
 
 def _commands(content: str) -> list[str]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import tempfile
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,12 +37,27 @@ def _path() -> Path:
 
 def _make(home: Path) -> None:
     unfinished = home.with_suffix(f".{os.getpid()}")
-    library = unfinished / "python" / "lib"
+    for archive in as_it_came(unfinished):
+        bytecode.unpack(archive)
+    with suppress(OSError):  # another run was quicker
+        unfinished.rename(home)
+
+
+def as_it_came(home: Path) -> list[Path]:
+    """Make a Spark of links to the installed one, with archives of its own that `eo-kafka prepare`
+    has not touched: these archives."""
+    library = home / "python" / "lib"
     library.mkdir(mode=0o700, parents=True)
     for path in INSTALLED.iterdir():
         if path.name != "python":
-            (unfinished / path.name).symlink_to(path)
+            (home / path.name).symlink_to(path)
     for archive in (INSTALLED / "python" / "lib").glob("*.zip"):
-        bytecode.unpack(Path(shutil.copy(archive, library)))
-    with suppress(OSError):  # another run was quicker
-        unfinished.rename(home)
+        source = archive.with_name(f"{archive.name}.packed") if archive.is_dir() else archive
+        with (
+            zipfile.ZipFile(source) as whole,
+            zipfile.ZipFile(library / archive.name, "w") as without,
+        ):
+            for entry in whole.infolist():
+                if not entry.filename.endswith(".pyc"):
+                    without.writestr(entry, whole.read(entry))
+    return sorted(library.glob("*.zip"))
