@@ -11,6 +11,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .connectors.consumer_group import ConsumerGroup as ConsumerGroup
+    from .connectors.direct.start import direct as direct
+    from .connectors.direct.start import direct_batch as direct_batch
     from .connectors.foreach_batch import foreach_batch as foreach_batch
     from .connectors.maps.side_input import SideInput as SideInput
     from .connectors.query_progress import progress as progress
@@ -34,6 +36,8 @@ _HOMES = {
     "StateView": ".connectors.state_view",
     "cancel_and_export": ".tools.snapshots.exporting",
     "delete_snapshot": ".tools.snapshots.exporting",
+    "direct": ".connectors.direct.start",
+    "direct_batch": ".connectors.direct.start",
     "export_snapshot": ".tools.snapshots.exporting",
     "foreach_batch": ".connectors.foreach_batch",
     "from_avro": ".connectors.avro",

@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.queries import (
     AT_LEAST_ONCE,
+    DIRECT,
     EXACTLY_ONCE,
     JVM,
     NOTHING,
@@ -121,7 +122,7 @@ def throughput(runner: Runner, workload: Workload) -> list[Measurement]:
         Measurement(
             f"copy {workload.size} B",
             f"End to end (topic to topic), {workload.size}-byte records",
-            (JVM, AT_LEAST_ONCE, EXACTLY_ONCE, SNAPSHOTS, PREPARED),
+            (JVM, AT_LEAST_ONCE, EXACTLY_ONCE, SNAPSHOTS, DIRECT, PREPARED),
             copy,
         ),
     ]

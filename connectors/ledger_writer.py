@@ -24,11 +24,12 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Report(WriterCommitMessage):
-    """A task's message to the driver. `task` is None under the weaker guarantees; `planned_ms` is
-    what S1 took, for `eo_kafka.progress`."""
+    """A task's message to the driver. `task` is None under the weaker guarantees. The others are
+    for `eo_kafka.progress`: what S1 took, and how many records a task of the direct lane read."""
 
     task: Any = None
     planned_ms: float = 0.0
+    records_read: int | None = None
 
 
 class LedgerWriter(StreamArrowWriter):
@@ -76,8 +77,10 @@ class LedgerWriter(StreamArrowWriter):
             done = [task for task in reports if task]
             course = committer.commit(self._options, done, batchId)
             driver_memory.end(self._options)
-            planned = [one.planned_ms for one in messages if isinstance(one, Report)]
-            batch_figures.leave(self._options, done, course, planned)
+            told = [message for message in messages if isinstance(message, Report)]
+            planned = [one.planned_ms for one in told]
+            read = [one.records_read for one in told if one.records_read is not None]
+            batch_figures.leave(self._options, done, course, planned, read)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver, when a task or `commit` failed, or the query was stopped in the middle of

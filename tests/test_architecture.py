@@ -13,7 +13,8 @@ ROOT = Path(__file__).parent.parent
 # A folder may import itself, these, and what these may import.
 BELOW = {
     "entry": ("connectors/maps",),
-    "": ("connectors/maps", "tools"),  # the facade, which imports what it offers when that is used
+    # the facade, which imports what it offers when that is used
+    "": ("connectors/direct", "connectors/maps", "tools"),
     "core": (),
     "clients/kafka": ("core",),
     "clients/hazelcast": ("core",),
@@ -32,6 +33,7 @@ BELOW = {
     "sinks/protocol": ("sinks/rows",),
     "sinks/maps": ("sinks/protocol", "clients/hazelcast"),
     "connectors": ("formats", "sources", "sources/maps", "sinks/protocol", "sinks/maps"),
+    "connectors/direct": ("connectors",),
     "connectors/maps": ("connectors",),
     "broker": ("clients/kafka",),
     "tools/shared": ("broker", "sources", "sinks/maps"),

@@ -52,12 +52,12 @@ def test_what_is_left_is_found_by_query_and_batch(directory):
     course.snapshot = SnapshotHead(4, 1, QUERY, Blob("d", 1), 0, 3, 100, 40, 0)
     reports = [report(4, OPEN, began=Moment.now()), report(4), report(4, OPEN, committed=True)]
 
-    batch_figures.leave(OPTIONS, reports, course, [12.04, 0.0])
+    batch_figures.leave(OPTIONS, reports, course, [12.04, 0.0], [7, 5])
 
     (found,) = batch_figures.of_batch(str(directory), QUERY, 4)
     assert list(found.durationMs) == ["plan", "tasks", "decide", "done"]
     assert found == batch_figures.SinkProgress(
-        "j", 4, {**found.durationMs, "plan": 12.0}, 1, 3, 100, 40
+        "j", 4, {**found.durationMs, "plan": 12.0}, 1, 3, 100, 40, 9, 12
     )
     assert not list(batch_figures.of_batch(str(directory), "another", 4))
     assert not list(batch_figures.of_batch(str(directory), QUERY, 5))

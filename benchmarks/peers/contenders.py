@@ -10,11 +10,12 @@ from benchmarks.peers.flink import Flink, FlinkCopy
 from benchmarks.peers.quix import QuixCopy
 from benchmarks.peers.settings import PRODUCER
 from benchmarks.peers.spark import SparkCopy
-from benchmarks.queries import EXACTLY_ONCE, JVM, Runner
+from benchmarks.queries import DIRECT, EXACTLY_ONCE, JVM, Runner
 from benchmarks.workload import Workload
 
 EO_KAFKA = "eo-kafka"
 OURS = "eo-kafka, exactly once"
+LANE = "eo-kafka's direct lane, exactly once"
 FLINK = "Flink SQL, exactly once"
 QUIX = "Quix Streams, exactly once"
 BARE_COPY = "bare librdkafka copy in C, in transactions"
@@ -41,6 +42,7 @@ def copiers(
     """All of them."""
     return [
         SparkCopy(OURS, runner, EXACTLY_ONCE),
+        SparkCopy(LANE, runner, DIRECT),
         SparkCopy("Spark's connector (JVM), at least once", runner, JVM),
         FlinkCopy(FLINK, flinks, "exactly-once", PRODUCER),
         FlinkCopy("Flink SQL, at least once", flinks, "at-least-once", PRODUCER),

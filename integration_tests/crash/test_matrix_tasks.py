@@ -113,6 +113,7 @@ def test_c5_when_a_task_fails_for_good_what_the_others_prepared_is_aborted_at_on
     assert_exactly_once(job, [*VALUES, large])
 
 
+@pytest.mark.full
 def test_c14_killed_right_after_sparks_commit_log(job, spark, tmp_path):
     commits = job.checkpoint / "commits"
     with started(job, tmp_path / "log") as driver:

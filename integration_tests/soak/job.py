@@ -16,6 +16,7 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import eo_kafka
 
@@ -40,8 +41,7 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    rows = spark.readStream.format("eo-kafka").options(**job["source_options"]).load()
-    writer = TRANSFORMS[job["workload"]](rows, job).writeStream.format("eo-kafka")
+    writer = made(spark, job)
     once = {"availableNow": True} if job["to_the_end"] else {"processingTime": "500 milliseconds"}
     query = eo_kafka.start(writer.options(**job["sink_options"]).trigger(**once))
     try:
@@ -52,6 +52,13 @@ def main() -> None:
     finally:
         told = query.exception()
         print(f"\nENDED {told if told else 'in order'}", flush=True)
+
+
+def made(spark: SparkSession, job: dict[str, Any]) -> DataStreamWriter:
+    if job["workload"] == "direct":
+        return eo_kafka.direct(spark, job["source_options"], job["sink_options"])
+    rows = spark.readStream.format("eo-kafka").options(**job["source_options"]).load()
+    return TRANSFORMS[job["workload"]](rows, job).writeStream.format("eo-kafka")
 
 
 def end_with_the_soak() -> None:

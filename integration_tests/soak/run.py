@@ -45,6 +45,7 @@ START_S = 180.0
 FINISH_S = 600.0
 SETTLE_S = 30.0
 TOLD_EVERY_S = 5.0
+COPIES = ("copy", "idempotent", "direct")
 BROKER = {"log.segment.bytes": 16 * 1024 * 1024}  # or three brokers fill the disk in an hour
 
 
@@ -284,13 +285,13 @@ def _arguments() -> argparse.Namespace:
         "--jobs",
         nargs="+",
         choices=list(WORKLOADS),
-        help="default: count, bank, and by the seed copy (even) or idempotent (odd)",
+        help=f"default: count, bank, and by the seed one of {', '.join(COPIES)}",
     )
     names = [fault.name for fault in (*FAULTS, *QUERY_FAULTS, OPENING, *BROKER_FAULTS)]
     parser.add_argument("--faults", nargs="+", choices=names, default=[], help="only these")
     arguments = parser.parse_args()
     if not arguments.jobs:
-        arguments.jobs = ["count", "bank", ("copy", "idempotent")[arguments.seed % 2]]
+        arguments.jobs = ["count", "bank", COPIES[arguments.seed % len(COPIES)]]
     return arguments
 
 

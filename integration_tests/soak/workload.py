@@ -96,5 +96,6 @@ WORKLOADS = {
         Workload("count", "count", _reading, None, closed_windows),
         Workload("bank", "bank", _transfer, entries, _each(entries), repartitioned=True),
         replace(COPY, name="idempotent", sink_options={"commit": "idempotent"}),
+        replace(COPY, name="direct", transform="direct"),
     )
 }

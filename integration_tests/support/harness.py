@@ -39,7 +39,8 @@ JOB_TIMEOUT_S = 180
 
 @dataclass
 class Copy:
-    """A copy of `source_topic` to `sink_topic` on one checkpoint."""
+    """A copy of `source_topic` to `sink_topic` on one checkpoint; `source="direct"` is the direct
+    lane."""
 
     servers: str
     source_topic: str

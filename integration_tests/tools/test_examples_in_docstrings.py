@@ -19,7 +19,7 @@ ORDER = (
     *("register", "start", "snapshots", "restore", "export_snapshot", "verify_snapshot"),
     *("start_from", "delete_snapshot", "cancel_and_export", "repartition"),
     *("foreach_batch", "progress", "StateView", "ConsumerGroup", "SideInput"),
-    *("to_avro", "from_avro"),
+    *("to_avro", "from_avro", "direct", "direct_batch"),
 )
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -29,7 +29,9 @@ def names(own, spark) -> dict[str, object]:
     """What docs/api.md says that the examples take for granted."""
     admin = AdminClient({"bootstrap.servers": own.bootstrap_servers})
     compacted = {"cleanup.policy": "compact"}
-    topics = [NewTopic(name, 1) for name in ("orders", "firsts", "totals", "enriched")]
+    topics = [
+        NewTopic(name, 1) for name in ("orders", "firsts", "totals", "enriched", "loud", "copied")
+    ]
     for made in admin.create_topics([*topics, NewTopic("customers", 1, config=compacted)]).values():
         made.result(timeout=30)
     produce(own.bootstrap_servers, "orders", [b"a", b"b", b"a"])
@@ -57,5 +59,7 @@ def test_each_example_does_what_it_shows(names, own, spark, tmp_path):
             names.update(example.globs)
     assert committed(own.bootstrap_servers, "firsts") == {b"a": 1, b"b": 1}
     assert committed(own.bootstrap_servers, "totals") == {b"2": 1, b"1": 1}
+    assert committed(own.bootstrap_servers, "loud") == {b"A": 2, b"B": 1}
+    assert committed(own.bootstrap_servers, "copied") == {b"a": 2, b"b": 1}
     # concat() gives null for "b", which has no entry
     assert committed(own.bootstrap_servers, "enriched") == {b"a a": 2, None: 1}

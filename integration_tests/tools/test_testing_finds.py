@@ -67,6 +67,7 @@ def test_a_function_that_throws_dice_is_found(eo_broker, eo_job):
         assert_deterministic(job)
 
 
+@pytest.mark.full
 def test_a_crash_that_a_job_never_comes_to_is_no_pass(eo_broker, eo_job):
     topic = eo_broker.topic("in", partitions=2)
     job = eo_job(f"{JOBS}:copy", source="in", sink="out")

@@ -35,7 +35,9 @@ class SinkProgress:
     """What one batch was to one job's sink. `durationMs` has no step twice: `plan` (S1), `tasks`
     (S2 to S5, with Spark's scheduling), `decide` (S6), `snapshot` (its part of S6), `finish` (S7),
     `done` (S8). `openTransactions`: how many waited for the decision. The snapshot's files and
-    bytes, and the bytes of them that were new, are None where the batch took none."""
+    bytes, and the bytes of them that were new, are None where the batch took none.
+    `numOutputRows`: how many rows its tasks wrote or, in a batch that runs again, found written.
+    `numInputRecords`: how many records the tasks of the direct lane read; None elsewhere."""
 
     jobName: str
     batchId: int
@@ -44,6 +46,8 @@ class SinkProgress:
     snapshotFiles: int | None = None
     snapshotBytes: int | None = None
     snapshotSentBytes: int | None = None
+    numOutputRows: int | None = None
+    numInputRecords: int | None = None
 
 
 class Course:
@@ -70,9 +74,11 @@ def leave(
     reports: Sequence[TaskReport],
     course: Course,
     planned_ms: Sequence[float],
+    records_read: Sequence[int] = (),
 ) -> None:
-    """Leave the figures of a batch that is DONE; `planned_ms`: what S1 took, as each task was told.
-    Driver, once a batch. It never raises: the batch is written."""
+    """Leave the figures of a batch that is DONE; `planned_ms`: what S1 took, as each task was told;
+    `records_read`: by tasks of the direct lane. Driver, once a batch. It never raises: the batch is
+    written."""
     try:
         head, directory = course.snapshot, driver_directory()
         if not directory:
@@ -89,6 +95,8 @@ def leave(
             snapshotFiles=head.files if head else None,
             snapshotBytes=head.size if head else None,
             snapshotSentBytes=head.sent if head else None,
+            numOutputRows=sum(report.rows for report in reports),
+            numInputRecords=sum(records_read) if records_read else None,
         )
         whose = driver_memory.whose(options)
         path = Path(directory, f"{_of_query(reports[0].query_id)}-{whose}")

@@ -33,16 +33,24 @@ def main() -> None:
 
 def start_copy(spark, job):
     """Start the query; the tests also call this with a session of their own."""
+    writer = _direct(spark, job) if job["source"] == "direct" else _of_rows(spark, job)
+    writer = writer.trigger(availableNow=True)
+    with_snapshots = job["sink_options"].get("snapshots") == "true"
+    return eo_kafka.start(writer) if with_snapshots else writer.start()
+
+
+def _direct(spark, job):
+    return eo_kafka.direct(spark, job["source_options"], job["sink_options"])
+
+
+def _of_rows(spark, job):
     rows = spark.readStream.format(job["source"]).options(**job["source_options"]).load()
     rows = rows.select(*(name for name in ("key", "value", "_bad_record") if name in rows.columns))
     if job["tasks"] == "any":
         rows = rows.repartition("value")  # into as many as Spark sees fit
     elif job["tasks"]:
         rows = rows.repartition(job["tasks"], "value")
-    writer = rows.writeStream.format(job["sink"]).options(**job["sink_options"])
-    writer = writer.trigger(availableNow=True)
-    with_snapshots = job["sink_options"].get("snapshots") == "true"
-    return eo_kafka.start(writer) if with_snapshots else writer.start()
+    return rows.writeStream.format(job["sink"]).options(**job["sink_options"])
 
 
 if __name__ == "__main__":

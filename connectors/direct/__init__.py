@@ -1,0 +1,1 @@
+"""The direct lane: tasks read offset ranges and write the records themselves, past Spark's rows."""

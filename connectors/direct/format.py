@@ -1,0 +1,114 @@
+"""Spark's faces of the direct lane: a source of ranges, and sinks that read them.
+
+Each lane is a format of its own, registered with the session, since a format is the one thing by
+which Spark hands a user's function to a Python sink. Spark pickles it as it does a UDF.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark.sql.datasource import InputPartition, WriterCommitMessage
+
+from ..kafka import KafkaDataSource
+from ..kafka_sink import KafkaBatchWriter, KafkaStreamWriter
+from ..kafka_source import KafkaBatchReader, KafkaStreamReader, reader_options
+from ..ledger_writer import Report
+from ..plain_errors import plain_errors
+from ..spark_versions import refuse_without_admission_control
+from .lane import RANGES, Lane, LaneRead, range_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+@plain_errors
+class RangesStreamReader(KafkaStreamReader):
+    """Plans as the stream reader does; its rows are the ranges themselves."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The ranges of one task. Executor, once a task attempt; contacts nobody."""
+        yield range_rows(*partition.value)
+
+
+@plain_errors
+class RangesBatchReader(KafkaBatchReader):
+    """Plans as the batch reader does; its rows are the ranges themselves."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The ranges of one task. Executor, once a task attempt; contacts nobody."""
+        if partition.value is not None:
+            yield range_rows(*partition.value)
+
+
+@plain_errors
+class DirectStreamWriter(KafkaStreamWriter):
+    """One micro-batch; the protocol is the stream writer's."""
+
+    def __init__(self, given: Mapping[str, str], lane: Lane, overwrite: bool) -> None:
+        super().__init__(given, lane.schema, overwrite)
+        self._lane = lane
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs on executors, once an attempt of a partition."""
+        read = LaneRead(self._lane)
+        return _counted(super().write(read.rows(iterator)), read)
+
+
+@plain_errors
+class DirectBatchWriter(KafkaBatchWriter):
+    """One `save()`; the protocol is the batch writer's."""
+
+    def __init__(self, given: Mapping[str, str], lane: Lane, overwrite: bool) -> None:
+        super().__init__(given, lane.schema, overwrite)
+        self._lane = lane
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs on executors, once an attempt of a partition."""
+        read = LaneRead(self._lane)
+        return _counted(super().write(read.rows(iterator)), read)
+
+
+def _counted(report: Any, read: LaneRead) -> Report:
+    counted: Report = replace(report, records_read=read.records)
+    return counted
+
+
+@plain_errors
+class DirectDataSource(KafkaDataSource):
+    """Both ends of one lane; `format_of` makes a class of its own for each."""
+
+    lane: ClassVar[Lane]
+
+    def schema(self) -> str:
+        """Of the ranges."""
+        return RANGES
+
+    def streamReader(self, schema: StructType) -> RangesStreamReader:
+        """Called once a query, at its start."""
+        refuse_without_admission_control(self.options)
+        return RangesStreamReader(reader_options(self.options, streaming=True)[0])
+
+    def reader(self, schema: StructType) -> RangesBatchReader:
+        """Called once a `load()`."""
+        return RangesBatchReader(reader_options(self.options, streaming=False)[0])
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DirectStreamWriter:
+        """Called before each micro-batch, and again before each `commit` and `abort`."""
+        return DirectStreamWriter(self.options, self.lane, overwrite)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DirectBatchWriter:
+        """Called once a `save()`."""
+        return DirectBatchWriter(self.options, self.lane, overwrite)
+
+
+def format_of(lane: Lane) -> type[DirectDataSource]:
+    """A format for this lane alone. Its name is new each time: a writer that was made and not yet
+    started must not get the function of one that was made after it."""
+    name = f"eo-kafka-direct-{uuid.uuid4().hex[:12]}"
+    members = {"lane": lane, "name": classmethod(lambda cls: name)}
+    return type("DirectLane", (DirectDataSource,), members)

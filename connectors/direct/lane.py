@@ -1,0 +1,133 @@
+"""What a task of the direct lane does: it reads ranges, transforms their records, and checks them.
+
+On executors. The ranges come from the source as rows (`range_rows`), one for each offset range. The
+records go from Kafka's client to the transform and to the sink within one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from ...core.errors import SinkError
+from ...core.offsets import OffsetRange, TopicPartition
+from ...formats.reading import Reading
+from ...formats.shared.arrow_types import arrow_schema
+from ...sources.options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+Batches: TypeAlias = "Iterator[pa.RecordBatch]"
+Transform: TypeAlias = Callable[[Batches], Batches]
+
+RANGES = "topic STRING, partition INT, start BIGINT, end BIGINT, topic_id STRING"
+
+
+@dataclass(frozen=True)
+class Lane:
+    """How a task gets from ranges to the rows that it writes. Pickled by Spark to its processes."""
+
+    options: SourceOptions
+    reading: Reading
+    transform: Transform | None
+    schema: StructType  # of the rows that are written
+
+
+class LaneRead:
+    """One task's way through the lane; counts the records that it read."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._is_read = False
+        self.records = 0
+
+    def rows(self, ranges: Batches) -> Batches:
+        """The rows to write. Executor, once a task attempt. Reads all of `ranges` first: Spark's
+        source task ends then.
+
+        Raises what the source's `read` raises, what the transform raises, and SinkError where the
+        transform leaves records unread or makes columns that are not of the schema.
+        """
+        wanted, ids = ranges_of(ranges)
+        records = self._counted(wanted, ids)
+        transform = self._lane.transform
+        shape = arrow_schema(self._lane.schema)
+        for batch in records if transform is None else transform(records):
+            yield _in_shape(batch, shape)
+        if next(records, None) is not None or not self._is_read:
+            raise SinkError(
+                f"The transform ended after {self.records} records of the task and left others "
+                "unread: they would be lost. Nothing of the batch is visible. A transform takes "
+                "all batches of its iterator; to leave records out, yield smaller batches."
+            )
+
+    def _counted(self, wanted: Sequence[OffsetRange], ids: Mapping[str, str]) -> Batches:
+        from ...sources.reader import read_ranges
+
+        options, reading = self._lane.options, self._lane.reading
+        if reading.needs_headers:
+            options = replace(options, include_headers=True)
+        for batch in reading.batches(read_ranges(options, wanted, ids)):
+            self.records += batch.num_rows
+            yield batch
+        self._is_read = True
+
+
+def range_rows(ranges: Sequence[OffsetRange], ids: Mapping[str, str]) -> pa.RecordBatch:
+    """The ranges of one task as rows of RANGES, with the ids that their topics must have."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([one.partition.topic for one in ranges], pa.string()),
+            pa.array([one.partition.partition for one in ranges], pa.int32()),
+            pa.array([one.start for one in ranges], pa.int64()),
+            pa.array([one.end for one in ranges], pa.int64()),
+            pa.array([ids.get(one.partition.topic) for one in ranges], pa.string()),
+        ],
+        names=[column.split()[0] for column in RANGES.split(", ")],
+    )
+
+
+def ranges_of(rows: Batches) -> tuple[list[OffsetRange], dict[str, str]]:
+    """The reverse of `range_rows`."""
+    ranges, ids = [], {}
+    for batch in rows:
+        for row in batch.to_pylist():
+            at = TopicPartition(row["topic"], row["partition"])
+            ranges.append(OffsetRange(at, row["start"], row["end"]))
+            if row["topic_id"] is not None:
+                ids[at.topic] = row["topic_id"]
+    return ranges, ids
+
+
+def _in_shape(batch: pa.RecordBatch, shape: pa.Schema) -> pa.RecordBatch:
+    """The batch with the columns of the schema and no other, as the sink drops those it does not
+    know. Raises SinkError."""
+    import pyarrow as pa
+
+    if not isinstance(batch, pa.RecordBatch):
+        raise SinkError(
+            f"The transform gave a {type(batch).__name__} and not a pyarrow.RecordBatch. Nothing "
+            "of the batch is visible."
+        )
+    if missing := [name for name in shape.names if name not in batch.schema.names]:
+        raise SinkError(
+            f"The transform gave no column {missing}; it gave {batch.schema.names}. Nothing of the "
+            "batch is visible. 'schema' of eo_kafka.direct names the columns that are written."
+        )
+    columns = []
+    for field in shape:
+        column = batch.column(field.name)
+        try:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SinkError(
+                f"The transform's column '{field.name}' is of type {column.type} and cannot be "
+                f"written as {field.type} ({error}). Nothing of the batch is visible. 'schema' of "
+                "eo_kafka.direct names the types that are written."
+            ) from None
+    return pa.RecordBatch.from_arrays(columns, schema=shape)

@@ -1,0 +1,158 @@
+"""`eo_kafka.direct` and `eo_kafka.direct_batch`: topics to topics, not through Spark's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import OptionsError
+from ...formats import reading
+from ...formats.bad_records import COLUMN as BAD_RECORD
+from ...formats.reading import Reading
+from ..kafka_source import reader_options
+from .format import DirectDataSource, format_of
+from .lane import Lane, Transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameWriter, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.types import StructType
+
+_COPIED = ("key", "value", "headers", BAD_RECORD)
+
+
+def direct(
+    spark: SparkSession,
+    source: Mapping[str, Any],
+    sink: Mapping[str, Any],
+    transform: Transform | None = None,
+    schema: StructType | str | None = None,
+) -> DataStreamWriter:
+    """A stream from topics to topics whose records do not pass through Spark's rows.
+
+    Spark plans, schedules and repeats offset ranges, and keeps them in its checkpoint. A task reads
+    the records of its ranges, gives them to `transform` and writes what that yields, within one
+    process, in the same transactions as `writeStream.format("eo-kafka")`. So the guarantee is the
+    same, and a checkpoint and a job can go to and fro between the two. For steps of one record or
+    one task's records: filter, route, mask, encode anew, look up. What needs a shuffle (windows,
+    joins, `dropDuplicates`) needs a DataFrame. Runs on the driver, once for each start.
+
+    Args:
+        spark: The session.
+        source: Options of the eo-kafka source, such as `subscribe` and `value.format`.
+        sink: Options of the eo-kafka sink, such as `topic` and `jobName`. More can be set on what
+            is returned.
+        transform: A function as `DataFrame.mapInArrow` takes it, from an iterator of
+            `pyarrow.RecordBatch` with the source's columns to one of batches with those of
+            `schema`. Runs on executors, once a task attempt. It must take all batches that it is
+            given, and make the same rows again from the same records. None copies.
+        schema: The columns to write and their types, as for `mapInArrow`. Others that the transform
+            gives are left out. None: `key`, `value`, and `headers` where `includeHeaders` is set,
+            as the source has them.
+
+    Returns:
+        The query, not started: set a trigger and a `checkpointLocation`, and call `start()`, or
+        `eo_kafka.start` with it. Its `numInputRows` counts ranges; `eo_kafka.progress` has
+        the records.
+
+    Raises:
+        OptionsError: Options of the source, or `schema`, are wrong. Those of the sink are checked
+            when the query starts.
+
+    Examples:
+        >>> def loud(batches):
+        ...     import pyarrow as pa, pyarrow.compute as pc
+        ...     for batch in batches:
+        ...         value = pc.utf8_upper(batch["value"].cast(pa.string()))
+        ...         yield pa.record_batch({"key": batch["key"], "value": value})
+        >>> query = eo_kafka.direct(
+        ...     spark,
+        ...     source={**kafka, "subscribe": "orders", "startingOffsets": "earliest"},
+        ...     transform=loud,
+        ...     sink={**kafka, "topic": "loud", "jobName": "loud"},
+        ... ).option("checkpointLocation", "/data/loud").trigger(availableNow=True).start()
+        >>> query.awaitTermination()
+    """
+    made = _format(spark, source, transform, schema, streaming=True)
+    ranges = spark.readStream.format(made.name()).options(**source).load()
+    return ranges.writeStream.format(made.name()).options(**sink)
+
+
+def direct_batch(
+    spark: SparkSession,
+    source: Mapping[str, Any],
+    sink: Mapping[str, Any],
+    transform: Transform | None = None,
+    schema: StructType | str | None = None,
+) -> DataFrameWriter:
+    """The same for a batch: from `startingOffsets` to `endingOffsets`, written once by `save()`.
+
+    Runs on the driver, once for each `save()`.
+
+    Args:
+        spark: As `direct`.
+        source: As `direct`.
+        sink: As `direct`.
+        transform: As `direct`.
+        schema: As `direct`.
+
+    Returns:
+        What `df.write` is: call `save()`.
+
+    Raises:
+        OptionsError: As `direct`.
+
+    Examples:
+        >>> eo_kafka.direct_batch(
+        ...     spark,
+        ...     source={**kafka, "subscribe": "orders"},
+        ...     sink={**kafka, "topic": "copied"},
+        ... ).save()
+    """
+    made = _format(spark, source, transform, schema, streaming=False)
+    ranges = spark.read.format(made.name()).options(**source).load()
+    return ranges.write.format(made.name()).mode("append").options(**sink)
+
+
+def _format(
+    spark: SparkSession,
+    source: Mapping[str, Any],
+    transform: Transform | None,
+    schema: StructType | str | None,
+    streaming: bool,
+) -> type[DirectDataSource]:
+    from pyspark.sql.types import StructType
+
+    given = {name: _text(value) for name, value in source.items()}
+    options, formats = reader_options(given, streaming)
+    raw = options.schema()
+    columns: Any = reading.schema(formats, raw)
+    if isinstance(columns, str):
+        columns = StructType.fromDDL(columns)
+    if schema is None:
+        written = StructType([field for field in columns.fields if field.name in _COPIED])
+    else:
+        written = _schema(schema)
+    made = format_of(Lane(options, Reading(formats, raw, columns), transform, written))
+    spark.dataSource.register(made)
+    return made
+
+
+def _schema(schema: StructType | str) -> StructType:
+    from pyspark.sql.types import StructType
+
+    if not isinstance(schema, str):
+        return schema
+    try:
+        found = StructType.fromDDL(schema)
+    except Exception as error:  # a ParseException of Spark's, with the text of the JVM's
+        told = str(error).strip().splitlines()[0]
+        raise OptionsError([f"'schema' of eo_kafka.direct is '{schema}': {told}"]) from None
+    if not isinstance(found, StructType):
+        raise OptionsError([f"'schema' of eo_kafka.direct must name columns; it is '{schema}'."])
+    return found
+
+
+def _text(value: Any) -> str:
+    """As Spark writes an option's value."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

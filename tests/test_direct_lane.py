@@ -1,0 +1,94 @@
+"""The direct lane's ranges as rows, and which transforms are taken."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.types import BinaryType, StructType
+
+from eo_kafka.connectors.direct.format import format_of
+from eo_kafka.connectors.direct.lane import Lane, LaneRead, range_rows, ranges_of
+from eo_kafka.core.errors import SinkError
+from eo_kafka.core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
+from eo_kafka.formats.options import FormatOptions
+from eo_kafka.formats.reading import Reading
+from eo_kafka.sources import reader
+from eo_kafka.sources.options import SourceOptions
+
+OPTIONS = SourceOptions.parse(
+    {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, streaming=True
+)
+RANGES = [
+    OffsetRange(TopicPartition("t", 0), 5, 2**62),
+    OffsetRange(TopicPartition("no-id", 3), EARLIEST, LATEST),
+]
+VALUE = StructType().add("value", BinaryType())
+
+
+def lane(transform=None) -> Lane:
+    raw = OPTIONS.schema()
+    return Lane(OPTIONS, Reading(FormatOptions((), None), raw, raw), transform, VALUE)
+
+
+@pytest.fixture
+def read_rows(monkeypatch):
+    """Makes a task read so many batches of two records; its rows."""
+
+    def run(batches: int, transform=None) -> list[bytes]:
+        def read(options, ranges, ids):
+            assert (ranges, ids) == (RANGES, {"t": "id"})
+            for number in range(batches):
+                yield pa.record_batch({"value": [b"%d" % number, b"x"]})
+
+        monkeypatch.setattr(reader, "read_ranges", read)
+        task = LaneRead(lane(transform))
+        rows = task.rows(iter([range_rows(RANGES, {"t": "id"})]))
+        found = [value for batch in rows for value in batch["value"].to_pylist()]
+        assert task.records == 2 * batches
+        return found
+
+    return run
+
+
+def test_ranges_come_back_from_their_rows() -> None:
+    rows = range_rows(RANGES, {"t": "id", "other": "id2"})
+    assert ranges_of(iter([rows])) == (RANGES, {"t": "id"})
+    assert ranges_of(iter([])) == ([], {})
+
+
+def test_a_copy_is_what_was_read(read_rows) -> None:
+    assert read_rows(2) == [b"0", b"x", b"1", b"x"]
+    assert read_rows(0) == []
+
+
+def first_only(batches):
+    yield next(batches)
+
+
+def closes(batches):
+    yield next(batches)
+    batches.close()
+
+
+def test_a_transform_may_end_with_the_last_batch_and_not_before(read_rows) -> None:
+    assert read_rows(1, first_only) == [b"0", b"x"]
+    for transform in (first_only, closes):
+        with pytest.raises(SinkError, match="left others unread"):
+            read_rows(2, transform)
+
+
+def test_a_lane_travels_with_its_function() -> None:
+    """As Spark pickles it: by value, since no module holds the class."""
+    tag = b"tagged"
+
+    def tagged(batches):
+        for batch in batches:
+            yield pa.record_batch({"value": [tag] * batch.num_rows})
+
+    sent = pickle.loads(cloudpickle.dumps(format_of(lane(tagged))))
+    (made,) = sent.lane.transform(iter([pa.record_batch({"value": [b"1", b"2"]})]))
+    assert made["value"].to_pylist() == [tag, tag]
+    assert sent.name() != format_of(lane(tagged)).name()
