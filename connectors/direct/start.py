@@ -48,7 +48,8 @@ def direct(
             given, and make the same rows again from the same records. None copies.
         schema: The columns to write and their types, as for `mapInArrow`. Others that the transform
             gives are left out. None: `key`, `value`, and `headers` where `includeHeaders` is set,
-            as the source has them.
+            as the source has them. With `mode=DEADLETTER` the transform must hand on
+            `_bad_record`, whether `schema` names it or not.
 
     Returns:
         The query, not started: set a trigger and a `checkpointLocation`, and call `start()`, or
@@ -132,7 +133,9 @@ def _format(
     if schema is None:
         written = StructType([field for field in columns.fields if field.name in _COPIED])
     else:
-        written = _schema(schema)
+        written = StructType([*_schema(schema).fields])
+        if formats.dead_letter_topic is not None and BAD_RECORD not in written.names:
+            written.add(columns[BAD_RECORD])  # or what cannot be read would be lost
     made = format_of(Lane(options, Reading(formats, raw, columns), transform, written))
     spark.dataSource.register(made)
     return made
