@@ -44,6 +44,7 @@ def said(broker, make_topic, crash_folder, tmp_path_factory) -> dict[str, object
         ("group", 102),  # of two records that end a transaction, too
         ("avro", [0, 1, 2]),
         ("view", 3),
+        ("direct", 100),
         ("after_foreach_batch", 300),  # 100 of the query with the listener, none of the refused one
     ],
 )

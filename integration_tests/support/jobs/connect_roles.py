@@ -12,6 +12,7 @@ import time
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
+import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
@@ -124,6 +125,23 @@ def in_foreach_batch():
 @step
 def after_foreach_batch():
     return count(sink)
+
+
+@step
+def direct():
+    def tagged(batches):
+        for batch in batches:
+            values = [b"direct " + value for value in batch["value"].to_pylist()]
+            yield pa.record_batch({"value": pa.array(values)})
+
+    given = {"subscribe": source, "startingOffsets": "earliest", **options}
+    made = eo_kafka.direct(
+        spark, given, {"topic": sink, "jobName": "direct", **options}, tagged, "value BINARY"
+    )
+    made = made.option("checkpointLocation", f"{folder}/direct").trigger(availableNow=True)
+    made.start().awaitTermination()
+    rows = spark.read.format("eo-kafka").options(subscribe=sink, **options).load()
+    return rows.where("string(value) LIKE 'direct %'").count()
 
 
 @step
