@@ -9,7 +9,7 @@ FORMAT ?= eo-kafka
 JOBS ?= 2
 # Of the tests: kafka crash maps state tools soak containers (integration_tests/), unit (tests/)
 GROUP ?=
-PACKAGES := core clients connectors formats sources sinks state tools broker testing
+PACKAGES := core clients connectors formats sources sinks state tools broker testing templates
 CODE := setup.cfg pyproject.toml __init__.py errors.py registration.py $(shell find entry $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
@@ -52,6 +52,7 @@ lint: setup ## ruff, ruff format, mypy --strict, every import of ours by its pat
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p eo_kafka -m pyspark_eo_kafka -m pyspark_eo_map -m pyspark_eo_state
+	$(BIN)/python tests/lint_templates.py
 	$(BIN)/basedpyright
 
 docs: setup ## The documentation as a site, in site/; a broken link or reference is an error

@@ -40,9 +40,10 @@ BELOW = {
     "tools/transactions": ("tools/shared",),
     "tools/snapshots": ("tools/shared",),
     "tools/verify": ("tools/shared",),
+    "tools/new": ("tools/shared",),
     "tools/prepare": ("formats", "sources", "sinks/rows"),
     "tools/doctor": ("tools/transactions", "tools/prepare"),
-    "tools": ("tools/doctor", "tools/snapshots", "tools/verify"),
+    "tools": ("tools/doctor", "tools/new", "tools/snapshots", "tools/verify"),
     "testing": ("tools/verify", "connectors"),
 }
 PACKAGES = sorted({folder.split("/")[0] for folder in BELOW} - {"", "entry"})

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import eo_kafka
+from eo_kafka.tools.new import project
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = (
@@ -31,10 +32,19 @@ def script(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["generate_options", "generate_pypi"])
+@pytest.mark.parametrize("name", ["generate_options", "generate_pypi", "generate_templates"])
 def test_a_page_that_is_generated_is_up_to_date(name):
     generator = script(name)
     assert generator.PAGE.read_text() == generator.page(), f"run python docs/{name}.py"
+
+
+def test_pictures_of_templates_are_what_their_models_say():
+    generator = script("generate_templates")
+    for template in project.questions():
+        picture = (ROOT / "templates" / template / "picture.txt").read_text()
+        assert picture == f"{generator.picture(template)}\n", (
+            "run python docs/generate_templates.py"
+        )
 
 
 def test_readme_fits_on_a_screen_and_a_half():

@@ -27,6 +27,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = (
+    Command("new", "write a project of a template, with its test", "eo_kafka.tools.new.command"),
     Command("broker", "run a real Kafka on this machine", "eo_kafka.tools.broker_command"),
     Command(
         "hazelcast", "run a real Hazelcast on this machine", "eo_kafka.tools.hazelcast_command"

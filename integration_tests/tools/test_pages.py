@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQueryListener, StreamingQueryManager
 
 from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.broker.settings import free_port
 from harness import committed, produce
 from newcomer import NOT_PRINTED, ROOT, Newcomer, blocks, quick_start, version
 from pages import GIVEN, NOTHING
@@ -21,6 +22,7 @@ from pages import GIVEN, NOTHING
 # Typed by another test, which has the servers for it
 ELSEWHERE = {
     "docs/quickstart.md": "test_the_quick_start_works",
+    "docs/tutorial.md": "test_the_tutorial_works",
     "README.md": "test_readme_works",
     "docs/pypi.md": "test_a_page_that_is_generated_is_up_to_date",  # README
     "docs/tools.md": "test_the_page_of_the_commands_shows_what_they_print",
@@ -147,6 +149,16 @@ def test_readme_works(own: KafkaBroker, newcomer: MakeNewcomer, tmp_path: Path) 
     doctor, decisions, *_ = [one.output for one in said if one.command.startswith("eo-kafka")]
     assert "\nproblem" not in doctor, doctor
     assert "DONE" in decisions, decisions
+
+
+@pytest.mark.full
+def test_the_tutorial_works(tmp_path: Path) -> None:
+    """It compares what the job made with its model, and runs the project's own test."""
+    addresses = {"9092": str(free_port())}
+    with closing(Newcomer("docs/tutorial.md", tmp_path, addresses=addresses)) as follower:
+        said = list(follower.follow())
+    assert "DONE" in said[-2].output
+    assert "1 passed" in said[-1].output
 
 
 def test_the_quick_start_works(tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+"""How many of those who looked at a product bought it, every few minutes?
+
+Two topics are counted together, by product and window. A window is written once, when both topics
+have passed its end: the one that is behind is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from streams import Job, read, typed, write
+
+VIEW = "product STRING, at TIMESTAMP"
+PURCHASE = "product STRING, cents BIGINT, at TIMESTAMP"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Job):
+    """`lateness_minutes`: how much later than a newer record of its topic one may come. Spark drops
+    later ones."""
+
+    purchases: str
+    window_minutes: int
+    lateness_minutes: int
+
+
+def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
+    """The query, not started: job.py and the tests start it in their own way."""
+    job = typed(Settings, config)
+    lateness, size = f"{job.lateness_minutes} minutes", f"{job.window_minutes} minutes"
+    # each with a watermark of its own: of two, Spark takes the older one
+    views = read(spark, job, job.source, VIEW).select("value.*").withWatermark("at", lateness)
+    purchases = read(spark, job, job.purchases, PURCHASE).select("value.*")
+    both = views.unionByName(purchases.withWatermark("at", lateness), allowMissingColumns=True)
+    counts = both.groupBy(F.window("at", size), "product").agg(
+        F.count_if(F.col("cents").isNull()).alias("views"),
+        F.count("cents").alias("purchases"),
+        F.coalesce(F.sum("cents"), F.lit(0)).alias("cents"),
+    )
+    value = F.struct(F.col("window.start").alias("from"), "views", "purchases", "cents")
+    rows = counts.select(F.col("product").alias("key"), value.alias("value"))
+    return write(rows, job, topic=job.sink)

@@ -1,0 +1,45 @@
+"""How do card payments get from here to there, filtered, masked and sorted into topics?
+
+Declined payments are left out, card numbers are masked, large payments go to a topic of their own.
+What is no payment goes to `rejects` as it came, with the reason in its headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from streams import Job, read, typed, write
+
+PAYMENT = "id STRING, card STRING, cents BIGINT, currency STRING, approved BOOLEAN, at TIMESTAMP"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Job):
+    """Payments of `large_cents` and more go to topic `large`, the others to `sink`."""
+
+    large: str
+    rejects: str
+    large_cents: int
+
+
+def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
+    """The query, not started: job.py and the tests start it in their own way."""
+    job = typed(Settings, config)
+    dead_letters = {"mode": "DEADLETTER", "deadLetterTopic": job.rejects}
+    payments = read(spark, job, job.source, PAYMENT, **dead_letters)
+    kept = payments.where("value.approved OR _bad_record IS NOT NULL")  # the sink sends these off
+    is_large = F.col("value.cents") >= job.large_cents
+    masked = F.regexp_replace("value.card", r"^(\d{4})\d+(\d{4})$", "$1-xxxx-$2").alias("card")
+    value = F.struct("value.id", masked, "value.cents", "value.currency", "value.at")
+    rows = kept.select(
+        F.when(is_large, job.large).otherwise(job.sink).alias("topic"),
+        "key",
+        value.alias("value"),
+        "_bad_record",
+    )
+    return write(rows, job)

@@ -1,0 +1,45 @@
+"""Which orders were paid in time, and which were not?
+
+Two topics are joined: an order, and a payment for it within `pay_minutes`. An order without one is
+written when no such payment can come any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from streams import Job, read, typed, write
+
+ORDER = "customer STRING, cents BIGINT, ordered TIMESTAMP"
+PAYMENT = "order STRING, method STRING, paid TIMESTAMP"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Job):
+    """`lateness_minutes`: how much later than a newer record of its topic one may come. Spark drops
+    later ones."""
+
+    payments: str
+    pay_minutes: int
+    lateness_minutes: int
+
+
+def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
+    """The query, not started: job.py and the tests start it in their own way."""
+    job = typed(Settings, config)
+    lateness = f"{job.lateness_minutes} minutes"
+    orders = read(spark, job, job.source, ORDER).select("key", "value.*")
+    payments = read(spark, job, job.payments, PAYMENT).select("value.*")
+    is_for_it = F.expr(
+        f"order = key AND paid BETWEEN ordered AND ordered + INTERVAL {job.pay_minutes} MINUTES"
+    )
+    judged = orders.withWatermark("ordered", lateness).join(
+        payments.withWatermark("paid", lateness), is_for_it, "left_outer"
+    )
+    value = F.struct("customer", "cents", F.col("paid").isNotNull().alias("in_time"), "method")
+    return write(judged.select("key", value.alias("value")), job, topic=job.sink)

@@ -1,0 +1,45 @@
+"""What did each visitor look at in one go?
+
+A session is a visitor's page views with no pause of `gap_minutes` between them. It is written once,
+when no view can be added to it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from streams import Job, read, typed, write
+
+VIEW = "page STRING, at TIMESTAMP"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Job):
+    """`lateness_minutes`: how much later than a newer view one may come. Spark drops later ones."""
+
+    gap_minutes: int
+    lateness_minutes: int
+
+
+def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
+    """The query, not started: job.py and the tests start it in their own way."""
+    job = typed(Settings, config)
+    views = read(spark, job, job.source, VIEW).select("key", "value.*")
+    sessions = (
+        views.withWatermark("at", f"{job.lateness_minutes} minutes")
+        .groupBy("key", F.session_window("at", f"{job.gap_minutes} minutes").alias("time"))
+        .agg(
+            F.count("*").alias("views"),
+            F.min("at").alias("first"),
+            F.max("at").alias("last"),
+            F.min_by("page", "at").alias("entry"),
+            F.max_by("page", "at").alias("exit"),
+        )
+    )
+    value = F.struct("views", "first", "last", "entry", "exit")
+    return write(sessions.select("key", value.alias("value")), job, topic=job.sink)

@@ -1,0 +1,187 @@
+"""Tries the job out: `write` gives it something to do, `read` shows what it made, `check` compares.
+
+`python sample.py write`; the Kafka is that of config.toml's section dev.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import tenacity
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import job
+from generate import TOPICS, records
+from model import expected
+from pipeline import Settings
+from rows import START, Made, Row
+from streams import typed
+
+WIDTH = 96
+TIME = re.compile(r"\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)\.\d+Z")
+INPUTS = {role for role, _, _ in records(200, START)}
+
+
+def write(count: int) -> None:
+    """Create the topics that are missing, and write the next of generate.py's records."""
+    _create_topics()
+    before = written()
+    config = job.config("job", "dev")
+    producer = Producer(
+        {"bootstrap.servers": config["bootstrap_servers"], "enable.idempotence": True}
+    )
+    for role, key, value in first(before + count)[before:]:
+        producer.produce(config[role], encoded(value), key)
+    if producer.flush(60):
+        raise SystemExit("Kafka did not take all records.")
+    print(f"Records {before + 1} to {before + count} are written.")
+
+
+def read(limit: int) -> None:
+    """Show the newest records of each topic that the job writes."""
+    config = job.config("job", "dev")
+    for role in [one for one in TOPICS if one not in INPUTS]:
+        print(f"{config[role]}:\n{shown(_rows(config[role])[-limit:])}")
+
+
+def check() -> None:
+    """Compare all that the job wrote with what it should have, of all that `write` gave it."""
+    config = job.config("job", "dev")
+    made, count = first(written()), 0
+    for role, wanted in expected(made, typed(Settings, config)).items():
+        rows = _rows(config[role])
+        if TOPICS[role] == "compact":
+            rows = [*dict(rows).items()]  # the newest of each key
+        differences = multiset(wanted), multiset(rows)
+        lost, odd = differences[0] - differences[1], differences[1] - differences[0]
+        if lost or odd:
+            raise SystemExit(
+                f"{config[role]}: {lost.total()} records are missing, {odd.total()} should not be "
+                f"there. Missing: {[*lost][:3]}. Not right: {[*odd][:3]}. Has the job read all of "
+                "its input? python job.py --once"
+            )
+        count += len(rows)
+    print(f"Of {len(made)} records the job made {count}: those that model.py says, each once.")
+
+
+def first(count: int) -> list[Made]:
+    """The first of generate.py's records."""
+    return [*itertools.islice(records(count, START), count)]
+
+
+@tenacity.retry(  # Kafka does not know at once who leads a new topic
+    retry=tenacity.retry_if_exception_type(KafkaException),
+    stop=tenacity.stop_after_delay(20),
+    wait=tenacity.wait_fixed(0.2),
+    reraise=True,
+)
+def written() -> int:
+    """How many records are in the topics that the job reads."""
+    config = job.config("job", "dev")
+    consumer = _consumer()
+    try:
+        return sum(
+            consumer.get_watermark_offsets(TopicPartition(config[role], 0), 10)[1]
+            for role in INPUTS
+        )
+    finally:
+        consumer.close()
+
+
+def multiset(rows: Iterable[Row]) -> Counter[str]:
+    """Rows as text, with how often each is there."""
+    return Counter(json.dumps(row, sort_keys=True) for row in rows)
+
+
+def shown(rows: Iterable[Row]) -> str:
+    """A line for each, with times of day."""
+    lines = []
+    for key, value in rows:
+        pairs = value.items() if isinstance(value, dict) else [("", value or "removed")]
+        told = " ".join(f"{name}={_told(one)}" if name else str(one) for name, one in pairs)
+        lines.append(TIME.sub(r"\1", f"  {key:12} {told}"))
+    return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..." for line in lines)
+
+
+def encoded(value: object) -> bytes | None:
+    """Text as it is, objects as JSON."""
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else json.dumps(value).encode()
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(" ".join(map(str, one.values())) for one in value)
+    return str(value)
+
+
+def _create_topics() -> None:
+    """Of one partition."""
+    config = job.config("job", "dev")
+    admin = AdminClient({"bootstrap.servers": config["bootstrap_servers"]})
+    known = admin.list_topics(timeout=10).topics
+    missing = [
+        NewTopic(config[role], 1, config={"cleanup.policy": policy})
+        for role, policy in TOPICS.items()
+        if config[role] not in known
+    ]
+    for created in admin.create_topics(missing).values() if missing else ():
+        created.result(30)
+
+
+def _consumer() -> Consumer:
+    servers = job.config("dev")["bootstrap_servers"]
+    settings: dict[str, Any] = {"bootstrap.servers": servers, "isolation.level": "read_committed"}
+    return Consumer({**settings, "group.id": "sample", "enable.partition.eof": True})
+
+
+def _rows(topic: str) -> list[Row]:
+    """All of a topic, as `read_committed` shows it."""
+    consumer = _consumer()
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        rows: list[Row] = []
+        while True:
+            message = consumer.poll(10)
+            if message is None:
+                raise SystemExit(f"Kafka does not answer of topic '{topic}'.")
+            if message.error():
+                return rows
+            key, value = message.key() or b"", message.value()
+            rows.append((key.decode(), None if value is None else _decoded(value)))
+    finally:
+        consumer.close()
+
+
+def _decoded(value: bytes) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value.decode()
+
+
+def main() -> None:
+    """One of the three."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=("write", "read", "check"))
+    parser.add_argument("--count", type=int, default=400, help="of records to write (400)")
+    parser.add_argument("--limit", type=int, default=10, help="of records to show of a topic (10)")
+    arguments = parser.parse_args()
+    if arguments.what == "write":
+        write(arguments.count)
+    elif arguments.what == "read":
+        read(arguments.limit)
+    else:
+        check()
+
+
+if __name__ == "__main__":
+    main()

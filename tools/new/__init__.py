@@ -1,0 +1,1 @@
+"""`eo-kafka new`: projects made of `templates/`, which are data to it."""
