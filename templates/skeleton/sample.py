@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import tenacity
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import job
@@ -153,7 +153,9 @@ def _rows(topic: str) -> list[Row]:
             message = consumer.poll(10)
             if message is None:
                 raise SystemExit(f"Kafka does not answer of topic '{topic}'.")
-            if message.error():
+            if error := message.error():
+                if error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
                 return rows
             key, value = message.key() or b"", message.value()
             rows.append((key.decode(), None if value is None else _decoded(value)))
