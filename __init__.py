@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from . import windows as windows
     from .connectors.consumer_group import ConsumerGroup as ConsumerGroup
     from .connectors.foreach_batch import foreach_batch as foreach_batch
     from .connectors.maps.side_input import SideInput as SideInput
@@ -50,10 +51,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "windows":  # a package
+        return import_module(".windows", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module 'eo_kafka' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name], __name__), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOMES, "__version__"])
+    return sorted([*_HOMES, "__version__", "windows"])

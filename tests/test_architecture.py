@@ -13,8 +13,13 @@ ROOT = Path(__file__).parent.parent
 # A folder may import itself, these, and what these may import.
 BELOW = {
     "entry": ("connectors/maps",),
-    "": ("connectors/maps", "tools"),  # the facade, which imports what it offers when that is used
+    "": (
+        "connectors/maps",
+        "tools",
+        "windows",
+    ),  # the facade, which imports what it offers when that is used
     "core": (),
+    "windows": ("core",),
     "clients/kafka": ("core",),
     "clients/hazelcast": ("core",),
     "state/ledger": ("clients/kafka",),

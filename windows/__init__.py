@@ -1,0 +1,20 @@
+"""`eo_kafka.windows`: windows that lose no row: those that come too late are rows of the result."""
+
+from .aggregates import avg, count, fold, max, min, sum
+from .query import session, sliding, tumbling
+from .watermarks import by_partition, custom, lag
+
+__all__ = [
+    "avg",
+    "by_partition",
+    "count",
+    "custom",
+    "fold",
+    "lag",
+    "max",
+    "min",
+    "session",
+    "sliding",
+    "sum",
+    "tumbling",
+]
