@@ -11,7 +11,7 @@ import decimal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Event: TypeAlias = Mapping[str, Any]
 Kept: TypeAlias = tuple[Any, ...]
@@ -22,8 +22,6 @@ _EXACT = decimal.Context(prec=78)  # more than the sum of any number of DECIMAL(
 
 class Aggregate(Protocol):
     """One aggregate. It travels to the executors."""
-
-    ordered: ClassVar[bool] = False  # it sees rows one by one, and their order may matter
 
     @property
     def column(self) -> str | None:
@@ -153,11 +151,11 @@ def fold(
         ...     merge=lambda one, other: sorted({*one, *other}),
         ... )
     """
-    return _Fold(kind, zero, step, merge)
+    return Fold(kind, zero, step, merge)
 
 
 @dataclass(frozen=True)
-class _Count(Aggregate):
+class _Count:
     column: str | None
 
     def types(self, of: Callable[[str], str]) -> tuple[Aggregate, str, Sequence[str]]:
@@ -177,7 +175,7 @@ class _Count(Aggregate):
 
 
 @dataclass(frozen=True)
-class _Sum(Aggregate):
+class _Sum:
     column: str
 
     def types(self, of: Callable[[str], str]) -> tuple[Aggregate, str, Sequence[str]]:
@@ -198,7 +196,7 @@ class _Sum(Aggregate):
 
 
 @dataclass(frozen=True)
-class _Average(Aggregate):
+class _Average:
     column: str
 
     def types(self, of: Callable[[str], str]) -> tuple[Aggregate, str, Sequence[str]]:
@@ -219,7 +217,7 @@ class _Average(Aggregate):
 
 
 @dataclass(frozen=True)
-class _Extreme(Aggregate):
+class _Extreme:
     column: str
     largest: bool
     moments: bool = False  # kept as microseconds: Spark gives back times without their zone
@@ -252,8 +250,8 @@ class _Extreme(Aggregate):
 
 
 @dataclass(frozen=True)
-class _Fold(Aggregate):
-    ordered: ClassVar[bool] = True
+class Fold:
+    """It sees rows one by one, and their order may matter."""
 
     kind: str
     zero: Any

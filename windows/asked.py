@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import EnvironmentRefused, OptionsError
 from ..core.options import time_span_ms
-from .aggregates import Aggregate, quoted
+from .aggregates import Aggregate, Fold, quoted
 from .fixed import FixedWindows
 from .panes import ADDED, Rules
 from .sessions import Sessions
@@ -145,7 +145,7 @@ class Asked:
             widths=[len(kinds) for _, _, kinds in typed],
             lateness=self._lateness,
             early=self._early,
-            ordered=any(one.ordered for one, _, _ in typed),
+            ordered=any(isinstance(one, Fold) for one, _, _ in typed),
         )
         return rules, schema, "".join(f", kept{n} {kind}" for n, kind in enumerate(kept))
 
