@@ -1,4 +1,4 @@
-"""`eo_kafka.windows`: windows that lose no row: those that come too late are rows of the result."""
+"""Windows over Spark's transformWithState that give late rows out as rows."""
 
 from .aggregates import avg, count, fold, max, min, sum
 from .query import session, sliding, tumbling
