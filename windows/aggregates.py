@@ -56,7 +56,7 @@ def count(column: str | None = None) -> Aggregate:
         An aggregate, for `aggregates=` of the windows. Its result is a BIGINT.
 
     Examples:
-        >>> {"clicks": eo_kafka.windows.count()}
+        >>> aggregates = {"clicks": eo_kafka.windows.count()}
     """
     return _Count(column)
 
@@ -71,7 +71,7 @@ def sum(column: str) -> Aggregate:
         An aggregate. The type of its result is that of Spark's `sum`; null without any value.
 
     Examples:
-        >>> {"total": eo_kafka.windows.sum("price")}
+        >>> aggregates = {"total": eo_kafka.windows.sum("price")}
     """
     return _Sum(column)
 
@@ -86,7 +86,7 @@ def min(column: str) -> Aggregate:
         An aggregate. Its result has the column's type; null without any value.
 
     Examples:
-        >>> {"first": eo_kafka.windows.min("at")}
+        >>> aggregates = {"first": eo_kafka.windows.min("at")}
     """
     return _Extreme(column, largest=False)
 
@@ -101,7 +101,7 @@ def max(column: str) -> Aggregate:
         An aggregate. Its result has the column's type; null without any value.
 
     Examples:
-        >>> {"last": eo_kafka.windows.max("at")}
+        >>> aggregates = {"last": eo_kafka.windows.max("at")}
     """
     return _Extreme(column, largest=True)
 
@@ -116,7 +116,7 @@ def avg(column: str) -> Aggregate:
         An aggregate. Its result is a DOUBLE; null without any value.
 
     Examples:
-        >>> {"mean": eo_kafka.windows.avg("price")}
+        >>> aggregates = {"mean": eo_kafka.windows.avg("price")}
     """
     return _Average(column)
 
@@ -144,7 +144,7 @@ def fold(
         An aggregate.
 
     Examples:
-        >>> eo_kafka.windows.fold(
+        >>> pages = eo_kafka.windows.fold(
         ...     "ARRAY<STRING>",
         ...     zero=[],
         ...     step=lambda pages, row: sorted({*pages, row["page"]}),

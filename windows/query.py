@@ -61,11 +61,11 @@ def tumbling(
         EnvironmentRefused: This Spark has no such windows, or a package is missing.
 
     Examples:
-        >>> clicks = eo_kafka.windows.tumbling(
-        ...     orders.select("key", "timestamp"),
-        ...     time="timestamp",
+        >>> counts = eo_kafka.windows.tumbling(
+        ...     clicks,
+        ...     time="at",
         ...     size="1 minute",
-        ...     by=["key"],
+        ...     by=["page"],
         ...     aggregates={"clicks": eo_kafka.windows.count()},
         ...     watermark="10 seconds",
         ...     allowed_lateness="10 minutes",
@@ -114,9 +114,9 @@ def sliding(
         EnvironmentRefused: As `tumbling`.
 
     Examples:
-        >>> clicks = eo_kafka.windows.sliding(
-        ...     orders.select("key", "timestamp"),
-        ...     time="timestamp",
+        >>> counts = eo_kafka.windows.sliding(
+        ...     clicks,
+        ...     time="at",
         ...     size="10 minutes",
         ...     slide="1 minute",
         ...     aggregates={"clicks": eo_kafka.windows.count()},
@@ -168,10 +168,10 @@ def session(
 
     Examples:
         >>> visits = eo_kafka.windows.session(
-        ...     orders.select("key", "timestamp"),
-        ...     time="timestamp",
+        ...     clicks,
+        ...     time="at",
         ...     gap="30 minutes",
-        ...     by=["key"],
+        ...     by=["page"],
         ...     aggregates={"clicks": eo_kafka.windows.count()},
         ...     watermark="10 seconds",
         ... )

@@ -50,7 +50,7 @@ def lag(span: str) -> Watermark:
         ValueError: `span` is no time.
 
     Examples:
-        >>> eo_kafka.windows.lag("10 seconds")
+        >>> watermark = eo_kafka.windows.lag("10 seconds")
     """
     return _Lag(time_span_ms(span))
 
@@ -83,7 +83,7 @@ def by_partition(
         ValueError: `span` or `idle` is no time, or `partitions` is less than 1.
 
     Examples:
-        >>> eo_kafka.windows.by_partition("10 seconds", partitions=4, idle="5 minutes")
+        >>> watermark = eo_kafka.windows.by_partition("10 seconds", partitions=4, idle="5 minutes")
     """
     if partitions < 1:
         raise ValueError("partitions must be at least 1")
@@ -113,7 +113,7 @@ def custom(function: Callable[[Column], Column], span: str = "0") -> Watermark:
     Examples:
         A clock that is ahead by more than an hour of Kafka's time does not move the watermark:
 
-        >>> eo_kafka.windows.custom(
+        >>> watermark = eo_kafka.windows.custom(
         ...     lambda at: F.when(at < F.expr("timestamp + INTERVAL 1 HOUR"), at), "10 seconds"
         ... )
     """
