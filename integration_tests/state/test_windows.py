@@ -11,6 +11,10 @@ from itertools import pairwise
 import pytest
 from confluent_kafka import Producer
 
+from eo_kafka import windows
+from eo_kafka.errors import OptionsError
+from eo_kafka.state.snapshots.operators import descriptions
+from eo_kafka.state.snapshots.processing_time import operator_by_the_clock
 from harness import Stateful, assert_settled, committed, fail_at, kill_driver_at, produce
 from test_restore_jobs import CHANGELOG, lose_the_disk
 
@@ -43,13 +47,19 @@ def new_job(broker, make_topic, tmp_path):
 
 def events(job, start: int, end: int) -> list[dict]:
     """A second of event time for four events. Each seventh comes 15 s late, which may be in time
-    for its window, and each eleventh 40 s, which is not."""
+    for its window, and each eleventh 40 s, which is not. One has no time."""
     late = {7: 15, 11: 40}
+    times = {
+        n: 1_000_000 + n // 4 - sum(late[by] for by in late if n % by == 0) for n in range(end)
+    }
+    times[130] = None
     return [
         {
             "k": f"{n % 3}@{job.sink_topic}@{job.late_topic}",
             "n": n,
-            "t": 1_000_000 + n // 4 - sum(s for every, s in late.items() if n and n % every == 0),
+            "t": None
+            if n == 130
+            else 1_000_000 + n // 4 - sum(late[by] for by in late if n % by == 0),
         }
         for n in range(start, end)
     ]
@@ -67,17 +77,22 @@ def modelled(batches: list[list[dict]], size: int, slide: int) -> tuple[dict, Co
     for batch in batches:
         watermark = newest - LAG
         for event in batch:
+            if event["t"] is None:
+                late[event["n"], None] += 1
+                continue
             first = (event["t"] - size) // slide * slide + slide
             for start in range(first, event["t"] + 1, slide):
                 if newest and start + size + LATENESS <= watermark:
                     late[event["n"], start] += 1
                 else:
                     windows[event["k"], start].append(event["n"])
-        newest = max(newest, *(event["t"] for event in batch))
+        newest = max(newest, *(event["t"] or 0 for event in batch))
     return {window: sorted(ids) for window, ids in windows.items()}, late
 
 
-def seconds(text: str) -> int:
+def seconds(text: str | None) -> int | None:
+    if text is None:
+        return None
     return int(datetime.fromisoformat(text).timestamp())
 
 
@@ -96,7 +111,7 @@ def results(job) -> tuple[dict, Counter]:
     for value, times in committed(job.servers, job.late_topic).items():
         row = json.loads(value)
         assert row["kind"] == "late"
-        late[row["late_row"]["n"], seconds(row["window_start"])] += times
+        late[row["late_row"]["n"], seconds(row.get("window_start"))] += times
     kept = {
         (k, start): sorted(row["ids"])
         for (k, start, _), row in newest.items()
@@ -109,7 +124,7 @@ def batches(found: list[dict]) -> list[list[dict]]:
     return [found[n : n + PER_BATCH] for n in range(0, len(found), PER_BATCH)]
 
 
-@pytest.mark.parametrize("operator", SHAPES)
+@pytest.mark.parametrize("operator", [pytest.param("tumbling", marks=pytest.mark.full), "sliding"])
 def test_each_row_is_in_the_windows_that_it_is_in_time_for_and_late_for_the_others(
     new_job, spark, operator
 ):
@@ -197,9 +212,43 @@ def test_a_partition_that_is_behind_holds_the_watermark_and_an_idle_one_is_let_g
     assert late() == {7}
     windows, _ = results(job)
     assert sorted(n for ids in windows.values() for n in ids) == [1, 2, 3, 4, 5, 6, 8]
+    files = {str(path.relative_to(job.checkpoint)): path for path in job.checkpoint.rglob("*")}
+    described = {name: files[name].read_bytes() for name in descriptions(files)}
+    assert operator_by_the_clock(described), "each batch takes a snapshot"
 
 
 def write_to(job, partition: int, event: dict) -> None:
     producer = Producer({"bootstrap.servers": job.servers})
     producer.produce(job.source_topic, json.dumps(event), partition=partition)
     assert producer.flush(30) == 0
+
+
+def test_all_that_is_wrong_is_told_at_once_before_anything_starts(spark):
+    rows = spark.readStream.format("rate").load().withWatermark("timestamp", "1 second")
+    with pytest.raises(OptionsError) as refused:
+        windows.sliding(
+            rows.withColumnRenamed("value", "kind"),
+            time="kind",
+            size="1 hour",
+            slide="2 hours",
+            by=["kind", "nothing"],
+            aggregates={"late_row": windows.count(), "n": windows.sum("price")},
+            watermark=windows.by_partition("1 second", partitions=2),
+            allowed_lateness="a while",
+        )
+    for sentence in (
+        "allowed_lateness='a while': must be a time",
+        "slide: must not be longer than size",
+        "time='kind': must be of type TIMESTAMP, and is bigint",
+        "events: has a watermark already",
+        "by: the rows have no column 'nothing'",
+        "aggregates['n']: the rows have no column 'price'",
+        "Column 'kind' would be twice in the output",
+        "Column 'late_row' would be twice in the output",
+        "needs spark.sql.streaming.statefulOperator.allowMultiple=false in the session",
+        "the rows have no column 'partition'",
+        "keeps state in another store than RocksDB",
+    ):
+        assert sentence in str(refused.value)
+    with pytest.raises(OptionsError, match="must be a streaming DataFrame"):
+        windows.tumbling(spark.range(1), time="id", size="1 s", aggregates={}, watermark="1 s")
