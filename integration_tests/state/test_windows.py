@@ -15,7 +15,15 @@ from eo_kafka import windows
 from eo_kafka.errors import OptionsError
 from eo_kafka.state.snapshots.operators import descriptions
 from eo_kafka.state.snapshots.processing_time import operator_by_the_clock
-from harness import Stateful, assert_settled, committed, fail_at, kill_driver_at, produce
+from harness import (
+    Stateful,
+    assert_settled,
+    committed,
+    fail_at,
+    kill_driver_at,
+    produce,
+    read_ledger,
+)
 from test_restore_jobs import CHANGELOG, lose_the_disk
 
 PER_BATCH = 50
@@ -162,6 +170,21 @@ def test_rows_in_windows_and_late_rows_are_the_input_after_kills_and_without_the
     job.run(spark)
     assert results(job) == modelled([*batches(first), *batches(second)], *SHAPES[operator])
     assert_settled(job)
+
+
+@pytest.mark.full
+def test_batches_since_a_snapshot_come_back_with_their_watermarks(new_job, spark):
+    job = new_job("tumbling", conf={"spark.sql.streaming.noDataMicroBatches.enabled": "false"})
+    job.sink_extra["snapshotInterval"] = "1 hour"
+    job.source_extra["jobName"] = job.job_name
+    first, second = events(job, 0, 250), events(job, 250, 400)
+    put(job, first)
+    job.run(spark)
+    assert read_ledger(job).snapshot.batch < 4, "batches after it have none"
+    lose_the_disk(job)
+    put(job, second)
+    job.run(spark)
+    assert results(job) == modelled([*batches(first), *batches(second)], *SHAPES["tumbling"])
 
 
 def test_each_row_is_in_one_session_or_late_without_the_disk(new_job, spark, crash_points):
