@@ -9,7 +9,7 @@ FORMAT ?= eo-kafka
 JOBS ?= 2
 # Of the tests: kafka crash maps state tools soak containers (integration_tests/), unit (tests/)
 GROUP ?=
-PACKAGES := core clients connectors formats sources sinks state tools broker testing templates
+PACKAGES := core clients connectors formats sources sinks state tools broker testing templates windows
 CODE := setup.cfg pyproject.toml __init__.py errors.py registration.py $(shell find entry $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 

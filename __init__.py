@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from . import windows as windows
     from .connectors.consumer_group import ConsumerGroup as ConsumerGroup
     from .connectors.direct.start import direct as direct
     from .connectors.direct.start import direct_batch as direct_batch
@@ -54,10 +55,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "windows":  # a package
+        return import_module(".windows", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module 'eo_kafka' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name], __name__), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOMES, "__version__"])
+    return sorted([*_HOMES, "__version__", "windows"])

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGE = Path(__file__).parent / "file_map.md"
 FOLDERS = (
-    *("entry", "testing", "connectors", "tools", "broker", "formats"),
+    *("entry", "testing", "connectors", "tools", "broker", "windows", "formats"),
     *("sources", "sinks", "state", "clients", "core"),
 )
 HEAD = """# File map

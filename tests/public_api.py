@@ -62,8 +62,8 @@ def listing() -> str:
 
 
 def _names() -> Iterator[str]:
-    for module in (eo_kafka, eo_kafka.testing):
-        for name in sorted(module._HOMES):
+    for module in (eo_kafka, eo_kafka.testing, eo_kafka.windows):
+        for name in sorted(getattr(module, "_HOMES", None) or module.__all__):
             yield from _name(f"{module.__name__}.{name}", getattr(module, name))
 
 

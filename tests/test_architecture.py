@@ -14,8 +14,9 @@ ROOT = Path(__file__).parent.parent
 BELOW = {
     "entry": ("connectors/maps",),
     # the facade, which imports what it offers when that is used
-    "": ("connectors/direct", "connectors/maps", "tools"),
+    "": ("connectors/direct", "connectors/maps", "tools", "windows"),
     "core": (),
+    "windows": ("core",),
     "clients/kafka": ("core",),
     "clients/hazelcast": ("core",),
     "state/ledger": ("clients/kafka",),

@@ -156,8 +156,9 @@ def described(name: str, **more: object) -> bytes:
     return b"v1\n" + json.dumps({**fields, **more}).encode()
 
 
-def time_mode(mode: str) -> bytes:
-    properties = json.dumps({"timeMode": mode, "outputMode": "Append"})
+def time_mode(mode: str, *states: str) -> bytes:
+    states = [{"stateName": name} for name in ("window", *states)]
+    properties = json.dumps({"timeMode": mode, "outputMode": "Append", "stateVariables": states})
     return described("transformWithStateInPySparkExec", operatorPropertiesJson=properties)
 
 
@@ -175,6 +176,10 @@ V1, V2 = "state/0/_metadata/metadata", "state/1/_metadata/v2/4"
         ({V1: described("applyInPandasWithState")}, "applyInPandasWithState"),
         ({V1: described("somethingNew")}, "somethingNew"),
         ({V1: described("dedupe"), V2: time_mode("ProcessingTime")}, "transformWithState"),
+        (
+            {V2: time_mode("EventTime", "eo_kafka_watermark_not_repeatable")},
+            "transformWithStateInPySparkExec",
+        ),
         ({V1: b"v3\nnonsense"}, "not known here"),
     ],
 )

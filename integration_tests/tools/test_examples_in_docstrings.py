@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import doctest
+from operator import attrgetter
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from pyspark.sql import Row
+from pyspark.sql import Row, functions
 from pyspark.sql.functions import struct
 
 import eo_kafka
@@ -39,8 +40,11 @@ def names(own, spark) -> dict[str, object]:
     kafka = {"kafka.bootstrap.servers": own.bootstrap_servers}
     read = spark.readStream.format("eo-kafka").options(**kafka)
     orders = read.options(subscribe="orders", startingOffsets="earliest").load()
+    clicks = orders.selectExpr("string(key) as page", "timestamp as at", "timestamp")
     orders = orders.selectExpr("string(key) as key", "string(value) as value")
     return {"eo_kafka": eo_kafka, "spark": spark, "kafka": kafka, "orders": orders} | {
+        "clicks": clicks,
+        "F": functions,
         "Row": Row,
         "struct": struct,
     }
@@ -49,8 +53,8 @@ def names(own, spark) -> dict[str, object]:
 def test_each_example_does_what_it_shows(names, own, spark, tmp_path):
     assert sorted(ORDER) == sorted(eo_kafka._HOMES), "every public name has its example"
     with settings(spark, {"spark.sql.streaming.stateStore.providerClass": ROCKSDB}):
-        for name in ORDER:
-            text = (getattr(eo_kafka, name).__doc__ or "").replace("/data/", f"{tmp_path}/")
+        for name in (*ORDER, *(f"windows.{one}" for one in eo_kafka.windows.__all__)):
+            text = (attrgetter(name)(eo_kafka).__doc__ or "").replace("/data/", f"{tmp_path}/")
             example = doctest.DocTestParser().get_doctest(text, names, name, None, None)
             assert example.examples, f"{name} has no example"
             said: list[str] = []

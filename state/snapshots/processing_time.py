@@ -1,4 +1,4 @@
-"""Tells from the checkpoint whether a query's state depends on the clock.
+"""Tells from the checkpoint whether a query's state depends on more than its records.
 
 A batch that is repeated has the same records and another time of day. Operators that are known to
 go by records and watermarks only are listed here; of any other it is assumed that it looks at the
@@ -23,6 +23,7 @@ _TIMELESS = {
 }
 _BY_TIME_MODE = "transformWithState"  # how the names of its variants begin
 _TIMELESS_MODES = ("NoTime", "EventTime")
+_MARK = "eo_kafka_watermark_not_repeatable"  # a state of this name, which windows/fixed.py makes
 
 
 def operator_by_the_clock(described: Mapping[str, bytes]) -> str | None:
@@ -43,4 +44,7 @@ def operator_by_the_clock(described: Mapping[str, bytes]) -> str | None:
 def _time_mode(name: str, fields: Mapping[str, Any]) -> str | None:
     if not name.startswith(_BY_TIME_MODE):
         return None
-    return str(json_object(fields["operatorPropertiesJson"])["timeMode"])
+    properties = json_object(fields["operatorPropertiesJson"])
+    if any(state["stateName"] == _MARK for state in properties.get("stateVariables", ())):
+        return None
+    return str(properties["timeMode"])

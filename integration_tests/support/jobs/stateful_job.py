@@ -37,8 +37,12 @@ def start_stateful(spark, job):
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
     with settings(spark, job["conf"]):
         result = OPERATORS[job["operator"]](events(spark, job))
-        rows = result.select(f.to_json(f.struct("*")).alias("value"))
+        rest = [name for name in result.columns if name != "topic"]
+        topic = ["topic"] if "topic" in result.columns else []
+        rows = result.select(*topic, f.to_json(f.struct(*rest)).alias("value"))
         sink = dict(job["sink_options"])
+        if topic:
+            del sink["topic"]
         if job["mode"] == "append":
             writer = rows.writeStream.format(job["sink"]).options(**sink)
         else:
@@ -61,11 +65,14 @@ def settings(spark, conf):
 
 
 def events(spark, job):
-    def read():
+    def read(watermark=True):
         rows = spark.readStream.format(job["source"]).options(**job["source_options"]).load()
         fields = f.from_json(f.col("value").cast("string"), "k STRING, n LONG, t LONG")
-        rows = rows.select(fields.alias("e")).select("e.k", "e.n", "e.t")
-        return rows.withColumn("t", f.timestamp_seconds("t")).withWatermark("t", "10 seconds")
+        rows = rows.select(fields.alias("e"), "partition").select("e.*", "partition")
+        rows = rows.withColumn("t", f.timestamp_seconds("t"))
+        if not watermark:
+            return rows
+        return rows.drop("partition").withWatermark("t", "10 seconds")
 
     return read
 
@@ -203,7 +210,49 @@ def _frames(key, frames, total):
     return int(total + sum(numbers)), [frame]
 
 
+def tumbling(read):
+    return _late_elsewhere(read, eo_kafka.windows.tumbling, size="10 seconds")
+
+
+def sliding(read):
+    return _late_elsewhere(read, eo_kafka.windows.sliding, size="10 seconds", slide="4 seconds")
+
+
+def sessions(read):
+    return _late_elsewhere(read, eo_kafka.windows.session, gap="3 seconds")
+
+
+def by_partition(read):
+    policy = eo_kafka.windows.by_partition("1 second", partitions=2, idle="40 seconds")
+    return _late_elsewhere(read, eo_kafka.windows.tumbling, policy, size="10 seconds")
+
+
+def _late_elsewhere(read, windows, watermark="10 seconds", **shape):
+    """The results into one topic and late rows into another, which are the last part of the keys'
+    names: k@results@late."""
+    rows = read(watermark=False)
+    results, late = (f.split("k", "@")[n] for n in (1, 2))
+    ids = eo_kafka.windows.fold(
+        "ARRAY<BIGINT>", [], lambda kept, row: [*kept, row["n"]], lambda one, other: one + other
+    )
+    found = windows(
+        rows,
+        time="t",
+        by=["k"],
+        aggregates={"c": eo_kafka.windows.count(), "ids": ids},
+        watermark=watermark,
+        allowed_lateness="8 seconds",
+        early=True,
+        **shape,
+    )
+    return found.withColumn("topic", f.when(f.col("kind") == "late", late).otherwise(results))
+
+
 OPERATORS = {
+    "tumbling": tumbling,
+    "sliding": sliding,
+    "sessions": sessions,
+    "by_partition": by_partition,
     "window": window,
     "session": session,
     "deduplication": deduplication,
