@@ -107,7 +107,7 @@ def test_c3_commit_works_when_the_workers_that_prepared_are_dead(job, crash_poin
         pytest.param("S1.after_generation", id="C0-before-any-task", marks=pytest.mark.full),
         pytest.param("S6.before_decision", id="C6-before-the-decision", marks=pytest.mark.smoke),
         pytest.param("S6.after_decision", id="C8-before-the-first-EndTxn", marks=pytest.mark.smoke),
-        pytest.param("S7.after_first_end_txn", id="C9-between-two-EndTxns"),
+        pytest.param("S7.after_first_end_txn", id="C9-between-two-EndTxns", marks=pytest.mark.full),
         pytest.param("S7.after_last_end_txn", id="C12-before-DONE", marks=pytest.mark.full),
         pytest.param("S8.after_done", id="C13-before-Sparks-commit-log", marks=pytest.mark.full),
     ],

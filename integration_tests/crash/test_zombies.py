@@ -119,7 +119,12 @@ def test_c19_a_task_that_was_stopped_while_it_wrote_is_fenced_and_so_is_its_driv
     ("point", "error"),
     [
         pytest.param("S5.prepared", "Undecided", id="before-the-decision", marks=pytest.mark.full),
-        pytest.param("S6.after_decision", "ParticipantsLost", id="after-the-decision"),
+        pytest.param(
+            "S6.after_decision",
+            "ParticipantsLost",
+            id="after-the-decision",
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_c19_an_id_taken_in_the_window_that_is_not_atomic_is_found_out_and_mended(

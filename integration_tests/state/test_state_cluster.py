@@ -71,6 +71,7 @@ def test_the_state_topic_may_lose_a_node(job, three, spark):
     assert config["retention.ms"].value == "-1"
 
 
+@pytest.mark.full
 def test_a_node_that_dies_in_the_middle_of_a_snapshot(job, three, spark, crash_points):
     """The one that leads the state topic, after the files were found and before they are sent."""
     job.run(spark)  # so that there is a state topic
