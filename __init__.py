@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .registration import register as register
     from .state.snapshots.restoring import restore as restore
     from .state.snapshots.search import snapshots as snapshots
+    from .tools.explain.explaining import explain as explain
     from .tools.snapshots.exporting import cancel_and_export as cancel_and_export
     from .tools.snapshots.exporting import delete_snapshot as delete_snapshot
     from .tools.snapshots.exporting import export_snapshot as export_snapshot
@@ -39,6 +40,7 @@ _HOMES = {
     "delete_snapshot": ".tools.snapshots.exporting",
     "direct": ".connectors.direct.start",
     "direct_batch": ".connectors.direct.start",
+    "explain": ".tools.explain.explaining",
     "export_snapshot": ".tools.snapshots.exporting",
     "foreach_batch": ".connectors.foreach_batch",
     "from_avro": ".connectors.avro",

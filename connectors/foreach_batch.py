@@ -88,11 +88,12 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
 
 
 class BatchFunction:
-    """What `foreach_batch` returns; `options` by their names in lower case."""
+    """What `foreach_batch` returns: the `format` it writes, its `options` by their names in lower
+    case."""
 
     def __init__(self, options: Mapping[str, str], name: str, has_ledger: bool) -> None:
         self.options = options
-        self._format = name
+        self.format = name
         self._has_ledger = has_ledger
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
@@ -102,7 +103,7 @@ class BatchFunction:
         job = (self.options.get("jobname"), self.options.get("ledgertopic"))
         if query and _written.get(job) == (query.run, batch):
             raise OptionsError([_TWICE.format(job=job[0], batch=batch)])
-        writer = rows.write.format(self._format).mode("append")
+        writer = rows.write.format(self.format).mode("append")
         writer.options(**{**found, **self.options}).option(BATCH, str(batch)).save()
         if query:
             _written[job] = (query.run, batch)

@@ -118,19 +118,22 @@ def function_of(writer: Any) -> Callable[..., None] | None:
     """The function that `foreachBatch` was given, if it was; PySpark has no public way to ask. Not
     on Spark Connect, where `foreach_batch` is refused when it writes."""
     java = getattr(writer, "_jwrite", None)
-    scala_function = None if java is None else _field(java, "foreachBatchWriter")
-    if scala_function is None:
-        return None
+    scala_function = None if java is None else private_field(java, "foreachBatchWriter")
+    return None if scala_function is None else python_function(scala_function, writer._spark._sc)
+
+
+def python_function(scala_function: Any, context: Any) -> Callable[..., None]:
+    """The function of a user's that py4j wrapped for `foreachBatch`."""
     (captured,) = scala_function.getClass().getDeclaredFields()  # py4j's proxy of Python's
-    gateway = writer._spark._sc._gateway
-    proxy = _field(scala_function, captured.getName())
+    gateway = context._gateway
+    proxy = private_field(scala_function, captured.getName())
     handler = gateway.jvm.java.lang.reflect.Proxy.getInvocationHandler(proxy)
-    found: Callable[..., None] = gateway.gateway_property.pool[_field(handler, "id")].func
+    found: Callable[..., None] = gateway.gateway_property.pool[private_field(handler, "id")].func
     return found
 
 
 def _classic_options(writer: Any) -> dict[str, str]:
-    pairs = _field(writer._jwrite, "extraOptions").iterator()
+    pairs = private_field(writer._jwrite, "extraOptions").iterator()
     found = {}
     while pairs.hasNext():
         pair = pairs.next()
@@ -144,13 +147,16 @@ def _is_refused_by_spark(writer: Any) -> bool:
     if message is not None:
         mode, is_function = message.output_mode, message.HasField("foreach_batch")
     else:
-        mode = _field(writer._jwrite, "outputMode").toString()
-        is_function = _field(writer._jwrite, "source") == "foreachBatch"
+        mode = private_field(writer._jwrite, "outputMode").toString()
+        is_function = private_field(writer._jwrite, "source") == "foreachBatch"
     return mode.lower() == "update" and not is_function
 
 
-def _field(java: Any, name: str) -> Any:
-    """A private field of a Java object."""
-    field = java.getClass().getDeclaredField(name)
+def private_field(java: Any, name: str) -> Any:
+    """A private field of a Java object, of its class or of one above it."""
+    at = java.getClass()
+    while name not in [field.getName() for field in at.getDeclaredFields()]:
+        at = at.getSuperclass()
+    field = at.getDeclaredField(name)
     field.setAccessible(True)
     return field.get(java)

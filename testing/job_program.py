@@ -10,11 +10,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from ..connectors.restored_start import options_of, start
+from ..tools.shared.job_function import job_function
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -39,7 +38,7 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     query = None
     try:
-        query = started(function(words["build"])(spark, words["config"]), words["drain"])
+        query = started(job_function(words["build"])(spark, words["config"]), words["drain"])
         if words["drain"]:
             _drain(query)
         else:
@@ -50,15 +49,6 @@ def main() -> None:
         print(f"\nENDED {error}", flush=True)  # noqa: T201 - what Driver.reason() reads
         raise
     print("\nENDED in order", flush=True)  # noqa: T201
-
-
-def function(name: str) -> Callable[..., Any]:
-    """What `module:function` names. Raises ValueError or ImportError."""
-    module, colon, attribute = name.partition(":")
-    if not colon or not module or not attribute:
-        raise ValueError(f"'{name}' is not 'module:function', as 'my_app.pipeline:build' is.")
-    found: Callable[..., Any] = getattr(import_module(module), attribute)
-    return found
 
 
 def started(made: Any, drain: bool) -> StreamingQuery:

@@ -44,7 +44,8 @@ BELOW = {
     "tools/new": ("tools/shared",),
     "tools/prepare": ("formats", "sources", "sinks/rows"),
     "tools/doctor": ("tools/transactions", "tools/prepare"),
-    "tools": ("tools/doctor", "tools/new", "tools/snapshots", "tools/verify"),
+    "tools/explain": ("tools/doctor", "connectors", "connectors/direct"),
+    "tools": ("tools/doctor", "tools/explain", "tools/new", "tools/snapshots", "tools/verify"),
     "testing": ("tools/verify", "connectors"),
 }
 PACKAGES = sorted({folder.split("/")[0] for folder in BELOW} - {"", "entry"})

@@ -15,9 +15,10 @@ import eo_kafka.testing
 from eo_kafka.core import crash_points
 from eo_kafka.testing import checkpoint_log, nemesis
 from eo_kafka.testing.driver import Driver
-from eo_kafka.testing.job_program import function, started
+from eo_kafka.testing.job_program import started
 from eo_kafka.testing.order import out_of_order
 from eo_kafka.testing.processes import FOLDER
+from eo_kafka.tools.shared.job_function import job_function
 
 HEAVY = ("psutil", "confluent_kafka", "kafka", "pyspark", "pyarrow", "numba")
 INNER = """
@@ -125,6 +126,6 @@ def test_rows_of_different_partitions_may_change_places():
 def test_a_job_that_is_none_is_refused():
     for name in ("my_app.pipeline", ":build", "my_app.pipeline:"):
         with pytest.raises(ValueError, match=f"'{name}' is not 'module:function'"):
-            function(name)
+            job_function(name)
     with pytest.raises(TypeError, match="returned NoneType: it must return a DataStreamWriter"):
         started(None, drain=True)

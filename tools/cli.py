@@ -51,6 +51,7 @@ COMMANDS = (
         "eo_kafka.tools.prepare.command",
     ),
     Command("doctor", "check this machine and a Kafka cluster", "eo_kafka.tools.doctor.command"),
+    Command("explain", "tell what a job guarantees, and why", "eo_kafka.tools.explain.command"),
     Command(
         "verify", "compare two topics, naming lost and repeated", "eo_kafka.tools.verify.command"
     ),

@@ -19,6 +19,7 @@ from ..kafka_source import KafkaBatchReader, KafkaStreamReader, reader_options
 from ..ledger_writer import Report
 from ..plain_errors import plain_errors
 from ..spark_versions import refuse_without_admission_control
+from . import NAME
 from .lane import RANGES, Lane, LaneRead, range_rows
 
 if TYPE_CHECKING:
@@ -109,6 +110,6 @@ class DirectDataSource(KafkaDataSource):
 def format_of(lane: Lane) -> type[DirectDataSource]:
     """A format for this lane alone. Its name is new each time: a writer that was made and not yet
     started must not get the function of one that was made after it."""
-    name = f"eo-kafka-direct-{uuid.uuid4().hex[:12]}"
+    name = f"{NAME}{uuid.uuid4().hex[:12]}"
     members = {"lane": lane, "name": classmethod(lambda cls: name)}
     return type("DirectLane", (DirectDataSource,), members)

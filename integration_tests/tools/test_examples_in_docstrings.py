@@ -19,7 +19,7 @@ from jobs.stateful_job import settings
 ORDER = (
     *("register", "start", "snapshots", "restore", "export_snapshot", "verify_snapshot"),
     *("start_from", "delete_snapshot", "cancel_and_export", "repartition"),
-    *("foreach_batch", "progress", "StateView", "ConsumerGroup", "SideInput"),
+    *("foreach_batch", "progress", "explain", "StateView", "ConsumerGroup", "SideInput"),
     *("to_avro", "from_avro", "direct", "direct_batch"),
 )
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         text = "not checked: --bootstrap-servers or --config names one"
         findings.append(Finding(Level.NOTE, "Kafka", text))
     else:
-        with _told_as_findings():
+        with told_as_findings():
             findings += _cluster(options, arguments.write)
     broken = any(found.level is Level.PROBLEM for found in findings)
     if arguments.json:
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _told_as_findings() -> Iterator[None]:
+def told_as_findings() -> Iterator[None]:
     """What these modules warn of is among the findings: it is not said twice."""
     levels = [logger.level for logger in CHECKING]
     for logger in CHECKING:

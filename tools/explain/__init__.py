@@ -1,0 +1,1 @@
+"""`eo-kafka explain`: what a pipeline guarantees, by its weakest link."""

@@ -1,0 +1,316 @@
+"""What each source, step and sink of a query does after a crash: a table. No I/O.
+
+Rows of Kafka, maps, folders and foreachBatch were tried: test_explain_crashes.py, test_explain.py
+and the tests that docs/guarantees.md names. Those of `rate`, `socket`, `console` and `memory` are
+as Spark documents them. Whatever else there is says that it is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ...core.maps import KAFKA as IN_A_TOPIC
+from ...sinks.maps.backend import Backend, backend_of
+from ...sinks.options import AT_LEAST_ONCE, IDEMPOTENT, NONE, TWO_PHASE
+from .pipeline import End
+
+
+class Guarantee(IntEnum):
+    """What holds of the sink's rows, the weakest first."""
+
+    NONE = 0
+    NOT_KNOWN = 1
+    AT_LEAST_ONCE = 2
+    EXACTLY_ONCE = 3
+
+    @property
+    def word(self) -> str:
+        """As `--require` takes it."""
+        return self.name.lower().replace("_", "-")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """`word` sorts it, `allows` is the most that a query with it guarantees. `effect`: what comes
+    of it. `remedy` says what would raise the guarantee; `needs` what it takes for granted."""
+
+    word: str
+    allows: Guarantee
+    sentence: str
+    remedy: str = ""
+    needs: str = ""
+    effect: str = ""
+
+
+EXACT, AT_LEAST = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
+NOTHING, UNKNOWN = Guarantee.NONE, Guarantee.NOT_KNOWN
+KAFKA = ("eo-kafka", "kafka")
+OURS = ("eo-kafka", "eo-map")
+FILES = ("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml")
+WRITES_AGAIN = "written again"  # a sink whose replay of a batch is written in addition
+SKIPS = "skips"  # one that writes a batch once and skips its replay
+PUTS = "puts"  # one that overwrites by key
+
+REPLAYABLE, NOT_REPLAYABLE = "replayable", "not replayable"
+TRANSACTIONAL, IDEMPOTENT_SINK, NEITHER, NOT_KNOWN = (
+    *("transactional", "idempotent", "neither", "not known"),
+)
+
+
+def source_fact(source: End) -> Fact:
+    """What a stream's source does when a batch runs again."""
+    if source.format in KAFKA or source.format == "eo-map":
+        return _kafka_source(source)
+    if source.format in ("rate", "rate-micro-batch"):
+        return Fact(REPLAYABLE, EXACT, "an offset always stands for the same rows")
+    if source.format in FILES:
+        return Fact(
+            REPLAYABLE,
+            EXACT,
+            "the checkpoint lists the files of each batch",
+            needs="Files stay as they are until their batch is done.",
+        )
+    if source.format == "socket":
+        return Fact(
+            NOT_REPLAYABLE,
+            NOTHING,
+            "what was received and not yet written is lost with the driver",
+            "Put the records into Kafka first.",
+        )
+    return Fact(
+        NOT_KNOWN,
+        UNKNOWN,
+        f"whether source '{source.format}' reads the same rows again was not tried",
+        "Prove it by a test that kills it (docs/testing.md), or read from Kafka.",
+    )
+
+
+def _kafka_source(source: End) -> Fact:
+    if source.says("failOnDataLoss") == "false":
+        return Fact(
+            REPLAYABLE,
+            NOTHING,
+            "failOnDataLoss=false: records that are gone before they were read are passed over, "
+            "with a warning",
+            "Take failOnDataLoss=false away: the query then stops instead.",
+        )
+    level = source.says("kafka.isolation.level")
+    default = "read_uncommitted" if source.format == "kafka" else "read_committed"
+    needs = "Kafka keeps records until they are read."
+    if source.format in KAFKA and (level or default) == "read_uncommitted":
+        needs += (
+            " What is read is not taken back by its writer: this source also reads transactions "
+            "that were aborted (kafka.isolation.level=read_committed does not)."
+        )
+    return Fact(REPLAYABLE, EXACT, "a batch that runs again reads the same offsets", needs=needs)
+
+
+def sink_way(sink: End) -> str:
+    """What becomes of the rows of a batch that runs again."""
+    if sink.format in FILES:
+        return SKIPS
+    if sink.format == "eo-map" and backend_of(sink.options) is Backend.IMAP:
+        return PUTS
+    if sink.format in OURS and sink.says("guarantee") not in (AT_LEAST_ONCE, NONE):
+        return SKIPS
+    return WRITES_AGAIN
+
+
+def is_one_phase(sink: End | None) -> bool:
+    """Whether tasks commit on their own (`commit=idempotent` into a topic)."""
+    if sink is None or sink_way(sink) != SKIPS or sink.format not in OURS:
+        return False
+    return sink.says("commit", TWO_PHASE) == IDEMPOTENT
+
+
+def sink_fact(sink: End) -> Fact:
+    """What a sink does with a batch that runs again."""
+    if sink.format in OURS:
+        return _our_sink(sink)
+    if sink.format in FILES:
+        return Fact(
+            IDEMPOTENT_SINK,
+            EXACT,
+            "a batch that is in the folder's _spark_metadata is skipped when it runs again",
+            needs="Readers read the folder with Spark, which follows _spark_metadata: others also "
+            "see files of attempts that failed.",
+        )
+    found = _FOREIGN.get(sink.format)
+    if found:
+        return found
+    return Fact(
+        NOT_KNOWN,
+        UNKNOWN,
+        f"what sink '{sink.format}' does with a batch that runs again was not tried",
+        'Prove it by a test that kills it (docs/testing.md), or write with format("eo-kafka").',
+    )
+
+
+def _our_sink(sink: End) -> Fact:
+    readers = "Readers of the output use isolation.level=read_committed."
+    time = "A batch fits into transactionTimeout, from its first row to its commit."
+    if sink.says("guarantee") == NONE:
+        return Fact(
+            NEITHER,
+            NOTHING,
+            "guarantee=none: refused rows are a warning only, and a batch that runs again is "
+            "written again",
+            "Take guarantee=none away.",
+        )
+    if sink.says("guarantee") == AT_LEAST_ONCE:
+        return Fact(
+            NEITHER,
+            AT_LEAST,
+            "guarantee=at-least-once: a batch that runs again is written again",
+            "Take guarantee=at-least-once away.",
+        )
+    if sink_way(sink) == PUTS:
+        return Fact(
+            IDEMPOTENT_SINK,
+            EXACT,
+            "rows are put by key: a batch that runs again leaves the same map",
+            needs="A key's rows of one batch are in one task. Readers bear entries of a batch that "
+            "is not finished (commit=two-phase shows none).",
+        )
+    if is_one_phase(sink):
+        return Fact(
+            TRANSACTIONAL,
+            EXACT,
+            "commit=idempotent: each task commits its rows, and a replay skips them",
+            needs=f"{readers} {time}",
+        )
+    is_map = sink.format == "eo-map" and sink.says("backend") != IN_A_TOPIC
+    needs = time if is_map else f"{readers} {time}"
+    return Fact(
+        TRANSACTIONAL,
+        EXACT,
+        "rows become visible by one decision a batch, which is skipped when it runs again",
+        needs=needs,
+    )
+
+
+_KAFKA_SINK = Fact(
+    NEITHER,
+    AT_LEAST,
+    "Spark's own Kafka sink has no transactions: a batch that runs again is written again",
+    'Write with format("eo-kafka"): the options stay.',
+)
+_FOR_TRYING = "it is for trying things out: rows are gone with the driver, or shown again"
+_FOREIGN = {
+    "kafka": _KAFKA_SINK,
+    "console": Fact(NEITHER, NOTHING, _FOR_TRYING, 'Write with format("eo-kafka").'),
+    "memory": Fact(NEITHER, NOTHING, _FOR_TRYING, 'Write with format("eo-kafka").'),
+    "noop": Fact(NEITHER, NOTHING, "it writes nothing", 'Write with format("eo-kafka").'),
+    "foreach": Fact(
+        NOT_KNOWN,
+        UNKNOWN,
+        "your code of foreach is not read; Spark calls it again for rows of a batch that runs "
+        "again",
+        'Write with format("eo-kafka").',
+    ),
+    "foreachbatch": Fact(
+        NOT_KNOWN,
+        UNKNOWN,
+        "your function of foreachBatch is not read; Spark calls it again for a batch that was "
+        "interrupted, and what it had written then is written twice",
+        "Write with eo_kafka.foreach_batch, and nowhere else in that function.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class StepFact:
+    """`is_same`: whether its outcome is the same when a batch runs again: True, False, or None
+    where nobody can tell. `is_same_within`: whether it is so for a task that runs again."""
+
+    sentence: str
+    is_same: bool | None = True
+    is_same_within: bool | None = True
+    remedy: str = ""
+
+
+_CLOCK = "current_timestamp() is the same when a batch runs again: use it."
+_TRUST = "If it gives the same output for the same input, say so: --trust {name}."
+STEPS = {
+    "plain": StepFact("deterministic"),
+    "batch time": StepFact(
+        "deterministic: the checkpoint keeps the batch's time, and a replay gets it again"
+    ),
+    "state": StepFact("deterministic; keeps state in the checkpoint"),
+    "watermark": StepFact("deterministic: the checkpoint keeps the watermark"),
+    "shuffle": StepFact("deterministic"),
+    "seeded": StepFact(
+        "not deterministic: each run of a batch has a new seed, also where you give one",
+        is_same=False,
+        remedy="Derive the value from the record: xxhash64(topic, partition, offset), say.",
+    ),
+    "clock": StepFact(
+        "not deterministic: Spark does not keep it with the batch, as it does current_timestamp()",
+        is_same=False,
+        is_same_within=True,
+        remedy=_CLOCK,
+    ),
+    "placement": StepFact(
+        "depends on how rows are divided among tasks, which may be another way in a replay",
+        is_same=None,
+    ),
+    "order": StepFact(
+        "depends on the order of rows, which a shuffle does not keep",
+        is_same=None,
+        is_same_within=None,
+        remedy="Take min or max: they ask for no order.",
+    ),
+    "nondeterministic": StepFact(
+        "not deterministic, by its own mark",
+        is_same=False,
+        is_same_within=False,
+        remedy="Let it depend on the record alone.",
+    ),
+    "function": StepFact(
+        "your code is not read: Spark takes it to be deterministic",
+        is_same=None,
+        is_same_within=None,
+        remedy=_TRUST,
+    ),
+    "state function": StepFact(
+        "your code is not read: Spark takes it to be deterministic; keeps state",
+        is_same=None,
+        is_same_within=None,
+        remedy=_TRUST,
+    ),
+    "fixed side": StepFact("deterministic: a table that the query itself contains"),
+    "given side": StepFact(
+        "a table that the program builds: another one, perhaps, at the next start",
+        is_same=None,
+        remedy="If each start builds the same table, say so: --trust {name}.",
+    ),
+    "changing side": StepFact(
+        "is read again for each run of a batch, and may have changed (cache() does not keep it)",
+        is_same=False,
+        is_same_within=True,
+        remedy="Join an eo-map by eo_kafka.SideInput: a replay gets the same entries.",
+    ),
+    "compacted": StepFact(
+        "Kafka may compact values away that a replay should read again",
+        is_same=None,
+    ),
+    "unknown": StepFact(
+        "explain does not know this step",
+        is_same=None,
+        is_same_within=None,
+        remedy="Prove the job by a test that kills it (docs/testing.md).",
+    ),
+}
+TRUSTABLE = ("function", "state function", "given side")
+
+
+def around(name: str) -> Fact:
+    """A user's function that calls what `eo_kafka.foreach_batch` returned."""
+    return Fact(
+        NOT_KNOWN,
+        UNKNOWN,
+        "your function around eo_kafka.foreach_batch is not read: it must write each row by that "
+        "one call, and write nowhere else",
+        f"If it does, say so: --trust {name}.",
+    )
