@@ -80,6 +80,23 @@ def test_a_transform_may_end_with_the_last_batch_and_not_before(read_rows) -> No
             read_rows(2, transform)
 
 
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (pa.table({"value": [b"1"]}), "The transform gave a Table and not a pyarrow.RecordBatch"),
+        (pa.record_batch({"key": [b"1"]}), r"gave no column \['value'\]; it gave \['key'\]"),
+        (pa.record_batch({"value": [[1]]}), "'value' is of type list.* written as binary"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(read_rows, made, sentence) -> None:
+    def transform(batches):
+        for _ in batches:
+            yield made
+
+    with pytest.raises(SinkError, match=sentence):
+        read_rows(1, transform)
+
+
 def test_a_lane_travels_with_its_function() -> None:
     """As Spark pickles it: by value, since no module holds the class."""
     tag = b"tagged"

@@ -165,14 +165,7 @@ def wrong(how):
 
     def transform(batches):
         for batch in batches:
-            nested = pa.array([[n] for n in range(batch.num_rows)])
-            made = {
-                "gives up": batch,
-                "another column": batch.select(["key"]),
-                "another type": pa.record_batch({"key": batch["key"], "value": nested}),
-                "a table": pa.table({"value": batch["value"]}),
-            }
-            yield made[how]
+            yield batch.select(["key"]) if how == "another column" else batch
             if how == "gives up":
                 return
 
@@ -184,8 +177,6 @@ def wrong(how):
     [
         ("gives up", "The transform ended after "),
         ("another column", "The transform gave no column ['value']; it gave ['key']"),
-        ("another type", "'value' is of type list<item: int64> and cannot be written as binary"),
-        ("a table", "The transform gave a Table and not a pyarrow.RecordBatch"),
     ],
 )
 def test_a_transform_that_would_lose_or_cannot_be_written_is_refused(

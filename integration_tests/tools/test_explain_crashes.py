@@ -56,6 +56,7 @@ def test_what_chance_puts_into_the_state_is_lost_and_repeated(crashed):
     assert lost > 0 and repeated > 0, found
 
 
+@pytest.mark.full
 def test_chance_beside_the_state_does_no_harm(crashed):
     guarantee, found, _job = crashed("dice_beside_state")
     assert guarantee == "exactly-once"
