@@ -33,7 +33,7 @@ demo-cluster: $(VENV)/installed ## The same on containers: three brokers, a Spar
 test: setup ## In minutes: unit tests, and one of each kind with a real Kafka, a real Spark, real kills
 	$(PYTEST) -m "(unit or smoke) and not full" $(TESTS)
 
-test-all: setup ## What CI runs: all kills, all formats, three minutes of random faults (GROUP=maps: a part)
+test-all: setup ## What CI runs: all kills, all formats, two minutes of random faults (GROUP=maps: a part)
 	$(PYTEST) -m "not full" $(TESTS)
 
 test-full: setup ## For a release: what is too long for CI, too (GROUP=maps: a part)

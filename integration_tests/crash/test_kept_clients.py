@@ -251,6 +251,7 @@ def connections(servers: str) -> int:
     return found
 
 
+@pytest.mark.full
 def test_a_control_plane_that_was_idle_connects_again(own, monkeypatch):
     monkeypatch.setattr(control_plane, "CONNECTION_IDLE_MS", 3000)
     servers = own.bootstrap_servers

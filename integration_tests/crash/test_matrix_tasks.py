@@ -47,6 +47,7 @@ def job(broker, make_topic, tmp_path) -> Copy:
     return make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES, per_batch=150)
 
 
+@pytest.mark.full
 def test_c4_of_two_attempts_of_a_task_only_the_reported_one_commits(
     job, crash_points, tmp_path, monkeypatch
 ):

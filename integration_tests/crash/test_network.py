@@ -185,7 +185,10 @@ def test_the_ledgers_read_may_hang(job, network, spark, crash_points):
 
 
 # The decision's EndTxn is served and its answer lost, again and again, or it never arrives.
-UNCERTAIN = pytest.mark.parametrize("landed", [True, False], ids=["landed", "not-landed"])
+UNCERTAIN = pytest.mark.parametrize(
+    "landed",
+    [pytest.param(True, id="landed", marks=pytest.mark.full), pytest.param(False, id="not-landed")],
+)
 
 
 def make_uncertain(job, network, crash_points, landed: bool) -> None:

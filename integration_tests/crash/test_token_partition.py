@@ -31,6 +31,7 @@ def tokens(job: HandMadeTasks) -> list[tuple[bytes, bytes | None]]:
 @pytest.mark.parametrize(
     "commit", ["two-phase", pytest.param("idempotent", marks=pytest.mark.full)]
 )
+@pytest.mark.full
 def test_many_batches_leave_a_token_for_each_sink_and_partition(broker, make_topic, commit):
     first = HandMadeTasks(broker.bootstrap_servers, make_topic("out"), commit)
     second = HandMadeTasks(

@@ -235,7 +235,7 @@ def test_a_batch_is_written_once(spark, kafka, broker, make_topic, source, guara
     assert Counter(map(str, headers)) == {"None": 300, "[('name', b'content')]": 1}
 
 
-@pytest.mark.parametrize("way", ["two-phase", "idempotent"])
+@pytest.mark.parametrize("way", ["two-phase", pytest.param("idempotent", marks=pytest.mark.full)])
 def test_a_task_that_dies_and_a_driver_that_dies_repeat_nothing(
     spark, broker, make_topic, tmp_path, crash_points, way
 ):

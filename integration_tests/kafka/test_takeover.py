@@ -41,6 +41,7 @@ def test_a_checkpoint_of_ours_is_continued_by_the_jvm_connector(
     assert_exactly_once(job, VALUES)
 
 
+@pytest.mark.full
 def test_a_stateful_checkpoint_is_taken_over_and_given_back(new_job, spark):  # noqa: F811
     """Windows that one connector opened are closed by the other, with all their records."""
     job, same = new_job("changing"), new_job("same")

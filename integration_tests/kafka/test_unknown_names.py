@@ -51,6 +51,7 @@ def missing(broker_that_creates):
 
 COMMANDS = (
     "doctor --topic {0} --job {0} --write",
+    "explain --job {0}",
     "job show {0}",
     "job reset {0}",
     "job repair {0} --batch 1 --accept-loss",
@@ -76,7 +77,7 @@ COMMANDS = (
 
 
 def test_no_command_creates_what_it_does_not_find(broker_that_creates, missing, tmp_path, capsys):
-    others = {"broker", "hazelcast", "registry", "prepare"}  # which ask no Kafka
+    others = {"broker", "hazelcast", "registry", "prepare", "new"}  # which ask no Kafka
     named = {command.words.split()[0] for command in cli.COMMANDS} - others
     assert named == {words.split()[0] for words in COMMANDS}
     for words in COMMANDS:

@@ -50,6 +50,7 @@ def test_an_export_of_a_running_query_starts_another_one(new_job, spark, crash_p
     assert_settled(new)
 
 
+@pytest.mark.full
 def test_a_query_is_cancelled_exported_and_upgraded(new_job, spark):  # noqa: F811
     job, same = new_job("old"), new_job("same")
     job.run(spark)

@@ -218,6 +218,7 @@ def test_a_version_that_a_replay_wrote_anew_is_read_anew(job, crash_points):
     assert job.restored("elsewhere")["state/0/0/1.delta"] == b"other"
 
 
+@pytest.mark.full
 def test_hundreds_of_batches_leave_a_topic_as_small_as_one(job):
     for batch in range(200):
         job.spark_writes(batch, os.urandom(1000))

@@ -114,9 +114,9 @@ def written(rows, **options):
 
 
 def common_table(spark):
-    source(spark).createOrReplaceTempView("orders")
+    source(spark).createOrReplaceTempView("explained")
     return spark.sql(
-        "WITH a AS (SELECT value, rand() AS r FROM orders) SELECT value FROM a WHERE r < 0.5"
+        "WITH a AS (SELECT value, rand() AS r FROM explained) SELECT value FROM a WHERE r < 0.5"
     )
 
 

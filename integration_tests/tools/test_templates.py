@@ -54,6 +54,7 @@ def test_every_template_is_tried():
     assert names == {"copy", *IN_CI, *FOR_RELEASES}
 
 
+@pytest.mark.full
 def test_two_projects_on_one_kafka_are_tried_as_their_readmes_say(broker, tmp_path):
     """From another folder; a job that is killed goes on."""
     servers = ("--dev-servers", broker.bootstrap_servers)

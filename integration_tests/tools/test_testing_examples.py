@@ -52,7 +52,10 @@ def test_the_page_shows_parts_of_the_example():
 
 @pytest.mark.parametrize(
     "which",
-    ["not slow", pytest.param("slow", marks=[pytest.mark.full, pytest.mark.timeout(1800)])],
+    [
+        pytest.param("not slow", marks=pytest.mark.full),
+        pytest.param("slow", marks=[pytest.mark.full, pytest.mark.timeout(1800)]),
+    ],
 )
 def test_the_example_works_as_it_is(broker, tmp_path, which):
     where = f"--eo-kafka={broker.bootstrap_servers}"

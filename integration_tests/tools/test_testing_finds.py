@@ -22,6 +22,7 @@ JOBS = "jobs.proved_jobs"
 VALUES = [b"%d" % number for number in range(200)]
 
 
+@pytest.mark.full
 def test_a_duplicate_of_sparks_own_sink_is_found(eo_broker, eo_job):
     eo_broker.topic("in", partitions=2).write(VALUES)
     jars = {"spark.jars": jvm_connector_jars()}
