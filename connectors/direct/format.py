@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 
@@ -46,37 +46,28 @@ class RangesBatchReader(KafkaBatchReader):
             yield range_rows(*partition.value)
 
 
+class _WritesFromRanges:
+    """What both writers do in the place of their `write`, which gets ranges for rows."""
+
+    def __init__(self, given: Mapping[str, str], lane: Lane, overwrite: bool) -> None:
+        super().__init__(given, lane.schema, overwrite)  # type: ignore[call-arg]
+        self._lane = lane
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs on executors, once an attempt of a partition."""
+        read = LaneRead(self._lane)
+        report: Report = super().write(read.rows(iterator))  # type: ignore[misc]
+        return replace(report, records_read=read.records)
+
+
 @plain_errors
-class DirectStreamWriter(KafkaStreamWriter):
+class DirectStreamWriter(_WritesFromRanges, KafkaStreamWriter):
     """One micro-batch; the protocol is the stream writer's."""
 
-    def __init__(self, given: Mapping[str, str], lane: Lane, overwrite: bool) -> None:
-        super().__init__(given, lane.schema, overwrite)
-        self._lane = lane
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Runs on executors, once an attempt of a partition."""
-        read = LaneRead(self._lane)
-        return _counted(super().write(read.rows(iterator)), read)
-
 
 @plain_errors
-class DirectBatchWriter(KafkaBatchWriter):
+class DirectBatchWriter(_WritesFromRanges, KafkaBatchWriter):
     """One `save()`; the protocol is the batch writer's."""
-
-    def __init__(self, given: Mapping[str, str], lane: Lane, overwrite: bool) -> None:
-        super().__init__(given, lane.schema, overwrite)
-        self._lane = lane
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Runs on executors, once an attempt of a partition."""
-        read = LaneRead(self._lane)
-        return _counted(super().write(read.rows(iterator)), read)
-
-
-def _counted(report: Any, read: LaneRead) -> Report:
-    counted: Report = replace(report, records_read=read.records)
-    return counted
 
 
 @plain_errors

@@ -123,9 +123,8 @@ class PlanReader:
 
     def _leaf(self, node: Any, name: str) -> _Rows:
         if node.isStreaming():
-            source, is_direct = _stream_source(node, name), False
-            if name == "StreamingRelationV2":
-                is_direct = node.sourceName().startswith(DIRECT)
+            source = _stream_source(node, name)
+            is_direct = name == "StreamingRelationV2" and node.sourceName().startswith(DIRECT)
             if source not in self.sources:
                 self.sources.append(source)
             if source.format == "eo-map" and source.says("backend") == "kafka":
