@@ -138,7 +138,8 @@ class IllegalMove(Exception):
 
 @dataclass(frozen=True)
 class Decision:
-    """A batch's fate. `token_from` is where its tokens start in the sink's token partition.
+    """A batch's fate. Its tokens stand in the sink's token partition, from `token_from` on and
+    before `token_until` (0: not known, as in ledgers of eo-kafka 0.1).
 
     What the batch was, so that another one of the same number is never taken for it: `starts` and
     `offsets` are where its sources began and ended, a line for each as Spark wrote it (none where
@@ -164,6 +165,7 @@ class Decision:
     target: str = ""
     repeatable: bool = False
     accepted: bool = False
+    token_until: int = 0
 
     def check_follows(self, previous: Decision | None) -> None:
         """Raise IllegalMove unless this record may come after `previous` in the ledger."""

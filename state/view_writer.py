@@ -10,7 +10,7 @@ from ..core.errors import EoKafkaError, OptionsError
 from ..core.options import text
 from . import view
 from .ledger import compacted_topic
-from .ledger.coordinator import Record
+from .ledger.appender import Record
 from .ledger.job_topics import topic_name
 from .snapshots.search import SnapshotSearch
 from .snapshots.writer import ExportWriter

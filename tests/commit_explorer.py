@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 import commit_model
 import model_checkpoint
 import model_fences
+import model_stale
 import model_sweep
 import model_tasks
 from commit_model import Driver, Moves, Rules, Setting, Txn, World
@@ -66,7 +67,7 @@ def start(setting: Setting) -> World:
 def moves(world: World, setting: Setting) -> Moves:
     """Everything that may happen next."""
     yield from _chaos(world, setting)
-    for subject in (model_fences, model_tasks, model_sweep, model_checkpoint):
+    for subject in (model_fences, model_tasks, model_sweep, model_checkpoint, model_stale):
         yield from subject.chaos(world, setting)
     for index, driver in enumerate(world.drivers):
         for label, after in driver.step(world, index, setting):
@@ -93,7 +94,7 @@ def _chaos(world: World, setting: Setting) -> Moves:
     for index, driver in enumerate(world.drivers):
         if driver.step is commit_model.gone or not setting.deaths:
             continue
-        left = _left_behind(world, driver)
+        left = _left_behind(world, driver, setting)
         yield f"driver {index} dies", commit_model.die(left, index)
         if driver.step in COMMIT_STEPS and driver.plan is not None:
             yield f"driver {index}: commit is killed", commit_model.fail(left, index, setting)
@@ -105,9 +106,12 @@ def _time_out(world: World, name: str, txn: Txn) -> World:
     return ended._replace(timeouts=world.timeouts + 1)
 
 
-def _left_behind(world: World, driver: Driver) -> World:
-    """Whoever dies while it appends a decision may leave it on its way."""
+def _left_behind(world: World, driver: Driver, setting: Setting) -> World:
+    """Whoever dies while it appends a decision may leave its commit on the way; that is sent once
+    its records are known to have landed right after what was read."""
     if driver.step is not commit_model.s6_decide or driver.mine != world.holder:
+        return world
+    if driver.behind and setting.rules.append_where_read_ended:
         return world
     return world._replace(
         on_its_way=(commit_model.required(driver.mine), commit_model.required(driver.decision))

@@ -16,7 +16,8 @@ WritePlan. Not modelled: markers, compaction, several sinks.
 
 Each subject has a file of its own, whose steps a `Setting` puts in: model_tasks.py (attempts,
 topics), model_sweep.py (what is committed can be read; abort), model_fences.py (who may fence),
-model_checkpoint.py (offsets, a checkpoint that goes back), one_phase_model.py.
+model_checkpoint.py (offsets, a checkpoint that goes back), model_stale.py (answers of a leader that
+is cut off), one_phase_model.py.
 
 Each rule of the protocol can be switched off (`Rules`); the tests show what then goes wrong. Of the
 newer rules, switched off, the shortest trace ends in:
@@ -36,6 +37,8 @@ newer rules, switched off, the shortest trace ends in:
 | identity_checked, torn_identity_checked | batch N is skipped though it holds other records: lost |
 | offsets_as_planned | a decision names offsets whose rows it has not: lost |
 | forgotten_is_refused | a batch that was trimmed is written again |
+| append_where_read_ended | a decision is not seen: its transactions are aborted |
+| tokens_known_to_reach, barrier_before_tokens | committed rows are taken for lost, and repeated |
 """
 
 from __future__ import annotations
@@ -105,6 +108,11 @@ class Rules(NamedTuple):
     torn_identity_checked: bool = True
     offsets_as_planned: bool = True  # a decision has those of its rows, not those on disk by now
     forgotten_is_refused: bool = True
+    # of a leader that is cut off (model_stale.py)
+    append_where_read_ended: bool = True
+    own_append_is_read: bool = True
+    tokens_known_to_reach: bool = True
+    barrier_before_tokens: bool = True
 
 
 class Setting(NamedTuple):
@@ -140,6 +148,7 @@ class Setting(NamedTuple):
     known_source: bool = True  # its offsets say which records they are
     orphans: bool = False  # whether what a task killed within its second look leaves is a fault
     kept: int = 0  # batches that the ledger keeps; 0: all
+    cuts: int = 0  # of the ledger's leader from the other brokers
 
 
 class Txn(NamedTuple):
@@ -211,6 +220,17 @@ class Driver(NamedTuple):
     detached: bool = (
         False  # from the checkpoint: that went back, and this driver has the other copy
     )
+    behind: bool = False  # it has read the ledger by an old end, since its fence
+    wrote: Decision | None = None  # what its S1 settled last
+
+
+class Cut(NamedTuple):
+    """What the leader of the ledger had when it was cut off."""
+
+    generation: int
+    decisions: tuple[Decision, ...]
+    tokens: tuple[Token, ...]
+    waiting: tuple[Token, ...]  # those of transactions that were open
 
 
 class World(NamedTuple):
@@ -239,6 +259,7 @@ class World(NamedTuple):
     offsets: tuple[tuple[int, int], ...] = ()  # Spark's offset log, where it matters
     rollbacks: int = 0
     refused: int = -1  # the batch that the sink refused to skip
+    cut: Cut | None = None
     fault: str = ""
 
 
@@ -327,8 +348,8 @@ def fence(world: World, index: int, setting: Setting, why: str, step: Step) -> W
     world = world._replace(holder=holder, on_its_way=None)
     if setting.after_fence is not None:
         apart = {"fence": None, "then": step, "step": setting.after_fence}
-        return driver_of(world, index, mine=holder, looked=False, **apart)
-    return driver_of(world, index, mine=holder, fence=holder, looked=False, step=step)
+        return driver_of(world, index, mine=holder, behind=False, looked=False, **apart)
+    return driver_of(world, index, mine=holder, fence=holder, behind=False, looked=False, step=step)
 
 
 def is_refused(world: World, index: int) -> bool:
@@ -344,9 +365,12 @@ def must_look(world: World, index: int, setting: Setting, *, again: bool = False
     return setting.looks and wanted and not world.drivers[index].looked
 
 
-def may_append(world: World, index: int) -> bool:
-    """What decides whether an append lands: nobody has fenced since we did."""
-    return world.holder is not None and world.holder == world.drivers[index].mine
+def may_append(world: World, index: int, setting: Setting) -> bool:
+    """What decides whether an append lands: nobody has fenced since we did, and it comes right
+    after what was read."""
+    driver = world.drivers[index]
+    read_all = not (driver.behind and setting.rules.append_where_read_ended)
+    return world.holder is not None and world.holder == driver.mine and read_all
 
 
 def holds(world: World, index: int) -> bool:
@@ -391,7 +415,7 @@ def s1_generation(world: World, index: int, setting: Setting) -> Moves:
     if world.owner not in ("", world.drivers[index].owner):
         yield "S1 is refused: another query's", die(world, index)
         return
-    if not may_append(world, index):
+    if not may_append(world, index, setting):
         yield "S1 was fenced, again", driver_of(world, index, step=s1_fence)
         return
     view = world.decisions if setting.rules.fence_before_read else world.drivers[index].view
@@ -436,15 +460,16 @@ def s1_settle(world: World, index: int, setting: Setting) -> Moves:
     landed = decision_of(world.decisions, decision.batch) == settled
     mine = driver.mine
     read_again = mine is None or mine[2] == "S1 again"
-    if newer(world, index) and (read_again or may_append(world, index)):
+    if newer(world, index) and (read_again or may_append(world, index, setting)):
         yield "S1 sees a newer generation", die(world, index)
     elif landed and read_again and mine and not setting.rules.identity_proven:
         yield f"S1 sees {state.value}", driver_of(world, index, decision=None, step=s1_list)
-    elif not may_append(world, index):
+    elif not may_append(world, index, setting):
         yield from _s1_fences_again(world, index, setting)
     else:
         world = append(_lost(world, missing), settled)
-        yield f"S1 writes {state.value}", driver_of(world, index, decision=None, step=s1_list)
+        done = {"decision": None, "wrote": settled, "step": s1_list}
+        yield f"S1 writes {state.value}", driver_of(world, index, **done)
         if setting.lost_answers and not landed:
             yield f"S1 writes {state.value}, answer lost", driver_of(world, index, mine=None)
 
@@ -657,7 +682,11 @@ def s6_check(world: World, index: int, setting: Setting) -> Moves:
 def _s6_landed(world: World, index: int, setting: Setting, decision: Decision) -> Moves:
     """An earlier attempt, whose answer was lost. Nothing was appended under this fence: so nothing
     shows that the identity asked for after it is ours."""
-    if setting.after_fence and setting.rules.identity_proven and not may_append(world, index):
+    if (
+        setting.after_fence
+        and setting.rules.identity_proven
+        and not may_append(world, index, setting)
+    ):
         yield "S6 was fenced, again", driver_of(world, index, step=s6_fence)
     else:
         yield "S6 has landed", _decided(world, index, decision, setting)
@@ -737,7 +766,7 @@ def _decided(world: World, index: int, decision: Decision, setting: Setting) -> 
 
 
 def s6_decide(world: World, index: int, setting: Setting) -> Moves:
-    if not may_append(world, index):
+    if not may_append(world, index, setting):
         yield "S6 was fenced, again", driver_of(world, index, decision=None, step=s6_fence)
         return
     decision = required(world.drivers[index].decision)
@@ -767,7 +796,7 @@ def s7_tokens(world: World, index: int, setting: Setting) -> Moves:
 
 
 def s8_done(world: World, index: int, setting: Setting) -> Moves:
-    if not may_append(world, index):
+    if not may_append(world, index, setting):
         yield from _look_and_fence(world, index, setting, "S8", s8_done, again=True)
     elif newer(world, index):
         yield "S8 sees a newer generation", fail(world, index, setting)
@@ -824,6 +853,9 @@ def abort_fence(world: World, index: int, setting: Setting) -> Moves:
 
 def abort_read(world: World, index: int, setting: Setting) -> Moves:
     driver = world.drivers[index]
+    if driver.behind and driver.mine is not None and setting.rules.append_where_read_ended:
+        yield "abort was behind, again", driver_of(world, index, step=abort_fence)
+        return
     decided = {part.identity for known in world.decisions for part in known.participants}
     left = tuple(x for x in driver.reports if required(x.prepared).identity not in decided)
     if left:

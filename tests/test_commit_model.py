@@ -8,6 +8,7 @@ import pytest
 import test_model_checkpoint
 import test_model_fences
 import test_model_readable
+import test_model_stale
 import test_one_phase_model
 from commit_explorer import explore
 from commit_model import Rules, Setting
@@ -92,7 +93,13 @@ def test_larger_worlds_keep_every_promise(setting: Setting) -> None:
 
 
 def test_every_rule_is_tried() -> None:
-    subjects = (test_one_phase_model, test_model_readable, test_model_fences, test_model_checkpoint)
+    subjects = (
+        test_one_phase_model,
+        test_model_readable,
+        test_model_fences,
+        test_model_checkpoint,
+        test_model_stale,
+    )
     tried = {rule for subject in subjects for rule in subject.NEEDED}
     assert set(NEEDED) | tried == set(Rules._fields)
 

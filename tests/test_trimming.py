@@ -15,7 +15,8 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer
 from eo_kafka.sinks.protocol.committable import TaskReport
 from eo_kafka.sinks.protocol.finisher import Outcome
-from eo_kafka.state.ledger.coordinator import Record, Write
+from eo_kafka.state.ledger.appender import Record
+from eo_kafka.state.ledger.coordinator import Write
 from eo_kafka.state.ledger.ledger import DECISIONS_KEPT, Ledger, fold
 
 BATCHES = 1000

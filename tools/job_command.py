@@ -18,7 +18,8 @@ from ..sinks.protocol.committable import Torn, WritePlan
 from ..sinks.protocol.recovery import make_plan, settle
 from ..state.ledger import records
 from ..state.ledger import topics as ledger_topic
-from ..state.ledger.coordinator import Coordinator, Record, Write
+from ..state.ledger.appender import Record
+from ..state.ledger.coordinator import Coordinator, Write
 from ..state.ledger.ledger import Ledger
 from ..state.snapshots.checkpoint import open_checkpoint
 from ..state.snapshots.query_id import read_query_id
@@ -178,7 +179,7 @@ def _repair(options: SinkOptions, arguments: argparse.Namespace) -> None:
     elif _is_void(plan.decisions.get(batch), batch):
         return
     coordinator.fence()
-    ledger = coordinator.read()
+    ledger = coordinator.read_since(plan.generation)
     coordinator.check_generation(plan.generation)
     if torn is None:
         found = ledger.decisions[options.sink, batch]  # with all that the plan leaves out

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from ...core.errors import EnvironmentRefused, OutcomeUnknown, cut
+from ...core.errors import EnvironmentRefused, EoKafkaError, OutcomeUnknown, cut
 from ...core.transaction import (
     Described,
     EndTxnAnswer,
@@ -27,6 +27,7 @@ BOOTSTRAP_TIMEOUT_MS = 30_000
 # A worker outlives its query by a minute; its connections need not. Longer than any request takes.
 CONNECTION_IDLE_MS = 20_000
 LOOKUP_TIMEOUT_S = 30.0
+OTHERS_AFTER_S = 3.0
 _QUESTIONS = {
     "describe": "describe transactions",
     "end": "end transactions",
@@ -60,6 +61,7 @@ class ControlPlane:
     def __init__(self, settings: Mapping[str, str]) -> None:
         from kafka.admin import KafkaAdminClient
 
+        self._settings = settings
         self._servers = settings.get("bootstrap.servers", "")
         control = control_settings(settings)
         try:
@@ -162,6 +164,44 @@ class ControlPlane:
     def end_offset(self, topic: str, partition: int, committed: bool) -> int:
         """The partition's last stable offset (`committed`) or its high watermark."""
         return self.look(ends=[(topic, partition, committed)]).ends[0]
+
+    def reach(
+        self,
+        end: End,
+        at_least: int,
+        timeout_s: float,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> int:
+        """The answer to `end` once it is `at_least` that much, which it must become; after
+        `timeout_s`, what it is. `meanwhile` is called between two questions. A client that stays
+        with a leader that is cut off would never hear more, so others are asked, too."""
+        started = asked_others = time.monotonic()
+        pause = 0.002
+        while (found := self.end_offset(*end)) < at_least:
+            if (now := time.monotonic()) - started > timeout_s:
+                break
+            if now - asked_others > OTHERS_AFTER_S:
+                asked_others = now
+                found = self._as_others_say(end)
+                if found >= at_least:
+                    break
+            meanwhile()
+            time.sleep(pause)
+            pause = min(0.1, pause * 2)
+        return found
+
+    def _as_others_say(self, end: End) -> int:
+        """The same, by whichever broker a new client begins with; -1 if that does not work."""
+        try:
+            other = ControlPlane(self._settings)
+        except EnvironmentRefused:
+            return -1
+        try:
+            return other.end_offset(*end)
+        except EoKafkaError:
+            return -1
+        finally:
+            other.close()
 
     def look(
         self,

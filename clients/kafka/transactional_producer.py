@@ -85,3 +85,11 @@ def _wait_connected(producer: Any, topic: str) -> None:
                 return
         except KafkaException:
             return
+
+
+def landed_at(message: Any) -> int:
+    """The offset of a record that is reported as delivered; -1 if it is not in the log. An
+    idempotent producer's batch that is sent again after a later one was taken is answered
+    "duplicate sequence", which librdkafka 2.16 reports as delivered, without an offset."""
+    offset = message.offset()
+    return -1 if offset is None or offset < 0 else int(offset)

@@ -18,8 +18,9 @@ from eo_kafka.errors import Fenced, ForeignLedger
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan
-from eo_kafka.state.ledger import coordinator, records
-from eo_kafka.state.ledger.coordinator import AppendFailed, Coordinator
+from eo_kafka.state.ledger import appender, records
+from eo_kafka.state.ledger.appender import AppendFailed
+from eo_kafka.state.ledger.coordinator import Coordinator
 from eo_kafka.state.snapshots.restoring import restore
 from eo_kafka.tools import cli
 from hand_made_job import HandMadeJob, all_rows
@@ -130,17 +131,17 @@ def test_repairing_a_batch_that_is_not_there_fences_nobody(options, capsys):
 def overtake(options, monkeypatch):
     """Call it, and another driver takes the id right after the next one has, before that one learns
     its identity. Answers who it was, once it was."""
-    take, others = coordinator.transactional_producer.take, []
+    take, others = appender.transactional_producer.take, []
 
     def overtaken(*arguments, **named):
         mine = take(*arguments, **named)
-        monkeypatch.setattr(coordinator.transactional_producer, "take", take)
+        monkeypatch.setattr(appender.transactional_producer, "take", take)
         theirs = take(*arguments, **named)
         others.append((theirs, holder(options)))
         return mine
 
     def arm():
-        monkeypatch.setattr(coordinator.transactional_producer, "take", overtaken)
+        monkeypatch.setattr(appender.transactional_producer, "take", overtaken)
         return others
 
     return arm
@@ -168,8 +169,8 @@ def test_a_decision_that_had_landed_is_finished_under_a_fence_that_is_ones_own(
     _, reports = prepare(options, 0)
     append, finish, seen = Coordinator.append, committer.Finisher.finish, []
 
-    def lost(self, written, state=()):
-        append(self, written, state)
+    def lost(self, written, state=(), **more):
+        append(self, written, state, **more)
         monkeypatch.setattr(Coordinator, "append", append)
         overtake()
         raise AppendFailed("the answer was lost")

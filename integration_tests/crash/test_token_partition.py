@@ -24,7 +24,9 @@ def tokens(job: HandMadeTasks) -> list[tuple[bytes, bytes | None]]:
         end = control.end_offset(ledger, TOKEN_PARTITION, committed=True)
     settings = {"bootstrap.servers": job.servers}
     return [
-        (key, value) for _, key, value in read_records(settings, ledger, TOKEN_PARTITION, 0, end)
+        (key, value)
+        for _, key, value in read_records(settings, ledger, TOKEN_PARTITION, 0, end)
+        if key != records.BARRIER_KEY
     ]
 
 

@@ -15,7 +15,8 @@ from ...core.crash_points import crash_point
 from ...core.errors import LedgerError, RepairNeeded
 from ...core.transaction import Decision, DecisionState, IllegalMove, Participant
 from ...state.ledger import records
-from ...state.ledger.coordinator import Coordinator, Record, Write
+from ...state.ledger.appender import Record
+from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.topics import TOKEN_PARTITION
 from ..options import SinkOptions
@@ -116,6 +117,7 @@ def _decision(
         # The tokens of an earlier round stand before those of this one.
         token_from=torn.decision.token_from if torn else first.token_from,
         participants=tuple(sorted(participants, key=lambda part: part.partition)),
+        token_until=max(report.token_until for report in reports),
     )
     try:
         decision.check_follows(previous)

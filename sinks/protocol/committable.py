@@ -111,6 +111,7 @@ class TaskReport:
     coordinator: Identity | None = None  # the plan's, as `began` and `planned`
     began: Moment | None = None
     planned: str | None = None
+    token_until: int = 0  # the offset after its token's; 0 without one
     open_s: float = 0.0  # how long the task's transaction was, at S5, by the task's own clock
 
     @property

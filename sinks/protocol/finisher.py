@@ -90,7 +90,7 @@ class Finisher:
             crash_point("S7.after_last_end_txn")
             self.end_others(decision, listing.result())
             seen = self._control.look(
-                ends=token_ends(self._options, decision.token_partition),
+                ends=token_ends(self._options, decision.token_partition, decision.token_until),
                 topics=[name for part in decision.participants for name, _ in part.topics],
             )
             gone = self.gone(decision.participants, decision.batch, seen.topic_ids)
@@ -235,7 +235,7 @@ class Finisher:
             self._options,
             self._control,
             decision.token_partition,
-            decision.token_from,
+            (decision.token_from, decision.token_until),
             lambda: self.abort_stragglers(decision.end_txn_version, decision.participants),
             STRAGGLERS_AFTER_S,
             seen.ends,

@@ -11,7 +11,8 @@ S2  All attempts of a partition share one transactional id: taking it ends the a
     one looks whether an earlier attempt had committed: its token would be visible.
 S5  With everything flushed, the token too, look at the coordinator once more and only then commit.
     Either this look sees the fence of a newer driver; or the token was in the log before that
-    fence, and the newer driver's S1 waits for it.
+    fence, and the newer driver's S1 waits for it. What was in the log by then stands before the
+    barrier, a record that S1 writes with its generation.
 S6  The driver writes DONE for all tasks at once, if every topic of their rows is still there.
 """
 
@@ -32,6 +33,7 @@ from ...core.transaction import (
     TransactionState,
     gone_topics,
 )
+from ...state.ledger import records
 from ...state.ledger.coordinator import check_owner
 from ...state.ledger.settled_tokens import read_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
@@ -126,11 +128,16 @@ class _Attempt:
         """The token of an earlier attempt of this task whose transaction committed."""
         plan, task = self._plan, self._task
         _, ledger = self._options.job_and_ledger
+        # Taking the id has ended the attempts before: their tokens stand before this record of
+        # ours, whatever end of the log a leader tells that is cut off.
+        self.transaction.produce(ledger, records.BARRIER_KEY, None, TOKEN_PARTITION)
+        self.transaction.flush()
+        barrier = self.transaction.ours_until - 1
         tokens = read_tokens(
             self._options,
             self._control,
             TOKEN_PARTITION,
-            plan.token_from,
+            (plan.token_from, barrier),
             # A task that lives and is hit by this fails, and its next attempt looks for its token.
             lambda: abort_stragglers(
                 self._control,

@@ -10,7 +10,7 @@ from ...clients.kafka.control_plane import ControlPlane
 from ...core.errors import CorruptLedger
 from ...core.transaction import NO_TRANSACTION, Decision, DecisionState, Participant, Token
 from ...state.ledger import records
-from ...state.ledger.coordinator import Record
+from ...state.ledger.appender import Record
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.settled_tokens import read_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
@@ -40,16 +40,23 @@ def find_torn(
     ledger: Ledger,
     finisher: Finisher,
     version: int,
+    barrier: int,
 ) -> Torn | None:
     """The batch after the newest decided one, if tasks of it are committed.
 
-    The caller has fenced the coordinator: what is not in the token partition by now will not
-    commit. Raises CorruptLedger, OutcomeUnknown.
+    The caller has fenced the coordinator and then written a record into the token partition, which
+    ends at `barrier`: what does not stand before that will not commit. Raises CorruptLedger,
+    OutcomeUnknown.
     """
     newest = max(ledger.of_sink(options.sink).values(), key=lambda at: at.batch, default=None)
     start = max(ledger.one_phase_from or 0, newest.token_from if newest else 0)
     tokens = read_tokens(
-        options, control, TOKEN_PARTITION, start, lambda: finisher.abort_stragglers(version), 0.0
+        options,
+        control,
+        TOKEN_PARTITION,
+        (start, barrier),
+        lambda: finisher.abort_stragglers(version),
+        0.0,
     )
     settled = (newest.batch, newest.round) if newest else (-1, -1)
     found = [

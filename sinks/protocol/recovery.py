@@ -51,7 +51,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         one_phase = coordinator.ledger.one_phase_from is not None
         if torn is None and one_phase:
             torn = one_phase_recovery.find_torn(
-                options, control, coordinator.ledger, finisher, version
+                options, control, coordinator.ledger, finisher, version, coordinator.barrier
             )
     except OutcomeUnknown:
         control_plane.forget(options.kafka)
@@ -99,7 +99,8 @@ def _take_generation(coordinator: Coordinator, control: ControlPlane, options: S
         _check_is_mine(coordinator, options)
         record = (records.GENERATION_KEY, records.encode_generation(generation))
         written = [record, *one_phase_recovery.starts(options, control, coordinator.ledger)]
-        if coordinator.try_append(written):
+        commits_by_tasks = options.one_phase or coordinator.ledger.one_phase_from is not None
+        if coordinator.try_append(written, barrier=commits_by_tasks):
             crash_point("S1.after_generation")
             fold(written, coordinator.ledger)
             return generation

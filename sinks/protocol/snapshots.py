@@ -16,8 +16,9 @@ from ...clients.kafka.control_plane import ControlPlane
 from ...core.crash_points import crash_point
 from ...core.errors import CheckpointError, CorruptSnapshot
 from ...state.ledger import records
+from ...state.ledger.appender import STATE_PARTITION, Record
 from ...state.ledger.blob_names import Blob, SnapshotHead, digest_of
-from ...state.ledger.coordinator import STATE_PARTITION, Coordinator, Record, Write
+from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots import blobs
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint

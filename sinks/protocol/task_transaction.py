@@ -64,6 +64,8 @@ class TaskTransaction:
         self._producer: Any = None
         self._writer: Any = None
         self._opened_at = 0.0
+        self._ours = 0  # records that are no rows
+        self._ours_landed: list[int] = []
         self.identity: Identity | None = None
         self.seen: dict[str, Described] = {}
         self._topic_ids: dict[str, str] = {}  # as they were before the first row to each
@@ -78,6 +80,11 @@ class TaskTransaction:
     def digest(self) -> str:
         """Of the rows sent so far."""
         return self._writer.digest.text() if self._writer else ""
+
+    @property
+    def ours_until(self) -> int:
+        """The offset after the last record of `produce`, once that is acknowledged."""
+        return max(self._ours_landed, default=-1) + 1
 
     @property
     def asked(self) -> tuple[tuple[str, str], ...]:
@@ -180,11 +187,16 @@ class TaskTransaction:
             "or its next run, ends them."
         )
 
-    def produce(self, topic: str, key: bytes, value: bytes, partition: int) -> None:
+    def produce(self, topic: str, key: bytes, value: bytes | None, partition: int) -> None:
         """S4: one more record, of ours. Raises Fenced if the transaction was ended meanwhile."""
         if self._second_look is not None:
             self._second_look.stop()
-        self._producer.produce(topic, value, key, partition)
+        self._ours += 1
+        self._producer.produce(topic, value, key, partition, on_delivery=self._our_delivery)
+
+    def _our_delivery(self, error: Any, message: Any) -> None:
+        if error is None and (offset := transactional_producer.landed_at(message)) >= 0:
+            self._ours_landed.append(offset)
 
     def prepare(
         self, must_include: tuple[str, int] | None = None, watched: Sequence[str] = ()
@@ -192,7 +204,7 @@ class TaskTransaction:
         """S5: everything acknowledged, and the broker holds exactly the transaction of S2, with
         the partition `must_include` in it. What it says of the ids in `watched` after the flush is
         in `seen`. Raises WriteFailed."""
-        self._flush()
+        self.flush()
         crash_point("S5.after_flush")
         usual = {self._options.topic} if self._options.topic else set()
         answers = self._control.look([self._id, *watched], topics=usual)
@@ -220,16 +232,19 @@ class TaskTransaction:
         self.topics = tuple(sorted((name, now[name]) for name in written if name in now))
         return self.identity
 
-    def _flush(self) -> None:
-        """Every row must have been acknowledged with its offset."""
+    def flush(self) -> None:
+        """Every row, and every record of ours, must have been acknowledged with its offset. Raises
+        WriteFailed."""
         timeout_s = self._options.answer_timeout_s
         deadline = time.monotonic() + timeout_s
         while self._producer.flush(1.0) and not self._writer.failures:
             if time.monotonic() > deadline:
                 break
         missing = self._writer.rows - self._writer.acknowledged
-        if missing:
-            reason = self._writer.failures or f"{missing} rows got no answer in {timeout_s:.0f} s"
+        lost = self._ours - len(self._ours_landed)
+        if missing or lost:
+            what = f"{missing} rows" if missing else "the ledger's record of the rows"
+            reason = self._writer.failures or f"{what} got no answer in {timeout_s:.0f} s"
             raise WriteFailed(
                 f"{self._who}: {reason}.{self._why()} Nothing of the batch is visible."
             )

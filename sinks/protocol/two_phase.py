@@ -77,7 +77,13 @@ def write(
         raise
     crash_point("S5.prepared")
     return report(
-        plan, task, transaction.rows, transaction.digest, prepared, open_s=transaction.open_s
+        plan,
+        task,
+        transaction.rows,
+        transaction.digest,
+        prepared,
+        token_until=transaction.ours_until,
+        open_s=transaction.open_s,
     )
 
 
@@ -166,6 +172,7 @@ def report(
     *,
     committed: bool = False,
     skipped: bool = False,
+    token_until: int = 0,
     open_s: float = 0.0,
 ) -> TaskReport:
     """What the task answers to the driver. In a repair every task takes part in the new round,
@@ -188,5 +195,6 @@ def report(
         coordinator=plan.coordinator,
         began=plan.began,
         planned=plan.planned.get(task.batch),
+        token_until=token_until,
         open_s=open_s,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ...clients.kafka.transactional_producer import landed_at
 from ...core.digest import Digest
 from ...core.errors import SinkError, WriteFailed
 
@@ -98,8 +99,7 @@ class ArrowProducer:
     def _delivered(self, error: Any, message: Any) -> None:
         from confluent_kafka import KafkaError
 
-        if error is None and (message.offset() is None or message.offset() < 0):
-            # "Duplicate sequence", reported as delivered: see sinks/rows/write_kernels.py.
+        if error is None and landed_at(message) < 0:
             error = KafkaError(KafkaError.DUPLICATE_SEQUENCE_NUMBER)
         if error is None:
             self._acknowledged += 1

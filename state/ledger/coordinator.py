@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...clients.kafka import transactional_producer
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.control_requests import End
 from ...core.errors import EnvironmentRefused, Fenced, ForeignLedger, LedgerError, OutcomeUnknown
 from ...core.transaction import Identity, TransactionState
 from . import records
+from .appender import Appender, AppendFailed, Record
 from .job import Job
 from .ledger import DECISION_PARTITION, Ledger
 from .ledger_memory import LedgerMemory
@@ -27,19 +27,10 @@ from .topics import TOKEN_PARTITION
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_S = 60.0
-TRANSACTION_TIMEOUT_MS = 60_000
 SETTLED_TIMEOUT_S = 90.0
+BEHIND_TIMEOUT_S = 60.0
 ATTEMPTS = 5
-STATE_PARTITION = 0
 COMPLETED_TIMEOUT_S = 0.5
-Record = tuple[bytes, bytes | None]
-_SETTINGS = {
-    # Most of a snapshot is packed already; what is not gets smaller on the wire and on the disk.
-    "compression.type": "lz4",
-    # A decision names every task, in some 250 bytes each: what is too large the topic says.
-    "message.max.bytes": str(64 << 20),
-}
 
 
 @dataclass(frozen=True)
@@ -53,10 +44,6 @@ class Write:
 Attempt = Callable[[Ledger], "Write | None"]
 
 
-class AppendFailed(Exception):
-    """A coordinator transaction did not end as asked; it may have landed all the same."""
-
-
 class Coordinator:
     """Fences, reads and appends. Lives on the driver, for one call of Spark's."""
 
@@ -66,9 +53,8 @@ class Coordinator:
         _, self.topic = options.job_and_ledger
         self.ids = options.ids
         self._memory = LedgerMemory(options.kafka, self.topic)
-        self._producer: Any = None
+        self._appender = Appender(options)
         self._learnt: Identity | None = None
-        self._proven = False
         self._end_at_fence: int | None = None
 
     @property
@@ -76,7 +62,12 @@ class Coordinator:
         """Who we are to Kafka since the last fence; None until something was appended after it.
         It is learnt by a request of its own, before which another driver may have taken the id:
         then the answer is who that is, and only an append of ours that lands says it was not."""
-        return self._learnt if self._proven else None
+        return self._learnt if self._appender.proven else None
+
+    @property
+    def barrier(self) -> int:
+        """What stood among the tokens at the last append with a barrier stands before this."""
+        return self._appender.barrier
 
     @property
     def ledger(self) -> Ledger:
@@ -140,9 +131,8 @@ class Coordinator:
         """Take the coordinator's id. Every earlier holder's next write fails from here on."""
         from confluent_kafka import KafkaException
 
-        self._proven = False
         try:
-            self._producer = transactional_producer.take(*self._taken, topic=self.topic)
+            self._appender.take()
         except KafkaException as error:
             if is_no_answer(error.args[0]):
                 raise OutcomeUnknown(
@@ -169,24 +159,44 @@ class Coordinator:
     def _stable_end(self) -> End:
         return self.topic, DECISION_PARTITION, True
 
-    @property
-    def _taken(self) -> tuple[dict[str, str], str, int]:
-        settings = {**self._options.kafka, "linger.ms": "0", **_SETTINGS}
-        return settings, self.ids.coordinator, TRANSACTION_TIMEOUT_MS
-
     def keep(self) -> None:
         """At the end, for this process's next call: what was read, and a producer that connects
         now. It fences nobody yet."""
-        transactional_producer.open_ahead(*self._taken, self.topic)
+        self._appender.open_ahead()
         self._memory.keep()
 
     def read(self, *, fenced: bool = True) -> Ledger:
         """Bring `ledger` up to the partition's end. After a fence no transaction is open on it, so
-        the last stable offset reaches the high watermark; not `fenced`, it may be behind."""
+        the last stable offset reaches the high watermark; not `fenced`, it may be behind. Whether
+        that was all, the first append after a fence shows. Raises OutcomeUnknown."""
         end, self._end_at_fence = self._end_at_fence, None
-        if end is None:
-            end = self._control.end_offset(self.topic, DECISION_PARTITION, committed=not fenced)
+        at_least = self._appender.point.at_least
+        if end is None or end < at_least:
+            end = self._reach(self._end if fenced else self._stable_end, at_least)
+        if fenced:
+            self._appender.point.read_to(end)
         return self._memory.read_to(end)
+
+    def read_since(self, generation: int) -> Ledger:
+        """`read`, after a fence, with one's own `generation` in it."""
+        ledger = self.read()
+        while ledger.generation < generation:
+            end = self._reach(self._end, self._memory.position + 1)
+            self._appender.point.read_to(end)
+            ledger = self._memory.read_to(end)
+        return ledger
+
+    def _reach(self, asked: End, at_least: int) -> int:
+        end = self._control.reach(asked, at_least, BEHIND_TIMEOUT_S)
+        if end < at_least:
+            raise OutcomeUnknown(
+                f"Ledger '{self.topic}' ends at offset {end}, as the broker says that answers, and "
+                f"records up to {at_least} were acknowledged. Its leader is cut off from the other "
+                "brokers, or records of it are lost (an unclean leader election, a topic that was "
+                "deleted). Nothing was decided; start the query again when all brokers see each "
+                "other."
+            )
+        return end
 
     def read_settled(self) -> Ledger:
         """All of the ledger that is there now, fencing nobody: who looks only waits for a decision
@@ -203,54 +213,18 @@ class Coordinator:
             ends[1] = self._control.end_offset(self.topic, DECISION_PARTITION, committed=True)
         return self._memory.read_to(ends[1])
 
-    def append(self, records: Sequence[Record], state: Sequence[Record] = ()) -> None:
+    def append(
+        self,
+        records: Sequence[Record],
+        state: Sequence[Record] = (),
+        *,
+        barrier: bool = False,
+    ) -> None:
         """Write `records` into the ledger and `state` into the state topic, in one small
-        transaction. Raises AppendFailed when it is not certain that they landed."""
-        from confluent_kafka import KafkaError, KafkaException
-
+        transaction; with `barrier`, also what later reads of the tokens go by. Raises AppendFailed
+        when it is not certain that they landed, and right after what was read."""
         self._end_at_fence = None
-        refused: set[int] = set()
-
-        def note(error: KafkaError | None, _: object) -> None:
-            if error is not None:
-                refused.add(error.code())
-
-        try:
-            self._producer.begin_transaction()
-            for key, value in state:
-                self._producer.produce(
-                    self._options.state_topic, value, key, STATE_PARTITION, on_delivery=note
-                )
-            for key, value in records:
-                self._producer.produce(self.topic, value, key, DECISION_PARTITION, on_delivery=note)
-            # It flushes first, and fails if a record was not delivered.
-            self._producer.commit_transaction(TIMEOUT_S)
-            self._proven = True
-        except KafkaException as error:
-            refused.add(error.args[0].code())
-            if KafkaError.TOPIC_AUTHORIZATION_FAILED in refused:
-                raise EnvironmentRefused(
-                    f"Not authorized to write to {self._own_topics}: the principal needs Write on "
-                    "it. Nothing was written. Grant it and start the query again."
-                ) from None
-            if KafkaError.MSG_SIZE_TOO_LARGE in refused:
-                raise EnvironmentRefused(self._too_large([*state, *records])) from None
-            raise AppendFailed(error.args[0].str()) from error
-
-    def _too_large(self, written: Sequence[Record]) -> str:
-        largest = max(len(value or b"") for _, value in written)
-        return (
-            f"A record of {largest:,} bytes is too large for {self._own_topics}: a decision names "
-            "every task of its batch, and a snapshot every file. Nothing was written. Raise "
-            "'max.message.bytes' of the topic (kafka-configs --alter --entity-type topics "
-            f"--entity-name {self.topic} --add-config max.message.bytes=...), or write with fewer "
-            "tasks; then start the query again."
-        )
-
-    @property
-    def _own_topics(self) -> str:
-        state = self._options.state_topic if self._options.snapshots else None
-        return f"ledger '{self.topic}'" + (f" or state topic '{state}'" if state else "")
+        self._appender.append(records, state, barrier=barrier)
 
     def check_owner(self, query_id: str | None) -> None:
         """Raise ForeignLedger if the ledger is another query's."""
@@ -268,7 +242,7 @@ class Coordinator:
             if self._learnt is not None:  # a fence of ours may have been broken by a newer driver
                 self.look_whether_replaced(self._learnt, generation)
             self.fence()
-            ledger = self.read()
+            ledger = self.read_since(generation)
             self.check_generation(generation)
             try:
                 write = attempt(ledger)
@@ -300,10 +274,10 @@ class Coordinator:
                 "written nothing that counts. Run one of them."
             )
 
-    def try_append(self, records: Sequence[Record]) -> bool:
+    def try_append(self, records: Sequence[Record], *, barrier: bool = False) -> bool:
         """Append; False when it is not certain that the records landed."""
         try:
-            self.append(records)
+            self.append(records, barrier=barrier)
         except AppendFailed as error:
             self._warn(error)
             return False

@@ -43,6 +43,11 @@ class LedgerMemory:
         """As far as it was read."""
         return self._memory.ledger
 
+    @property
+    def position(self) -> int:
+        """Up to where that is."""
+        return self._memory.position
+
     def recall(self, topic_id: str, end: int) -> None:
         """Go on from what was read of this very topic, whose partition ends at `end`."""
         if topic_id and topic_id == self._memory.topic_id and self._memory.position <= end:

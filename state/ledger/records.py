@@ -21,6 +21,7 @@ OWNER_KEY = b"owner"
 ONE_PHASE_KEY = b"one-phase"
 SNAPSHOT_KEY = b"snapshot"
 LOADING_KEY = b"snapshot-loading"
+BARRIER_KEY = b"barrier"  # of a record without value among the tokens: all older ones stand before
 _INT_MAX = 2**63
 # Bytes; the longest is a transactional id, whose prefix may be as long as a topic's name.
 _TEXT_MAX = 1000
@@ -202,6 +203,7 @@ def _batch_fields(decision: Decision) -> dict[str, Any]:
         "target": decision.target,
         "repeatable": decision.repeatable,
         "accepted": decision.accepted,
+        "tokenUntil": decision.token_until,
     }
     return {name: value for name, value in fields.items() if value}
 
@@ -226,6 +228,7 @@ def decode_decision(key: bytes, value: bytes) -> Decision:
             target=_str(fields.get("target", "")),
             repeatable=fields.get("repeatable", False) is True,
             accepted=fields.get("accepted", False) is True,
+            token_until=_int(fields.get("tokenUntil", 0)),
         )
         if key != decision_key(decision.sink, decision.batch, decision.round):
             raise ValueError("the value belongs to another key")

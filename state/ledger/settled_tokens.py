@@ -20,61 +20,67 @@ from .log_reader import read_records
 STABLE_TIMEOUT_S = 120.0
 
 
-def token_ends(options: Job, partition: int) -> list[End]:
+def token_ends(options: Job, partition: int, until: int) -> list[End]:
     """The questions for `ControlPlane.look` whose answers `read_tokens` goes by."""
     _, topic = options.job_and_ledger
-    return [(topic, partition, False), (topic, partition, True)]
+    stable = (topic, partition, True)
+    return [stable] if until else [stable, (topic, partition, False)]
 
 
 def read_tokens(
     options: Job,
     control: ControlPlane,
     partition: int,
-    start: int,
+    between: tuple[int, int],
     end_stragglers: Callable[[], object],
     patience_s: float,
     ends: Sequence[int] | None = None,
 ) -> list[Token]:
-    """The committed tokens of [start, high watermark), once none of them is open any more. `ends`
-    are the answers to `token_ends`, where they were asked for with other things.
+    """The committed tokens in `between`, once none of them is open any more. `ends` are the answers
+    to `token_ends`, where they were asked for with other things.
+
+    Where the second offset is 0 (a decision of eo-kafka 0.1 does not say how far its tokens reach)
+    the high watermark takes its place, which a leader that is cut off may tell too low.
 
     A token of that range that is not in the answer belongs to an aborted transaction. After
     `patience_s`, and then every second, `end_stragglers` is called to end what is in the way.
     Raises OutcomeUnknown when something stays open for two minutes.
     """
     _, topic = options.job_and_ledger
-    # Whichever is answered first: the LSO only grows, so if it is not below the high watermark
-    # that was told, nothing below that is open.
-    end, stable = ends or control.look(ends=token_ends(options, partition)).ends
+    start, until = between
+    # Whichever is answered first: the LSO only grows, so nothing below it is open.
+    stable, *high = ends or control.look(ends=token_ends(options, partition, until)).ends
+    end = until or high[0]
     if stable < end:
-        _wait_stable(control, topic, partition, end, end_stragglers, patience_s)
+        _wait_stable(control, (topic, partition, True), end, end_stragglers, patience_s)
     return [
         records.decode_token(key, value)
         for _, key, value in read_records(options.kafka, topic, partition, start, end)
-        if value is not None
+        if value is not None  # a barrier
     ]
 
 
 def _wait_stable(
     control: ControlPlane,
-    topic: str,
-    partition: int,
+    stable_end: End,
     offset: int,
     end_stragglers: Callable[[], object],
     patience_s: float,
 ) -> None:
-    started = time.monotonic()
-    pause, stragglers_at = 0.002, started + patience_s
-    while (stable := control.end_offset(topic, partition, committed=True)) < offset:
-        now = time.monotonic()
-        if now - started > STABLE_TIMEOUT_S:
-            raise OutcomeUnknown(
-                f"Transactions stay open on partition {partition} of ledger '{topic}' (stable "
-                f"to {stable} of {offset}), so it is unknown what is committed. Nothing was "
-                "decided; start the query again."
-            )
-        if now > stragglers_at:
+    stragglers_at = time.monotonic() + patience_s
+
+    def meanwhile() -> None:
+        nonlocal stragglers_at
+        if time.monotonic() > stragglers_at:
             end_stragglers()
-            stragglers_at = now + 1.0
-        time.sleep(pause)
-        pause = min(0.1, pause * 2)
+            stragglers_at = time.monotonic() + 1.0
+
+    stable = control.reach(stable_end, offset, STABLE_TIMEOUT_S, meanwhile)
+    if stable < offset:
+        topic, partition, _ = stable_end
+        raise OutcomeUnknown(
+            f"Partition {partition} of ledger '{topic}' is stable up to offset {stable} only, of "
+            f"{offset}, so it is unknown what is committed. A transaction stays open on it, or "
+            "its leader is cut off from the other brokers, or its newest records are lost (an "
+            "unclean leader election). Nothing was decided; start the query again."
+        )

@@ -13,8 +13,9 @@ from ...clients.kafka import control_plane
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.topics import TIMEOUT_S, exists
 from ...core.errors import CorruptSnapshot, EoKafkaError
+from ..ledger.appender import STATE_PARTITION
 from ..ledger.blob_names import SnapshotHead
-from ..ledger.coordinator import STATE_PARTITION, Coordinator
+from ..ledger.coordinator import Coordinator
 from ..ledger.job import read_job
 from ..ledger.ledger import Ledger
 from . import export, operators

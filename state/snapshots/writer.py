@@ -13,8 +13,11 @@ from ...clients.kafka import transactional_producer
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
+from ...clients.kafka.transactional_producer import landed_at
 from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown
-from ..ledger.coordinator import STATE_PARTITION, Record, is_no_answer
+from ..ledger.append_point import AppendPoint
+from ..ledger.appender import STATE_PARTITION, Record
+from ..ledger.coordinator import is_no_answer
 from ..ledger.job import Job
 from . import blobs
 
@@ -32,6 +35,7 @@ class ExportWriter:
         self._options = options
         self._control = control
         self._topic = topic
+        self._point = AppendPoint()
         self.keys: set[bytes] = set()  # of the chunks that are there, as far as we have looked
         name = TransactionalIds(options.prefix, topic).coordinator
         settings = {**options.kafka, "compression.type": "lz4"}
@@ -50,7 +54,10 @@ class ExportWriter:
     @property
     def end(self) -> int:
         """Where the topic ends."""
-        return self._control.end_offset(self._topic, STATE_PARTITION, committed=True)
+        asked, at_least = (self._topic, STATE_PARTITION, True), self._point.at_least
+        end = self._control.reach(asked, at_least, TIMEOUT_S)
+        self._point.read_to(end)
+        return end
 
     def look(self) -> None:
         """Find out what an earlier exporter left. Raises CorruptSnapshot, ReadTimeout."""
@@ -69,17 +76,29 @@ class ExportWriter:
         self.append(portion)
 
     def append(self, records: list[Record]) -> None:
-        """Append all of them or none. Raises Fenced, EnvironmentRefused, OutcomeUnknown."""
+        """Append all of them or none. Raises Fenced, EnvironmentRefused, OutcomeUnknown; that also
+        where the topic holds more than was read of it."""
         from confluent_kafka import KafkaError, KafkaException
 
         if not records:
             return
+        landed: list[int] = []
+
+        def note(error: KafkaError | None, message: Any) -> None:
+            if error is None:
+                landed.append(landed_at(message))
+
         try:
             self._producer.begin_transaction()
             for key, value in records:
-                self._producer.produce(self._topic, value, key, STATE_PARTITION)
-            # It flushes first, and fails if a record was not delivered.
-            self._producer.commit_transaction(TIMEOUT_S)
+                self._producer.produce(self._topic, value, key, STATE_PARTITION, on_delivery=note)
+            self._producer.flush(TIMEOUT_S)
+            if landed and (problem := self._point.landed(landed)):
+                raise OutcomeUnknown(
+                    f"Topic '{self._topic}' holds more than was read of it ({problem}): its leader "
+                    "was cut off from the other brokers. Nothing was written; try again."
+                )
+            self._producer.commit_transaction(TIMEOUT_S)  # fails if a record was refused
         except KafkaException as error:
             code = error.args[0].code()
             if code in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH):

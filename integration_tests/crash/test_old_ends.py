@@ -1,0 +1,157 @@
+"""A leader that is cut off tells an old end of the ledger: nothing is lost or repeated by that.
+
+Here a broker's answers are held back: it tells the end that a partition had before, until the
+client asks another one. A real leader that is cut off is in containers/test_broker_clusters.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from eo_kafka.clients.kafka import control_plane
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.clients.kafka.control_requests import End, TransactionRequests
+from eo_kafka.errors import Fenced, Undecided
+from eo_kafka.sinks.protocol import committer
+from eo_kafka.sinks.protocol.finisher import Finisher
+from eo_kafka.state.ledger.ledger import DECISION_PARTITION
+from eo_kafka.state.ledger.topics import TOKEN_PARTITION
+from hand_made_tasks import HandMadeTasks, batch_of
+from harness import committed
+
+
+class OldEnds:
+    """The ends of one job's ledger, as they were and as they are told."""
+
+    def __init__(self) -> None:
+        self.told: dict[End, int] = {}
+        self._remembered: dict[End, int] = {}
+
+    def remember(self, job: HandMadeTasks, partition: int) -> None:
+        _, ledger = job.options.job_and_ledger
+        control = control_plane.shared(job.options.kafka)
+        for stable in (False, True):
+            end = (ledger, partition, stable)
+            self._remembered[end] = control.end_offset(*end)
+
+    def tell(self) -> None:
+        """From now on what was remembered is told."""
+        self.told = self._remembered
+
+
+@pytest.fixture
+def old_ends(monkeypatch) -> OldEnds:
+    old = OldEnds()
+    ask, others = TransactionRequests._ends, ControlPlane._as_others_say
+
+    async def _ends(self, rows, ends):
+        found = await ask(self, rows, ends)
+        return {end: old.told.get(end, at) for end, at in found.items()}
+
+    def _as_others_say(self, end):
+        old.told = {}
+        return others(self, end)
+
+    monkeypatch.setattr(TransactionRequests, "_ends", _ends)
+    monkeypatch.setattr(ControlPlane, "_as_others_say", _as_others_say)
+    monkeypatch.setattr(control_plane, "OTHERS_AFTER_S", 0.2)
+    return old
+
+
+@pytest.fixture(params=["two-phase", "idempotent"])
+def job(request, broker, make_topic) -> HandMadeTasks:
+    """Batch 0 is written."""
+    made = HandMadeTasks(broker.bootstrap_servers, make_topic("out"), request.param)
+    run(made, 0)
+    return made
+
+
+def run(job: HandMadeTasks, batch: int) -> None:
+    plan = job.plan()
+    job.commit(job.write(plan, rows_of(batch), batch=batch))
+
+
+def rows_of(batch: int):
+    return iter([batch_of(b"row %d" % batch)])
+
+
+def rows(job: HandMadeTasks) -> Counter[bytes]:
+    return committed(job.servers, job.topic)
+
+
+def test_a_decision_after_the_end_that_is_told_is_carried_out(job, old_ends, monkeypatch):
+    """Its driver died. The next one must not abort its transactions."""
+    report = job.write(job.plan(), rows_of(1), batch=1)
+    old_ends.remember(job, DECISION_PARTITION)
+    _dies_after_its_decision(job, report, monkeypatch)
+    old_ends.tell()
+    assert not job.plan().must_write(1, 0)
+    assert not old_ends.told, "nothing was asked of others"
+    run(job, 1)
+    assert rows(job) == Counter([b"row 0", b"row 1"])
+
+
+def _dies_after_its_decision(job, report, monkeypatch) -> None:
+    with monkeypatch.context() as patched:
+        for name in ("finish", "end_others"):
+            patched.setattr(Finisher, name, lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            job.commit(report)
+
+
+def test_tokens_after_the_end_that_is_told_are_not_taken_for_lost(broker, make_topic, old_ends):
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out"))
+    run(job, 0)
+    plan = job.plan()
+    old_ends.remember(job, TOKEN_PARTITION)
+    report = job.write(plan, rows_of(1), batch=1)
+    old_ends.tell()
+    job.commit(report)
+    assert rows(job) == Counter([b"row 0", b"row 1"])
+
+
+def test_what_tasks_committed_by_themselves_is_seen(broker, make_topic, old_ends):
+    """By the driver after one that died before it could say DONE; and by a task's next attempt."""
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out"), "idempotent")
+    run(job, 0)
+    plan = job.plan()
+    old_ends.remember(job, TOKEN_PARTITION)
+    job.write(plan, rows_of(1), batch=1)
+    old_ends.tell()
+    run(job, 1)
+    assert rows(job) == Counter([b"row 0", b"row 1"])
+
+    plan = job.plan()
+    old_ends.remember(job, TOKEN_PARTITION)
+    job.write(plan, rows_of(2), batch=2)
+    old_ends.tell()
+    job.commit(job.write(plan, rows_of(2), batch=2, attempt=1))
+    assert rows(job) == Counter([b"row 0", b"row 1", b"row 2"])
+
+
+def test_a_newer_driver_after_the_end_that_is_told_stops_the_older_one(job, old_ends):
+    report = job.write(job.plan(), rows_of(1), batch=1)
+    old_ends.remember(job, DECISION_PARTITION)
+    job.plan()
+    old_ends.tell()
+    with pytest.raises((Fenced, Undecided)):
+        job.commit(report)
+    run(job, 1)
+    assert rows(job) == Counter([b"row 0", b"row 1"])
+
+
+def test_abort_spares_a_decision_after_the_end_that_is_told(
+    broker, make_topic, old_ends, monkeypatch
+):
+    """Spark calls abort() also where commit() failed after its decision."""
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out"))
+    report = job.write(job.plan(), rows_of(0))
+    old_ends.remember(job, DECISION_PARTITION)
+    _dies_after_its_decision(job, report, monkeypatch)
+    old_ends.tell()
+    committer.abort(job.options, [report])
+    assert len(job.open()) == 1
+    run(job, 0)
+    assert rows(job) == Counter([b"row 0"])

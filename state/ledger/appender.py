@@ -1,0 +1,134 @@
+"""Appends to a job's ledger, as the holder of the coordinator's transactional id.
+
+An append is one small transaction. It is committed only if its records landed right after what was
+read of the ledger (append_point.py): a decision that was not seen must not be passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ...clients.kafka import transactional_producer
+from ...clients.kafka.transactional_producer import landed_at
+from ...core.errors import EnvironmentRefused
+from .append_point import AppendPoint
+from .job import Job
+from .ledger import DECISION_PARTITION
+from .records import BARRIER_KEY
+from .topics import TOKEN_PARTITION
+
+TIMEOUT_S = 60.0
+TRANSACTION_TIMEOUT_MS = 60_000
+STATE_PARTITION = 0
+Record = tuple[bytes, bytes | None]
+_SETTINGS = {
+    # Most of a snapshot is packed already; what is not gets smaller on the wire and on the disk.
+    "compression.type": "lz4",
+    # A decision names every task, in some 250 bytes each: what is too large the topic says.
+    "message.max.bytes": str(64 << 20),
+}
+
+
+class AppendFailed(Exception):
+    """A coordinator transaction did not end as asked; it may have landed all the same."""
+
+
+class Appender:
+    """Lives on the driver, for one call of Spark's. `proven`: something was appended since the last
+    `take`, so the id is ours. `barrier`: the offset after the last record of ours among the tokens.
+    """
+
+    def __init__(self, options: Job) -> None:
+        self._options = options
+        _, self._topic = options.job_and_ledger
+        settings = {**options.kafka, "linger.ms": "0", **_SETTINGS}
+        self._taken = settings, options.ids.coordinator, TRANSACTION_TIMEOUT_MS
+        self._producer: Any = None
+        self.point = AppendPoint()
+        self.proven = False
+        self.barrier = 0
+
+    def take(self) -> None:
+        """Fence all earlier holders. Raises KafkaException."""
+        self.proven = False
+        self._producer = transactional_producer.take(*self._taken, topic=self._topic)
+        self.point.fenced()
+
+    def open_ahead(self) -> None:
+        """Let a producer connect for this process's next `take`. It fences nobody yet."""
+        transactional_producer.open_ahead(*self._taken, self._topic)
+
+    def append(
+        self, records: Sequence[Record], state: Sequence[Record], *, barrier: bool = False
+    ) -> None:
+        """See Coordinator.append; `barrier`: and a record among the tokens, of which all that stand
+        there by now stand before it. Raises AppendFailed, EnvironmentRefused."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        refused: set[int] = set()
+        landed: dict[int, list[int]] = {DECISION_PARTITION: [], TOKEN_PARTITION: []}
+
+        def note(error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                refused.add(error.code())
+            elif message.topic() == self._topic:
+                landed[message.partition()].append(landed_at(message))
+
+        wanted = [(self._options.state_topic, STATE_PARTITION, *record) for record in state]
+        wanted += [(self._topic, DECISION_PARTITION, *record) for record in records]
+        wanted += [(self._topic, TOKEN_PARTITION, BARRIER_KEY, None)] if barrier else []
+        try:
+            self._producer.begin_transaction()
+            for topic, partition, key, value in wanted:
+                self._producer.produce(topic, value, key, partition, on_delivery=note)
+            self._producer.flush(TIMEOUT_S)
+            if not refused:
+                self._check(landed, len(records), barrier)
+            self._producer.commit_transaction(TIMEOUT_S)  # fails if a record was refused
+            self.proven = True
+        except KafkaException as error:
+            refused.add(error.args[0].code())
+            if KafkaError.TOPIC_AUTHORIZATION_FAILED in refused:
+                raise EnvironmentRefused(
+                    f"Not authorized to write to {self._own_topics}: the principal needs Write on "
+                    "it. Nothing was written. Grant it and start the query again."
+                ) from None
+            if KafkaError.MSG_SIZE_TOO_LARGE in refused:
+                raise EnvironmentRefused(self._too_large([*state, *records])) from None
+            raise AppendFailed(error.args[0].str()) from error
+
+    def _check(self, landed: Mapping[int, Sequence[int]], count: int, barrier: bool) -> None:
+        """Before the commit; if this raises AppendFailed, nothing of it becomes visible."""
+        from confluent_kafka import KafkaException
+
+        mine, tokens = landed[DECISION_PARTITION], landed[TOKEN_PARTITION]
+        problem = ""
+        if len(mine) < count or len(tokens) < barrier:
+            problem = f"no answer in {TIMEOUT_S:.0f} s"
+        elif barrier and (tokens[0] < 0):
+            problem = "it is not known where the barrier landed"
+        elif mine:
+            problem = self.point.landed(mine)
+        if problem:
+            with suppress(KafkaException):
+                self._producer.abort_transaction(TIMEOUT_S)
+            raise AppendFailed(problem)
+        if barrier:
+            self.barrier = tokens[0] + 1
+
+    def _too_large(self, written: Sequence[Record]) -> str:
+        largest = max(len(value or b"") for _, value in written)
+        return (
+            f"A record of {largest:,} bytes is too large for {self._own_topics}: a decision names "
+            "every task of its batch, and a snapshot every file. Nothing was written. Raise "
+            "'max.message.bytes' of the topic (kafka-configs --alter --entity-type topics "
+            f"--entity-name {self._topic} --add-config max.message.bytes=...), or write with fewer "
+            "tasks; then start the query again."
+        )
+
+    @property
+    def _own_topics(self) -> str:
+        state = self._options.state_topic if self._options.snapshots else None
+        return f"ledger '{self._topic}'" + (f" or state topic '{state}'" if state else "")

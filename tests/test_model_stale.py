@@ -1,0 +1,37 @@
+"""A leader that is cut off cannot make a driver lose or repeat rows; each rule for it is needed."""
+
+from __future__ import annotations
+
+import pytest
+from commit_explorer import assert_kept, assert_needed
+from model_stale import CUT
+from one_phase_model import ONE_PHASE
+
+LOST = "a decided transaction was lost though nothing timed out"
+ONE = CUT._replace(deaths=False)
+IDEMPOTENT = ONE_PHASE._replace(cuts=1, splits=("ab",), one_by_one=True)
+# rule -> (the setting in which it is missed, what is then seen)
+NEEDED = {
+    "append_where_read_ended": (CUT, LOST),
+    "own_append_is_read": (
+        CUT._replace(timeouts=2),
+        "is in the commit log and of its rows visible",
+    ),
+    "tokens_known_to_reach": (ONE, LOST),
+    "barrier_before_tokens": (IDEMPOTENT, "visible twice"),
+}
+
+
+def test_two_drivers_keep_every_promise() -> None:
+    labels = assert_kept(CUT).labels
+
+    assert labels["S1 was fenced, again"]
+
+
+def test_tasks_that_commit_by_themselves_keep_every_promise() -> None:
+    assert_kept(IDEMPOTENT)
+
+
+@pytest.mark.parametrize("rule", NEEDED)
+def test_without_this_rule_a_promise_is_broken(rule: str) -> None:
+    assert_needed(rule, *NEEDED[rule])
