@@ -143,7 +143,7 @@ class OvertakenCoordinator:
             self._decided(1, 2, DecisionState.DECIDED)
         return self.ledger
 
-    def try_append(self, _records: object) -> bool:
+    def try_append(self, _records: object, *, barrier: bool = False) -> bool:
         self._overtaken = True
         return True
 

@@ -87,6 +87,23 @@ def _wait_connected(producer: Any, topic: str) -> None:
             return
 
 
+def flush(producer: Any, timeout_s: float) -> int:
+    """Wait until every record is delivered or refused; how many are not, after `timeout_s`. Raises
+    KafkaException after a fatal error: that its id was taken, for one.
+
+    confluent-kafka 2.x then goes on to call those who wait for delivery reports, with its exception
+    pending, and what they raise for that takes its place.
+    """
+    from confluent_kafka import KafkaException
+
+    try:
+        return int(producer.flush(timeout_s))
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
+
+
 def landed_at(message: Any) -> int:
     """The offset of a record that is reported as delivered; -1 if it is not in the log. An
     idempotent producer's batch that is sent again after a later one was taken is answered

@@ -12,7 +12,7 @@ import pytest
 
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.core.transaction import Described, TransactionState
-from eo_kafka.errors import EnvironmentRefused, Fenced
+from eo_kafka.errors import EnvironmentRefused, Fenced, WriteFailed
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol.task_transaction import TaskTransaction
 from harness import committed, wait_until
@@ -100,3 +100,15 @@ def test_what_kafka_refuses_is_raised_at_the_first_row(given, name):
     with pytest.raises(EnvironmentRefused, match=r"max\.timeout\.ms"):
         transaction.send(ROWS)
     transaction.abort()
+
+
+def test_a_token_that_is_refused_is_no_prepared_task(broker, make_topic, options, name):
+    """The rows' transaction would be committed, and taken for lost, and the rows written again."""
+    limited = make_topic("limited", config={"max.message.bytes": "300"})
+    transaction = TaskTransaction(options, [name], "a task")
+    transaction.send(ROWS)
+    transaction.produce(limited, b"token", b"it says more than the topic takes" * 20, 0)
+    with pytest.raises(WriteFailed, match="the ledger's record of the rows"):
+        transaction.prepare((limited, 0))
+    transaction.abort()
+    assert committed(broker.bootstrap_servers, options.topic) == {}

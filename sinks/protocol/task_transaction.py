@@ -235,11 +235,19 @@ class TaskTransaction:
     def flush(self) -> None:
         """Every row, and every record of ours, must have been acknowledged with its offset. Raises
         WriteFailed."""
+        from confluent_kafka import KafkaException
+
         timeout_s = self._options.answer_timeout_s
         deadline = time.monotonic() + timeout_s
-        while self._producer.flush(1.0) and not self._writer.failures:
-            if time.monotonic() > deadline:
-                break
+        try:
+            while transactional_producer.flush(self._producer, 1.0) and not self._writer.failures:
+                if time.monotonic() > deadline:
+                    break
+        except KafkaException as error:
+            raise WriteFailed(
+                f"{self._who}: the transaction failed: {error.args[0].str()}. Nothing of it is "
+                "visible."
+            ) from None
         missing = self._writer.rows - self._writer.acknowledged
         lost = self._ours - len(self._ours_landed)
         if missing or lost:

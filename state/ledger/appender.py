@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from ...clients.kafka import transactional_producer
-from ...clients.kafka.transactional_producer import landed_at
+from ...clients.kafka.transactional_producer import flush, landed_at
 from ...core.errors import EnvironmentRefused
 from .append_point import AppendPoint
 from .job import Job
@@ -83,7 +83,7 @@ class Appender:
             self._producer.begin_transaction()
             for topic, partition, key, value in wanted:
                 self._producer.produce(topic, value, key, partition, on_delivery=note)
-            self._producer.flush(TIMEOUT_S)
+            flush(self._producer, TIMEOUT_S)
             if not refused:
                 self._check(landed, len(records), barrier)
             self._producer.commit_transaction(TIMEOUT_S)  # fails if a record was refused
