@@ -16,6 +16,7 @@ from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.state.ledger.settled_tokens import read_tokens
+from hand_made_tasks import HandMadeTasks, batch_of
 from harness import (
     Copy,
     assert_exactly_once,
@@ -191,3 +192,19 @@ def attempt(options: SinkOptions, plan: WritePlan, batch: int) -> TaskReport:
     rows = pa.RecordBatch.from_pydict({"value": pa.array([b"%d" % batch])})
     task = TaskIdentity(query_id="q", batch=batch, partition=0, task_attempt_id=0)
     return one_phase.write(options, plan, task, iter([rows]))
+
+
+def test_a_second_attempt_of_a_jobs_first_task_looks_for_a_token_where_there_is_none(
+    broker, make_topic
+):
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out"), "idempotent")
+    plan = job.plan()
+
+    def dies():
+        yield batch_of(b"row")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job.write(plan, dies())
+    job.commit(job.write(plan, iter([batch_of(b"row")]), attempt=1))
+    assert committed(job.servers, job.topic) == {b"row": 1}

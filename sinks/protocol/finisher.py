@@ -90,7 +90,9 @@ class Finisher:
             crash_point("S7.after_last_end_txn")
             self.end_others(decision, listing.result())
             seen = self._control.look(
-                ends=token_ends(self._options, decision.token_partition, decision.token_until),
+                ends=token_ends(
+                    self._options, decision.token_partition, decision.token_until or None
+                ),
                 topics=[name for part in decision.participants for name, _ in part.topics],
             )
             gone = self.gone(decision.participants, decision.batch, seen.topic_ids)
@@ -235,7 +237,7 @@ class Finisher:
             self._options,
             self._control,
             decision.token_partition,
-            (decision.token_from, decision.token_until),
+            (decision.token_from, decision.token_until or None),
             lambda: self.abort_stragglers(decision.end_txn_version, decision.participants),
             STRAGGLERS_AFTER_S,
             seen.ends,

@@ -20,18 +20,18 @@ from .log_reader import read_records
 STABLE_TIMEOUT_S = 120.0
 
 
-def token_ends(options: Job, partition: int, until: int) -> list[End]:
+def token_ends(options: Job, partition: int, until: int | None) -> list[End]:
     """The questions for `ControlPlane.look` whose answers `read_tokens` goes by."""
     _, topic = options.job_and_ledger
     stable = (topic, partition, True)
-    return [stable] if until else [stable, (topic, partition, False)]
+    return [stable] if until is not None else [stable, (topic, partition, False)]
 
 
 def read_tokens(
     options: Job,
     control: ControlPlane,
     partition: int,
-    between: tuple[int, int],
+    between: tuple[int, int | None],
     end_stragglers: Callable[[], object],
     patience_s: float,
     ends: Sequence[int] | None = None,
@@ -39,8 +39,8 @@ def read_tokens(
     """The committed tokens in `between`, once none of them is open any more. `ends` are the answers
     to `token_ends`, where they were asked for with other things.
 
-    Where the second offset is 0 (a decision of eo-kafka 0.1 does not say how far its tokens reach)
-    the high watermark takes its place, which a leader that is cut off may tell too low.
+    Where the second offset is not known (a decision of eo-kafka 0.1 does not say how far its tokens
+    reach) the high watermark takes its place, which a leader that is cut off may tell too low.
 
     A token of that range that is not in the answer belongs to an aborted transaction. After
     `patience_s`, and then every second, `end_stragglers` is called to end what is in the way.
@@ -50,7 +50,7 @@ def read_tokens(
     start, until = between
     # Whichever is answered first: the LSO only grows, so nothing below it is open.
     stable, *high = ends or control.look(ends=token_ends(options, partition, until)).ends
-    end = until or high[0]
+    end = high[0] if until is None else until
     if stable < end:
         _wait_stable(control, (topic, partition, True), end, end_stragglers, patience_s)
     return [
