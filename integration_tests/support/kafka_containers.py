@@ -7,6 +7,7 @@ is published on the loopback address.
 
 from __future__ import annotations
 
+import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -140,6 +141,16 @@ class KafkaContainers:
 
     def reconnect(self, broker: Broker) -> None:
         docker("network", "connect", self.network, broker.name)
+
+    def part_from_others(self, broker: Broker) -> None:
+        """From the other brokers, and not from clients."""
+        address = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        process = docker("inspect", "--format", "{{.State.Pid}}", broker.name)
+        for other in self.brokers:
+            if other is not broker:
+                nowhere = f"{docker('inspect', '--format', address, other.name)}/32"
+                route = ["ip", "route", "add", "blackhole", nowhere]
+                subprocess.run(["nsenter", "-t", process, "-n", *route], check=True)
 
     def await_all(self) -> None:
         """Return once every broker answers, knows all others, and every replica is in sync."""
