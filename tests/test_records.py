@@ -42,6 +42,7 @@ DECISIONS = st.builds(
     WHOLE,
     WHOLE,
     st.lists(PARTICIPANTS, max_size=3).map(tuple),
+    token_until=WHOLE,
 )
 TOKENS = st.builds(Token, TEXT, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, TEXT, TOPICS)
 
@@ -68,6 +69,7 @@ OF_MAP = replace(
     ),
 )
 TOKEN = Token("main", 1, 12, 1, 34, 8, "4567 é")
+UNTIL = replace(DECISION, token_until=58)
 DECISION_KEY = records.decision_key("main", 12, 1)
 WITH_TOPICS = replace(TOKEN, topics=(("out", "id-1"), ("öut", "id-2")))
 TOKEN_KEY = records.token_key("main", 1)
@@ -85,6 +87,11 @@ FILES: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
         records.encode_decision(OF_MAP),
         lambda value: records.decode_decision(b"decision/main/12/1", value),
         OF_MAP,
+    ),
+    "v1_decision_with_token_until.json": (
+        records.encode_decision(UNTIL),
+        lambda value: records.decode_decision(b"decision/main/12/1", value),
+        UNTIL,
     ),
     "v1_token.json": (
         records.encode_token(TOKEN),
