@@ -12,10 +12,10 @@ ONE = CUT._replace(deaths=False)
 IDEMPOTENT = ONE_PHASE._replace(cuts=1, splits=("ab",), one_by_one=True)
 # rule -> (the setting in which it is missed, what is then seen)
 NEEDED = {
-    "append_where_read_ended": (CUT, LOST),
+    "append_where_read_ended": (ONE, LOST),
     "own_append_is_read": (
-        CUT._replace(timeouts=2),
-        "is in the commit log and of its rows visible",
+        CUT._replace(timeouts=2, one_by_one=True),
+        "in the commit log and of its rows visible",
     ),
     "tokens_known_to_reach": (ONE, LOST),
     "barrier_before_tokens": (IDEMPOTENT, "visible twice"),
@@ -23,13 +23,17 @@ NEEDED = {
 
 
 def test_two_drivers_keep_every_promise() -> None:
-    labels = assert_kept(CUT).labels
-
-    assert labels["S1 was fenced, again"]
+    assert assert_kept(ONE).labels["S1 was fenced, again"]
 
 
 def test_tasks_that_commit_by_themselves_keep_every_promise() -> None:
     assert_kept(IDEMPOTENT)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("timeouts", [0, 2])
+def test_drivers_that_die_keep_every_promise(timeouts: int) -> None:
+    assert_kept(CUT._replace(timeouts=timeouts, one_by_one=timeouts > 0))
 
 
 @pytest.mark.parametrize("rule", NEEDED)
