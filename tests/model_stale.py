@@ -12,8 +12,8 @@ Four rules keep such an answer from being taken for all there is:
 - tokens_known_to_reach: a decision says up to where its tokens stand in the log, by the tasks' own
   acknowledgements. An end before that is asked for again.
 - barrier_before_tokens: of commit=idempotent no decision says that. The transaction of a generation
-  puts a record into the tokens' partition, and a task that looks for an earlier attempt's token one
-  into its own: what is looked for stands before it.
+  puts a record into the tokens' partition, and so does a task that looks for an earlier attempt's
+  token: what is looked for stands before it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.log_reader import read_records
 from eo_kafka.state.ledger.topics import TOKEN_PARTITION
-from hand_made_tasks import HandMadeTasks, batch_of
+from hand_made_tasks import HandMadeTasks, StuckTask, batch_of, wait_open
 from harness import committed, control_plane
 
 BATCHES = 60
@@ -60,3 +60,25 @@ def test_many_batches_leave_a_token_for_each_sink_and_partition(broker, make_top
     }
     assert live == newest
     assert len(live) == 2 * max(TASKS)
+
+
+def test_a_task_that_is_tried_again_waits_for_no_other_one(broker, make_topic):
+    """Each looks whether an earlier attempt had committed. One that goes on to write for long must
+    not hide from the others what they look for: they would abort each other."""
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out"), "idempotent")
+    plan = job.plan()
+    for partition in (0, 1):
+        with pytest.raises(ZeroDivisionError):
+            job.write(plan, _dies(), partition=partition)
+    slow = StuckTask(lambda rows: job.write(plan, rows, partition=0, attempt=1), b"slow")
+    wait_open(job, 1)
+    quick = job.write(plan, iter([batch_of(b"quick")]), partition=1, attempt=1)
+    slow.end()
+    assert slow.error is None
+    job.commit(slow.report, quick)
+    assert committed(job.servers, job.topic) == {b"slow": 1, b"quick": 1}
+
+
+def _dies():
+    yield batch_of(b"lost")
+    raise ZeroDivisionError

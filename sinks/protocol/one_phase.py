@@ -33,7 +33,7 @@ from ...core.transaction import (
     TransactionState,
     gone_topics,
 )
-from ...state.ledger import records
+from ...state.ledger.barrier import write_barrier
 from ...state.ledger.coordinator import check_owner
 from ...state.ledger.settled_tokens import read_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
@@ -130,9 +130,7 @@ class _Attempt:
         _, ledger = self._options.job_and_ledger
         # Taking the id has ended the attempts before: their tokens stand before this record of
         # ours, whatever end of the log a leader tells that is cut off.
-        self.transaction.produce(ledger, records.BARRIER_KEY, None, TOKEN_PARTITION)
-        self.transaction.flush()
-        barrier = self.transaction.ours_until - 1
+        barrier = write_barrier(self._options)
         tokens = read_tokens(
             self._options,
             self._control,
