@@ -18,6 +18,7 @@ from eo_kafka.sinks.protocol import committer
 from eo_kafka.sinks.protocol.finisher import Finisher
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION
 from eo_kafka.state.ledger.topics import TOKEN_PARTITION
+from eo_kafka.state.snapshots.search import SnapshotSearch
 from hand_made_tasks import HandMadeTasks, batch_of
 from harness import committed
 
@@ -155,3 +156,16 @@ def test_abort_spares_a_decision_after_the_end_that_is_told(
     assert len(job.open()) == 1
     run(job, 0)
     assert rows(job) == Counter([b"row 0"])
+
+
+def test_a_search_after_a_generation_sees_what_stands_before_it(job, old_ends):
+    """`cancel_and_export` takes one first: what the job wrote last is in the export, or refused."""
+    old_ends.remember(job, DECISION_PARTITION)
+    run(job, 1)
+    generation = job.plan().generation
+    old_ends.tell()
+    search = SnapshotSearch(job.name, {"kafka.bootstrap.servers": job.servers})
+    assert set(search.ledger().of_sink(job.options.sink)) == {0}
+    search.catch_up(generation)
+    old_ends.tell()
+    assert set(search.ledger().of_sink(job.options.sink)) == {0, 1}

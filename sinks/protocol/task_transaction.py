@@ -66,6 +66,7 @@ class TaskTransaction:
         self._opened_at = 0.0
         self._ours = 0  # records that are no rows
         self._ours_landed: list[int] = []
+        self._ours_refused = ""  # why one of them was
         self.identity: Identity | None = None
         self.seen: dict[str, Described] = {}
         self._topic_ids: dict[str, str] = {}  # as they were before the first row to each
@@ -195,7 +196,9 @@ class TaskTransaction:
         self._producer.produce(topic, value, key, partition, on_delivery=self._our_delivery)
 
     def _our_delivery(self, error: Any, message: Any) -> None:
-        if error is None and (offset := transactional_producer.landed_at(message)) >= 0:
+        if error is not None:
+            self._ours_refused = f"the ledger did not take the record of the rows: {error.str()}"
+        elif (offset := transactional_producer.landed_at(message)) >= 0:
             self._ours_landed.append(offset)
 
     def prepare(
@@ -252,7 +255,8 @@ class TaskTransaction:
         lost = self._ours - len(self._ours_landed)
         if missing or lost:
             what = f"{missing} rows" if missing else "the ledger's record of the rows"
-            reason = self._writer.failures or f"{what} got no answer in {timeout_s:.0f} s"
+            silence = f"{what} got no answer in {timeout_s:.0f} s"
+            reason = self._writer.failures or self._ours_refused or silence
             raise WriteFailed(
                 f"{self._who}: {reason}.{self._why()} Nothing of the batch is visible."
             )

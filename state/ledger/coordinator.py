@@ -177,12 +177,14 @@ class Coordinator:
             self._appender.point.read_to(end)
         return self._memory.read_to(end)
 
-    def read_since(self, generation: int) -> Ledger:
-        """`read`, after a fence, with one's own `generation` in it."""
-        ledger = self.read()
+    def read_since(self, generation: int, *, fenced: bool = True) -> Ledger:
+        """`read`, with a `generation` in it that is known to be there: one's own."""
+        ledger = self.read(fenced=fenced)
         while ledger.generation < generation:
-            end = self._reach(self._end, self._memory.position + 1)
-            self._appender.point.read_to(end)
+            asked = self._end if fenced else self._stable_end
+            end = self._reach(asked, self._memory.position + 1)
+            if fenced:
+                self._appender.point.read_to(end)
             ledger = self._memory.read_to(end)
         return ledger
 

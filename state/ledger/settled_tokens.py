@@ -82,5 +82,5 @@ def _wait_stable(
             f"Partition {partition} of ledger '{topic}' is stable up to offset {stable} only, of "
             f"{offset}, so it is unknown what is committed. A transaction stays open on it, or "
             "its leader is cut off from the other brokers, or its newest records are lost (an "
-            "unclean leader election). Nothing was decided; start the query again."
+            "unclean leader election). What is decided stays so; start the query again."
         )

@@ -62,6 +62,11 @@ class SnapshotSearch:
         """What the job's ledger says now; an empty one if there is none."""
         return self._coordinator.read(fenced=False) if self.has_ledger else Ledger()
 
+    def catch_up(self, generation: int) -> None:
+        """From here on `ledger` says all that stood there when `generation`, which somebody took,
+        was written, also where a leader that is cut off tells less."""
+        self._coordinator.read_since(generation, fenced=False)
+
     def newest(self, ledger: Ledger) -> Found | None:
         """The job's own snapshot that `ledger` names."""
         head, topic = ledger.snapshot, self.options.state_topic or ""

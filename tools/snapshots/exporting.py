@@ -74,7 +74,10 @@ def export_snapshot(
         >>> made.job, made.name
         ('firsts', 'monday')
     """
-    search = SnapshotSearch(job, options)
+    return _export(SnapshotSearch(job, options), name, progress)
+
+
+def _export(search: SnapshotSearch, name: str, progress: bool) -> Export:
     topic = export.topic_of(search.job, name)
     found, decision = _newest_written(search)
     compacted_topic.ensure_one(search.options, search.admin, topic, search.brokers)
@@ -88,7 +91,7 @@ def export_snapshot(
             newer = _newest_written(search)
             if newer[0].head == found.head or not left:
                 raise
-            log.info("A newer snapshot of job '%s' is there: that one is exported.", job)
+            log.info("A newer snapshot of job '%s' is there: that one is exported.", search.job)
             found, decision = newer
     raise AssertionError("the last attempt returns or raises")
 
@@ -138,8 +141,9 @@ def cancel_and_export(
                 f"Batch {plan.torn.decision.batch} is written in part. Started again, the query "
                 "writes the rest of it, or says what to do."
             )
+        search.catch_up(plan.generation)
         _check_nothing_later(search)
-        return export_snapshot(job, name, options, progress=progress)
+        return _export(search, name, progress)
     except EoKafkaError as error:
         raise EoKafkaError(
             f"{error} The query is stopped, and nothing was exported; the job's own newest "
