@@ -24,8 +24,9 @@ class Job(Runs):
     """A job of the user's, run in Spark drivers of its own that may die.
 
     Its function is `build(spark, config)`. It returns a DataStreamWriter that is not started, or
-    the started query. `config` holds text: `bootstrap_servers`, `source` and `sink` (topics),
-    `checkpoint` (the location), `job_name`, and what the test adds.
+    the started query. That of a batch job, whose `source` is None, writes and returns None.
+    `config` holds text: `bootstrap_servers`, `source` and `sink` (topics), `checkpoint` (the
+    location), `job_name`, and what the test adds.
     """
 
     def kill_worker(self, seed: int | None = None) -> None:

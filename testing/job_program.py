@@ -36,12 +36,13 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    query = None
     try:
-        query = started(job_function(words["build"])(spark, words["config"]), words["drain"])
-        if words["drain"]:
+        made = job_function(words["build"])(spark, words["config"])
+        is_done = made is None and words["may_be_batch"]
+        query = None if is_done else started(made, words["drain"])
+        if query is not None and words["drain"]:
             _drain(query)
-        else:
+        elif query is not None:
             while not query.awaitTermination(1) and not asked_to_stop.is_set():
                 pass
             query.stop()
@@ -59,7 +60,8 @@ def started(made: Any, drain: bool) -> StreamingQuery:
     if not hasattr(made, "trigger") or not hasattr(made, "start"):
         raise TypeError(
             f"The job's function returned {type(made).__name__}: it must return a "
-            "DataStreamWriter that is not started, or the started query."
+            "DataStreamWriter that is not started, or the started query. That of a batch job "
+            "returns nothing: it is made with source=None."
         )
     writer = made.trigger(availableNow=True) if drain else made
     options = {name.lower(): value for name, value in options_of(writer).items()}

@@ -176,6 +176,7 @@ class Runs:
             "config": self.config,
             "spark": {**self.spark, **(spark or {})},
             "drain": drain,
+            "may_be_batch": self.source is None,  # else the checkpoint tells what it has read
         }
         log = self.folder / f"driver-{self._starts:03}.log"
         variables = {FOLDER: str(crash_points), "PYTHONPATH": python_path()}

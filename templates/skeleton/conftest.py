@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -10,7 +11,7 @@ import job
 from eo_kafka.testing import Broker, Job
 from generate import TOPICS
 from pipeline import Settings
-from rows import Made
+from rows import Made, Row
 from streams import typed
 
 
@@ -35,6 +36,11 @@ class Tested:
         listed = [*rows]
         for role, topic in self._topics.items():
             topic.write([(key, value) for of, key, value in listed if of == role])
+
+    def rows(self, role: str) -> list[Row]:
+        """What is in a topic of JSON, in its order."""
+        found = self._topics[role].read()
+        return [((one.key or b"").decode(), json.loads(one.value or b"null")) for one in found]
 
 
 @pytest.fixture

@@ -34,21 +34,32 @@ def config(*sections: str) -> dict[str, str]:
     return {name: _filled(name, text) for name, text in found.items()}
 
 
-def main() -> None:
-    """Until the query ends, or with `--once` until it has read what is there now."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    sections: dict[str, Any] = {"choices": ("dev", "production"), "default": "dev"}
-    parser.add_argument("section", nargs="?", help="of config.toml", **sections)
-    parser.add_argument("--once", action="store_true", help="end when all that is there is read")
-    arguments = parser.parse_args()
+def session() -> SparkSession:
+    """Spark with the settings of config.toml, in this folder."""
     os.chdir(FOLDER)  # a checkpoint of dev lies here, from wherever this was started
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
     for name, value in config("spark").items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
-    writer = build(spark, config("job", arguments.section))
+    return spark
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Of a command line with a section of config.toml."""
+    found = argparse.ArgumentParser(description=description)
+    sections: dict[str, Any] = {"choices": ("dev", "production"), "default": "dev"}
+    found.add_argument("section", nargs="?", help="of config.toml", **sections)
+    return found
+
+
+def main() -> None:
+    """Until the query ends, or with `--once` until it has read what is there now."""
+    words = parser(__doc__)
+    words.add_argument("--once", action="store_true", help="end when all that is there is read")
+    arguments = words.parse_args()
+    writer = build(session(), config("job", arguments.section))
     query = eo_kafka.start(writer.trigger(availableNow=True) if arguments.once else writer)
     query.awaitTermination()
 

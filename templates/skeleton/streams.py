@@ -50,17 +50,20 @@ def typed(kind: type[S], config: Mapping[str, str]) -> S:
 
 def read(spark: SparkSession, job: Job, topic: str, schema: str, **options: str) -> DataFrame:
     """A topic of JSON as columns: those of `schema`, and the record's key as text."""
-    return (
-        spark.readStream.format("eo-kafka")
-        .options(**kafka(job))
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("key.format", "string")
-        .option("value.format", "json")
-        .option("value.schema", schema)
-        .options(**options)
-        .load()
-    )
+    stream = spark.readStream.format("eo-kafka")
+    return stream.options(**{**source(job, topic, schema), **options}).load()
+
+
+def source(job: Job, topic: str, schema: str) -> dict[str, str]:
+    """The source's options, also for `spark.read`."""
+    return {
+        **kafka(job),
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "key.format": "string",
+        "value.format": "json",
+        "value.schema": schema,
+    }
 
 
 def write(rows: DataFrame, job: Job, *, to: str = "eo-kafka", **options: str) -> DataStreamWriter:

@@ -18,16 +18,6 @@ _ASKED = {
 }
 
 
-_STEPS = (
-    "eo-kafka broker --port 9092     # in a terminal of its own",
-    "python sample.py write",
-    "python job.py --once",
-    "python sample.py read",
-    "python sample.py check",
-    "pytest",
-)
-
-
 class _List(argparse.Action):
     """Needs no other argument, as --help does."""
 
@@ -75,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     }
     name = project.make(template, folder, arguments.name, production, arguments.dev_servers)
     print(f"'{folder}' is a project for job '{name}'. Its README.md says how to try it:\n")
-    print("\n".join(f"  {one}" for one in (f"cd {folder}", *_STEPS)))
+    print("\n".join(f"  {one}" for one in (f"cd {folder}", *project.steps(template), "pytest")))
     return 0
 
 

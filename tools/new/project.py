@@ -15,7 +15,8 @@ from ...core.errors import EoKafkaError
 TEMPLATES = Path(__file__).parents[2] / "templates"
 DEV_SERVERS = "localhost:9092"
 _SKELETON = "skeleton"
-_PARTS = ("settings.toml", "picture.txt", "limits.md")  # go into other files
+_STEPS = "steps.txt"
+_PARTS = ("settings.toml", "picture.txt", "limits.md", _STEPS)  # go into other files
 _RENDERED = (".toml", ".md", "")  # Python is copied as it stands
 _DOTTED = {"gitignore": ".gitignore"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # topics are named after it
@@ -34,6 +35,13 @@ def questions() -> dict[str, str]:
 def about(template: str) -> str:
     """What more there is to say of it."""
     return _docstring(TEMPLATES / template / "pipeline.py")[1]
+
+
+def steps(template: str) -> list[str]:
+    """How a project is tried: the commands, one a line, with comments."""
+    path = TEMPLATES / template / _STEPS
+    path = path if path.exists() else TEMPLATES / _SKELETON / _STEPS
+    return path.read_text(encoding="utf-8").splitlines()
 
 
 def checked(template: str) -> str:

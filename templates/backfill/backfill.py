@@ -1,0 +1,17 @@
+"""Writes what was there before the stream, once: `python backfill.py`, or `spark-submit backfill.py
+production`. Run again, it ends what a killed run began, or does nothing."""
+
+from __future__ import annotations
+
+import job
+from pipeline import backfill
+
+
+def main() -> None:
+    """Until it is written."""
+    section = job.parser(__doc__).parse_args().section
+    backfill(job.session(), job.config("job", section))
+
+
+if __name__ == "__main__":
+    main()

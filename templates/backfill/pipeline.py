@@ -1,0 +1,60 @@
+"""How does what was there before a stream get into its output, once, by the same function?
+
+The stream reads from the offsets `begins` on. `backfill.py` reads what is before, as one batch,
+and writes it into the same topic by one decision: killed and run again, it repeats nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from streams import Job, read, sink, source, typed, write
+
+ORDER = "customer STRING, items ARRAY<STRUCT<name STRING, cents BIGINT, count BIGINT>>"
+NUMBER = 1  # of this backfill; another one needs a higher number, else it is taken for this one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Job):
+    """`begins`: an offset for each partition, as JSON."""
+
+    begins: str
+
+
+def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
+    """The query, not started: job.py and the tests start it in their own way."""
+    job = typed(Settings, config)
+    orders = read(spark, job, job.source, ORDER, startingOffsets=_begins(job))
+    return write(billed(orders), job, topic=job.sink)
+
+
+def backfill(spark: SparkSession, config: Mapping[str, str]) -> None:
+    """Write what was there before, if it is not written. All of it is one batch, whose transactions
+    are open until it ends: cut what takes longer than `kafka.transaction.timeout.ms`."""
+    job = typed(Settings, config)
+    before = spark.read.format("eo-kafka").options(**source(job, job.source, ORDER))
+    orders = before.option("endingOffsets", _begins(job)).load()
+    numbered = {"jobName": f"{job.job_name}-backfill", "batchId": str(NUMBER), "snapshots": "false"}
+    rows = billed(orders).write.format("eo-kafka").mode("append")
+    rows.options(**{**sink(job), **numbered}).option("topic", job.sink).save()
+
+
+def billed(orders: DataFrame) -> DataFrame:
+    """What both write of orders."""
+    items = F.col("value.items")
+    pieces = F.aggregate(items, F.lit(0).cast("long"), lambda sum, one: sum + one["count"])
+    cents = F.aggregate(
+        items, F.lit(0).cast("long"), lambda sum, one: sum + one["cents"] * one["count"]
+    )
+    bill = F.struct("value.customer", pieces.alias("pieces"), cents.alias("cents"))
+    return orders.select("key", bill.alias("value"))
+
+
+def _begins(job: Settings) -> str:
+    return json.dumps({job.source: json.loads(job.begins)})
