@@ -26,8 +26,9 @@ def options(**given: str) -> SinkOptions:
     return SinkOptions.parse({**settings, **given}, streaming=True)
 
 
-def line(offset: int, topic: str = "in") -> str:
-    return json.dumps({topic: {"0": offset}})
+def line(offset: int, topic: str = "in", name: str = "") -> str:
+    """As Spark writes it; of a source with a `name`, that comes first."""
+    return f"{name}:" * bool(name) + json.dumps({topic: {"0": offset}})
 
 
 def part(partition: int, *rows: bytes) -> Participant:
@@ -101,7 +102,33 @@ def test_with_a_snapshot_the_way_back_is_to_restore_it() -> None:
         batch_identity.check_written(options(), now([line(8)]), found, [])
 
 
-@pytest.mark.parametrize("lines", [[], [FILE], [line(9), FILE]])
+def test_sources_that_have_names_are_known_by_them() -> None:
+    one, other = line(9, name="one"), line(7, "other", name="other")
+    found = ledger([one, other], [line(5, name="one")], [part(0, b"a")])
+    starts = [line(5, name="one")]
+    batch_identity.check_written(options(), now([other, one], starts), found, [report(0, b"b")])
+    assert now([one, other]).topics_asked_for == {"in", "other"}
+    for ends in (
+        [line(9, name="other"), line(7, "other", name="one")],
+        [one, line(8, "other", name="other")],
+        [one],
+    ):
+        with pytest.raises(BatchMismatch, match="and this one holds"):
+            batch_identity.check_written(options(), now(ends, starts), found, [report(0, b"a")])
+    with pytest.raises(BatchMismatch, match="the records between are at stake"):
+        mine = now([line(20, name="one"), other], [line(8, name="one"), other], batch=6)
+        batch_identity.check_decided(options(), mine, found)
+
+
+def test_a_source_that_came_while_batches_are_repeated_must_wait() -> None:
+    found = ledger([line(9, name="one")])
+    found.snapshot = SnapshotHead(3, 1, "q", Blob("0" * 40, 1), 0, 1, 1, 1, 0)
+    mine = now([line(9, name="one"), line(1, "more", name="more")])
+    with pytest.raises(BatchMismatch, match="start it then with the sources that it had"):
+        batch_identity.check_written(options(), mine, found, [])
+
+
+@pytest.mark.parametrize("lines", [[], [FILE], [line(9), FILE], [f"files:{FILE}"]])
 def test_where_offsets_prove_nothing_the_rows_are_compared(lines) -> None:
     found = ledger(lines, parts=[part(0, b"a", b"b"), part(1, b"c")])
     mine = now(lines)

@@ -131,6 +131,8 @@ A, B = "a", "b"
         ([[line(1)]], ['{"t":{"0":2}}']),  # as Spark's own source writes it
         ([[line(1)]], ['{"offset":200,"timestamp":2000}']),
         ([[line(1)]], ["-"]),
+        ([["one:" + line(1)]], ["other:" + line(2)]),  # another source came in its place
+        ([["one:" + line(1)]], ["one:" + line(2), "other:" + line(2, B)]),
     ],
 )
 def test_batches_that_a_source_could_not_tell_apart(
@@ -145,6 +147,8 @@ def test_batches_that_a_source_could_not_tell_apart(
         ([[line(1)], [line(2)]], [line(3)]),
         ([[line(1), line(1)]], [line(2), line(2)]),  # a self-join that reads in step
         ([[line(1, A), line(7, B)], [line(2, A), line(9, B)]], [line(3, A), line(10, B)]),
+        # With names, in whatever order Spark wrote them
+        ([["a:" + line(1, A), "b:" + line(7, B)]], ["b:" + line(9, B), "a:" + line(2, A)]),
     ],
 )
 def test_batches_that_it_can(recorded: list[list[str]], mine: list[str]) -> None:

@@ -21,10 +21,15 @@ from dataclasses import dataclass, replace
 
 from ...core.digest import Digest
 from ...core.errors import BatchMismatch, CheckpointError, DataLossError, LedgerError, cut
-from ...core.offsets import decode
 from ...core.transaction import Decision, DecisionState
 from ...state.ledger.ledger import Ledger
-from ...state.snapshots.batch_ends import is_replayable, same_lines
+from ...state.snapshots.batch_ends import (
+    by_name,
+    is_replayable,
+    name_of,
+    same_lines,
+    topics_of,
+)
 from ...state.snapshots.checkpoint import open_checkpoint
 from ...state.snapshots.snapshot import source_offsets
 from ..options import SinkOptions
@@ -70,7 +75,7 @@ class BatchIdentity:
     @property
     def topics_asked_for(self) -> set[str]:
         """The topics that its sources read, unless they are too many to ask for in each batch."""
-        found = {topic for line in self.ends for topic in _topics(line)}
+        found = {topic for line in self.ends for topic in topics_of(line)}
         return found if len(found) <= SOURCE_TOPICS_MAX else set()
 
     def sources(
@@ -277,12 +282,26 @@ def _way_back(options: SinkOptions, now: BatchIdentity, ledger: Ledger) -> str:
             f"{parted} If a reader of the query lacks option 'jobName' ('{job}'), it does not "
             "repeat the batches since a restored snapshot (option 'snapshotInterval'): set it. "
             "Delete this checkpoint and restore the newest snapshot: 'eo-kafka snapshots restore "
-            f"{job} CHECKPOINT --bootstrap-servers ...'."
+            f"{job} CHECKPOINT --bootstrap-servers ...'.{_of_other_sources(now, ledger, options)}"
         )
     return (
         f"{parted} A query without state goes on where the job is, with nothing lost or repeated, "
         f"after 'eo-kafka job redo {job} CHECKPOINT --bootstrap-servers ...'. A query with state "
         "needs a copy of the checkpoint that is as new as the ledger."
+    )
+
+
+def _of_other_sources(now: BatchIdentity, ledger: Ledger, options: SinkOptions) -> str:
+    written = ledger.decisions.get((options.sink, now.batch))
+    before, here = (
+        [name_of(line) for line in by_name(lines)]
+        for lines in (written.offsets if written else now.ends, now.ends)
+    )
+    if before == here:
+        return ""
+    return (
+        " A source was added or taken away before the batches since that snapshot were repeated: "
+        "start it then with the sources that it had, and change them when it has written a batch."
     )
 
 
@@ -292,10 +311,3 @@ def _range(starts: Sequence[str], ends: Sequence[str]) -> str:
 
 def _shown(lines: Sequence[str]) -> str:
     return ", ".join(cut("".join(line.split()), _LINE_SHOWN) for line in lines) or "nothing"
-
-
-def _topics(line: str) -> set[str]:
-    try:
-        return {at.topic for at in decode(line)}
-    except ValueError:
-        return set()

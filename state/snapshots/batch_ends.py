@@ -8,10 +8,15 @@ asks here before it passes over a snapshot, and the source answers Spark by the 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from ...core.offsets import Offsets, decode, encode, encode_text, names
+
+NOTHING_READ = "-"  # Spark's word for a source that has read nothing yet
+# Of a source with a name (`DataStreamReader.name()`, Spark 4.2 and newer) the name comes first.
+_NAMED = re.compile(r"([A-Za-z0-9_]+):(.*)", re.DOTALL)
 
 
 class Ambiguous(Exception):
@@ -26,9 +31,11 @@ def next_ends(batches: Iterable[Sequence[str]]) -> Mapping[str, Offsets]:
     """Where a batch ended, by where it started (`encode_text`), from the lines of consecutive
     batches, one a source. Raises Ambiguous unless every source of every batch is found by that."""
     found: dict[str, Offsets] = {}
-    for before, after in pairwise(batches):
+    for before, after in pairwise(map(by_name, batches)):
         if len(before) != len(after):
             raise Ambiguous(f"there were {len(before)} sources, and are {len(after)} now")
+        if [name_of(line) for line in before] != [name_of(line) for line in after]:
+            raise Ambiguous("a source came, and another one went")
         for start, end in zip(map(ends_of, before), map(ends_of, after), strict=True):
             if start == end:
                 raise Ambiguous(f"a source stayed at {encode_text(end)}")
@@ -39,28 +46,58 @@ def next_ends(batches: Iterable[Sequence[str]]) -> Mapping[str, Offsets]:
     return found
 
 
+def name_of(line: str) -> str:
+    """The name of the line's source; "" if it has none, and is known by its place."""
+    return _split(line)[0]
+
+
+def by_name(lines: Sequence[str]) -> Sequence[str]:
+    """The lines of one batch in an order that does not change: sources with names have none."""
+    return sorted(lines, key=name_of)  # it keeps the order of those without
+
+
+def _split(line: str) -> tuple[str, str]:
+    """The source's name, and its offsets."""
+    named = _NAMED.fullmatch(line)
+    return (named[1], named[2]) if named else ("", line)
+
+
+def is_of_nothing(line: str) -> bool:
+    """Whether the source has read nothing yet, so that its line does not tell what it reads."""
+    return _split(line)[1] == NOTHING_READ
+
+
+def topics_of(line: str) -> set[str]:
+    """The topics in a line of Spark's offset log; none of a source that is not Kafka."""
+    try:
+        return {at.topic for at in decode(_split(line)[1])}
+    except ValueError:
+        return set()
+
+
 def is_replayable(line: str) -> bool:
     """Whether equal lines mean equal records: those of our sources, and of Spark's own for Kafka.
-    A file source's, say, are numbers of a log that may name other files on another disk. `-` is
-    Spark's word for a source that has read nothing yet."""
-    if line == "-":
+    A file source's, say, are numbers of a log that may name other files on another disk."""
+    if is_of_nothing(line):
         return True
+    _, offsets = _split(line)
     try:
-        decode(line)
+        decode(offsets)
     except ValueError:
-        return _is_of_a_map(line)
+        return _is_of_a_map(offsets)
     return True
 
 
 def same_lines(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether all sources stand at the same place, whoever wrote the lines: Spark's own source for
     Kafka writes them without spaces."""
-    return len(one) == len(other) and all(map(_is_same, one, other))
+    return len(one) == len(other) and all(map(_is_same, by_name(one), by_name(other)))
 
 
 def _is_same(one: str, other: str) -> bool:
+    (mine, here), (theirs, there) = _split(one), _split(other)
     try:
-        return one == other or decode(one) == decode(other)
+        return mine == theirs and (here == there or decode(here) == decode(there))
     except ValueError:
         return False
 
@@ -79,10 +116,11 @@ def _is_of_a_map(line: str) -> bool:
 def ends_of(line: str) -> Offsets:
     """The offsets in a line of Spark's log. Raises NotOurs, also for those of Spark's own Kafka
     source: it writes the same ones without spaces."""
+    _, offsets = _split(line)
     try:
-        found = decode(line)
+        found = decode(offsets)
     except ValueError as error:
         raise NotOurs(f"the offsets of a source {error}") from None
-    if line != json.dumps(encode(found)):
+    if offsets != json.dumps(encode(found)):
         raise NotOurs("the offsets of a source were not written by format 'eo-kafka'")
     return found
