@@ -102,8 +102,7 @@ def cancel_and_export(
     """Stop a query and export its final state.
 
     The export holds all that the query wrote, so a job that starts from it goes on exactly where
-    this one stopped. Finishes what the query had decided and aborts what it had not. Runs on the
-    driver.
+    this one stopped. Finishes what was decided and aborts what was not. Runs on the driver.
 
     Args:
         query: The running query.
