@@ -96,7 +96,7 @@ def test_a_leader_that_only_clients_reach_hides_no_decision_and_no_token(
             control_plane.forget(job.options.kafka)
             return ends(job, ledger, partition) == before
 
-        wait_until(asks_the_old_one, "a client begins with the old leader", 120)
+        wait_until(asks_the_old_one, "a client begins with the old leader", 300)
         assert not plan_at_last(job).must_write(1, 0)
         assert committed(others, job.topic) == Counter([b"0", b"1"])
 
