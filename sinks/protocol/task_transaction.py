@@ -207,7 +207,7 @@ class TaskTransaction:
         """S5: everything acknowledged, and the broker holds exactly the transaction of S2, with
         the partition `must_include` in it. What it says of the ids in `watched` after the flush is
         in `seen`. Raises WriteFailed."""
-        self.flush()
+        self._flush()
         crash_point("S5.after_flush")
         usual = {self._options.topic} if self._options.topic else set()
         answers = self._control.look([self._id, *watched], topics=usual)
@@ -235,7 +235,7 @@ class TaskTransaction:
         self.topics = tuple(sorted((name, now[name]) for name in written if name in now))
         return self.identity
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         """Every row, and every record of ours, must have been acknowledged with its offset. Raises
         WriteFailed."""
         from confluent_kafka import KafkaException
