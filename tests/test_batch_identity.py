@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,8 @@ from eo_kafka.sinks.protocol.batch_identity import BatchIdentity
 from eo_kafka.sinks.protocol.committable import TaskReport
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.state.snapshots.checkpoint import LocalCheckpoint
+from eo_kafka.state.snapshots.offset_log import PlannedBatch
 
 FILE = '{"logOffset":4}'
 MAP = '{"map":"m","cluster":"c","sequences":[1],"anchors":[""]}'
@@ -65,8 +68,13 @@ def now(
     starts: Sequence[str] = (),
     target: str = "topic 'out'",
     batch: int = 5,
+    watermark_ms: int | None = None,
+    folder: Path = Path("/cp"),
 ) -> BatchIdentity:
-    return BatchIdentity(batch, target, tuple(starts), tuple(ends), "file:/cp" if ends else "")
+    checkpoint = LocalCheckpoint("file:/cp", folder) if ends else None
+    return BatchIdentity(
+        batch, target, tuple(starts), PlannedBatch(tuple(ends), watermark_ms), checkpoint
+    )
 
 
 def test_equal_offsets_excuse_rows_that_differ() -> None:
@@ -228,3 +236,33 @@ def test_what_a_batch_is_stands_in_the_checkpoint(tmp_path) -> None:
     assert found(4).starts == ()  # purged
     with pytest.raises(CheckpointError, match="offsets of batch 6"):
         found(6)
+
+
+@pytest.mark.parametrize(
+    ("before", "here", "has_state", "other"),
+    [
+        (190, 130, True, True),
+        (190, 130, False, False),  # nothing depends on it; `job redo` writes 0
+        (190, 190, True, False),
+        (0, 130, True, True),
+        (None, 130, True, False),  # of a ledger of before
+        (190, None, True, False),  # of a Spark that writes it otherwise
+    ],
+)
+def test_with_state_a_batch_of_another_watermark_is_another(
+    tmp_path: Path, before: int | None, here: int | None, has_state: bool, other: bool
+) -> None:
+    if has_state:
+        (tmp_path / "state/0/_metadata").mkdir(parents=True)
+        (tmp_path / "state/0/_metadata/metadata").touch()
+    found = ledger([line(9)], [line(5)], [part(0, b"a")], watermark_ms=before)
+    again = now([line(9)], [line(5)], watermark_ms=here, folder=tmp_path)
+    for check in (
+        lambda: batch_identity.check_written(options(), again, found, [report(0, b"a")]),
+        lambda: batch_identity.check_decided(options(), again, found),
+    ):
+        if other:
+            with pytest.raises(BatchMismatch, match=rf"watermark at {before} ms.*at {here} ms"):
+                check()
+        else:
+            check()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from eo_kafka.state.snapshots.closure import Incomplete, needed, state_partitions, tables
+from eo_kafka.state.snapshots.closure import Incomplete, needed, tables
 
 GOLDEN = Path(__file__).parent / "golden" / "checkpoints"
 REAL_ZIP = (GOLDEN / "rocks-15.zip").read_bytes()  # as Spark 4.3 wrote it
@@ -387,18 +387,3 @@ def test_what_an_offline_repartition_left_of_more_partitions_is_not_needed():
         needed(paths | now | left, 5, read, partitions=1)  # live state is never passed over
     with pytest.raises(Incomplete, match="state/0/2 has no version 4"):
         needed(paths | now | left, 5, read)
-
-
-@pytest.mark.parametrize(
-    ("offsets", "partitions"),
-    [
-        (b'v1\n{"conf":{"spark.sql.shuffle.partitions":"7"}}\n{}', 7),
-        (b'v1\n{"conf":{}}\n{}', None),
-        (b'v1\n{"conf":{"spark.sql.shuffle.partitions":"x"}}\n{}', None),
-        (b"v1\n{", None),
-        (b"v1", None),
-        (b"\xff\n\n", None),
-    ],
-)
-def test_the_number_of_partitions_is_that_of_the_offset_log(offsets: bytes, partitions: int | None):
-    assert state_partitions(offsets) == partitions

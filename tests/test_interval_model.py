@@ -3,13 +3,16 @@ the same topics, new partitions, deaths and lost disks, also in the middle of a 
 
 Spark, Kafka and the checkpoint are played; the sink's rule, the ledger and the source are the real
 ones. A batch that is written must come back with the records it had, and so must the state.
+Each source has a watermark of its own, of which Spark keeps the least. A batch's watermark decides
+what it gives from its state, so that must be the same, too.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from unittest.mock import patch
 
@@ -29,6 +32,7 @@ from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.state.snapshots.offset_log import PlannedBatch
 from eo_kafka.state.snapshots.restoring import _check_can_go_on
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -44,13 +48,16 @@ class Parted(Exception):
     """The sink found that a batch it is to skip is another one than that which was written."""
 
 
-class NoOperators:
-    """A checkpoint without state."""
+class OneOperator:
+    """The checkpoint of a query with state."""
 
     url = "/checkpoint"
 
     def paths(self) -> list[str]:
-        return []
+        return ["state/0/_metadata/metadata"]
+
+    def open(self, path: str) -> io.BytesIO:
+        return io.BytesIO(b'v1\n{"operatorInfo":{"operatorName":"dedupe"},"stateStoreInfo":[]}')
 
 
 @dataclass
@@ -77,12 +84,20 @@ class Log:
 
 @dataclass
 class Disk:
-    """The checkpoint: the lines of each batch, how many are committed, and the state after each,
-    which is all that was read to get there."""
+    """The checkpoint: the lines and the watermark of each batch, how many are committed, the newest
+    watermark when one was, and the state after each, which is all that was read to get there."""
 
     lines: list[tuple[str, ...]] = field(default_factory=list)
+    watermarks: list[int] = field(default_factory=list)
     committed: int = 0
+    watermark: int = 0
     states: list[tuple[object, ...]] = field(default_factory=lambda: [()])
+
+    def copy(self) -> Disk:
+        """As it is now."""
+        return replace(
+            self, lines=[*self.lines], watermarks=[*self.watermarks], states=[*self.states]
+        )
 
 
 class Job:
@@ -108,7 +123,9 @@ class Job:
         self.start([1] * len(topics))
 
     def start(self, limits: Sequence[int]) -> None:
-        """New source processes, with other limits."""
+        """New source processes, with other limits. Of the watermarks Spark knows the least."""
+        self._watermarks = [0] * len(self._given)
+        self._watermark = max([self.disk.watermark, *self.disk.watermarks])
         self._limits = [ReadMaxRows(limit) for limit in limits]
         self._readers = []
         for given_ in self._given:
@@ -122,8 +139,7 @@ class Job:
         self.disk = Disk()
         if head is not None:
             _check_can_go_on(self.ledger, head, SINK)
-            kept = self._snapshot
-            self.disk = Disk(list(kept.lines), kept.committed, list(kept.states))
+            self.disk = self._snapshot.copy()
         self.start(limits)
 
     def run_batch(self, *, no_data: bool = False, elapsed: bool = False, dies: str = "") -> bool:
@@ -140,14 +156,24 @@ class Job:
             [part.value for part in reader.partitions(json.loads(start), json.loads(end))]
             for reader, start, end in zip(self._readers, self._starts(batch), lines, strict=True)
         ]
-        state = (*disk.states[batch], str(ranges))
+        state = (*disk.states[batch], f"{ranges} at {disk.watermarks[batch]}")
         self._commit(batch, lines, state, elapsed)
         if dies == "decided":
             self.start([limit.max_rows for limit in self._limits])
             return True
         disk.states[batch + 1 :] = [state]
         disk.committed += 1
+        self._move_watermark(batch)
         return True
+
+    def _move_watermark(self, batch: int) -> None:
+        """WatermarkTracker.updateWatermark, and the commit log."""
+        lines = zip(self._starts(batch), self.disk.lines[batch], strict=True)
+        for source, (start, end) in enumerate(lines):
+            newest = max(map(time_of, read_between(decode(start), decode(end))), default=0)
+            self._watermarks[source] = max(self._watermarks[source], newest)
+        self._watermark = max(self._watermark, min(self._watermarks))
+        self.disk.watermark = self._watermark
 
     def _starts(self, batch: int) -> Sequence[str]:
         if batch:
@@ -163,6 +189,7 @@ class Job:
         if self.disk.lines and found == list(starts) and not no_data:
             return False
         self.disk.lines.append(tuple(found))
+        self.disk.watermarks.append(self._watermark)
         return True
 
     def _commit(
@@ -178,13 +205,13 @@ class Job:
         assert batch not in self._written, "the ledger forgot a batch that is repeated"
         if elapsed and self.ledger.snapshot:
             self.ledger.snapshot = replace(self.ledger.snapshot, made_ms=0)
-        if is_due(SINK, self.ledger, report_of(batch), lines, NoOperators()):
+        planned = PlannedBatch(lines, self.disk.watermarks[batch])
+        if is_due(SINK, self.ledger, report_of(batch), planned, OneOperator()):
             self.ledger.snapshot = head_of(batch)
-            disk = self.disk
-            self._snapshot = Disk(list(disk.lines), disk.committed, list(disk.states))
+            self._snapshot = self.disk.copy()
         else:
             self.passed_over += 1
-        decided = Decision("main", batch, 0, DecisionState.DONE, batch, 5, 1, 0, (), lines)
+        decided = replace(decided_of(batch, lines), watermark_ms=planned.watermark_ms)
         self.ledger.apply(records.decision_key("main", batch, 0), records.encode_decision(decided))
         for key, value in self.ledger.tombstones("main", KEPT):
             self.ledger.apply(key, value)
@@ -208,6 +235,21 @@ class Job:
         for reader, end in zip(self._readers, self._starts(len(self.disk.lines)), strict=True):
             reader.latestOffset(json.loads(end))
             assert decode(end) == reader._newest, "what came later was never read"
+
+
+def read_between(start: Offsets, end: Offsets) -> Iterator[int]:
+    """The offsets that a batch reads; a new partition is read from its beginning."""
+    for at, until in end.items():
+        yield from range(start.get(at, 0), until)
+
+
+def time_of(offset: int) -> int:
+    """When a record was made, in no order."""
+    return (37 * offset + 11) % 101
+
+
+def decided_of(batch: int, lines: tuple[str, ...]) -> Decision:
+    return Decision("main", batch, 0, DecisionState.DONE, batch, 5, 1, 0, (), lines)
 
 
 def report_of(batch: int) -> TaskReport:

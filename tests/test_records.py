@@ -43,6 +43,7 @@ DECISIONS = st.builds(
     WHOLE,
     st.lists(PARTICIPANTS, max_size=3).map(tuple),
     token_until=WHOLE,
+    watermark_ms=st.none() | WHOLE,
 )
 TOKENS = st.builds(Token, TEXT, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, TEXT, TOPICS)
 
@@ -70,6 +71,7 @@ OF_MAP = replace(
 )
 TOKEN = Token("main", 1, 12, 1, 34, 8, "4567 é")
 UNTIL = replace(DECISION, token_until=58)
+OF_WATERMARK = replace(DECISION, watermark_ms=0)
 DECISION_KEY = records.decision_key("main", 12, 1)
 WITH_TOPICS = replace(TOKEN, topics=(("out", "id-1"), ("öut", "id-2")))
 TOKEN_KEY = records.token_key("main", 1)
@@ -92,6 +94,11 @@ FILES: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
         records.encode_decision(UNTIL),
         lambda value: records.decode_decision(b"decision/main/12/1", value),
         UNTIL,
+    ),
+    "v1_decision_with_watermark.json": (
+        records.encode_decision(OF_WATERMARK),
+        lambda value: records.decode_decision(b"decision/main/12/1", value),
+        OF_WATERMARK,
     ),
     "v1_token.json": (
         records.encode_token(TOKEN),

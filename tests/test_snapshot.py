@@ -17,7 +17,7 @@ from eo_kafka.state.snapshots import snapshot as module
 from eo_kafka.state.snapshots.checkpoint import FileStat, LocalCheckpoint
 from eo_kafka.state.snapshots.closure import needed
 from eo_kafka.state.snapshots.manifest import FileEntry, Manifest
-from eo_kafka.state.snapshots.snapshot import RESTORING, source_offsets, take
+from eo_kafka.state.snapshots.snapshot import RESTORING, take
 
 NOTHING = Manifest()
 BATCH = 15
@@ -391,26 +391,3 @@ def test_memory_is_bounded_whatever_the_number_of_files(
 
     assert kept < 3 << 20
     assert whole(snapshot).items() >= many.items()
-
-
-# --- the offsets that Spark recorded ----------------------------------------------------------
-
-
-def test_the_ends_of_a_batch_are_its_lines_after_the_first_two(tmp_path: Path) -> None:
-    path = tmp_path / "offsets" / "7"
-    path.parent.mkdir()
-    path.write_text('v1\n{"batchWatermarkMs":0}\n{"t":{"0":5}}\n-\n{"u":{"0":"é"}}')
-
-    found = source_offsets(Watched(tmp_path), 7)
-
-    assert found == ('{"t":{"0":5}}', "-", '{"u":{"0":"é"}}')
-
-
-@pytest.mark.parametrize("content", [None, b"\xff\xfe\xfa"])
-def test_offsets_that_cannot_be_read_are_said(tmp_path: Path, content: bytes | None) -> None:
-    if content is not None:
-        (tmp_path / "offsets").mkdir()
-        (tmp_path / "offsets" / "7").write_bytes(content)
-
-    with pytest.raises(CheckpointError, match="offsets of batch 7.*as Spark sees it"):
-        source_offsets(Watched(tmp_path), 7)

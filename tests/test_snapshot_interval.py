@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,7 @@ from eo_kafka.sinks.protocol.committable import TaskReport
 from eo_kafka.sinks.protocol.snapshot_interval import BATCHES_MAX, is_ambiguous, is_due
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import DECISIONS_KEPT, Ledger
+from eo_kafka.state.snapshots.offset_log import WATERMARK_POLICY, PlannedBatch
 from eo_kafka.state.snapshots.restoring import _check_can_go_on
 
 GIVEN = {
@@ -70,6 +72,7 @@ class Files:
 @pytest.fixture(autouse=True)
 def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_interval, "_why", {})
+    monkeypatch.setattr(snapshot_interval, "_operators", {})
 
 
 THREE = {3: [line(30)], 4: [line(40)], 5: [line(50)]}
@@ -79,7 +82,8 @@ def due(found: Ledger, batch: int = 6, lines: Sequence[str] = (line(60),), **ext
     query = str(extra.get("query", QUERY))
     given = options(str(extra.get("interval", "1 day")))
     files = extra.get("files", Files({}))
-    return is_due(given, found, report(batch, query), tuple(lines), files)
+    planned = PlannedBatch(tuple(lines), *extra.get("planned", ()))
+    return is_due(given, found, report(batch, query), planned, files)
 
 
 def test_within_the_interval_no_snapshot_is_due() -> None:
@@ -279,3 +283,34 @@ def test_a_restore_over_a_gap_is_refused() -> None:
 
     with pytest.raises(CheckpointError, match=r"batch 3, and batches up to 7 .* from 6 on"):
         _check_can_go_on(torn, torn.snapshot, options())
+
+
+TWO = {batch: [line(10 * batch, A), line(10 * batch, B)] for batch in (3, 4, 5)}
+MAX = {WATERMARK_POLICY: "max"}
+
+
+@pytest.mark.parametrize(
+    ("batches", "operator", "at_snapshot", "planned", "expected"),
+    [
+        (TWO, "stateStoreSave", 100, (100,), False),  # it did not move
+        (TWO, "stateStoreSave", 100, (200,), True),
+        (TWO, "stateStoreSave", None, (200,), True),
+        (TWO, "stateStoreSave", None, (None,), True),  # nothing is known
+        (TWO, "stateStoreSave", 100, (200, MAX), False),
+        (TWO, None, 100, (200,), False),  # a query without state
+        (THREE, "stateStoreSave", 100, (200,), False),  # one source, one watermark
+        (THREE, "symmetricHashJoin", 100, (200,), True),  # of one source with itself
+    ],
+)
+def test_where_a_replay_could_have_an_older_watermark_one_is_due(
+    batches: Mapping[int, Sequence[str]],
+    operator: str | None,
+    at_snapshot: int | None,
+    planned: tuple[object, ...],
+    expected: bool,
+) -> None:
+    found = ledger(3, batches)
+    found.decisions["main", 3] = replace(found.decisions["main", 3], watermark_ms=at_snapshot)
+    files = Files({"state/0/_metadata/metadata": described(operator)} if operator else {})
+    lines = [line(60, topic) for topic in (A, B)] if batches is TWO else [line(60)]
+    assert due(found, lines=lines, planned=planned, files=files) is expected

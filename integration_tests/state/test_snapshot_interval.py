@@ -104,12 +104,12 @@ def assert_all_as_if_nothing_had_happened(job: Interval, same: Stateful, spark) 
 
 
 @pytest.mark.parametrize(
-    ("operator", "provider"),
+    ("operator", "provider", "policy"),
     [
-        ("window", "hdfs"),
-        # two readers of one topic, in step
-        pytest.param("join", "hdfs", marks=pytest.mark.full),
-        pytest.param("rows", "changelog", marks=pytest.mark.full),
+        ("window", "hdfs", "min"),
+        # Two readers of one topic, in step. Of two watermarks the least would not be repeated.
+        pytest.param("join", "hdfs", "max", marks=pytest.mark.full),
+        pytest.param("rows", "changelog", "min", marks=pytest.mark.full),
     ],
 )
 def test_batches_since_the_snapshot_come_back_as_they_were(
@@ -118,9 +118,11 @@ def test_batches_since_the_snapshot_come_back_as_they_were(
     spark,
     operator,
     provider,
+    policy,
 ):
-    job = new_interval_job(spark, operator=operator, conf=PROVIDERS[provider])
-    same = new_job("same", operator=operator, conf=PROVIDERS[provider])
+    conf = {**PROVIDERS[provider], "spark.sql.streaming.multipleWatermarkPolicy": policy}
+    job = new_interval_job(spark, operator=operator, conf=conf)
+    same = new_job("same", operator=operator, conf=conf)
     before = recorded(job)
     loses_the_disk_and_all_changes(job)
     job.run(spark)

@@ -1,4 +1,4 @@
-"""What a batch is beyond its number: its sources' begin and end, and its target.
+"""What a batch is beyond its number: its sources' begin and end, its watermark, and its target.
 
 A batch that the ledger has as written is skipped. Its number alone does not say that it is the same
 batch: a checkpoint may have been restored from an older copy, or lost its newest files; one job's
@@ -23,6 +23,7 @@ from ...core.digest import Digest
 from ...core.errors import BatchMismatch, CheckpointError, DataLossError, LedgerError, cut
 from ...core.transaction import Decision, DecisionState
 from ...state.ledger.ledger import Ledger
+from ...state.snapshots import operators
 from ...state.snapshots.batch_ends import (
     by_name,
     is_replayable,
@@ -30,8 +31,8 @@ from ...state.snapshots.batch_ends import (
     same_lines,
     topics_of,
 )
-from ...state.snapshots.checkpoint import open_checkpoint
-from ...state.snapshots.snapshot import source_offsets
+from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
+from ...state.snapshots.offset_log import NOT_PLANNED, PlannedBatch, planned_batch
 from ..options import SinkOptions
 from .committable import TaskReport
 
@@ -49,8 +50,8 @@ class BatchIdentity:
     batch: int
     target: str
     starts: tuple[str, ...] = ()
-    ends: tuple[str, ...] = ()
-    checkpoint: str = ""
+    planned: PlannedBatch = NOT_PLANNED
+    checkpoint: Checkpoint | None = None
 
     @classmethod
     def of(cls, options: SinkOptions, first: TaskReport) -> BatchIdentity:
@@ -60,8 +61,8 @@ class BatchIdentity:
         if first.checkpoint is None:
             return cls(batch, target)
         checkpoint = open_checkpoint(first.checkpoint)
-        ends = source_offsets(checkpoint, batch)
-        if first.planned and first.planned != _digest(ends):
+        mine = planned_batch(checkpoint, batch)
+        if first.planned and first.planned != _digest(mine.ends):
             raise CheckpointError(
                 f"offsets/{batch} of checkpoint '{checkpoint.url}' has changed since the batch "
                 "was planned: somebody replaced the checkpoint while this query runs, or a "
@@ -69,8 +70,13 @@ class BatchIdentity:
                 "one."
             )
         # Spark may have purged the one before; where batch 0 begins, no log of Spark's says.
-        starts = source_offsets(checkpoint, batch - 1, missing=()) if batch else ()
-        return cls(batch, target, starts, ends, checkpoint.url)
+        before = planned_batch(checkpoint, batch - 1, NOT_PLANNED) if batch else NOT_PLANNED
+        return cls(batch, target, before.ends, mine, checkpoint)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """Where its sources end, a line each."""
+        return self.planned.ends
 
     @property
     def topics_asked_for(self) -> set[str]:
@@ -96,6 +102,7 @@ class BatchIdentity:
             offsets=self.ends,
             starts=self.starts,
             target=self.target,
+            watermark_ms=self.planned.watermark_ms,
             source_ids=tuple(sorted(source_ids)),
         )
 
@@ -108,7 +115,9 @@ def planned(options: SinkOptions, ledger: Ledger) -> dict[int, str]:
         return {}
     checkpoint = open_checkpoint(options.checkpoint)
     newest = max(ledger.of_sink(options.sink), default=-1)
-    found = {n: source_offsets(checkpoint, n, missing=()) for n in (newest, newest + 1) if n >= 0}
+    found = {
+        n: planned_batch(checkpoint, n, NOT_PLANNED).ends for n in (newest, newest + 1) if n >= 0
+    }
     return {batch: _digest(ends) for batch, ends in found.items() if ends}
 
 
@@ -206,10 +215,24 @@ def _difference(written: Decision, now: BatchIdentity) -> str:
     if written.starts and now.starts:
         known.append((written.starts, now.starts))
     if all(same_lines(theirs, mine) or not _replayable(theirs, mine) for theirs, mine in known):
-        return ""
+        return _other_watermark(written, now)
     return (
         f"it held {_range(written.starts, written.offsets)}, and this one holds "
         f"{_range(now.starts, now.ends)}"
+    )
+
+
+def _other_watermark(written: Decision, now: BatchIdentity) -> str:
+    """What a query with state gives, and keeps, depends on the watermark of the batch. Spark's
+    checkpoint holds the least of several only, so after a restart there may be an older one."""
+    before, here = written.watermark_ms, now.planned.watermark_ms
+    if before is None or here is None or before == here or now.checkpoint is None:
+        return ""
+    if not operators.descriptions(now.checkpoint.paths()):
+        return ""  # of no use there; `job redo` leaves it out
+    return (
+        f"it held the same records with the watermark at {before} ms, and this one has it at "
+        f"{here} ms, so it would give and keep other rows"
     )
 
 
@@ -272,10 +295,11 @@ def _way_back(options: SinkOptions, now: BatchIdentity, ledger: Ledger) -> str:
     """What a person may do where the checkpoint and the ledger have parted."""
     job = options.job
     newest = max(ledger.of_sink(options.sink))
+    checkpoint = now.checkpoint.url if now.checkpoint else ""
     parted = (
-        f"Checkpoint '{now.checkpoint}' does not match the job's ledger, which is at batch "
-        f"{newest}: it was restored from an older copy, or files of it are missing, or another "
-        "driver has gone on from a copy of it."
+        f"Checkpoint '{checkpoint}' does not match the job's ledger, which is at batch {newest}: "
+        "it was restored from an older copy, or files of it are missing, or another driver has "
+        "gone on from a copy of it."
     )
     if ledger.snapshot is not None:
         return (

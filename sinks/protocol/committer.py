@@ -43,7 +43,7 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> C
     control = control_plane.shared(options.kafka)
     coordinator = Coordinator(options, control)
     identity = BatchIdentity.of(options, reports[0])
-    snapshots = Snapshots.of(options, control, reports[0], identity.ends)
+    snapshots = Snapshots.of(options, control, reports[0], identity.planned)
     ready = CommittedBatch(options, control, coordinator, reports, identity, snapshots, course)
     if all(report.skipped for report in reports):
         # A replay of a batch that is DONE, S1 saw to that: if it is the same batch.

@@ -16,6 +16,7 @@ from ...state.ledger.ledger import Ledger
 from ...state.snapshots import operators
 from ...state.snapshots.batch_ends import Ambiguous, NotOurs, ends_of, next_ends
 from ...state.snapshots.checkpoint import Checkpoint
+from ...state.snapshots.offset_log import PlannedBatch
 from ...state.snapshots.processing_time import operator_by_the_clock
 from ..options import SinkOptions
 from .committable import TaskReport
@@ -23,20 +24,22 @@ from .committable import TaskReport
 log = logging.getLogger(__name__)
 
 BATCHES_MAX = 500  # each commit reads the ledger, with the decisions since the snapshot in it
-# By query and checkpoint: why the interval has no effect. As long as this process lives, a query
-# keeps its operators.
+JOIN = "symmetricHashJoin"  # of streams
+# By query and checkpoint: why the interval has no effect, and its operators, which a query keeps as
+# long as this process lives.
 _why: dict[tuple[str, str], str | None] = {}
+_operators: dict[tuple[str, str], frozenset[str]] = {}
 
 
 def is_due(
     options: SinkOptions,
     ledger: Ledger,
     report: TaskReport,
-    mine: Sequence[str],
+    mine: PlannedBatch,
     checkpoint: Checkpoint,
 ) -> bool:
-    """Whether the batch of `report`, with the lines `mine`, takes a snapshot. `ledger` is read to
-    its end."""
+    """Whether the batch of `report`, which Spark recorded as `mine`, takes a snapshot. `ledger` is
+    read to its end."""
     head = ledger.snapshot
     if not options.snapshot_interval_ms or head is None or head.query != report.query_id:
         return True
@@ -49,7 +52,26 @@ def is_due(
     recorded = [found.offsets for found in since if found.batch < report.batch]
     if not recorded or head.batch + len(recorded) != report.batch or len(recorded) > BATCHES_MAX:
         return True
-    return _has_no_effect(report.query_id, mine, checkpoint) or is_ambiguous(recorded, mine)
+    if _has_no_effect(report.query_id, mine.ends, checkpoint) or is_ambiguous(recorded, mine.ends):
+        return True
+    at_snapshot = ledger.decisions[options.sink, head.batch].watermark_ms
+    return _is_of_a_forgotten_watermark(report.query_id, at_snapshot, mine, checkpoint)
+
+
+def _is_of_a_forgotten_watermark(
+    query: str, at_snapshot: int | None, mine: PlannedBatch, checkpoint: Checkpoint
+) -> bool:
+    """Whether a replay from the snapshot could give the batch an older watermark than it has.
+
+    Of several watermarks a checkpoint holds the least, and after a restart Spark does not know how
+    far the others were: the least one stays, at worst, where it was. Several take several sources,
+    or a source twice, which is known of a join only: of a union of one source with itself the
+    replay stops (batch_identity.py).
+    """
+    if not mine.takes_least_watermark or mine.watermark_ms == at_snapshot is not None:
+        return False
+    known = _operators_of(query, checkpoint)
+    return bool(known) and (len(mine.ends) > 1 or JOIN in known)
 
 
 def is_ambiguous(recorded: Sequence[Sequence[str]], mine: Sequence[str]) -> bool:
@@ -81,17 +103,31 @@ def _reason(mine: Sequence[str], checkpoint: Checkpoint) -> str | None:
     try:
         for line in mine:
             ends_of(line)
-        described = {}
+    except NotOurs as error:
+        return f"{error}, and such a source does not repeat recorded batches"
+    operator = operator_by_the_clock(_described(checkpoint))
+    if operator:
+        return f"its operator {operator} may depend on the time of day, which no replay repeats"
+    return None
+
+
+def _operators_of(query: str, checkpoint: Checkpoint) -> frozenset[str]:
+    """The names of the query's stateful operators."""
+    key = (query, checkpoint.url)
+    if key not in _operators:
+        _operators[key] = frozenset(one.name for one in operators.parse(_described(checkpoint)))
+    return _operators[key]
+
+
+def _described(checkpoint: Checkpoint) -> dict[str, bytes]:
+    """What Spark wrote of the operators, by path."""
+    described = {}
+    try:
         for path in operators.descriptions(checkpoint.paths()):
             with checkpoint.open(path) as stream:
                 described[path] = stream.read()
-    except NotOurs as error:
-        return f"{error}, and such a source does not repeat recorded batches"
     except OSError as error:
         raise SnapshotFailed(
             f"The checkpoint '{checkpoint.url}' could not be read: {error}"
         ) from error
-    operator = operator_by_the_clock(described)
-    if operator:
-        return f"its operator {operator} may depend on the time of day, which no replay repeats"
-    return None
+    return described

@@ -23,6 +23,7 @@ from ...state.ledger.ledger import Ledger
 from ...state.snapshots import blobs
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
 from ...state.snapshots.manifest import Manifest
+from ...state.snapshots.offset_log import PlannedBatch
 from ...state.snapshots.snapshot import Snapshot, take
 from ..options import SinkOptions
 from .committable import TaskReport
@@ -45,14 +46,14 @@ class Snapshots:
         control: ControlPlane,
         checkpoint: Checkpoint,
         first: TaskReport,
-        offsets: tuple[str, ...],
+        planned: PlannedBatch,
     ) -> None:
         self._options = options
         self._control = control
         self._checkpoint = checkpoint
         self._report = first
         self._topic = options.state_topic or ""
-        self._offsets = offsets
+        self._planned = planned
         self.taken: SnapshotHead | None = None
 
     @classmethod
@@ -61,9 +62,9 @@ class Snapshots:
         options: SinkOptions,
         control: ControlPlane,
         first: TaskReport,
-        offsets: tuple[str, ...],
+        planned: PlannedBatch,
     ) -> Snapshots | None:
-        """None where none shall be taken. `offsets`: where the batch's sources ended. Raises
+        """None where none shall be taken. `planned`: what Spark recorded of the batch. Raises
         CheckpointError."""
         if not options.snapshots:
             return None
@@ -72,7 +73,7 @@ class Snapshots:
                 "Where Spark keeps the checkpoint is not known here, and option 'snapshots' needs "
                 "it: give the query option 'checkpointLocation'. Nothing is decided."
             )
-        return cls(options, control, open_checkpoint(first.checkpoint), first, offsets)
+        return cls(options, control, open_checkpoint(first.checkpoint), first, planned)
 
     def take(self, coordinator: Coordinator, ledger: Ledger) -> Write:
         """What goes into the decision's transaction: the head, the files, tombstones for what
@@ -80,7 +81,7 @@ class Snapshots:
 
         Raises SnapshotFailed, CheckpointError, or what an append raises.
         """
-        if not is_due(self._options, ledger, self._report, self._offsets, self._checkpoint):
+        if not is_due(self._options, ledger, self._report, self._planned, self._checkpoint):
             return Write([])
         start = self._control.end_offset(self._topic, STATE_PARTITION, committed=False)
         before, strays = self._previous(ledger, start)

@@ -205,7 +205,10 @@ def _batch_fields(decision: Decision) -> dict[str, Any]:
         "accepted": decision.accepted,
         "tokenUntil": decision.token_until,
     }
-    return {name: value for name, value in fields.items() if value}
+    known = {name: value for name, value in fields.items() if value}
+    if decision.watermark_ms is not None:
+        known["watermarkMs"] = decision.watermark_ms
+    return known
 
 
 def decode_decision(key: bytes, value: bytes) -> Decision:
@@ -229,6 +232,7 @@ def decode_decision(key: bytes, value: bytes) -> Decision:
             repeatable=fields.get("repeatable", False) is True,
             accepted=fields.get("accepted", False) is True,
             token_until=_int(fields.get("tokenUntil", 0)),
+            watermark_ms=_int(fields["watermarkMs"]) if "watermarkMs" in fields else None,
         )
         if key != decision_key(decision.sink, decision.batch, decision.round):
             raise ValueError("the value belongs to another key")

@@ -129,16 +129,6 @@ def _of_store(names: list[str], batch: int, folder: str) -> list[str]:
     ]
 
 
-def state_partitions(offsets: bytes) -> int | None:
-    """The number of partitions of the state that an entry of Spark's offset log fixes; None where
-    it says nothing of it."""
-    try:
-        _, metadata, *_ = offsets.decode().split("\n", 2)
-        return int(json.loads(metadata)["conf"]["spark.sql.shuffle.partitions"])
-    except (LookupError, TypeError, ValueError):
-        return None
-
-
 def tables(zipped: bytes) -> list[str]:
     """The files a RocksDB full file names, relative to its folder.
 

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from ...core.errors import CheckpointError
 from .batch_ends import is_replayable, same_lines
 from .checkpoint import Checkpoint
-from .snapshot import RESTORING, source_offsets
+from .offset_log import planned_batch
+from .snapshot import RESTORING
 
 _COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
 
@@ -39,7 +40,8 @@ def redo(checkpoint: Checkpoint, written: Mapping[int, Sequence[str]], newest: i
     wrong = [
         batch
         for batch in sorted(written)
-        if batch not in planned or not same_lines(source_offsets(checkpoint, batch), written[batch])
+        if batch not in planned
+        or not same_lines(planned_batch(checkpoint, batch).ends, written[batch])
     ]
     lacking = [batch for batch in sorted(written) if batch not in committed]
     if wrong or lacking:

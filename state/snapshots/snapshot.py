@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 from ...core.errors import CheckpointError, SnapshotFailed
 from ..ledger.blob_names import CHUNK, Blob, Digester, chunk_key
+from . import offset_log
 from .checkpoint import Checkpoint
-from .closure import Incomplete, needed, state_partitions
+from .closure import Incomplete, needed
 from .manifest import FileEntry, Manifest
 
 RESTORING = "_eo_kafka_restoring"  # there while a restore writes; see restore.py
@@ -112,8 +113,8 @@ def _take(checkpoint: Checkpoint, batch: int, previous: Manifest) -> Snapshot:
         return b"".join(_pieces(checkpoint, path))
 
     offsets = f"offsets/{batch}"
-    partitions = state_partitions(content(offsets)) if offsets in paths else None
-    wanted = needed(paths, batch, content, partitions)
+    planned = offset_log.parse(content(offsets)) if offsets in paths else offset_log.NOT_PLANNED
+    wanted = needed(paths, batch, content, planned.state_partitions)
     found, kept = [], 0
     with ThreadPoolExecutor(READERS) as pool:
         for read in pool.map(find, wanted):
@@ -151,21 +152,3 @@ def _pieces(checkpoint: Checkpoint, path: str) -> Iterator[bytes]:
     with checkpoint.open(path) as stream:
         while piece := stream.read(CHUNK):
             yield piece
-
-
-def source_offsets(
-    checkpoint: Checkpoint, batch: int, missing: tuple[str, ...] | None = None
-) -> tuple[str, ...]:
-    """The ends that Spark recorded for the batch, a line for each source. Its other lines (format,
-    watermark, time, settings) differ from run to run. Of a batch that it recorded nothing of:
-    `missing`, if given. Raises CheckpointError."""
-    try:
-        text = b"".join(_pieces(checkpoint, f"offsets/{batch}")).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        if missing is not None and isinstance(error, FileNotFoundError):
-            return missing
-        raise CheckpointError(
-            f"The offsets of batch {batch} in checkpoint '{checkpoint.url}' cannot be read: "
-            f"{error}. Is that the path as Spark sees it?"
-        ) from None
-    return tuple(text.split("\n")[2:])

@@ -1,0 +1,76 @@
+"""Reads an entry of Spark's offset log: where a batch's sources end, and what it was planned with.
+
+`offsets/N` is text: a line with the version, a line of JSON (watermark, time, settings), and a line
+for each source. Source: OffsetSeqLog and OffsetSeqMetadata of Spark 4.3. Driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...core.errors import CheckpointError
+from ...core.options import json_object
+from .checkpoint import Checkpoint
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    """What Spark recorded of a batch before it ran: a line for each source, with its end; the
+    watermark in ms since 1970 (0: there is none yet), None where it cannot be read; settings."""
+
+    ends: tuple[str, ...] = ()
+    watermark_ms: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def state_partitions(self) -> int | None:
+        """The number of partitions of the state, which the first batch fixed; None: not known."""
+        try:
+            return int(self.settings[PARTITIONS])
+        except (LookupError, TypeError, ValueError):
+            return None
+
+    @property
+    def takes_least_watermark(self) -> bool:
+        """Whether of several watermarks the least counts, as it does by default."""
+        return self.settings.get(WATERMARK_POLICY) != "max"
+
+
+NOT_PLANNED = PlannedBatch()
+
+
+def planned_batch(
+    checkpoint: Checkpoint, batch: int, missing: PlannedBatch | None = None
+) -> PlannedBatch:
+    """What `offsets/<batch>` says. Of a batch that Spark recorded nothing of: `missing`, if given.
+    Raises CheckpointError."""
+    try:
+        with checkpoint.open(f"offsets/{batch}") as stream:
+            return parse(stream.read())
+    except (OSError, UnicodeDecodeError) as error:
+        if missing is not None and isinstance(error, FileNotFoundError):
+            return missing
+        raise CheckpointError(
+            f"The offsets of batch {batch} in checkpoint '{checkpoint.url}' cannot be read: "
+            f"{error}. Is that the path as Spark sees it?"
+        ) from None
+
+
+def parse(content: bytes) -> PlannedBatch:
+    """Raises UnicodeDecodeError. Of a header of another form nothing is known."""
+    header, *ends = content.decode().split("\n")[1:] or [""]
+    try:
+        found = json_object(header)
+        watermark, settings = found.get("batchWatermarkMs"), found.get("conf")
+    except ValueError:
+        watermark, settings = None, None
+    return PlannedBatch(
+        tuple(ends),
+        watermark if type(watermark) is int else None,
+        settings if isinstance(settings, dict) else {},
+    )
