@@ -75,5 +75,6 @@ class StagedTarget(Protocol):
         """S6 of a replay that writes what is missing of a batch, with other rows: raise
         RepairNeeded, unless losses are accepted."""
 
-    def rows_of(self, job: Job, decision: Decision, holder: int) -> StagedRows:
-        """S7: what is staged of a decision. `holder`: the generation of the driver that asks."""
+    def rows_of(self, job: Job, decision: Decision, holder: int, ledger: str) -> StagedRows:
+        """S7: what is staged of a decision. `holder`: the generation of the driver that asks;
+        `ledger`: the id of its topic, as a new one of the same name has the same generations."""

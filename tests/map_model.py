@@ -7,14 +7,17 @@ driver that is paused is one whose turn does not come.
 
 What may happen at any moment: a driver dies, a new one starts beside it, the locks of one that is
 in the middle of a transaction expire, a commit lands and its answer is lost, the member dies that
-commits and leaves a part, the members lose all that is staged. That only the newest generation
-appends to the ledger is taken from tests/commit_model.py, which shows it. What a marker says is the
-code's own (`Marker`).
+commits and leaves a part, the members lose all that is staged. Ledger and map are made anew, and
+what else the members hold is forgotten there, or the markers alone are removed. That only the
+newest generation appends to the ledger is taken from tests/commit_model.py, which shows it. What a
+marker says is the code's own (`Marker`).
 
 Each rule can be switched off (`Rules`); the tests show what then goes wrong.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from map_world import (
     CHUNKS,
@@ -51,6 +54,10 @@ def moves(world: World, setting: Setting) -> Moves:
     if world.losses < setting.losses and world.staged:
         lost = world._replace(staged=frozenset(), losses=world.losses + 1)
         yield "members are lost with all that is staged", lost
+    if world.ledger < setting.renewals:
+        kept = {"ledger": world.ledger + 1, "staged": world.staged, "aheads": world.aheads}
+        yield "a new ledger", World((), marker=world.marker, **kept)  # type: ignore[arg-type]
+        yield "a new ledger, markers are removed", World((), **kept)  # type: ignore[arg-type]
     if world.lock is not None:
         yield f"the locks of driver {world.lock} expire", world._replace(lock=None)
     for index, driver in enumerate(world.drivers):
@@ -128,7 +135,7 @@ def s5_stage(world: World, index: int, setting: Setting) -> Moves:
 def s6_decide(world: World, index: int, setting: Setting) -> Moves:
     """Every chunk is there, the generation is ours: the batch is decided."""
     driver = world.drivers[index]
-    decision = Decision(driver.batch, driver.generation, DECIDED)
+    decision = Decision(driver.batch, driver.generation, DECIDED, world.ledger)
     if world.generation > driver.generation or missing(world, decision, 0):
         yield "S6 does not decide", die(world, index)
         return
@@ -152,21 +159,25 @@ def s7_take(world: World, index: int, setting: Setting) -> Moves:
         yield "S7 is fenced", die(world, index)
         return
     decision = required(driver.decision)
-    taken = marker.taken(driver.generation, decision.generation)
+    digest = decision.digest(names_ledger=setting.rules.marker_names_ledger)
+    taken = marker.taken(driver.generation, decision.generation, digest)
     if taken is None:
         yield "S7 finds a newer decision", die(world, index)
         return
     if not setting.rules.names_decision:
-        taken = Marker(taken.holder, taken.decision, marker.done)
+        taken = replace(taken, done=marker.done)
     puts = None
     ahead = dict(world.aheads).get(marker.holder)
     first = max(taken.done - 1, driver.whole) if setting.rules.finishes_landed else taken.done
-    if ahead is not None and ahead.decision == decision and ahead.chunk >= first:
+    mine = ahead is not None and ahead.decision[:2] == decision[:2]
+    if setting.rules.ahead_names_ledger:
+        mine = ahead is not None and ahead.decision == decision
+    if ahead is not None and mine and ahead.chunk >= first:
         now = newest(world, ahead.chunk)
         if now not in (ahead.before, decision.batch):
             world = world._replace(fault="an entry is neither what it was nor what it was to be")
         puts = None if now == decision.batch else ahead.chunk
-        taken = Marker(taken.holder, taken.decision, ahead.chunk + 1)
+        taken = replace(taken, done=ahead.chunk + 1)
         if setting.rules.carries:
             world = written_ahead(world, driver, ahead)
     world = locked(world, index, setting)
@@ -246,7 +257,7 @@ def s7_begin(world: World, index: int, setting: Setting) -> Moves:
     elif not driver.rows:
         yield "S7 finds a chunk gone", die(world, index)
     else:
-        moved = Marker(driver.generation, decision.generation, driver.at + 1)
+        moved = replace(marker, holder=driver.generation, done=driver.at + 1)
         begun = changed(world, index, taken=moved, puts=driver.at, step=s7_ahead)
         if not setting.rules.one_transaction:
             begun = changed(put_row(begun, driver, driver.at), index, puts=None)

@@ -19,6 +19,8 @@ class Rules(NamedTuple):
     looks_who_holds: bool = True  # before what is gone is taken for lost
     compares_holder: bool = True
     names_decision: bool = True  # a marker's count is of one decision
+    marker_names_ledger: bool = True  # and of one ledger's, whose generations another one has, too
+    ahead_names_ledger: bool = True  # so is what was written ahead
     one_transaction: bool = True  # rows and marker change together
     locks_marker: bool = True
     lost_lock_refuses: bool = True  # the members' part: no commit without the locks
@@ -36,6 +38,7 @@ class Setting(NamedTuple):
     batches: int = 2
     losses: int = 0
     deaths: int = 0  # of members in the middle of a commit
+    renewals: int = 0  # of the ledger and the map, by hand, while nothing runs
     merges: bool = False  # chunks must not be repeated after a loss either
     rules: Rules = Rules()
 
@@ -44,6 +47,11 @@ class Decision(NamedTuple):
     batch: int
     generation: int
     state: str
+    ledger: int = 0
+
+    def digest(self, *, names_ledger: bool) -> str:
+        """What tells it from others of its generation."""
+        return f"of ledger {self.ledger}" if names_ledger else ""
 
 
 class Ahead(NamedTuple):
@@ -83,6 +91,7 @@ class World(NamedTuple):
     commit_log: int = -1
     losses: int = 0
     deaths: int = 0
+    ledger: int = 0
     again: bool = False  # a batch that was lost in part was written again: it may repeat rows
     fault: str = ""
 

@@ -11,12 +11,15 @@ from map_world import Driver, Rules, Setting, World
 
 LOSS = Setting(losses=1)
 DEATH = Setting(deaths=1)
+RENEWAL = Setting(renewals=1)
 # rule -> (the setting in which it is missed, what is then seen)
 NEEDED = {
     "takes_first": (LOSS, "a chunk is applied of a decision that is VOID"),
     "looks_who_holds": (Setting(), "staged rows are gone and no member was lost"),
     "compares_holder": (LOSS, "a chunk is applied of a decision that is VOID"),
     "names_decision": (Setting(), "is in the commit log and not whole in the map"),
+    "marker_names_ledger": (RENEWAL, "is in the commit log and not whole in the map"),
+    "ahead_names_ledger": (RENEWAL, "an entry is neither what it was nor what it was to be"),
     "one_transaction": (Setting(), "a chunk is applied twice"),
     "locks_marker": (Setting(), "a chunk is applied twice"),
     "lost_lock_refuses": (Setting(), "a chunk is applied twice"),
@@ -63,6 +66,14 @@ def test_a_member_that_dies_while_it_commits_tears_no_chunk() -> None:
     assert outcome.fault == "", "\n".join(outcome.trace)
     for part in ("nothing", "the marker", "the row", "all"):
         assert outcome.labels[f"S7 a member dies and leaves {part}"], part
+
+
+def test_what_another_ledger_decided_counts_for_nothing() -> None:
+    outcome = explore(RENEWAL)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.finished
+    assert outcome.labels["a new ledger, markers are removed"]
 
 
 @pytest.mark.full

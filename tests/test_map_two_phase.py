@@ -122,9 +122,17 @@ def test_a_key_says_whose_rows_a_chunk_holds() -> None:
 
 
 def test_a_marker_comes_back_and_others_are_refused() -> None:
-    marker = Marker(5, 4, 3)
+    marker = Marker(5, 4, 3, "d")
     assert Marker.decode(marker.encode()) == marker
-    for strange in (None, "", "[]", "{}", '{"v":1,"holder":1,"decision":1,"done":true}'):
+    assert Marker.decode('{"v": 1, "holder": 5, "decision": 4, "done": 3}') == Marker(5, 4, 3)
+    for strange in (
+        None,
+        "",
+        "[]",
+        "{}",
+        '{"v":1,"holder":1,"decision":1,"done":true}',
+        marker.encode().replace('"d"', "7"),
+    ):
         with pytest.raises(LedgerError, match="has not written there"):
             Marker.decode(strange)
     with pytest.raises(LedgerError):

@@ -18,7 +18,7 @@ CHANGES = st.builds(Change.of, st.binary(), VALUES, VALUES)
 
 @given(st.lists(CHANGES), st.lists(st.uuids().map(str)), st.booleans())
 def test_a_record_comes_back_as_it_was(changes, members, merged) -> None:
-    ahead = WriteAhead(7, 3, tuple(members), merged, tuple(changes))
+    ahead = WriteAhead(7, 3, tuple(members), merged, tuple(changes), "d")
     assert WriteAhead.decode(ahead.encode()) == ahead
 
 

@@ -10,16 +10,18 @@ import time
 import pyarrow as pa
 import pytest
 
+from eo_kafka.clients.kafka import control_plane
 from eo_kafka.errors import Fenced, OutcomeUnknown, Undecided
 from eo_kafka.sinks.maps import two_phase as map_two_phase
-from eo_kafka.sinks.maps.lanes import TRANSACTION_S, Lanes
+from eo_kafka.sinks.maps.lanes import MARKERS, TRANSACTION_S, Lanes
 from eo_kafka.sinks.maps.staging import CHUNK_ROWS, ChunkKey, Staging
 from eo_kafka.sinks.maps.two_phase_options import read_two_phase
 from eo_kafka.sinks.maps.write_ahead import WriteAhead, WriteAheads
-from eo_kafka.sinks.protocol import committer
+from eo_kafka.sinks.protocol import committer, preflight
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.testing.processes import wait_until
+from harness import delete_topic
 from map_two_phase_job import ADDING, COLUMNS, QUERY, assert_exact, driver, job_of, kill_at
 
 FULL = pytest.mark.full
@@ -113,7 +115,9 @@ def test_what_nothing_decided_is_removed(map_job, written_map, staged, hazelcast
 
 def test_a_driver_that_finds_a_chunk_gone_looks_who_has_taken_over(map_job) -> None:
     options, job = map_job.options, map_job.given["jobName"]
-    old, new = (Lanes(Staging(options.staging, job), job, options.sink, at, 5) for at in (5, 9))
+    old, new = (
+        Lanes(Staging(options.staging, job), job, options.sink, at, 5, "d") for at in (5, 9)
+    )
     old.take(0)
     new.take(0)
     removed = ChunkKey(options.sink, 5, 0, 0, 0, 0, 0)
@@ -165,3 +169,33 @@ def test_tasks_with_the_same_keys_in_another_order_do_not_wait_for_each_other(
     value = str(2 * 3) if more else "1"
     assert dict(written_map.entry_set()) == dict.fromkeys(keys, value)
     assert max(waits) < TRANSACTION_S
+
+
+def test_what_another_ledger_decided_does_not_count_as_applied(
+    map_job, written_map, hazelcast_client
+) -> None:
+    """The topics and the map are made anew for another trial, and nobody thinks of the markers."""
+    make_plan(map_job.options)
+    map_job.run(0)
+    renew_the_ledger(map_job)
+    written_map.clear()
+    with pytest.raises(Fenced, match="ledger was deleted and is new: remove the keys"):
+        map_job.run(0)
+    assert written_map.size() == 0
+    markers = hazelcast_client.get_map(MARKERS).blocking()
+    for key in [key for key in markers.key_set() if key.startswith(f"{map_job.given['jobName']}/")]:
+        markers.remove(key)
+    map_job.run(1)
+    assert dict(written_map.entry_set()) == map_job.expected(0, 1)
+
+
+def renew_the_ledger(job) -> None:
+    """Its topic is deleted and made again, and has the generation 1, as it had."""
+    _, topic = job.options.job_and_ledger
+    control = control_plane.shared(job.options.kafka)
+    delete_topic(job.given["kafka.bootstrap.servers"], topic)
+    wait_until(lambda: not control.topic_ids([topic]), "the topic is gone")
+    preflight._checked.clear()
+    preflight.ensure(job.options)
+    wait_until(lambda: control.topic_ids([topic]), "the topic is there again")
+    assert make_plan(job.options, by_hand=True).generation == 1

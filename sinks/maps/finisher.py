@@ -5,6 +5,8 @@ Runs on the driver; safe to repeat, by anybody.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -30,14 +32,23 @@ class Lane:
 class StagedMapRows:
     """The staged rows of one decision. Its methods raise Fenced, OutcomeUnknown, LedgerError."""
 
-    def __init__(self, target: MapTarget, job: str, decision: Decision, holder: int) -> None:
-        """`holder`: the generation of the driver that asks."""
+    def __init__(
+        self, target: MapTarget, job: str, decision: Decision, holder: int, ledger: str
+    ) -> None:
+        """`holder`: the generation of the driver that asks; `ledger`: the id of its topic."""
         # Participants of earlier rounds are known to be applied.
         self._parts = [
             part for part in decision.participants if part.staged and part.round == decision.round
         ]
         self._staging = Staging(target, job)
-        self._lanes = Lanes(self._staging, job, decision.sink, holder, decision.generation)
+        self._lanes = Lanes(
+            self._staging,
+            job,
+            decision.sink,
+            holder,
+            decision.generation,
+            digest_of(decision, ledger),
+        )
         self._chunks = {
             part.partition: chunk_keys(decision.sink, decision.batch, part) for part in self._parts
         }
@@ -95,3 +106,14 @@ class StagedMapRows:
     def _in_every_lane(self, do: Callable[[int], None]) -> None:
         with ThreadPoolExecutor(LANES) as threads:
             list(threads.map(do, self._by_lane))
+
+
+def digest_of(decision: Decision, ledger: str) -> str:
+    """What tells a decision from another of its generation: of another ledger, or of one that has
+    lost records. It stays the same until the decision is carried out."""
+    parts = [
+        [part.partition, part.round, part.digest, part.staged and part.staged.attempt]
+        for part in decision.participants
+    ]
+    text = json.dumps([ledger, decision.batch, decision.round, parts])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -51,18 +51,24 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Marker:
     """A lane's state: the generation of the driver that applies, that of the decision it applies,
-    and how many of the decision's chunks in this lane are in the map."""
+    how many of the decision's chunks in this lane are in the map, and what tells the decision from
+    others of its generation: a ledger that is new has each generation once more ("": not known, as
+    in markers of eo-kafka 0.1)."""
 
     holder: int = 0
     decision: int = 0
     done: int = 0
+    digest: str = ""
 
-    def taken(self, holder: int, decision: int) -> Marker | None:
-        """As `holder` takes it, to apply `decision`; None where a newer decision is being
-        applied."""
+    def taken(self, holder: int, decision: int, digest: str) -> Marker | None:
+        """As `holder` takes it, to apply `decision`; None where a newer decision is being applied,
+        or another one of this generation was."""
         if self.decision > decision:
             return None
-        return Marker(holder, decision, self.done if self.decision == decision else 0)
+        same = self.decision == decision
+        if same and self.digest and self.digest != digest:
+            return None
+        return Marker(holder, decision, self.done if same else 0, digest)
 
     def encode(self) -> str:
         """JSON."""
@@ -73,28 +79,29 @@ class Marker:
         """Raises LedgerError for what is not ours."""
         try:
             fields = json.loads(written)
-            found = cls(fields["holder"], fields["decision"], fields["done"])
-            if fields["v"] != 1 or any(
-                type(number) is not int for number in found.__dict__.values()
-            ):
+            numbers = [fields[name] for name in ("holder", "decision", "done")]
+            digest = fields.get("digest", "")
+            if fields["v"] != 1 or {*map(type, numbers)} != {int} or not isinstance(digest, str):
                 raise ValueError
         except (LookupError, TypeError, ValueError):
             raise LedgerError(
                 f"Map '{MARKERS}' holds what eo-kafka has not written there: {cut(written)}. "
                 "Nothing was applied."
             ) from None
-        return found
+        return cls(*numbers, digest)
 
 
 class Lanes:
-    """The lanes of one decision, a generation, for the driver of generation `holder`. Used by
-    several threads, each with lanes of its own."""
+    """The lanes of one decision, a generation and a digest, for the driver of generation `holder`.
+    Used by several threads, each with lanes of its own."""
 
-    def __init__(self, staging: Staging, job: str, sink: str, holder: int, decision: int) -> None:
+    def __init__(
+        self, staging: Staging, job: str, sink: str, holder: int, decision: int, digest: str
+    ) -> None:
         self._staging = staging
         self._target = staging.target
         self._job, self._sink = job, sink
-        self._holder, self._decision = holder, decision
+        self._holder, self._decision, self._digest = holder, decision, digest
         self._ahead = WriteAheads(staging, sink)
         self._whole: dict[int, int] = {}  # of each lane: so many chunks are known to be whole
 
@@ -104,13 +111,13 @@ class Lanes:
 
         def move(transaction: Transaction, marker: Marker | None) -> Marker:
             known = marker or Marker()
-            taken = known.taken(self._holder, self._decision)
+            taken = known.taken(self._holder, self._decision, self._digest)
             if taken is None:
                 raise self._newer(known)
             ahead = self._ahead.read(lane, known.holder)
             # An older chunk's is of one that is whole: the next is begun only then
             first = max(taken.done - 1, self._whole.get(lane, 0))
-            if ahead is None or ahead.decision != self._decision or ahead.number < first:
+            if ahead is None or not self._is_mine(ahead) or ahead.number < first:
                 return taken
             # This transaction may be left in parts, too
             mine = replace(ahead, members=(*ahead.members, transaction.member))
@@ -129,7 +136,7 @@ class Lanes:
         rows = self._retried(lambda: self._staging.read(key))
 
         def move(transaction: Transaction, marker: Marker | None) -> Marker:
-            if marker is None or marker.decision != self._decision or marker.done > number:
+            if marker is None or not self._is_mine(marker) or marker.done > number:
                 raise self._vanished(key)  # all members were started anew: the lane had been taken
             if rows is None:  # and nobody who has taken over has removed it
                 raise self._vanished(key)
@@ -143,6 +150,7 @@ class Lanes:
                     members=(transaction.member,),
                     merged=merge_of(rows) is not None,
                     changes=tuple(changes),
+                    digest=self._digest,
                 ),
             )
             crash_point("S7.in_chunk")
@@ -164,6 +172,10 @@ class Lanes:
     def forget(self, lanes: Iterable[int]) -> None:
         """S8: what was written ahead is needed no more."""
         self._ahead.remove(lanes, self._holder)
+
+    def _is_mine(self, found: Marker | WriteAhead) -> bool:
+        """Whether it is of the decision that is applied here."""
+        return found.decision == self._decision and found.digest in ("", self._digest)
 
     def _put(self, transaction: Transaction, rows: pa.Table) -> Iterator[Change]:
         to_bytes = partial(internals.to_bytes, client(self._target.hazelcast))
@@ -265,12 +277,21 @@ class Lanes:
             pause = min(1.0, pause * 2)
 
     def _newer(self, known: Marker) -> Fenced:
-        return Fenced(
+        happened = (
             f"Generation {known.holder} of job '{self._job}' has taken over "
             f"{self._target.place} from {self._holder}: another driver runs the same job, and "
-            "this one has applied nothing more. Run one of them. Only if the job's ledger was "
-            f"deleted and is new: remove the keys that begin with '{self._job}/' from map "
-            f"'{MARKERS}'."
+            "this one has applied nothing more. Run one of them."
+        )
+        if known.holder <= self._holder and known.decision == self._decision:
+            happened = (
+                f"What generation {known.decision} of job '{self._job}' applied to "
+                f"{self._target.place} was of another ledger than the batch that waits now, which "
+                "stays decided. Perhaps a job of this name on another Kafka writes the same map: "
+                "give each its own 'jobName'."
+            )
+        return Fenced(
+            f"{happened} Only if the job's ledger was deleted and is new: remove the keys that "
+            f"begin with '{self._job}/' from map '{MARKERS}'."
         )
 
     def _vanished(self, key: ChunkKey) -> OutcomeUnknown:

@@ -118,7 +118,7 @@ class StagedMap(MapTarget):
             )
         log.warning("%s They are written as they are, as 'failOnDataLoss' is false.", sentence)
 
-    def rows_of(self, job: Job, decision: Decision, holder: int) -> StagedMapRows:
+    def rows_of(self, job: Job, decision: Decision, holder: int, ledger: str) -> StagedMapRows:
         from .finisher import StagedMapRows
 
-        return StagedMapRows(self, job.job_and_ledger[0], decision, holder)
+        return StagedMapRows(self, job.job_and_ledger[0], decision, holder, ledger)

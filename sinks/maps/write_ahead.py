@@ -56,19 +56,21 @@ class Change:
 @dataclass(frozen=True)
 class WriteAhead:
     """The changes of a decision's `number`th chunk in its lane, and the members that were to commit
-    them. `decision`: the decision's generation; `merged`: the rows were, and do not replace."""
+    them. `decision`: the decision's generation; `merged`: the rows were, and do not replace;
+    `digest`: what tells the decision from others of its generation."""
 
     decision: int
     number: int
     members: tuple[str, ...]
     merged: bool
     changes: tuple[Change, ...]
+    digest: str = ""
 
     def encode(self) -> bytes:
         """As Arrow's stream of one batch."""
         import pyarrow as pa
 
-        fields = [self.decision, self.number, list(self.members), self.merged]
+        fields = [self.decision, self.number, list(self.members), self.merged, self.digest]
         binary = [pa.field(name, pa.binary()) for name in ("key", "before", "after")]
         schema = pa.schema(binary, {_FIELDS: json.dumps(fields).encode()})
         columns = [
@@ -84,12 +86,12 @@ class WriteAhead:
 
         try:
             rows = unpacked(written)
-            decision, number, members, merged = json.loads(rows.schema.metadata[_FIELDS])
+            decision, number, members, merged, *more = json.loads(rows.schema.metadata[_FIELDS])
             columns = (rows.column(name).to_pylist() for name in ("key", "before", "after"))
         except (LookupError, TypeError, pa.ArrowException) as error:
             raise ValueError(str(error)) from None
         changes = tuple(map(Change, *columns))
-        return cls(decision, number, tuple(members), merged, changes)
+        return cls(decision, number, tuple(members), merged, changes, *more)
 
 
 class WriteAheads:

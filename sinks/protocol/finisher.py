@@ -156,8 +156,10 @@ class Finisher:
                 "Start the query that writes the map, or give the command --map-config: either "
                 "finishes the batch."
             )
+        coordinator = self._coordinator
         # The ledger has been read under our fence: its newest generation is ours
-        return target.rows_of(self._options, decision, self._coordinator.ledger.generation)
+        holder = coordinator.ledger.generation
+        return target.rows_of(self._options, decision, holder, coordinator.topic_id)
 
     def _repeated(self, decision: Decision, staged: StagedRows) -> str:
         """What a replay of the lost participants could repeat, in words; "" if nothing: a row that

@@ -48,6 +48,11 @@ class LedgerMemory:
         """Up to where that is."""
         return self._memory.position
 
+    @property
+    def topic_id(self) -> str:
+        """Of what was read."""
+        return self._memory.topic_id
+
     def recall(self, topic_id: str, end: int) -> None:
         """Go on from what was read of this very topic, whose partition ends at `end`."""
         if topic_id and topic_id == self._memory.topic_id and self._memory.position <= end:
