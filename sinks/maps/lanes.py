@@ -79,16 +79,18 @@ class Marker:
         """Raises LedgerError for what is not ours."""
         try:
             fields = json.loads(written)
-            numbers = [fields[name] for name in ("holder", "decision", "done")]
-            digest = fields.get("digest", "")
-            if fields["v"] != 1 or {*map(type, numbers)} != {int} or not isinstance(digest, str):
+            found = cls(
+                fields["holder"], fields["decision"], fields["done"], fields.get("digest", "")
+            )
+            numbers = (found.holder, found.decision, found.done)
+            if fields["v"] != 1 or {*map(type, numbers)} != {int} or type(found.digest) is not str:
                 raise ValueError
         except (LookupError, TypeError, ValueError):
             raise LedgerError(
                 f"Map '{MARKERS}' holds what eo-kafka has not written there: {cut(written)}. "
                 "Nothing was applied."
             ) from None
-        return cls(*numbers, digest)
+        return found
 
 
 class Lanes:
