@@ -19,6 +19,8 @@ from eo_kafka.sinks.protocol.finisher import Finisher
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION
 from eo_kafka.state.ledger.topics import TOKEN_PARTITION
 from eo_kafka.state.snapshots.search import SnapshotSearch
+from eo_kafka.tools.cli import main
+from eo_kafka.tools.transactions import ending
 from hand_made_tasks import HandMadeTasks, batch_of
 from harness import committed
 
@@ -154,6 +156,31 @@ def test_abort_spares_a_decision_after_the_end_that_is_told(
     old_ends.tell()
     committer.abort(job.options, [report])
     assert len(job.open()) == 1
+    run(job, 0)
+    assert rows(job) == Counter([b"row 0"])
+
+
+def test_an_abort_by_hand_spares_a_decision_after_the_end_that_is_told(
+    broker, make_topic, old_ends, monkeypatch, capsys
+):
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out"))
+    report = job.write(job.plan(), rows_of(0))
+    old_ends.remember(job, DECISION_PARTITION)
+    _dies_after_its_decision(job, report, monkeypatch)
+    old_ends.tell()
+    close = ending.close_to_drivers
+
+    def close_and_tell(*arguments):
+        found = close(*arguments)
+        old_ends.tell()
+        return found
+
+    monkeypatch.setattr(ending, "close_to_drivers", close_and_tell)
+    words = ["txn", "abort", "--job", job.name, "--yes"]
+    assert main([*words, "--bootstrap-servers", job.servers]) == 1
+    assert "refused: it was decided meanwhile" in capsys.readouterr().out
+    assert len(job.open()) == 1
+    old_ends.told = {}
     run(job, 0)
     assert rows(job) == Counter([b"row 0"])
 

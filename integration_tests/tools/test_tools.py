@@ -274,7 +274,7 @@ def test_a_decision_that_comes_between_the_look_and_the_abort_wins(job, tool, mo
 
     def decide_first(*arguments):
         job.commit()
-        close(*arguments)
+        return close(*arguments)
 
     monkeypatch.setattr(transaction_ending, "close_to_drivers", decide_first)
     code, shown = tool("abort", "--job", job.name, "--yes")
@@ -315,13 +315,14 @@ def test_an_abort_never_hits_the_next_transaction_of_an_id(job, tool, monkeypatc
     others = []
 
     def take_over(*arguments):
-        close(*arguments)
+        closed = close(*arguments)
         settings = {"bootstrap.servers": job.servers}
         other = transactional_producer.take(settings, job.ids[0], 60_000)
         other.begin_transaction()
         other.produce(job.topic, b"the next one's")
         other.flush()
         others.append(other)
+        return closed
 
     monkeypatch.setattr(transaction_ending, "close_to_drivers", take_over)
     code, shown = tool("abort", job.ids[0], "--yes")

@@ -208,17 +208,14 @@ class Coordinator:
     def read_settled(self) -> Ledger:
         """All of the ledger that is there now, fencing nobody: who looks only waits for a decision
         that is being written. Raises OutcomeUnknown if that takes longer than Kafka lets it."""
-        ends = self._control.look(ends=[self._end, self._stable_end]).ends
-        deadline = time.monotonic() + SETTLED_TIMEOUT_S
-        while ends[1] < ends[0]:
-            if time.monotonic() > deadline:
-                raise OutcomeUnknown(
-                    f"A transaction stays open on ledger '{self.topic}', so the newest decision "
-                    "is unknown. Nothing was changed; try again."
-                )
-            time.sleep(0.05)
-            ends[1] = self._control.end_offset(self.topic, DECISION_PARTITION, committed=True)
-        return self._memory.read_to(ends[1])
+        end = self._control.end_offset(*self._end)
+        stable = self._control.reach(self._stable_end, end, SETTLED_TIMEOUT_S)
+        if stable < end:
+            raise OutcomeUnknown(
+                f"A transaction stays open on ledger '{self.topic}', so the newest decision "
+                "is unknown. Nothing was changed; try again."
+            )
+        return self._memory.read_to(stable)
 
     def append(
         self,

@@ -53,9 +53,16 @@ class ExportWriter:
 
     @property
     def end(self) -> int:
-        """Where the topic ends."""
+        """Where the topic ends. Raises OutcomeUnknown where that is before records of ours."""
         asked, at_least = (self._topic, STATE_PARTITION, True), self._point.at_least
         end = self._control.reach(asked, at_least, TIMEOUT_S)
+        if end < at_least:
+            raise OutcomeUnknown(
+                f"Topic '{self._topic}' ends at offset {end}, as the broker says that answers, and "
+                f"records up to {at_least} were acknowledged. Its leader is cut off from the other "
+                "brokers, or records of it are lost. The export is not finished: export again "
+                "under the same name when all brokers see each other."
+            )
         self._point.read_to(end)
         return end
 

@@ -204,7 +204,9 @@ def _end(search: TransactionSearch, found: list[Judged], arguments: argparse.Nam
         found if asked.commit or arguments.ids else [one for one in found if one.is_open],
         asked,
         options_of,
-        lambda some: search.judge([one.described.transactional_id for one in some]),
+        lambda some, closed: search.judge(
+            [one.described.transactional_id for one in some], closed=closed
+        ),
     )
     if arguments.json:
         now_ms = int(time.time() * 1000)

@@ -7,7 +7,7 @@ driver can decide it, so there is no moment in which an abort and a decision cou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...clients.kafka.control_plane import ControlPlane
@@ -15,6 +15,7 @@ from ...core.transaction import EndTxnAnswer, Identity, TransactionState
 from ...sinks.options import SinkOptions
 from ...state.ledger import records
 from ...state.ledger.coordinator import Coordinator, Write
+from ...state.ledger.ledger import Ledger
 from .verdict import Judged, Standing, TokenState, abort_refusal, commit_refusal
 
 END_TIMEOUT_S = 30.0
@@ -64,12 +65,12 @@ def end(
     found: Sequence[Judged],
     asked: Asked,
     options_of: Callable[[Judged], SinkOptions],
-    judge_again: Callable[[Sequence[Judged]], Sequence[Judged]],
+    judge_again: Callable[[Sequence[Judged], Mapping[str, Ledger]], Sequence[Judged]],
 ) -> list[Outcome]:
     """End what may be ended; one outcome for each of `found`.
 
     `options_of` are the options of a transaction's job. `judge_again` looks at transactions once
-    more, after the ledgers of their jobs were closed to older drivers. Raises Fenced if another
+    more, by ledgers (of each topic) that were closed to older drivers. Raises Fenced if another
     driver took the job over meanwhile; nothing was ended then.
     """
     outcomes = [_first_look(one, asked) for one in found]
@@ -85,8 +86,8 @@ def end(
     ]
     _end_each(control, outcomes, [one for one in wanted if one not in undecided], asked)
     if undecided:
-        close_to_drivers([found[number] for number in undecided], options_of, control)
-        again = judge_again([found[number] for number in undecided])
+        closed = close_to_drivers([found[number] for number in undecided], options_of, control)
+        again = judge_again([found[number] for number in undecided], closed)
         for number, now in zip(undecided, again, strict=True):
             if now.decision is not None and not asked.force:
                 outcomes[number] = Outcome(now, False, "refused: it was decided meanwhile")
@@ -96,9 +97,11 @@ def end(
 
 def close_to_drivers(
     found: Sequence[Judged], options_of: Callable[[Judged], SinkOptions], control: ControlPlane
-) -> None:
+) -> dict[str, Ledger]:
     """Take the next generation in each job's ledger: every driver of today stops, and the next
-    start takes another. Raises Fenced if a driver takes one at the same time."""
+    start takes another. All that stands before it, by topic; another question might be answered by
+    a leader that is cut off. Raises Fenced if a driver takes one at the same time."""
+    closed = {}
     for one in {job.job.topic: job for job in found if job.job}.values():
         coordinator = Coordinator(options_of(one), control)
         coordinator.fence()
@@ -109,6 +112,8 @@ def close_to_drivers(
                 [(records.GENERATION_KEY, records.encode_generation(ledger.generation + 1))]
             ),
         )
+        closed[coordinator.topic] = coordinator.ledger
+    return closed
 
 
 def _first_look(judged: Judged, asked: Asked) -> Outcome:

@@ -19,7 +19,7 @@ from ...core.errors import EnvironmentRefused, LedgerError
 from ...core.transaction import Described, Identity, TransactionState
 from ...state.ledger import records
 from ...state.ledger.job_topics import LEDGER_TOPIC
-from ...state.ledger.ledger import DECISION_PARTITION, fold
+from ...state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ...state.ledger.log_reader import read_records
 from .verdict import OPEN_STATES, JobLedger, Judged, Standing, judge, replaced
 
@@ -64,7 +64,9 @@ class TransactionSearch(ControlPlane):
         LedgerError if it is another job's: that would call everything undecided."""
         stable = self.end_offset(topic, DECISION_PARTITION, committed=True)
         found = read_records(self._settings, topic, DECISION_PARTITION, 0, stable)
-        ledger = fold((key, value) for _, key, value in found)
+        return self._of_job(topic, job, fold((key, value) for _, key, value in found))
+
+    def _of_job(self, topic: str, job: str, ledger: Ledger) -> JobLedger:
         strange = [
             part.identity.transactional_id
             for decision in ledger.decisions.values()
@@ -94,16 +96,28 @@ class TransactionSearch(ControlPlane):
             ]
         return replace(job, tokens=tuple(tokens), tokens_stable=is_stable)
 
-    def judge(self, ids: Collection[str], jobs: Collection[str] = ()) -> list[Judged]:
-        """Describe the ids, then read the ledgers of their jobs. With `jobs`, also what the
-        ledgers of these have decided and not settled, open or not."""
+    def judge(
+        self,
+        ids: Collection[str],
+        jobs: Collection[str] = (),
+        closed: Mapping[str, Ledger] | None = None,
+    ) -> list[Judged]:
+        """Describe the ids, then read the ledgers of their jobs, but those that are `closed` to
+        drivers and read already. With `jobs`, also what the ledgers of these have decided and not
+        settled, open or not."""
         described = self.describe(ids)
         wanted = {
             topic: job
             for topic, job in self.ledgers().items()
             if job in jobs or any(is_of(name, job) for name in ids)
         }
-        read = [self.read_ledger(topic, job) for topic, job in wanted.items()]
+        known = closed or {}
+        read = [
+            self._of_job(topic, job, known[topic])
+            if topic in known
+            else self.read_ledger(topic, job)
+            for topic, job in wanted.items()
+        ]
         judged = [
             judge(one, next((job for job in read if is_of(name, job.job)), None))
             for name, one in described.items()
