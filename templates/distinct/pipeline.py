@@ -24,26 +24,26 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 @dataclass(frozen=True, kw_only=True)
 class Settings(Job):
     """`lateness_minutes`: how much later than a newer reading one may come, the first time. Later
-    ones are dropped, and so is what is sent again later still. `ttl_minutes`: remember keys for as
+    ones are dropped, and so is what is sent again later still. `ttl_seconds`: remember keys for as
     long by the clock instead, and drop nothing else; 0: do not."""
 
     lateness_minutes: int
-    ttl_minutes: int = 0
+    ttl_seconds: int = 0
 
 
 def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     """The query, not started: job.py and the tests start it in their own way."""
     job = typed(Settings, config)
     readings = read(spark, job, job.source, READING).select("key", "value", "value.at")
-    if job.ttl_minutes:
-        distinct = first_by_the_clock(spark, readings, job.ttl_minutes)
+    if job.ttl_seconds:
+        distinct = first_by_the_clock(spark, readings, job.ttl_seconds)
     else:
         first = readings.withWatermark("at", f"{job.lateness_minutes} minutes")
         distinct = first.dropDuplicatesWithinWatermark(["key"])
     return write(distinct.select("key", "value"), job, topic=job.sink)
 
 
-def first_by_the_clock(spark: SparkSession, readings: DataFrame, minutes: int) -> DataFrame:
+def first_by_the_clock(spark: SparkSession, readings: DataFrame, seconds: int) -> DataFrame:
     """The first reading of each key, which is forgotten that long after it. The clock is that of
     the batch, which Spark keeps: a batch that runs again gives the same."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor  # eo-kafka[state]
@@ -53,7 +53,7 @@ def first_by_the_clock(spark: SparkSession, readings: DataFrame, minutes: int) -
 
     class First(StatefulProcessor):  # in here, so that tasks need no module of this project
         def init(self, handle: Any) -> None:
-            self._seen = handle.getValueState("seen", "seen BOOLEAN", minutes * 60_000)
+            self._seen = handle.getValueState("seen", "seen BOOLEAN", seconds * 1000)
 
         def handleInputRows(  # noqa: N802 - Spark's names
             self,

@@ -17,11 +17,11 @@ BY_THE_CLOCK = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("ttl_minutes", ["0", pytest.param("60", marks=BY_THE_CLOCK)])
+@pytest.mark.parametrize("ttl_seconds", ["0", pytest.param("3600", marks=BY_THE_CLOCK)])
 def test_each_reading_is_there_once_though_driver_disk_and_task_are_lost(
-    tested: Tested, ttl_minutes: str
+    tested: Tested, ttl_seconds: str
 ) -> None:
-    tested.job.config["ttl_minutes"] = ttl_minutes
+    tested.job.config["ttl_seconds"] = ttl_seconds
     made = [*records(COUNT, START)]
     tested.write(made[: COUNT // 2])
     tested.job.run(crash="S7.after_first_end_txn", until="crashed")  # it is decided, half is seen
@@ -31,3 +31,14 @@ def test_each_reading_is_there_once_though_driver_disk_and_task_are_lost(
     assert_exactly_once(
         "source", "sink", expected=lambda _: expected(made, tested.settings)["sink"]
     )
+
+
+@BY_THE_CLOCK
+def test_a_reading_that_is_forgotten_counts_again(tested: Tested) -> None:
+    tested.job.config["ttl_seconds"] = "1"
+    made = [*records(COUNT // 4, START)]
+    once = expected(made, tested.settings)["sink"]
+    for times in (1, 2):  # a second passes while the next driver starts
+        tested.write(made)
+        tested.job.run()
+        assert_exactly_once("source", "sink", expected=lambda _, of=times: [*once] * of)
