@@ -40,5 +40,5 @@ def test_a_reading_that_is_forgotten_counts_again(tested: Tested) -> None:
     for _ in range(2):  # more than a second passes while a driver starts
         tested.write(made)
         tested.job.run()
-        wanted += expected(made, tested.settings)["sink"]
+        wanted.extend(expected(made, tested.settings)["sink"])
         assert_exactly_once("source", "sink", expected=lambda _: wanted)
