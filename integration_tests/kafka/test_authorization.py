@@ -52,6 +52,7 @@ def documented(who: str, job: SecureCopy, name: str = "none") -> list[Grant]:
         "<state>": f"__eo_kafka.{job.job_name}.state",
         "<export>": f"__eo_kafka.{job.job_name}.export.{name}",
         "<view>": f"__eo_kafka.{job.job_name}.view.{name}",
+        "<plan>": f"__eo_kafka.{job.job_name}.plan",
         "<transactionalIdPrefix>": "eo-kafka",
     }
     grants = []

@@ -17,18 +17,21 @@ from eo_kafka.state.snapshots import export
 from eo_kafka.state.view import Marker
 from eo_kafka.state.view_writer import ViewWriter, open_view
 from eo_kafka.tools.cli import main
+from eo_kafka.tools.explain.pipeline import Pipeline
+from eo_kafka.tools.explain.recorded import record
 from hand_made_job import HandMadeJob, set_policy
 from harness import produce
 
 
 @pytest.fixture
 def job(broker, make_topic, tmp_path) -> HandMadeJob:
-    """One batch is written; there is an export 'kept' and a view 'shown'."""
+    """One batch is written; there is an export 'kept', a view 'shown', and a recorded plan."""
     topic = make_topic("out")
     made = HandMadeJob(broker.bootstrap_servers, topic, f"job-{topic}", tmp_path / "checkpoint")
     made.run(0)
     eo_kafka.export_snapshot(made.name, "kept", made.given, progress=False)
     show(made)
+    record(Pipeline((), ()), {**made.given, "jobName": made.name})
     return made
 
 
@@ -110,6 +113,7 @@ def test_doctor_finds_every_topic_of_the_job(job, make_topic, capsys, monkeypatc
         "state topic": "state",
         "export 'kept'": "export.kept",
         "view 'shown'": "view.shown",
+        "recorded plan": "plan",
     }
     found = findings()
     for subject in own:

@@ -17,6 +17,8 @@ from eo_kafka.state.snapshots.search import SnapshotSearch
 from eo_kafka.state.snapshots.writer import ExportWriter
 from eo_kafka.state.view import Marker
 from eo_kafka.state.view_writer import ViewWriter, open_view
+from eo_kafka.tools.explain.pipeline import Pipeline
+from eo_kafka.tools.explain.recorded import record, recorded
 from hand_made_job import HandMadeJob
 from secure_broker import Grant, SecureCopy
 from test_authorization import CREATE, DESCRIBE, PASSWORD, READ, WRITE, documented, user_of
@@ -84,6 +86,14 @@ def read_view(job: Tools) -> None:
     assert open_view(job.job_name, job.name, job.options).values
 
 
+def record_plan(job: Tools) -> None:
+    record(Pipeline((), ()), {**job.options, "jobName": job.job_name})
+
+
+def explain(job: Tools) -> None:
+    assert recorded(job.job_name, job.options)[0] == Pipeline((), ())
+
+
 def as_admin(job: Tools) -> Tools:
     return replace(job, client={"bootstrap.servers": job.servers})
 
@@ -111,6 +121,8 @@ USERS = {
     "view": (lambda job: show(as_admin(job)), show),
     "view, view-creation": (nothing, show),
     "view-reading": (lambda job: show(as_admin(job)), read_view),
+    "recording": (lambda job: record_plan(as_admin(job)), record_plan),
+    "explaining": (lambda job: record_plan(as_admin(job)), explain),
 }
 LACKING = [
     *((who, (TOPICS, DESCRIBE), "needs Describe on it") for who in USERS if "creation" not in who),
@@ -128,6 +140,8 @@ LACKING = [
     ("view", ("eo-kafka*", WRITE), "allowed to Write and Describe the id"),
     ("view, view-creation", ("view", CREATE), "grant Create on it"),
     ("view-reading", ("view", READ), "needs Read"),
+    ("recording", ("plan", WRITE), "was not recorded"),
+    ("explaining", ("plan", READ), "needs Read"),
 ]
 
 

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dead-letter-topic", help="the topic of bad records (deadLetterTopic)")
     parser.add_argument(
         "--job",
-        help="the job (option jobName): its ledger, state topic, exports and views are checked",
+        help="the job (option jobName): all topics of its own are checked",
     )
     parser.add_argument("--ledger-topic", help="if the job has option ledgerTopic")
     parser.add_argument("--state-topic", help="if the job has option stateTopic")

@@ -16,11 +16,11 @@ from ...clients.kafka.topics import exists
 from ...core.errors import EnvironmentRefused, EoKafkaError, OptionsError
 from ...core.options import json_object
 from ...state.ledger import compacted_topic
+from ...state.ledger.job_topics import PLAN_TOPIC
 from ...state.ledger.log_reader import read_records
 from ...state.snapshots.search import SnapshotSearch
 from .pipeline import Pipeline
 
-TOPIC = "__eo_kafka.{job}.plan"
 _KEY, _VERSION, _WAIT_S = b"plan", 1, 30.0
 
 
@@ -35,11 +35,11 @@ def record(pipeline: Pipeline, options: Mapping[str, str]) -> str:
     if not job:
         raise OptionsError(["A plan is recorded under the job's name: give option 'jobName'."])
     search = SnapshotSearch(job, options)
-    topic = TOPIC.format(job=search.job)
+    topic = PLAN_TOPIC.format(job=search.job)
     compacted_topic.ensure_one(search.options, search.admin, topic, search.brokers)
     value = {"v": _VERSION, "madeMs": int(time.time() * 1000), "plan": pipeline.encode()}
     errors: list[Any] = []
-    client = producer({**connection_settings(search.options.kafka), "enable.idempotence": True})
+    client = producer(connection_settings(search.options.kafka))
     client.produce(
         topic,
         json.dumps(value).encode(),
@@ -63,7 +63,7 @@ def recorded(job: str, options: Mapping[str, str]) -> tuple[Pipeline, int]:
     ReadTimeout.
     """
     search = SnapshotSearch(job, options)
-    topic = TOPIC.format(job=search.job)
+    topic = PLAN_TOPIC.format(job=search.job)
     none = (
         f"No plan of job '{job}' is recorded (topic '{topic}'). A program records it by "
         "eo_kafka.explain(query, record=True) after each start. Without that: eo-kafka explain "
