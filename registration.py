@@ -32,6 +32,7 @@ def register(spark: SparkSession) -> None:
     from .connectors.kafka import KafkaDataSource
     from .connectors.maps.format import MapDataSource
     from .connectors.state_source import StateDataSource
+    from .connectors.tables.format import PostgresDataSource
 
     # The process that plans a stream gets this variable, and none of the application's files.
     context = getattr(spark, "sparkContext", None)
@@ -45,5 +46,5 @@ def register(spark: SparkSession) -> None:
     paths = [path for path in environment.get(_PATH, "").split(os.pathsep) if path]
     if here not in paths:
         environment[_PATH] = os.pathsep.join([*paths, here])
-    for source in (KafkaDataSource, MapDataSource, StateDataSource):
+    for source in (KafkaDataSource, MapDataSource, PostgresDataSource, StateDataSource):
         spark.dataSource.register(source)

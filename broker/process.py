@@ -17,9 +17,10 @@ _WATCHDOG = 'read -r _; kill -9 "$1"'
 
 
 class JavaProcess:
-    """A running JVM; its output is appended to `log_path`."""
+    """A running JVM, or another server; its output is appended to `log_path`. As root it may run as
+    another `user`."""
 
-    def __init__(self, command: Sequence[str], log_path: Path) -> None:
+    def __init__(self, command: Sequence[str], log_path: Path, *, user: str | None = None) -> None:
         with log_path.open("ab") as log:
             self._log_path, self._log_start = log_path, log.tell()
             self._java = subprocess.Popen(
@@ -28,6 +29,7 @@ class JavaProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                user=user,
             )
         self._watchdog = subprocess.Popen(
             ["/bin/sh", "-c", _WATCHDOG, "watchdog", str(self.pid)],
@@ -52,6 +54,10 @@ class JavaProcess:
     def terminate(self) -> None:
         """Send SIGTERM; don't wait."""
         self._java.send_signal(signal.SIGTERM)
+
+    def interrupt(self) -> None:
+        """Send SIGINT; don't wait."""
+        self._java.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
         """SIGKILL; returns when the process is gone."""

@@ -1,1 +1,1 @@
-"""Clients of Kafka and Hazelcast: settings, connections, private parts."""
+"""Clients of Kafka, Hazelcast and PostgreSQL: settings, connections, private parts."""

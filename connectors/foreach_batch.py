@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 BATCH = "foreachBatchId"
+_TABLE = "table"
 _TWICE = (
     "This query has already written batch {batch} of job '{job}' with another "
     "eo_kafka.foreach_batch of the same 'jobName'. A batch is written once, so these rows "
@@ -50,8 +51,9 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
     Args:
         options: The options of the sink, with a `jobName`. With `backend` the batches go into a
             map, as with `format("eo-map")`; into a Hazelcast map, only `commit=two-phase` needs a
-            `jobName`. The query's `checkpointLocation` is found. With `snapshots`, start the
-            query by `eo_kafka.start`.
+            `jobName`. With `table` they go into a table, as with `format("eo-postgres")`. The
+            query's `checkpointLocation` is found. With `snapshots`, start the query by
+            `eo_kafka.start`.
 
     Returns:
         A function of a batch's rows and its number. The rows have the sink's columns: `value`, and
@@ -76,6 +78,7 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
     """
     given = {name.lower(): value for name, value in options.items()}
     is_map = BACKEND.key in given
+    format = "eo-map" if is_map else "eo-postgres" if _TABLE in given else "eo-kafka"
     has_ledger = not is_map or backend_of(given).has_ledger
     if has_ledger and not given.get("jobname", "").strip():
         raise OptionsError(
@@ -84,7 +87,7 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
                 "names the query."
             ]
         )
-    return BatchFunction(given, "eo-map" if is_map else "eo-kafka", has_ledger)
+    return BatchFunction(given, format, has_ledger)
 
 
 class BatchFunction:
@@ -150,15 +153,28 @@ def of_job(given: Mapping[str, str], schema: StructType, overwrite: bool) -> Num
 
     Raises OptionsError.
     """
-    from ..sinks.options import BATCH_ID, SinkOptions
+    from ..sinks.options import SinkOptions
 
     options = SinkOptions.parse(given, streaming=False)
     batch = options.batch_id
     if batch is None or overwrite:
         raise OptionsError(["Save mode 'overwrite' is not allowed for Kafka: use mode('append')."])
-    identity = (f"batch writes of {options.job}", batch)
+    return numbered(given, schema, f"{options.job}", batch)
+
+
+def numbered(
+    given: Mapping[str, str],
+    schema: StructType,
+    job: str,
+    batch: int,
+    stream: Callable[..., StreamArrowWriter] = KafkaStreamWriter,
+) -> NumberedWriter:
+    """The writer of batch `batch` of the batch writes of `job`; `stream` makes a stream's."""
+    from ..sinks.options import BATCH_ID
+
     rest = _without(BATCH_ID.name, given)
-    return NumberedWriter(KafkaStreamWriter(rest, schema, overwrite=False, batch=identity), batch)
+    identity = (f"batch writes of {job}", batch)
+    return NumberedWriter(stream(rest, schema, overwrite=False, batch=identity), batch)
 
 
 def _without(name: str, given: Mapping[str, str]) -> dict[str, str]:

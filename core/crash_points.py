@@ -71,6 +71,10 @@ OTHER_POINTS = {
         "S7.after_chunk",
         "S7.applied",  # all staged rows are in their map
     ),
+    "a batch that writes a table": (
+        "postgres.while_staging",  # some of a task's rows are on their way
+        "S7.in_table",  # the transaction has rows and marker, and is not committed
+    ),
 }
 POINTS = frozenset({*STREAM_POINTS}.union(*OTHER_POINTS.values()))
 

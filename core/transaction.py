@@ -76,11 +76,12 @@ class Described:
 
 @dataclass(frozen=True)
 class Staged:
-    """Rows of a task that wait beside their map: `chunks` entries of the job's staging map, made by
-    task attempt `attempt` on the Hazelcast cluster with the id `cluster`, for the map `map`."""
+    """Rows of a task that wait beside their target, the map or table `place`, staged by task
+    attempt `attempt`. Of a map: `chunks` entries of the job's staging map on the Hazelcast cluster
+    with the id `home`. Of a table: `chunks` rows of the staging table `home`."""
 
-    map: str
-    cluster: str
+    place: str
+    home: str
     attempt: int
     chunks: int
 
@@ -88,7 +89,7 @@ class Staged:
 @dataclass(frozen=True)
 class Participant:
     """What one task of a batch prepared, as it reported it (S5): a Kafka transaction, rows that are
-    staged for a map, or both, of the same rows.
+    staged for a map or table, or both, of the same rows.
 
     `topics` are the names and ids of what its rows were written to: a topic that was deleted and
     made again has another id, and the rows are gone, whatever their token says.

@@ -8,10 +8,12 @@ from types import ModuleType
 from typing import Any
 
 from eo_kafka.clients.hazelcast import client as hazelcast_client
+from eo_kafka.clients.postgres import client as postgres_client
 from eo_kafka.core.options import Option
 from eo_kafka.formats import declared as formats
 from eo_kafka.sinks import options as sink
 from eo_kafka.sinks.maps import options as map_sink
+from eo_kafka.sinks.tables import options as table_sink
 from eo_kafka.sources import declared as source
 from eo_kafka.sources.maps import declared as map_declared
 
@@ -23,8 +25,8 @@ Which options are there, and what do they mean?
 Names are case-insensitive. If options are wrong, one error lists all of them. (This page is made
 by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
 `sinks/options.py`, `sinks/new_topics.py`, `state/ledger/job.py`, `formats/declared.py`,
-`sources/maps/declared.py`, `sinks/maps/options.py` and `clients/hazelcast/client.py`; a test
-fails when it is stale.)
+`sources/maps/declared.py`, `sinks/maps/options.py`, `clients/hazelcast/client.py`,
+`sinks/tables/options.py` and `clients/postgres/client.py`; a test fails when it is stale.)
 
 Every `kafka.*` option goes to the client without its `kafka.`, with librdkafka's names and values.
 Settings of Kafka's Java client are translated where librdkafka has the same (`fetch.max.wait.ms`,
@@ -52,6 +54,10 @@ def page() -> str:
         + _table(
             "Maps: sink only; with `kafka` the Kafka sink's too",
             [one for one in _declared(map_sink) if one not in _declared(map_declared)],
+        )
+        + _table(
+            "Tables: `eo-postgres`, [docs/postgres.md](postgres.md); the Kafka sink's too",
+            [*_declared(postgres_client), *_declared(table_sink)],
         )
     )
 

@@ -24,6 +24,7 @@ from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: 
 from map_backends import a_map, target  # noqa: F401 - fixtures
 from map_two_phase_job import map_job, staged, written_map  # noqa: F401 - fixtures
 from spark_fixtures import crash_folder, crash_points, spark  # noqa: F401 - fixtures
+from table_job import own_postgres, table_job  # noqa: F401 - fixtures
 
 # Every JVM here lives for seconds: what its second compiler would find out is never used.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

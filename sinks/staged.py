@@ -1,4 +1,4 @@
-"""What the protocol asks of a target whose rows wait for the decision; a map is one.
+"""What the protocol asks of a target whose rows wait for the decision: a map, a table.
 
 A target is pickled to the tasks, with the sink's options; its repr shows no secrets. All of this is
 called on the driver.
@@ -55,13 +55,18 @@ class StagedTarget(Protocol):
     def counts_twice(self) -> bool:
         """Whether a row that is applied twice is another result than one that is applied once."""
 
-    def check_same(self, job: Job, ledger: Ledger) -> None:
-        """S1, before anything is rolled forward: raise LedgerError if what the job's batches went
-        into is gone."""
+    @property
+    def how_lost(self) -> str:
+        """How staged rows are lost, if they are: the end of a sentence."""
 
-    def remove_left(self, job: Job, ledger: Ledger, generation: int) -> None:
+    def check_same(self, job: Job, ledger: Ledger, *, fenced: bool) -> None:
+        """S1, before anything is rolled forward: raise LedgerError if what the job's batches went
+        into is gone, OptionsError if it cannot take the rows. Not `fenced`, the ledger may have
+        been read before the newest batch."""
+
+    def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:
         """S1, after everything is rolled forward: remove what generations before `generation`
-        staged and nothing decided."""
+        staged and nothing decided, and make ready what this one's tasks stage in."""
 
     def check_staged(self, job: Job, batch: int, prepared: Sequence[Participant]) -> None:
         """S6: raise Undecided unless all that the tasks staged for `batch` is there."""
@@ -75,6 +80,6 @@ class StagedTarget(Protocol):
         """S6 of a replay that writes what is missing of a batch, with other rows: raise
         RepairNeeded, unless losses are accepted."""
 
-    def rows_of(self, job: Job, decision: Decision, holder: int, ledger: str) -> StagedRows:
-        """S7: what is staged of a decision. `holder`: the generation of the driver that asks;
-        `ledger`: the id of its topic, as a new one of the same name has the same generations."""
+    def rows_of(self, job: Job, ledger: Ledger, decision: Decision) -> StagedRows:
+        """S7: what is staged of a decision. The ledger, read under a fence, may lack it yet; its
+        newest generation is that of the driver that asks."""

@@ -181,6 +181,13 @@ class Hazelcast:
 
 
 @dataclass(frozen=True)
+class Database:
+    """A PostgreSQL that all tests and workers share."""
+
+    url: str
+
+
+@dataclass(frozen=True)
 class Registry:
     """A schema registry that all tests and workers share."""
 
@@ -196,6 +203,14 @@ def eo_hazelcast() -> Hazelcast:
         "hazelcast", lambda: HazelcastCluster(2), lambda one: ",".join(one.addresses)
     )
     return Hazelcast(found.split(","))
+
+
+@pytest.fixture(scope="session")
+def eo_postgres() -> Database:
+    """A real PostgreSQL, shared: `url`. Make schemas or tables of your own."""
+    from ..broker.postgres import Postgres
+
+    return Database(shared_servers.address_of("postgres", Postgres, lambda one: one.url))
 
 
 @pytest.fixture(scope="session")

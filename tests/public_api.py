@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyspark_eo_map
+import pyspark_eo_postgres
 import pyspark_eo_state
 from pyspark.sql import types
 
@@ -53,6 +54,10 @@ WRITERS = {
         {**IMAP, **KAFKA, "commit": "two-phase", "jobName": "j"},
     ),
     "eo-map, backend=kafka": (pyspark_eo_map, {**TOPIC_MAP, "jobName": "j"}),
+    "eo-postgres": (
+        pyspark_eo_postgres,
+        {**KAFKA, "url": "postgresql://nowhere/x", "table": "t", "jobName": "j"},
+    ),
 }
 
 

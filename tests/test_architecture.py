@@ -12,13 +12,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # A folder may import itself, these, and what these may import.
 BELOW = {
-    "entry": ("connectors/maps",),
+    "entry": ("connectors/maps", "connectors/tables"),
     # the facade, which imports what it offers when that is used
-    "": ("connectors/direct", "connectors/maps", "tools", "windows"),
+    "": ("connectors/direct", "connectors/maps", "connectors/tables", "tools", "windows"),
     "core": (),
     "windows": ("core",),
     "clients/kafka": ("core",),
     "clients/hazelcast": ("core",),
+    "clients/postgres": ("core",),
     "state/ledger": ("clients/kafka",),
     "state/snapshots": ("state/ledger",),
     "state": ("state/snapshots",),
@@ -33,11 +34,13 @@ BELOW = {
     "sinks/rows": ("sinks",),
     "sinks/protocol": ("sinks/rows",),
     "sinks/maps": ("sinks/protocol", "clients/hazelcast"),
+    "sinks/tables": ("sinks/protocol", "clients/postgres"),
     "connectors": ("formats", "sources", "sources/maps", "sinks/protocol", "sinks/maps"),
     "connectors/direct": ("connectors",),
     "connectors/maps": ("connectors",),
+    "connectors/tables": ("connectors", "sinks/tables"),
     "broker": ("clients/kafka",),
-    "tools/shared": ("broker", "sources", "sinks/maps"),
+    "tools/shared": ("broker", "sources", "sinks/maps", "sinks/tables"),
     "tools/transactions": ("tools/shared",),
     "tools/snapshots": ("tools/shared",),
     "tools/verify": ("tools/shared",),

@@ -58,6 +58,7 @@ def test_sources(source, guarantee):
         (sink("kafka"), LEAST),
         (sink("kafka", guarantee="exactly-once"), LEAST),
         (sink("parquet"), EXACT),
+        (End.of("eo-postgres", {"table": "orders", "url": "postgresql://nowhere/x"}), EXACT),
         (sink("eo-map", backend="kafka"), EXACT),
         (sink("eo-map", backend="hazelcast"), EXACT),
         (sink("eo-map", backend="hazelcast", commit="two-phase"), EXACT),

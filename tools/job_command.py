@@ -16,6 +16,7 @@ from ..sinks.maps.two_phase_options import read_target
 from ..sinks.options import SinkOptions
 from ..sinks.protocol.committable import Torn, WritePlan
 from ..sinks.protocol.recovery import make_plan, settle
+from ..sinks.tables import options as table_options
 from ..state.ledger import records
 from ..state.ledger import topics as ledger_topic
 from ..state.ledger.appender import Record
@@ -56,6 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "'hazelcast.*' and, if it merges, 'onConflict' and 'mergeFunction', a name=value each "
             "line",
         )
+        action.add_argument(
+            "--table-config",
+            type=Path,
+            metavar="FILE",
+            help="of a job that writes a table: its options 'url', 'table', 'stagingSchema' and "
+            "'keys', a name=value each line",
+        )
     for action in actions.choices.values():
         action.add_argument("job", help="the job's name (option jobName)")
         add_connection(action)
@@ -88,9 +96,13 @@ def _options(arguments: argparse.Namespace) -> SinkOptions:
         given["ledgerTopic"] = arguments.ledger_topic
     options = SinkOptions.parse(given, streaming=True)
     of_map = getattr(arguments, "map_config", None)
-    if of_map is None:
-        return options
-    return replace(options, staging=read_target(read_settings(of_map, "--map-config")))
+    if of_map is not None:
+        return replace(options, staging=read_target(read_settings(of_map, "--map-config")))
+    of_table = getattr(arguments, "table_config", None)
+    if of_table is not None:
+        found = table_options.read_target(read_settings(of_table, "--table-config"))
+        return replace(options, staging=found)
+    return options
 
 
 def _show(options: SinkOptions, arguments: argparse.Namespace) -> None:
@@ -153,8 +165,13 @@ def _refuse_torn(plan: WritePlan, options: SinkOptions) -> None:
 
 def _maps(ledger: Ledger, options: SinkOptions) -> list[str]:
     """The IMaps that the batches in the ledger went to."""
-    parts = (part for found in ledger.of_sink(options.sink).values() for part in found.participants)
-    return sorted({f"'{part.staged.map}'" for part in parts if part.staged})
+    parts = (
+        part
+        for found in ledger.of_sink(options.sink).values()
+        if not found.target.startswith("table ")
+        for part in found.participants
+    )
+    return sorted({f"'{part.staged.place}'" for part in parts if part.staged})
 
 
 def _without_snapshot(ledger: Ledger) -> list[Record]:

@@ -27,6 +27,7 @@ ELSEWHERE = {
     "docs/pypi.md": "test_a_page_that_is_generated_is_up_to_date",  # README
     "docs/tools.md": "test_the_page_of_the_commands_shows_what_they_print",
     "docs/security.md": "test_the_page_that_says_how_to_log_in_logs_in",
+    "docs/postgres.md": "test_the_page_works_as_it_is_written",
     "docs/testing.md": "test_the_page_shows_parts_of_the_example",
     "docs/how-to/acls.md": "test_the_page_that_says_how_to_grant_them_grants_what_a_job_needs",
 }

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ...core.transaction import Decision, Participant
+from ...state.ledger.ledger import Ledger
 from .lanes import LANES, Lanes, lane_of
 from .staging import ChunkKey, MapTarget, Staging, chunk_keys
 
@@ -32,10 +33,8 @@ class Lane:
 class StagedMapRows:
     """The staged rows of one decision. Its methods raise Fenced, OutcomeUnknown, LedgerError."""
 
-    def __init__(
-        self, target: MapTarget, job: str, decision: Decision, holder: int, ledger: str
-    ) -> None:
-        """`holder`: the generation of the driver that asks; `ledger`: the id of its topic."""
+    def __init__(self, target: MapTarget, job: str, decision: Decision, ledger: Ledger) -> None:
+        """`ledger`: read under a fence; its newest generation is that of the driver that asks."""
         # Participants of earlier rounds are known to be applied.
         self._parts = [
             part for part in decision.participants if part.staged and part.round == decision.round
@@ -45,9 +44,9 @@ class StagedMapRows:
             self._staging,
             job,
             decision.sink,
-            holder,
+            ledger.generation,
             decision.generation,
-            digest_of(decision, ledger),
+            digest_of(decision, ledger.topic_id),
         )
         self._chunks = {
             part.partition: chunk_keys(decision.sink, decision.batch, part) for part in self._parts

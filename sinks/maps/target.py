@@ -34,7 +34,11 @@ class StagedMap(MapTarget):
     def counts_twice(self) -> bool:
         return self.merge is not None
 
-    def check_same(self, job: Job, ledger: Ledger) -> None:
+    @property
+    def how_lost(self) -> str:
+        return "with the members that held them"
+
+    def check_same(self, job: Job, ledger: Ledger, *, fenced: bool) -> None:
         written = [
             found
             for found in ledger.of_sink(job.sink).values()
@@ -43,7 +47,7 @@ class StagedMap(MapTarget):
         if not written:
             return
         newest = max(written, key=lambda found: found.batch)
-        clusters = {part.staged.cluster for part in newest.participants if part.staged}
+        clusters = {part.staged.home for part in newest.participants if part.staged}
         here = Staging(self, job.job_and_ledger[0]).cluster
         if clusters == {here}:
             return
@@ -63,7 +67,7 @@ class StagedMap(MapTarget):
             )
         log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)
 
-    def remove_left(self, job: Job, ledger: Ledger, generation: int) -> None:
+    def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:
         kept = {
             key
             for decision in ledger.unfinished()
@@ -80,7 +84,7 @@ class StagedMap(MapTarget):
         if not parts:
             return
         staging = Staging(self, job.job_and_ledger[0])
-        strange = {part.staged.cluster for part in parts if part.staged} - {staging.cluster}
+        strange = {part.staged.home for part in parts if part.staged} - {staging.cluster}
         missing = staging.missing(
             key for part in parts for key in chunk_keys(job.sink, batch, part)
         )
@@ -118,7 +122,7 @@ class StagedMap(MapTarget):
             )
         log.warning("%s They are written as they are, as 'failOnDataLoss' is false.", sentence)
 
-    def rows_of(self, job: Job, decision: Decision, holder: int, ledger: str) -> StagedMapRows:
+    def rows_of(self, job: Job, ledger: Ledger, decision: Decision) -> StagedMapRows:
         from .finisher import StagedMapRows
 
-        return StagedMapRows(self, job.job_and_ledger[0], decision, holder, ledger)
+        return StagedMapRows(self, job.job_and_ledger[0], decision, ledger)

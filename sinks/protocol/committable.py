@@ -55,6 +55,7 @@ class WritePlan:
     torn: Torn | None = None
     began: Moment | None = None  # before any task of the batch
     planned: Mapping[int, str] = field(default_factory=dict)  # where it ends (batch_identity.py)
+    ledger_id: str = ""  # of the ledger's topic
 
     def torn_at(self, batch: int) -> Torn | None:
         """What is left of an earlier run of `batch`, if it was interrupted half-way."""

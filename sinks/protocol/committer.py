@@ -148,8 +148,8 @@ def _lost_sentence(decision: Decision, missing: Sequence[Participant], options: 
         return (
             f"Batch {decision.batch} was decided, and the staged rows of partitions "
             f"{[part.partition for part in missing]} ({sum(part.rows for part in missing)} "
-            "rows) is gone: members were lost with all copies. Nothing is lost: start the "
-            "query again; it writes what is missing."
+            "rows) are not there any more. Nothing is lost: start the query again; it writes what "
+            "is missing."
         )
     topics = ", ".join(sorted({name for part in missing for name, _ in part.topics}))
     return (

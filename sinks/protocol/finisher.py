@@ -64,14 +64,14 @@ class Finisher:
         self._coordinator = coordinator
 
     def finish(self, decision: Decision) -> Outcome:
-        """Commit every participant: its transaction, and then what it staged for a map.
+        """Commit every participant: its transaction, and then what it staged for a map or a table.
 
         Raises OutcomeUnknown when a cluster gives no answer in time, EnvironmentRefused when it
         refuses, LedgerError where staged rows are lost and nothing can be repeated; all leave the
         decision as it is, for the next start.
         """
         staged = self._staged(decision)
-        given_up: set[int] = set()  # partitions whose entries are lost, and may be
+        given_up: set[int] = set()  # partitions whose staged rows are lost, and may be
         if staged is not None:
             staged.take()
             crash_point("S7.lanes_taken")
@@ -149,17 +149,15 @@ class Finisher:
         target = self._options.staging
         if target is None:
             mine = [part for part in decision.participants if part.round == decision.round]
-            names = sorted({part.staged.map for part in mine if part.staged})
+            names = sorted({part.staged.place for part in mine if part.staged})
             raise LedgerError(
-                f"Batch {decision.batch} is decided, and its staged rows for map "
-                f"'{', '.join(names)}' wait in Hazelcast, which this program cannot reach. "
-                "Start the query that writes the map, or give the command --map-config: either "
+                f"Batch {decision.batch} is decided, and its staged rows for "
+                f"'{', '.join(names)}' wait beside it, which this program cannot reach. Start the "
+                "query that writes it, or give the command --map-config or --table-config: each "
                 "finishes the batch."
             )
-        coordinator = self._coordinator
         # The ledger has been read under our fence: its newest generation is ours
-        holder = coordinator.ledger.generation
-        return target.rows_of(self._options, decision, holder, coordinator.topic_id)
+        return target.rows_of(self._options, self._coordinator.ledger, decision)
 
     def _repeated(self, decision: Decision, staged: StagedRows) -> str:
         """What a replay of the lost participants could repeat, in words; "" if nothing: a row that
@@ -174,17 +172,18 @@ class Finisher:
     def _accepted(self, decision: Decision, lost: set[int], repeated: str) -> set[int]:
         """The partitions whose staged rows are lost, if that is accepted. Raises LedgerError."""
         target = self._options.staging
+        how = target.how_lost if target else ""
         sentence = (
             f"Batch {decision.batch} was decided, but the rows that partitions {sorted(lost)} "
-            "had staged for the map are lost with the members that held them. Writing the "
-            f"batch again would repeat {repeated}."
+            f"had staged for the {decision.target or 'map'} are lost {how}. Writing the batch "
+            f"again would repeat {repeated}."
         )
         if target is None or target.fail_on_loss:
             raise LedgerError(
-                f"{sentence} The batch stays decided. To go on without these entries in the map, "
+                f"{sentence} The batch stays decided. To go on without these rows, "
                 "set option 'failOnDataLoss' to false."
             )
-        log.warning("%s Going on without these entries, as 'failOnDataLoss' is false.", sentence)
+        log.warning("%s Going on without these rows, as 'failOnDataLoss' is false.", sentence)
         return lost
 
     def gone(self, written: Sequence[W], batch: int, topic_ids: Mapping[str, str]) -> list[W]:
@@ -260,7 +259,7 @@ class Finisher:
 
 
 def _without_lost(decision: Decision, staged: StagedRows) -> Outcome:
-    """Of a decision for a map alone, when staged rows are lost: no more of it is applied. If none
-    is, it is as if never decided."""
+    """Of a decision for a map or a table alone, when staged rows are lost: no more of it is
+    applied. If none is, it is as if never decided."""
     torn = staged.begun or decision.round > 0
     return Outcome(staged.not_applied() if torn else decision.participants, torn)

@@ -38,7 +38,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
     coordinator = Coordinator(options, control)
     try:
         token_from, version = coordinator.look_first(may_be_new=by_hand)
-        _check_is_mine(coordinator, options)
+        _check_is_mine(coordinator, options, fenced=False)
         generation = _take_generation(coordinator, control, options)
         finisher = Finisher(options, control, coordinator, accept_gone=by_hand)
         torn = None
@@ -47,7 +47,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
             torn = _roll_forward(coordinator, finisher, generation, decision) or torn
         finisher.abort_stragglers(version)
         if options.staging is not None:
-            options.staging.remove_left(options, coordinator.ledger, generation)
+            options.staging.make_room(options, coordinator.ledger, generation)
         one_phase = coordinator.ledger.one_phase_from is not None
         if torn is None and one_phase:
             torn = one_phase_recovery.find_torn(
@@ -80,6 +80,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         torn=torn,
         began=Moment.now(),
         planned=batch_identity.planned(options, coordinator.ledger),
+        ledger_id=coordinator.ledger.topic_id,
     )
 
 
@@ -96,7 +97,7 @@ def _take_generation(coordinator: Coordinator, control: ControlPlane, options: S
         coordinator.fence()
         crash_point("S1.after_fence")
         generation = coordinator.read().generation + 1
-        _check_is_mine(coordinator, options)
+        _check_is_mine(coordinator, options, fenced=True)
         record = (records.GENERATION_KEY, records.encode_generation(generation))
         written = [record, *one_phase_recovery.starts(options, control, coordinator.ledger)]
         commits_by_tasks = options.one_phase or coordinator.ledger.one_phase_from is not None
@@ -110,12 +111,12 @@ def _take_generation(coordinator: Coordinator, control: ControlPlane, options: S
     )
 
 
-def _check_is_mine(coordinator: Coordinator, options: SinkOptions) -> None:
+def _check_is_mine(coordinator: Coordinator, options: SinkOptions, *, fenced: bool) -> None:
     """Who must not write is refused: before the fence, by what can be read without it, so that who
     works is not disturbed; and after it, by all there is."""
     coordinator.check_owner(options.query_id)
     if options.staging is not None:
-        options.staging.check_same(options, coordinator.ledger)
+        options.staging.check_same(options, coordinator.ledger, fenced=fenced)
 
 
 def _roll_forward(

@@ -74,11 +74,6 @@ class Coordinator:
         """As far as it was read."""
         return self._memory.ledger
 
-    @property
-    def topic_id(self) -> str:
-        """The id of the topic that was read: another one of its name has another."""
-        return self._memory.topic_id
-
     def look_first(self, *, may_be_new: bool) -> tuple[int, int]:
         """Before a batch's first fence: a position before all tokens of that batch, and the version
         of EndTxn. Reads the ledger, as far as it is stable, so that who is refused has fenced

@@ -36,6 +36,7 @@ class Ledger:
     # Set while blobs are sent ahead of a decision: from this offset of the state topic on, there
     # may be some that no manifest names.
     loading_from: int | None = None
+    topic_id: str = ""  # of the topic that it was read from
 
     def apply(self, key: bytes, value: bytes | None) -> None:
         """Fold in the next record. Raises CorruptLedger."""
@@ -108,6 +109,9 @@ class Ledger:
         that a restore of the snapshot repeats. With 0, of all."""
         mine = self.of_sink(sink)
         old = sorted(mine)[: max(0, len(mine) - keep)]
+        newest = max(_staged_batches(mine), default=None)
+        if keep:  # what its target shows, if all newer ones had no rows, stays known
+            old = [batch for batch in old if batch != newest]
         if self.snapshot is not None and keep:
             old = [batch for batch in old if batch < self.snapshot.batch]
         return [
@@ -115,6 +119,10 @@ class Ledger:
             for batch in old
             for round_ in range(mine[batch].round + 1)
         ]
+
+
+def _staged_batches(decisions: dict[int, Decision]) -> list[int]:
+    return [b for b, one in decisions.items() if any(part.staged for part in one.participants)]
 
 
 def _is_repeatable(decision: Decision) -> bool:

@@ -48,18 +48,13 @@ class LedgerMemory:
         """Up to where that is."""
         return self._memory.position
 
-    @property
-    def topic_id(self) -> str:
-        """Of what was read."""
-        return self._memory.topic_id
-
     def recall(self, topic_id: str, end: int) -> None:
         """Go on from what was read of this very topic, whose partition ends at `end`."""
         if topic_id and topic_id == self._memory.topic_id and self._memory.position <= end:
             return
         kept = _memories.take(self._key(topic_id))
         usable = kept and kept.position <= end and time.monotonic() - kept.read_at < MEMORY_S
-        self._memory = kept if kept and usable else _Memory(topic_id)
+        self._memory = kept if kept and usable else _Memory(topic_id, Ledger(topic_id=topic_id))
 
     def read_to(self, end: int) -> Ledger:
         """Bring `ledger` up to `end`, a position that is stable."""

@@ -275,8 +275,8 @@ def _lines(value: Any) -> tuple[str, ...]:
 
 def _staged_fields(staged: Staged) -> dict[str, Any]:
     return {
-        "map": staged.map,
-        "cluster": staged.cluster,
+        "map": staged.place,
+        "cluster": staged.home,
         "attempt": staged.attempt,
         "chunks": staged.chunks,
     }
@@ -286,8 +286,8 @@ def _staged(fields: Any) -> Staged:
     if not isinstance(fields, dict):
         raise TypeError(f"{fields!r} is not an object")
     return Staged(
-        map=_str(fields["map"]),
-        cluster=_str(fields["cluster"]),
+        place=_str(fields["map"]),
+        home=_str(fields["cluster"]),
         attempt=_int(fields["attempt"]),
         chunks=_int(fields["chunks"]),
     )

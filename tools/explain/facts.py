@@ -46,7 +46,7 @@ class Fact:
 EXACT, AT_LEAST = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
 NOTHING, UNKNOWN = Guarantee.NONE, Guarantee.NOT_KNOWN
 KAFKA = ("eo-kafka", "kafka")
-OURS = ("eo-kafka", "eo-map")
+OURS = ("eo-kafka", "eo-map", "eo-postgres")
 FILES = ("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml")
 WRITES_AGAIN = "written again"  # a sink whose replay of a batch is written in addition
 SKIPS = "skips"  # one that writes a batch once and skips its replay
@@ -182,6 +182,8 @@ def _our_sink(sink: End) -> Fact:
         )
     is_map = sink.format == "eo-map" and sink.says("backend") != IN_A_TOPIC
     needs = time if is_map else f"{readers} {time}"
+    if sink.format == "eo-postgres" and not sink.says("topic"):
+        needs = "Rows of a key, if option 'keys' is set, are in one task."
     return Fact(
         TRANSACTIONAL,
         EXACT,

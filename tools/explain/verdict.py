@@ -265,7 +265,15 @@ def _query(pipeline: Pipeline) -> Iterator[_Judged]:
 
 def name_of(end: End) -> str:
     """How people call it: the format, and the topic, map or folder."""
-    keys: Sequence[str] = ("topic", "subscribe", "subscribepattern", "assign", "map", "path")
+    keys: Sequence[str] = (
+        "table",
+        "topic",
+        "subscribe",
+        "subscribepattern",
+        "assign",
+        "map",
+        "path",
+    )
     what = next((end.options[key] for key in keys if key in end.options), "")
     if end.within and end.format not in facts.OURS:
         what = end.within

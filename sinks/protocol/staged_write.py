@@ -1,0 +1,100 @@
+"""The executor's part of a batch whose rows wait beside their target: S2 to S5.
+
+Where rows go to a topic too, each goes into the task's Kafka transaction as well, and both have one
+decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from ...core.crash_points import crash_point
+from ...core.errors import SourceError, WriteFailed
+from ...core.transaction import NO_TRANSACTION, Participant, Staged
+from ...state.ledger.coordinator import check_owner
+from ..options import SinkOptions
+from ..rows.fast import row_digest
+from . import two_phase
+from .committable import TaskReport, WritePlan
+from .two_phase import TaskIdentity
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Staging(Protocol):
+    """What one attempt of a task stages. Its methods raise SourceError where the target is away."""
+
+    staged: Staged | None  # once the target has all of it
+
+    def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches as a topic gets them, each staged on its way."""
+
+
+class Stager(Protocol):
+    """How rows are staged for one target."""
+
+    label: str  # goes into the rows' digest where there is no topic
+
+    def sent(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches as a topic gets them, of a task that stages nothing."""
+
+    def begin(self, options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> Staging:
+        """Of a task that stages its rows."""
+
+
+def write(
+    options: SinkOptions,
+    stager: Stager,
+    plan: WritePlan,
+    task: TaskIdentity,
+    batches: Iterator[pa.RecordBatch],
+) -> TaskReport:
+    """Stage one partition's rows.
+
+    Runs on an executor, once an attempt. Reads `batches` to the end in any case. Raises WriteFailed
+    (Spark tries again), SinkError for rows that the target does not take, Fenced, ForeignLedger.
+    """
+    if not plan.must_write(task.batch, task.partition):
+        if options.topic is not None:
+            return two_phase.write(options, plan, task, stager.sent(batches))
+        check_owner(options, plan.owner, task.query_id)
+        rows, digest = row_digest(stager.sent(batches), stager.label)
+        skipped = plan.torn_at(task.batch) is None
+        return two_phase.report(plan, task, rows, digest, skipped=skipped)
+    check_owner(options, plan.owner, task.query_id)
+    try:
+        staging = stager.begin(options, plan, task)
+        if options.topic is None:
+            return _staged_alone(staging, stager.label, plan, task, batches)
+        found = two_phase.write(options, plan, task, staging.through(batches))
+    except SourceError as error:  # what every request to the target raises
+        raise WriteFailed(f"{task.name}: {error} Nothing of the batch is visible.") from None
+    if found.participant is None:
+        return found
+    return replace(found, participant=replace(found.participant, staged=staging.staged))
+
+
+def _staged_alone(
+    staging: Staging,
+    label: str,
+    plan: WritePlan,
+    task: TaskIdentity,
+    batches: Iterator[pa.RecordBatch],
+) -> TaskReport:
+    rows, digest = row_digest(staging.through(batches), label)
+    if not rows:
+        return two_phase.report(plan, task, rows, digest)
+    participant = Participant(
+        partition=task.partition,
+        round=plan.round_of(task.batch),
+        generation=plan.generation,
+        identity=NO_TRANSACTION,
+        rows=rows,
+        digest=digest,
+        staged=staging.staged,
+    )
+    crash_point("S5.prepared")
+    return two_phase.report(plan, task, rows, digest, participant)

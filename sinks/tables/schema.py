@@ -1,0 +1,196 @@
+"""Whether a table can take the rows: columns, types, keys, privileges. Driver, at S1."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .table import Place, TableTarget, find
+
+if TYPE_CHECKING:
+    import psycopg
+
+_TEXT = ("text", "varchar", "bpchar", "name", "citext", "json", "jsonb", "uuid", "xml", "enum")
+# Spark's type -> what of PostgreSQL takes every value of it as it is
+_TAKES: dict[str, tuple[str, ...]] = {
+    "string": _TEXT,
+    "binary": ("bytea",),
+    "boolean": ("bool",),
+    "tinyint": ("int2", "int4", "int8", "numeric"),
+    "smallint": ("int2", "int4", "int8", "numeric"),
+    "int": ("int4", "int8", "numeric"),
+    "bigint": ("int8", "numeric"),
+    "float": ("float4", "float8"),
+    "double": ("float8",),
+    "decimal": ("numeric",),
+    "date": ("date",),
+    "timestamp": ("timestamptz",),
+    "timestamp_ntz": ("timestamp",),
+    "json": ("json", "jsonb"),
+}
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+_DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
+_OF_TABLE = """
+SELECT relkind::text, relpersistence::text, pg_is_in_recovery(), current_setting('fsync') = 'off',
+    has_table_privilege(oid, 'SELECT'), has_table_privilege(oid, 'DELETE')
+FROM pg_class WHERE oid = %s
+"""
+_OF_COLUMNS = """
+SELECT a.attname::text,
+    CASE WHEN b.typtype = 'e' THEN 'enum' ELSE b.typname::text END,
+    format_type(a.atttypid, a.atttypmod),
+    CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END,
+    a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AND t.typdefault IS NULL,
+    a.attgenerated <> '' OR a.attidentity = 'a',
+    has_column_privilege(a.attrelid, a.attnum, 'INSERT'),
+    has_column_privilege(a.attrelid, a.attnum, 'UPDATE')
+FROM pg_attribute a
+JOIN pg_type t ON t.oid = a.atttypid
+JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+_HAS_INDEX = """
+SELECT EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid
+    AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND (
+        SELECT array_agg(a.attname::text ORDER BY a.attname::text COLLATE "C")
+        FROM generate_series(0, i.indnkeyatts - 1) g
+        JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[g]
+    ) = %s::text[])
+"""
+_OF_SCHEMA = """
+SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s
+"""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One of the table's: `base` is the type without a domain around it, `words` as declared."""
+
+    name: str
+    base: str
+    words: str
+    typmod: int
+    needed: bool
+    is_made: bool  # by the database, which takes no value for it
+    may_insert: bool
+    may_update: bool
+
+
+def columns_of(connection: psycopg.Connection[Any], place: Place) -> dict[str, Column]:
+    """The table's columns, by name."""
+    return {row[0]: Column(*row) for row in connection.execute(_OF_COLUMNS, [place.oid])}
+
+
+def problems(connection: psycopg.Connection[Any], target: TableTarget) -> list[str]:
+    """All that is wrong, a sentence each. Raises what psycopg does."""
+    place = find(connection, target)
+    if place is None:
+        return [
+            f"There is no {target.place}, or this role may not see its schema. Create it before "
+            "the query starts, or give its name as schema.table."
+        ]
+    columns = columns_of(connection, place)
+    return [
+        *_of_table(connection, target, place),
+        *_of_rows(target, columns),
+        *_of_keys(connection, target, place, columns),
+    ]
+
+
+def _of_table(
+    connection: psycopg.Connection[Any], target: TableTarget, place: Place
+) -> Iterator[str]:
+    row = connection.execute(_OF_TABLE, [place.oid]).fetchone()
+    assert row is not None
+    kind, persistence, standby, unsafe, may_select, may_delete = row
+    if kind not in "rp":
+        yield f"'{place.words}' is no table (views and foreign tables are not written)."
+    if persistence != "p":
+        yield (
+            f"Table '{place.words}' is unlogged or temporary: after a crash of the server its rows "
+            "are gone, and the ledger says that they are written. ALTER TABLE ... SET LOGGED."
+        )
+    if standby:
+        yield f"PostgreSQL at {target.postgres.place} is a standby: name the primary in 'url'."
+    if unsafe:
+        yield (
+            f"PostgreSQL at {target.postgres.place} runs with fsync=off: a crash can lose what was "
+            "committed. Switch it on."
+        )
+    if target.keys and not may_select:
+        yield f"This role lacks SELECT on '{place.words}', which option 'keys' needs."
+    if target.operation and not may_delete:
+        yield f"This role lacks DELETE on '{place.words}', which 'operationColumn' needs."
+    may = connection.execute(_OF_SCHEMA, [place.beside]).fetchone()
+    if may is None:
+        yield f"There is no schema '{place.beside}' (option 'stagingSchema')."
+    elif not may[0]:
+        yield (
+            f"This role lacks CREATE on schema '{place.beside}', where rows are staged: grant it, "
+            "or name another schema in option 'stagingSchema'."
+        )
+
+
+def _of_rows(target: TableTarget, columns: dict[str, Column]) -> Iterator[str]:
+    for name, kind in target.columns:
+        column = columns.get(name)
+        if column is None:
+            close = difflib.get_close_matches(name, columns, n=1)
+            hint = f" (is it '{close[0]}'?)" if close else ""
+            yield f"Column '{name}' is not in table '{target.table}'{hint}: rename or drop it."
+        elif column.is_made:
+            yield f"Column '{name}' is generated by the database: drop it from the rows."
+        elif why := _misfit(kind, column):
+            yield f"Column '{name}' is {kind}, and the table's is {column.words}: {why}."
+        if column is not None and not column.may_insert:
+            yield f"This role lacks INSERT on column '{name}' of table '{target.table}'."
+        if column is not None and target.keys and name not in target.keys and not column.may_update:
+            yield f"This role lacks UPDATE on column '{name}' of table '{target.table}'."
+    for column in columns.values():
+        if column.needed and column.name not in target.names:
+            yield (
+                f"Column '{column.name}' of table '{target.table}' is NOT NULL without a default, "
+                "and the rows do not have it."
+            )
+
+
+def _misfit(kind: str, column: Column) -> str:
+    """Why a column does not take every value of a type of Spark's; "" if it does."""
+    decimal = _DECIMAL.fullmatch(kind)
+    takes = _TAKES.get("decimal" if decimal else kind)
+    if takes is None:
+        return "no column takes that; use to_json or cast it"
+    if column.base not in takes:
+        return f"cast it (it fits {', '.join(takes)})"
+    if column.base == "numeric" and column.typmod >= 0:
+        precision, scale = ((column.typmod - 4) >> 16) & 0xFFFF, (column.typmod - 4) & 0x7FF
+        if scale > 1023:  # a negative one, in eleven bits
+            scale -= 2048
+        whole, places = (
+            (int(decimal[1]) - int(decimal[2]), int(decimal[2]))
+            if decimal
+            else (_DIGITS.get(kind, 0), 0)
+        )
+        if precision - scale < whole or scale < places:
+            return "it would be rounded, or does not fit; cast it"
+    return ""
+
+
+def _of_keys(
+    connection: psycopg.Connection[Any],
+    target: TableTarget,
+    place: Place,
+    columns: dict[str, Column],
+) -> Iterator[str]:
+    unknown = [name for name in target.keys if name not in columns]
+    if not target.keys or unknown:
+        return  # the rows' columns have told of it
+    row = connection.execute(_HAS_INDEX, [place.oid, sorted(target.keys)]).fetchone()
+    if row is None or not row[0]:
+        yield (
+            f"Option 'keys' is '{', '.join(target.keys)}', and table '{place.words}' has no "
+            "primary key or unique index of just these columns (not partial, not deferrable)."
+        )

@@ -1,0 +1,215 @@
+"""Stages rows for a table in a table beside it, until the batch's decision.
+
+Each generation, which is each batch, has a staging table of its own, logged as any table: a task
+copies its rows into it in one statement, and what nothing decided goes by DROP TABLE, which costs
+the same for one row as for millions. A task of an older driver finds its staging table gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...clients.postgres.client import connected, explained, may_pass, said
+from ...core.crash_points import crash_point
+from ...core.errors import Fenced, SinkError
+from ...core.transaction import Participant, Staged
+from .table import Place, TableTarget, found
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+
+PREFIX = "eo_kafka_staged_"
+# Beside the rows' columns: whose they are, and what tells the newest row of a key
+PARTITION, ATTEMPT, ROW, GONE = "_eo_partition", "_eo_attempt", "_eo_row", "_eo_gone"
+OWN = (PARTITION, ATTEMPT, ROW, GONE)
+_DROP_WAIT_MS = 2000  # for a task that nobody waits for; the next S1 tries again
+_LEFT = """
+SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relkind = 'r' AND starts_with(c.relname::text, %s)
+"""
+
+
+@dataclass(frozen=True)
+class StagingTables:
+    """The staging tables of one job, sink and table. Its methods raise what psycopg does."""
+
+    connection: psycopg.Connection[Any]
+    place: Place
+    ledger: str
+    sink: str
+
+    def name(self, generation: int) -> str:
+        """That of a driver's generation; the ledger's id keeps it apart from those of a ledger that
+        was deleted and made again."""
+        return f"{self._prefix}{generation}"
+
+    @property
+    def _prefix(self) -> str:
+        whose = f"{self.ledger}/{self.sink}/{self.place.words}"
+        return f"{PREFIX}{hashlib.sha256(whose.encode()).hexdigest()[:12]}_"
+
+    def make(self, target: TableTarget, types: dict[str, str], generation: int, job: str) -> None:
+        """An empty one, with the table's types and none of its constraints."""
+        from psycopg import sql
+
+        columns = [
+            sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(types[name]))
+            for name in target.names
+        ]
+        own = [(PARTITION, "int NOT NULL"), (ATTEMPT, "bigint NOT NULL")]
+        own += [(ROW, "bigint NOT NULL")] if target.keys else []
+        own += [(GONE, "boolean NOT NULL")] if target.operation else []
+        columns += [
+            sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(words)) for name, words in own
+        ]
+        name = sql.Identifier(self.place.beside, self.name(generation))
+        # Not to be vacuumed or analyzed: it lives as long as a batch
+        self.connection.execute(
+            sql.SQL(
+                "DROP TABLE IF EXISTS {name}; CREATE TABLE {name} ({columns}) "
+                "WITH (autovacuum_enabled = false); COMMENT ON TABLE {name} IS {words}"
+            ).format(
+                name=name,
+                columns=sql.SQL(", ").join(columns),
+                words=sql.Literal(f"Rows of eo-kafka job {job} that wait for a decision"),
+            )
+        )
+
+    def remove_left(self, generation: int, kept: Collection[str]) -> list[str]:
+        """Drop those of generations up to this one that no decision in `kept` names."""
+        rows = self.connection.execute(_LEFT, (self.place.beside, self._prefix)).fetchall()
+        left = [
+            name
+            for (name,) in rows
+            if name not in kept and int(name.removeprefix(self._prefix)) <= generation
+        ]
+        return [name for name in left if drop(self.connection, self.place.beside, name)]
+
+
+def drop(connection: psycopg.Connection[Any], schema: str, name: str) -> bool:
+    """Whether it is gone; one that somebody is still writing into stays."""
+    from psycopg import errors, sql
+
+    try:
+        with connection.transaction():
+            connection.execute(f"SET LOCAL lock_timeout = {_DROP_WAIT_MS}")
+            connection.execute(
+                sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(schema, name))
+            )
+    except errors.LockNotAvailable:
+        return False
+    return True
+
+
+def columns_staged(connection: psycopg.Connection[Any], place: Place, home: str) -> list[str]:
+    """The columns of a staging table: those of when its rows were staged, which is perhaps not what
+    the query has now."""
+    rows = connection.execute(
+        "SELECT a.attname::text FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 ORDER BY a.attnum",
+        (place.beside, home),
+    )
+    return [name for (name,) in rows]
+
+
+def rows_staged(
+    connection: psycopg.Connection[Any], place: Place, parts: Sequence[Participant]
+) -> dict[int, int]:
+    """How many rows are staged of each partition in `parts`."""
+    from psycopg import sql
+
+    staged: dict[int, int] = {}
+    for home in {part.staged.home for part in parts if part.staged}:
+        there = connection.execute(
+            "SELECT to_regclass(%s) IS NOT NULL",
+            [sql.Identifier(place.beside, home).as_string(connection)],
+        ).fetchone()
+        if there is None or not there[0]:
+            continue
+        asked = sql.SQL("SELECT s.{p}, count(*) FROM {t} s {of} GROUP BY 1").format(
+            p=sql.Identifier(PARTITION), t=sql.Identifier(place.beside, home), of=of_parts()
+        )
+        mine = [part for part in parts if part.staged and part.staged.home == home]
+        staged |= dict(connection.execute(asked, whose(mine)).fetchall())
+    return staged
+
+
+def of_parts() -> Any:
+    """What joins a staging table `s` to its rows of some parts, by the arguments `whose`."""
+    from psycopg import sql
+
+    return sql.SQL(
+        "JOIN unnest(%s::int[], %s::bigint[]) w(p, a) ON s.{} = w.p AND s.{} = w.a"
+    ).format(sql.Identifier(PARTITION), sql.Identifier(ATTEMPT))
+
+
+def whose(parts: Sequence[Participant]) -> list[list[int]]:
+    """The arguments of `of_parts`."""
+    staged = [(part.partition, part.staged.attempt) for part in parts if part.staged]
+    return [[one for one, _ in staged], [one for _, one in staged]]
+
+
+class TaskStaging:
+    """What one attempt of a task stages. Executor."""
+
+    def __init__(
+        self, target: TableTarget, ledger: str, sink: str, whose: tuple[int, int, int]
+    ) -> None:
+        """`whose`: the plan's generation, the partition, the attempt."""
+        self._target = target
+        self._ledger, self._sink = ledger, sink
+        self._generation, self._partition, self._attempt = whose
+        self._rows = 0
+        self.staged: Staged | None = None  # once the server has all of it
+
+    def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows as a topic gets them, or what stands for them in a digest; at their end the
+        server has all rows."""
+        from psycopg import Error, errors, sql
+
+        from .rows import copied, sent
+
+        with connected(self._target.postgres) as connection:
+            place = found(connection, self._target)
+            home = StagingTables(connection, place, self._ledger, self._sink).name(self._generation)
+            own = [PARTITION, ATTEMPT]
+            own += [ROW] if self._target.keys else []
+            own += [GONE] if self._target.operation else []
+            into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(
+                sql.Identifier(place.beside, home),
+                sql.SQL(", ").join(map(sql.Identifier, [*self._target.names, *own])),
+            )
+            try:
+                with connection.cursor().copy(into) as copy:
+                    for batch in batches:
+                        whose = (self._partition, self._attempt, self._rows)
+                        copy.write(copied(self._target, batch, whose))
+                        self._rows += batch.num_rows
+                        crash_point("postgres.while_staging")
+                        yield sent(self._target, batch)
+            except errors.UndefinedTable:
+                raise Fenced(
+                    f"Partition {self._partition} has no staging table '{home}' any more: another "
+                    "driver has taken over, or the batch has ended without this attempt. Nothing "
+                    "of this attempt is visible."
+                ) from None
+            except Error as error:
+                raise self._refused(error) from None
+        if self._rows:
+            self.staged = Staged(place.words, home, self._attempt, self._rows)
+
+    def _refused(self, error: psycopg.Error) -> Exception:
+        if may_pass(error):
+            return explained(error, self._target.postgres)
+        where = (error.diag.context or "").splitlines()
+        return SinkError(
+            f"PostgreSQL does not take a row of partition {self._partition} for "
+            f"{self._target.place}: {said(error)}{f' [{where[0][:200]}]' if where else ''}. "
+            "Nothing of the batch is visible. Filter or correct such rows, and start the query "
+            "again."
+        )

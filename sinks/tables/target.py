@@ -1,0 +1,211 @@
+"""A table as the protocol knows it: a target whose rows are staged (sinks/staged.py). Driver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ...clients.postgres.client import connected
+from ...core.errors import LedgerError, OptionsError, RepairNeeded, SinkError, Undecided, cut
+from ...core.transaction import Decision, Participant
+from ...state.ledger.job import Job
+from ...state.ledger.ledger import Ledger
+from .marker import History, Marker, Markers
+from .schema import columns_of, problems
+from .staging import PARTITION, StagingTables, drop, of_parts, rows_staged, whose
+from .table import TableTarget, found
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from .finisher import StagedTableRows
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StagedTable(TableTarget):
+    """`StagedTarget` says what is asked."""
+
+    @property
+    def name(self) -> str:
+        return self.place
+
+    @property
+    def counts_twice(self) -> bool:
+        return not self.keys
+
+    @property
+    def how_lost(self) -> str:
+        return "(its staging table is gone or was changed)"
+
+    def check_same(self, job: Job, ledger: Ledger, *, fenced: bool) -> None:
+        with connected(self.postgres) as connection:
+            if not fenced:  # what was read may be older than what the table shows
+                wrong = problems(connection, self) if self.columns else []
+                if wrong:
+                    raise OptionsError(wrong)
+                return
+            markers = _markers(connection, self, job, ledger)
+            history = History(ledger, job.sink)
+            marker = markers.read()
+            if history.accepts(marker or Marker(ledger.topic_id)):
+                if marker is None:
+                    markers.create()
+                    markers.write(history.expected(), job.job_and_ledger[0])
+                return
+            # A copy of the ledger has another id than the one that it is a copy of
+            others = markers.of_other_ledgers() if marker is None else []
+            same = next((one for one in others if one.digest and history.accepts(one)), None)
+            if same is None:
+                self._check_accepted(job, marker, history)
+                markers.create()
+            taken = same or history.expected()
+            here = replace(taken, ledger=ledger.topic_id, generation=ledger.generation)
+            markers.write(here, job.job_and_ledger[0])
+
+    def _check_accepted(self, job: Job, marker: Marker | None, history: History) -> None:
+        """Raise LedgerError, unless losses are accepted."""
+        newest = history.newest
+        known = f"batch {newest.batch} (generation {newest.generation})" if newest else "no batch"
+        shows = (
+            f"batch {marker.batch} (generation {marker.decided})"
+            if marker is not None and marker.batch is not None
+            else "no batch of this job"
+        )
+        ahead = marker is not None and (marker.decided or 0) > (
+            newest.generation if newest else history.generation
+        )
+        why = (
+            "the ledger is older than the table: it was restored from an older copy, or cut off"
+            if ahead
+            else "the database was restored from an older copy, or is another one, or somebody "
+            "removed the marker: batches between would be missing in the table"
+        )
+        sentence = (
+            f"{self.place} shows {shows} as the newest one of job '{job.job}', and the ledger has "
+            f"{known}: {why}."
+        )
+        if self.fail_on_loss:
+            raise LedgerError(
+                f"{sentence} Nothing was written. Restore the newest copy and start again. Or, to "
+                "go on with the table as it is, set option 'failOnDataLoss' to false until a batch "
+                "is written. To write everything again, empty the table and use a new checkpoint "
+                "and a new 'jobName'."
+            )
+        log.warning("%s Going on with it as it is, as 'failOnDataLoss' is false.", sentence)
+
+    def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:
+        kept = {
+            part.staged.home
+            for decision in ledger.unfinished()
+            for part in decision.participants
+            if part.staged
+        }
+        with connected(self.postgres) as connection:
+            place = found(connection, self)
+            staging = StagingTables(connection, place, ledger.topic_id, job.sink)
+            removed = staging.remove_left(generation, kept)
+            if removed:
+                log.info("Removed what was staged and nothing decided: %s.", ", ".join(removed))
+            if self.columns:  # not an operator's command
+                types = {
+                    name: column.words for name, column in columns_of(connection, place).items()
+                }
+                staging.make(self, types, generation, job.job_and_ledger[0])
+
+    def check_staged(self, job: Job, batch: int, prepared: Sequence[Participant]) -> None:
+        parts = [part for part in prepared if part.staged]
+        if not parts:
+            return
+        with connected(self.postgres) as connection:
+            place = found(connection, self)
+            staged = rows_staged(connection, place, parts)
+            lost = [part.partition for part in parts if staged.get(part.partition) != part.rows]
+            if lost:
+                raise Undecided(
+                    f"Batch {batch} is not decided: rows of partitions {sorted(lost)} that were "
+                    f"staged for {self.place} are not there any more. Nothing is visible; the "
+                    "batch will be run again from the same offsets."
+                )
+            if self.keys and len(parts) > 1:
+                self._check_keys(connection, place.beside, batch, parts)
+
+    def _check_keys(
+        self,
+        connection: psycopg.Connection[Any],
+        schema: str,
+        batch: int,
+        parts: Sequence[Participant],
+    ) -> None:
+        """Raise SinkError if two tasks have rows of one key: nobody knows which is the newer."""
+        from psycopg import sql
+
+        home = next(part.staged.home for part in parts if part.staged)
+        keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
+        twice = connection.execute(
+            sql.SQL(
+                "SELECT {keys} FROM {staged} s {parts} GROUP BY {keys} "
+                "HAVING min({p}) <> max({p}) LIMIT 1"
+            ).format(
+                keys=keys,
+                staged=sql.Identifier(schema, home),
+                parts=of_parts(),
+                p=sql.Identifier(PARTITION),
+            ),
+            whose(parts),
+        ).fetchone()
+        if twice is not None:
+            shown = ", ".join(
+                f"{name}={cut(one)}" for name, one in zip(self.keys, twice, strict=True)
+            )
+            names = ", ".join(f"'{key}'" for key in self.keys)
+            raise SinkError(
+                f"Batch {batch} has rows of one key ({shown}) in several tasks, and which of them "
+                "is the newest cannot be told. Nothing of the batch is decided or visible. Bring "
+                f"the rows of a key together before the sink: repartition({names}); within a task "
+                "the last row of a key counts."
+            )
+
+    def discard(
+        self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
+    ) -> None:
+        decided = {decision.generation for decision in ledger.decisions.values()}
+        homes = {
+            part.staged.home for part in prepared if part.staged and part.generation not in decided
+        }
+        if not homes:
+            return
+        with connected(self.postgres) as connection:
+            place = found(connection, self)
+            for home in homes:
+                drop(connection, place.beside, home)
+
+    def check_unequal(self, decision: Decision, unequal: Sequence[Participant]) -> None:
+        sentence = (
+            f"Batch {decision.batch} is in {self.place} in part: the transactions of partitions "
+            f"{[part.partition for part in unequal]} ({sum(part.rows for part in unequal)} rows) "
+            "in the topic were aborted by Kafka. The replay's rows of these partitions are not the "
+            "same."
+        )
+        if self.fail_on_loss:
+            raise RepairNeeded(
+                f"{sentence} Nothing was written. Start the query as it was when the batch first "
+                "ran (same plan, same number of tasks): it then completes the batch. Or set option "
+                "'failOnDataLoss' to false until the batch is written: the replay's rows are then "
+                "written in addition to those of the first run."
+            )
+        log.warning("%s They are written as they are, as 'failOnDataLoss' is false.", sentence)
+
+    def rows_of(self, job: Job, ledger: Ledger, decision: Decision) -> StagedTableRows:
+        from .finisher import StagedTableRows
+
+        return StagedTableRows(self, job, ledger, decision)
+
+
+def _markers(
+    connection: psycopg.Connection[Any], target: TableTarget, job: Job, ledger: Ledger
+) -> Markers:
+    return Markers(connection, found(connection, target), job.sink, ledger.topic_id)

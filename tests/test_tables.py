@@ -1,0 +1,181 @@
+"""Tables: what options say, which types fit, and which history a marker may show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from eo_kafka.core.errors import OptionsError
+from eo_kafka.core.transaction import NO_TRANSACTION, Decision, DecisionState, Participant, Staged
+from eo_kafka.sinks.tables.marker import History, Marker, newest_parts
+from eo_kafka.sinks.tables.options import read_table
+from eo_kafka.sinks.tables.rows import copied, sent
+from eo_kafka.sinks.tables.schema import Column, _misfit
+from eo_kafka.state.ledger.ledger import Ledger
+
+GIVEN = {
+    "url": "postgresql://me:s3cr3t@db:5433/shop",
+    "table": "orders",
+    "jobName": "j",
+    "kafka.bootstrap.servers": "nowhere:1",
+}
+COLUMNS = [("id", "bigint"), ("word", "string")]
+
+
+def problems(columns=COLUMNS, **more: str) -> str:
+    with pytest.raises(OptionsError) as told:
+        read_table({**GIVEN, **more}, columns)
+    assert "s3cr3t" not in str(told.value)
+    return str(told.value)
+
+
+def test_no_password_is_shown_and_the_target_is_the_table_and_its_server():
+    options, target = read_table(GIVEN, COLUMNS)
+    assert "s3cr3t" not in f"{options!r}{target!r}{target.postgres!r}"
+    assert options.target == "table 'orders' of db:5433/shop"
+    with_topic, target = read_table({**GIVEN, "topic": "t"}, [*COLUMNS, ("value", "string")])
+    assert with_topic.target == "table 'orders' of db:5433/shop and topic 't'"
+    assert target.names == ["id", "word"]
+    jdbc, _ = read_table({**GIVEN, "url": "jdbc:postgresql://db/shop", "user": "me"}, COLUMNS)
+    assert jdbc.target == "table 'orders' of db:5432/shop"
+
+
+def test_all_that_is_wrong_is_told_at_once():
+    said = problems(keys="nr,nr", operationColumn="op", commit="two-phase", guarantee="none")
+    for word in ("'keys' must be", "needs option 'keys'", "'commit' must be", "'guarantee' is"):
+        assert word in said, word
+    assert "names 'nr'" in problems(keys="nr")
+    assert "must be a string; it is bigint" in problems(keys="id", operationColumn="id")
+    assert "did you mean 'stagingSchema'" in problems(stagingShema="x")
+    assert "say the same" in problems(password="other")
+    assert "cannot be read" in problems(url="postgresql://me:s3cr3t%zz@db/shop")
+    assert "begin with '_eo_'" in problems([("_eo_row", "bigint")])
+    assert "value attribute" in problems([*COLUMNS, ("value", "int")], topic="t")
+
+
+def numeric(precision: int, scale: int) -> Column:
+    typmod = (precision << 16 | scale) + 4
+    return Column("c", "numeric", f"numeric({precision},{scale})", typmod, False, False, True, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "fits"),
+    [
+        ("decimal(10,2)", numeric(10, 2), True),
+        ("decimal(10,2)", numeric(11, 3), True),
+        ("decimal(10,2)", numeric(10, 3), False),
+        ("decimal(10,2)", numeric(12, 1), False),
+        ("int", numeric(10, 0), True),
+        ("int", numeric(9, 0), False),
+        ("bigint", Column("c", "int4", "integer", -1, False, False, True, True), False),
+        ("int", Column("c", "int8", "bigint", -1, False, False, True, True), True),
+        ("double", Column("c", "float4", "real", -1, False, False, True, True), False),
+        ("json", Column("c", "text", "text", -1, False, False, True, True), False),
+        ("interval day", Column("c", "interval", "interval", -1, False, False, True, True), False),
+    ],
+)
+def test_a_column_takes_every_value_or_is_refused(kind, column, fits):
+    assert (_misfit(kind, column) == "") == fits
+
+
+def part(partition: int, round_: int, generation: int, rows: int = 3) -> Participant:
+    staged = Staged("s.t", f"staged_{generation}", partition, rows)
+    digest = f"m1:{partition:032x}"
+    return Participant(partition, round_, generation, NO_TRANSACTION, rows, digest, staged=staged)
+
+
+def decision(batch: int, *parts: Participant, state=DecisionState.DONE, round_: int = 0):
+    generation = max(one.generation for one in parts) if parts else 99
+    return Decision("main", batch, round_, state, generation, 5, 1, 0, parts)
+
+
+def history(*decisions: Decision, generation: int = 50) -> History:
+    known = {("main", one.batch): one for one in decisions}
+    return History(Ledger(generation=generation, decisions=known, topic_id="L"), "main")
+
+
+def marker(found: Decision, passed=()) -> Marker:
+    return Marker.of("L", 50, found.batch, newest_parts(found), passed)
+
+
+NOTHING = Marker("L")
+FIRST, SECOND = decision(0, part(0, 0, 3), part(1, 0, 3)), decision(1, part(0, 0, 4))
+OPEN = replace(SECOND, state=DecisionState.DECIDED)
+
+
+def test_a_table_shows_the_newest_decision_or_the_one_before_an_open_one():
+    assert history().accepts(NOTHING)
+    assert history(FIRST).accepts(marker(FIRST))
+    assert not history(FIRST).accepts(NOTHING)  # a database from before it
+    assert not history(FIRST, SECOND).accepts(marker(FIRST))
+    assert not history(FIRST).accepts(marker(SECOND))  # a ledger from before it
+    assert history(FIRST, OPEN).accepts(marker(FIRST))
+    assert history(FIRST, OPEN).accepts(marker(SECOND))
+    assert not history(FIRST, OPEN).accepts(NOTHING)
+    empty = decision(2)
+    assert history(FIRST, SECOND, empty).accepts(marker(SECOND))
+    void = replace(SECOND, state=DecisionState.VOID)
+    assert history(FIRST, void).accepts(marker(FIRST))
+
+
+def test_equal_numbers_with_other_rows_are_another_decision():
+    other = decision(1, part(0, 0, 4, rows=4))
+    assert not history(FIRST, SECOND).accepts(marker(other))
+    assert not history(FIRST, SECOND).accepts(replace(marker(SECOND), decided=5))
+
+
+def test_after_a_reset_the_old_marker_is_history():
+    assert history(generation=5).accepts(marker(SECOND))
+    assert not history(generation=3).accepts(marker(SECOND))  # a ledger that was cut off
+    fresh = decision(0, part(0, 0, 7), state=DecisionState.DECIDED)
+    assert history(fresh).accepts(marker(SECOND))
+    assert not history(replace(fresh, state=DecisionState.DONE)).accepts(marker(SECOND))
+
+
+def test_a_batch_that_is_completed_in_a_later_round():
+    torn = decision(1, part(0, 0, 4), part(1, 0, 4), state=DecisionState.DECIDED)
+    in_part = marker(torn, passed={1})
+    assert history(FIRST, torn).accepts(in_part)
+    again = decision(1, part(0, 0, 4), part(1, 1, 6), state=DecisionState.DECIDED, round_=1)
+    assert history(FIRST, again).accepts(in_part)
+    assert not history(FIRST, again).accepts(marker(FIRST))
+    assert history(FIRST, again).accepts(marker(again))
+    accepted = replace(torn, participants=torn.participants[:1], state=DecisionState.DONE)
+    assert history(FIRST, accepted).accepts(in_part)
+
+
+def test_what_it_should_show_is_accepted():
+    for known in ((), (FIRST,), (FIRST, OPEN), (FIRST, SECOND), (OPEN,)):
+        assert history(*known).accepts(history(*known).expected())
+
+
+def test_the_newest_decision_with_rows_for_a_table_outlives_a_hundred_empty_ones():
+    known = [FIRST, SECOND, *(decision(batch) for batch in range(2, 200))]
+    ledger = Ledger(decisions={("main", one.batch): one for one in known})
+    gone = {key for key, _ in ledger.tombstones("main")}
+    assert b"decision/main/0/0" in gone
+    assert b"decision/main/1/0" not in gone
+    assert b"decision/main/1/0" in {key for key, _ in ledger.tombstones("main", keep=0)}
+
+
+def test_rows_become_copys_csv_and_a_digest_tells_them_apart():
+    _, target = read_table(
+        {**GIVEN, "keys": "id", "operationColumn": "op"}, [*COLUMNS, ("op", "string")]
+    )
+    batch = pa.record_batch({"id": [1, 2], "word": ['a"b\n', None], "op": ["upsert", "delete"]})
+    assert bytes(copied(target, batch, (4, 9, 7))) == (
+        b'"1","a""b\n","4","9","7","false"\n"2",,"4","9","8","true"\n'
+    )
+    pairs = [("ab", "c"), ("a", "bc"), (None, "x"), ("", "x"), ("x", None)]
+    _, two = read_table(GIVEN, [("a", "string"), ("b", "string")])
+    rows = {
+        sent(
+            two, pa.record_batch({"a": pa.array([a], pa.string()), "b": pa.array([b], pa.string())})
+        )
+        .column("value")[0]
+        .as_py()
+        for a, b in pairs
+    }
+    assert len(rows) == len(pairs)
