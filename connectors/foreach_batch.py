@@ -170,10 +170,10 @@ def numbered(
     stream: Callable[..., StreamArrowWriter] = KafkaStreamWriter,
 ) -> NumberedWriter:
     """The writer of batch `batch` of the batch writes of `job`; `stream` makes a stream's."""
-    from ..sinks.options import BATCH_ID
+    from ..sinks.options import BATCH_ID, BATCH_WRITES
 
     rest = _without(BATCH_ID.name, given)
-    identity = (f"batch writes of {job}", batch)
+    identity = (f"{BATCH_WRITES}{job}", batch)
     return NumberedWriter(stream(rest, schema, overwrite=False, batch=identity), batch)
 
 

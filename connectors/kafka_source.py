@@ -17,7 +17,7 @@ from ..sources.lookup import OffsetLookup
 from ..sources.options import SourceOptions
 from ..sources.planner import Planner
 from ..sources.range_split import gather
-from ..sources.recorded_ends import RecordedEnds, check_is_there
+from ..sources.recorded_ends import RecordedEnds, check_continues, check_is_there
 from ..sources.trigger_delay import TriggerDelay
 from .plain_errors import plain_errors
 from .spark_versions import (
@@ -65,7 +65,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     answer. So partitions that start at `latest` are left out of it; their start is the end of
     batch 0, which Spark does store, and batch 0 reads nothing of them.
 
-    With option `jobName`, batches since the job's newest snapshot end where they ended before.
+    With option `jobName`, batches since the job's newest snapshot end where they ended before. With
+    `onReset=continue` a new query starts where the job ended: batch 0 ends there, and is empty.
     """
 
     def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
@@ -75,6 +76,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._recorded = RecordedEnds(options)
         self._planner = Planner(options, self._lookup, self._recorded.topic_ids)
         self._initial: dict[TopicPartition, int] | None = None
+        self._continues_at: Offsets | None = None
         self._newest: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] | None = None
         least = options.min_offsets_per_trigger
@@ -115,7 +117,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._newest = self._planner.newest(begin, end, first=begin == self._initial)
             if self._until_now:
                 self._target = self._newest
-        if end is not None:
+        if self._continues_at is not None and begin == self._initial:
+            check_continues(self._continues_at, self._newest)
+            end = self._continues_at
+        elif end is not None:
             check_is_there(end, self._newest)
         elif self._is_put_off(begin, limit):
             end = begin
@@ -150,6 +155,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What the tasks of one batch share. Driver; raises as `partitions`."""
         crash_point("source.before_partitions")
         self._reached = dict(end)
+        if self._continues_at is not None and not (begin or self._newest):
+            begin = self._again(end)
         return self._planner.ranges(begin, end, first=begin == self._initial)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -168,9 +175,20 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         return not self._delay.is_due(begin, self._newest)
 
+    def _again(self, end: Offsets) -> Offsets:
+        """Where a batch 0 begins that an earlier process planned."""
+        if self._recorded.has_continued(end):
+            return {}
+        self._continues_at, self._planner.continues = None, False
+        self._initial = self._planner.stored_start()
+        return self._initial
+
     def _start(self) -> dict[TopicPartition, int]:
         if self._initial is None:
-            self._initial = self._planner.stored_start()
+            if self._options.continues:
+                self._continues_at = self._recorded.continues_at(self._planner.topics)
+            self._planner.continues = self._continues_at is not None
+            self._initial = {} if self._planner.continues else self._planner.stored_start()
         return self._initial
 
 

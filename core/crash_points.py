@@ -50,6 +50,10 @@ OTHER_POINTS = {
     "a batch whose snapshot is too large for one transaction": (
         "S6.while_sending_ahead",  # some of its files are in the state topic
     ),
+    "a start with a new checkpoint and onReset": (
+        "reset.before_write",  # what the query before left is settled; the ledger is still its
+        "reset.after_write",  # the ledger is the new query's; no task of it has run
+    ),
     "a start that restores a snapshot": (
         "restore.while_writing",  # a part of the checkpoint's files is there
     ),

@@ -27,7 +27,6 @@ from ..state.ledger.job import (
     EXACTLY_ONCE,
     JOB_NAME,
     LEDGER,
-    NO_JOB_NAME,
     PREFIX,
     REFUSED_KAFKA,
     STATE,
@@ -35,11 +34,13 @@ from ..state.ledger.job import (
     Job,
     read_topics,
 )
-from ..state.ledger.job_topics import job_name
+from ..state.ledger.succession import CONTINUE, ON_RESET, STOP
 from . import new_topics
+from .default_job import default_job
 from .new_topics import NewTopics
 from .staged import StagedTarget
 
+BATCH_WRITES = "batch writes of "  # with the job's name: the owner where there is no query
 AT_LEAST_ONCE, NONE = "at-least-once", "none"
 TWO_PHASE, IDEMPOTENT = "two-phase", "idempotent"
 # The most that Kafka allows by default: a batch that takes longer can never commit, and a job that
@@ -120,6 +121,7 @@ OPTIONS = (
     STATE,
     PREFIX,
     FAIL_ON_DATA_LOSS,
+    ON_RESET,
     TRANSACTION_TIMEOUT,
     WEAK_REPLICATION,
     *new_topics.OPTIONS,
@@ -137,6 +139,7 @@ class SinkOptions(Job):
     batch_id: int | None
     query_id: str | None
     fail_on_data_loss: bool
+    on_reset: str
     snapshot_interval_ms: int
     checkpoint: str | None
     query_name: str | None
@@ -144,6 +147,7 @@ class SinkOptions(Job):
     timeout_ms: int | None = None  # option transactionTimeout
     dead_letter_topic: str | None = None  # of the rows, if they say so
     new_topics: NewTopics | None = None  # option createTopics
+    job_of_flow: bool = False  # the job's name is made of where its pipeline is
 
     @classmethod
     def parse(cls, given: Mapping[str, str], streaming: bool) -> SinkOptions:
@@ -168,11 +172,11 @@ class SinkOptions(Job):
         keeps_ledger = streaming and guarantee == EXACTLY_ONCE
         known = len(reader.problems)
         query_id = _query_id(reader, given.get("checkpointlocation")) if keeps_ledger else None
-        job = reader.get(JOB_NAME)
+        job, of_flow = reader.get(JOB_NAME), False
         # A name that is wrong, or could not be read, has been told already
         named = JOB_NAME.name in reader
         if keeps_ledger and not named and len(reader.problems) == known:
-            job = _default_job(reader, given, query_id)
+            job, of_flow = default_job(reader, given, query_id)
         ledger, state = read_topics(reader, job)
         topic = reader.get(TOPIC)
         named = named or bool(given.get("queryname"))
@@ -190,6 +194,7 @@ class SinkOptions(Job):
             query_id=query_id,
             allow_weak_replication=reader.get(WEAK_REPLICATION),
             fail_on_data_loss=reader.get(FAIL_ON_DATA_LOSS),
+            on_reset=_on_reset(reader, keeps_ledger, commit),
             snapshots=snapshots,
             snapshot_interval_ms=reader.get(SNAPSHOT_INTERVAL),
             state_topic=state,
@@ -197,6 +202,7 @@ class SinkOptions(Job):
             query_name=given.get("queryname"),
             timeout_ms=reader.get(TRANSACTION_TIMEOUT),
             new_topics=new_topics.read(reader, topic),
+            job_of_flow=of_flow,
         )
         reader.check_names([option.name for option in OPTIONS], besides=new_topics.PREFIX)
         if TRANSACTION_TIMEOUT.name in reader and "transaction.timeout.ms" in kafka:
@@ -245,18 +251,20 @@ class SinkOptions(Job):
         return f"{self.staging.name}{also}"
 
 
-def _default_job(
-    reader: OptionReader, given: Mapping[str, str], query_id: str | None
-) -> str | None:
-    name = given.get("queryname") or query_id
-    if name is None:
-        reader.problem(NO_JOB_NAME)
-        return None
-    try:
-        return job_name(name)
-    except ValueError as error:
-        reader.problem(f"The query name stands in for option 'jobName', which {error}: '{name}'.")
-        return None
+def _on_reset(reader: OptionReader, keeps_ledger: bool, commit: str) -> str:
+    found = reader.get(ON_RESET)
+    if found != STOP and not keeps_ledger:
+        reader.problem(
+            f"Option 'onReset' is '{found}', which is for streaming writes with guarantee "
+            "'exactly-once': others have no ledger that a new checkpoint could meet."
+        )
+    elif found == CONTINUE and commit == IDEMPOTENT:
+        # Tasks would have committed before the driver can compare where the query starts.
+        reader.problem(
+            "Option 'onReset' is 'continue', which 'commit' 'idempotent' does not allow: take "
+            "'two-phase'."
+        )
+    return found
 
 
 def _check_batch_id(reader: OptionReader, streaming: bool, guarantee: str) -> None:

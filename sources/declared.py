@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ..core.offsets import TopicPartition
 from ..core.options import Option, boolean, one_of, setting_ms, text, whole_number
 from ..state.ledger.job_topics import job_name, topic_name
+from ..state.ledger.succession import CONTINUE, NEW_JOB, STOP
 from .limits import Limit, milliseconds, offset_limit, start_limit, times
 from .subscription import assignment, pattern, topic_list
 
@@ -126,6 +127,13 @@ JOB_NAME: Option[str | None] = Option(
     " this job recorded, and it notices if a topic was deleted and created again between two "
     "runs. Required if the sink has a `snapshotInterval`.",
 )
+ON_RESET = Option(
+    "onReset",
+    one_of(STOP, NEW_JOB, CONTINUE),
+    STOP,
+    "Streams only: the sink's `onReset`. With `continue`, and the `jobName`, a new query starts "
+    "where that job has ended, if it has written a batch, and not by `startingOffsets`.",
+)
 LEDGER: Option[str | None] = Option(
     "ledgerTopic",
     topic_name,
@@ -188,6 +196,7 @@ OPTIONS = (
     MAX_RECORDS_PER_PARTITION,
     JOB_NAME,
     LEDGER,
+    ON_RESET,
     INCLUDE_HEADERS,
     FAIL_ON_DATA_LOSS,
     POLL_TIMEOUT_MS,

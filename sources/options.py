@@ -11,6 +11,7 @@ from ..core.errors import OptionsError
 from ..core.offsets import LATEST, TopicPartition
 from ..core.options import KafkaSettings, OptionReader
 from ..state.ledger.job_topics import LEDGER_TOPIC
+from ..state.ledger.succession import CONTINUE
 from .declared import (
     ASSIGN,
     BY_TIMESTAMP_STRATEGY,
@@ -30,6 +31,7 @@ from .declared import (
     MIN_OFFSETS_PER_TRIGGER,
     MIN_PARTITIONS,
     NUM_RETRIES,
+    ON_RESET,
     OPTIONS,
     POLL_TIMEOUT_MS,
     REFUSED_KAFKA,
@@ -80,6 +82,7 @@ class SourceOptions:
     retry_interval_ms: int
     lookup_timeout_ms: int
     ledger_topic: str | None
+    continues: bool = False  # onReset=continue
     topics_given_by: str = "option 'subscribe'"  # for sentences
 
     @classmethod
@@ -114,6 +117,7 @@ class SourceOptions:
             retry_interval_ms=reader.get(RETRY_INTERVAL_MS),
             lookup_timeout_ms=reader.get(LOOKUP_TIMEOUT_MS),
             ledger_topic=_ledger(reader),
+            continues=reader.get(ON_RESET) == CONTINUE,
         )
         for name, limit in (
             (STARTING_OFFSETS.name, reader.get(STARTING_OFFSETS)),
@@ -130,6 +134,11 @@ class SourceOptions:
                 f"maxOffsetsPerTrigger ({most})."
             )
         _check_tasks(options, reader)
+        if options.continues and options.ledger_topic is None:
+            reader.problem(
+                "Option 'onReset' is 'continue', which needs the sink's 'jobName' here, too: a new "
+                "query starts where that job has ended."
+            )
         for name, word in _ENDINGS.items() if streaming else ():
             if name in reader:
                 reader.problem(f"Option '{name}': ending {word} not valid in streaming queries.")

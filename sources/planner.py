@@ -44,6 +44,7 @@ class Planner:
         self._options = options
         self._lookup = lookup
         self._topics = KnownTopics(recorded_ids)
+        self.continues = False  # a new query, whose first batch ends where another has ended
         self._late: set[TopicPartition] = set()  # a new query finds them, and starts at their ends
 
     def stored_start(self) -> dict[TopicPartition, int]:
@@ -59,6 +60,11 @@ class Planner:
         self._late = {at for at, start in starts.items() if start == LATEST}
         earliest = self._lookup.earliest([at for at in present if starts[at] == EARLIEST])
         return {at: earliest.get(at, start) for at, start in starts.items() if start != LATEST}
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics that are read now. Raises UnknownTopic."""
+        return {at.topic for at in self._lookup.partitions()}
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
@@ -227,7 +233,11 @@ class Planner:
             at
             for at in unstored
             if at not in start
-            and (at in self._late or self._options.starts_at_latest(at, new_query=not start))
+            and (
+                at in self._late
+                or (self.continues and not start)
+                or self._options.starts_at_latest(at, new_query=not start)
+            )
         }
         return {
             **begin,

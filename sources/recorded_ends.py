@@ -9,16 +9,16 @@ identifies it, because the sink takes a snapshot where two batches would have th
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from ..core.errors import DataLossError, UnknownTopic
+from ..core.errors import DataLossError, SourceError, UnknownTopic
 from ..core.offsets import Offsets, TopicPartition, encode_text
 from ..core.transaction import DecisionState
 from ..state.ledger.job_topics import MAIN_SINK
 from ..state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ..state.ledger.log_reader import read_records
-from ..state.snapshots.batch_ends import Ambiguous, next_ends
+from ..state.snapshots.batch_ends import Ambiguous, end_of_topics, next_ends
 from .lookup import OffsetLookup
 from .options import SourceOptions
 from .subscription import Subscription
@@ -36,6 +36,9 @@ class RecordedEnds:
         self._options = options
         self._next: Mapping[str, Offsets] | None = None if options.ledger_topic else {}
         self._ids: Mapping[str, str] = {}
+        self._ends: Offsets | None = None
+        self._first: Offsets | None = None
+        self._continued: Offsets | None = None
 
     def after(self, start: Offsets) -> Offsets | None:
         """Where the batch from `start` ended; None if that is not recorded, and from then on.
@@ -47,6 +50,35 @@ class RecordedEnds:
         if found is None:
             self._next = {}  # a new batch: what comes after it is new, too
         return found
+
+    def continues_at(self, topics: Collection[str]) -> Offsets | None:
+        """With `onReset=continue`: where a new query starts that reads `topics`; None if the job
+        has written no batch. Reads the ledger. Driver. Raises as `after`."""
+        if not self._options.continues:
+            return None
+        ledger = _read(self._options)
+        ends = ledger.ends(MAIN_SINK)
+        if not ends:
+            return None
+        found = end_of_topics(ends, topics)
+        if found is None:
+            raise SourceError(
+                f"Where this query goes on (option 'onReset' is 'continue') is not known: ledger "
+                f"'{self._options.ledger_topic}' says of no source, or of several, that it read "
+                f"only topics that this one reads ({', '.join(sorted(topics))}). Nothing was read. "
+                "Give the query the sources that it had; or choose 'new-job', which reads "
+                "everything again."
+            )
+        first = ledger.decisions.get((MAIN_SINK, 0))
+        self._first = end_of_topics(first.offsets if first else (), topics)
+        self._continued = end_of_topics(ledger.succession.continued_from, topics)
+        self._ends = found
+        return found
+
+    def has_continued(self, end: Offsets) -> bool:
+        """Whether a batch 0 that ends there, and was planned by an earlier process, is of a query
+        that continued, and holds nothing; else it is the first batch that the job ever wrote."""
+        return end == self._continued or (end == self._ends and end != self._first)
 
     def topic_ids(self) -> Mapping[str, str]:
         """The ids of the topics that the job has read; raises as `after`."""
@@ -77,6 +109,19 @@ def check_is_there(end: Offsets, newest: Offsets) -> None:
             f"{encode_text(short)}, but the topics now end at {encode_text(now)}: they were "
             "deleted and created again, or lost records. Nothing was read. Restore the topics; "
             "or give the job's memory up: 'eo-kafka job reset', and a new checkpoint."
+        )
+
+
+def check_continues(end: Offsets, newest: Offsets) -> None:
+    """Raise DataLossError if a place to go on from is not there."""
+    short = {at: offset for at, offset in end.items() if offset > newest.get(at, -1)}
+    if short:
+        now = {at: newest[at] for at in short if at in newest}
+        raise DataLossError(
+            f"The query before ended at {encode_text(short)}, where this one is to go on (option "
+            f"'onReset' is 'continue'), but the topics now end at {encode_text(now)}: they were "
+            "deleted, or made again, or are not read any more. Nothing was read. Restore the "
+            "topics; or choose 'new-job', which reads everything again."
         )
 
 

@@ -181,7 +181,7 @@ def overtaken(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(recovery, "Finisher", Nothing)
     monkeypatch.setattr(preflight, "ensure", lambda _: None)
     monkeypatch.setattr(control_plane, "shared", lambda _: Nothing())
-    known = {"kafka": {}, "sink": "main", "one_phase": False}
+    known = {"kafka": {}, "sink": "main", "one_phase": False, "on_reset": "stop"}
     known |= dict.fromkeys(("query_id", "staging", "checkpoint"))
     return type("Options", (), known)()
 

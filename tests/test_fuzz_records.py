@@ -18,6 +18,12 @@ from eo_kafka.errors import CorruptLedger
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger, fold
+from eo_kafka.state.ledger.succession import (
+    SUCCESSION_KEY,
+    Succession,
+    decode_succession,
+    encode_succession,
+)
 
 PARTICIPANT = Participant(0, 1, 34, Identity("eo-kafka.j.s.p0.g2.a3", 4000, 2), 7, "m1:0123abcd")
 DECISION = Decision("main", 12, 1, DecisionState.DECIDED, 34, 5, 1, 56, (PARTICIPANT,))
@@ -26,6 +32,7 @@ WITH_OFFSETS = Decision(
 )
 HEAD = SnapshotHead(12, 34, "b1-c2", Blob("3345524abf6bbe18", 345), 1234, 3, 100, 5, 1795260336579)
 TOKEN = Token("main", 1, 12, 1, 34, 8, "m1:4567")
+SUCCESSION = Succession(("a1", "b1-c2"), ('{"t":{"0":5}}', "-"), (("t", "id-1"),), "q")
 DECISION_KEY, TOKEN_KEY = records.decision_key("main", 12, 1), records.token_key("main", 1)
 # name -> (value, decode, encode)
 KINDS: dict[str, tuple[bytes, Callable[[bytes], Any], Callable[[Any], bytes]]] = {
@@ -35,6 +42,7 @@ KINDS: dict[str, tuple[bytes, Callable[[bytes], Any], Callable[[Any], bytes]]] =
         records.encode_generation,
     ),
     "owner": (records.encode_owner("b1-c2"), records.decode_owner, records.encode_owner),
+    "succession": (encode_succession(SUCCESSION), decode_succession, encode_succession),
     "one-phase": (records.encode_one_phase(5), records.decode_one_phase, records.encode_one_phase),
     "decision": (
         records.encode_decision(DECISION),
@@ -214,6 +222,7 @@ RECORDS = (
     | st.tuples(
         st.just(records.LOADING_KEY), st.none() | st.integers(0, 9).map(records.encode_loading)
     )
+    | st.tuples(st.just(SUCCESSION_KEY), st.none() | st.just(encode_succession(SUCCESSION)))
     | st.tuples(st.just(records.OWNER_KEY), st.none() | st.just(records.encode_owner("q")))
     | st.tuples(
         st.sampled_from([DECISION_KEY, b"decision/main/0/0", b"decision/", records.OWNER_KEY])

@@ -104,3 +104,7 @@ def test_a_digest_comes_back_from_its_text() -> None:
     for wrong in ("", "m0:" + 32 * "0", "m1:0"):
         with pytest.raises(ValueError, match="no digest"):
             Digest.of(1, wrong)
+
+
+def test_puts_have_no_ledger_that_a_new_checkpoint_could_meet() -> None:
+    assert problems(onReset="new-job") == ["Option 'onReset' is for 'commit' 'two-phase'."]

@@ -16,6 +16,7 @@ from eo_kafka.tools.new import project
 
 OPEN = re.compile(r"\$\S*?\}|\$\w+")
 NAMES = ("my-job", "my.job", "class", "job_2", "json", "a b", "ä", "..", ".hidden")
+MORE = {"backfill": {"backfill.py"}, "copy": {"flow.py", "spark-pipeline.yml"}}
 FILES = {
     *(".gitignore", "Dockerfile", "README.md", "config.toml", "pytest.ini", "requirements.txt"),
     *("conftest.py", "generate.py", "job.py", "model.py", "pipeline.py", "rows.py", "sample.py"),
@@ -43,7 +44,7 @@ def told(folder: Path, code: str, **variables: str) -> str:
 def test_each_template_has_all_its_files_and_no_word_is_left_open(template, tmp_path):
     assert new(template, tmp_path / "my-job") == 0
     made = {path.name: path.read_text() for path in (tmp_path / "my-job").iterdir()}
-    assert set(made) == FILES | ({"backfill.py"} if template == "backfill" else set())
+    assert set(made) == FILES | MORE.get(template, set())
     for name, text in made.items():
         if name.endswith(".py"):
             compile(text, name, "exec")

@@ -23,6 +23,7 @@ from eo_kafka.core.transaction import (
 )
 from eo_kafka.errors import CorruptLedger
 from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.succession import Succession, decode_succession, encode_succession
 
 GOLDEN = Path(__file__).parent / "golden"
 WHOLE = st.integers(min_value=-(2**63), max_value=2**63)
@@ -71,6 +72,7 @@ OF_MAP = replace(
 )
 TOKEN = Token("main", 1, 12, 1, 34, 8, "4567 é")
 UNTIL = replace(DECISION, token_until=58)
+SUCCESSION = Succession(("a1", "b1-c2"), ('{"t":{"0":5}}', "o:{}"), (("t", "id-1"),), "q")
 OF_WATERMARK = replace(DECISION, watermark_ms=0)
 DECISION_KEY = records.decision_key("main", 12, 1)
 WITH_TOPICS = replace(TOKEN, topics=(("out", "id-1"), ("öut", "id-2")))
@@ -80,6 +82,12 @@ FILES: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
     "v1_generation.json": (records.encode_generation(34), records.decode_generation, 34),
     "v1_owner.json": (records.encode_owner("b1-c2"), records.decode_owner, "b1-c2"),
     "v1_one_phase.json": (records.encode_one_phase(56), records.decode_one_phase, 56),
+    "v1_succession.json": (encode_succession(SUCCESSION), decode_succession, SUCCESSION),
+    "v1_succession_only_replaced.json": (
+        encode_succession(Succession(("a1", "b1-c2"))),
+        decode_succession,
+        Succession(("a1", "b1-c2")),
+    ),
     "v1_decision.json": (
         records.encode_decision(DECISION),
         lambda value: records.decode_decision(b"decision/main/12/1", value),

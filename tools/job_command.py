@@ -15,13 +15,14 @@ from ..sinks.maps.lanes import MARKERS
 from ..sinks.maps.two_phase_options import read_target
 from ..sinks.options import SinkOptions
 from ..sinks.protocol.committable import Torn, WritePlan
+from ..sinks.protocol.on_reset import forgotten
 from ..sinks.protocol.recovery import make_plan, settle
 from ..sinks.tables import options as table_options
 from ..state.ledger import records
 from ..state.ledger import topics as ledger_topic
-from ..state.ledger.appender import Record
 from ..state.ledger.coordinator import Coordinator, Write
 from ..state.ledger.ledger import Ledger
+from ..state.ledger.succession import SUCCESSION_KEY, Succession
 from ..state.snapshots.checkpoint import open_checkpoint
 from ..state.snapshots.query_id import read_query_id
 from ..state.snapshots.redo import redo
@@ -137,9 +138,8 @@ def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
         lambda ledger: Write(
             [
                 (records.OWNER_KEY, None),
-                (records.ONE_PHASE_KEY, None),
-                *_without_snapshot(ledger),
-                *ledger.tombstones(options.sink, keep=0),
+                *([(SUCCESSION_KEY, None)] if ledger.succession != Succession() else []),
+                *forgotten(options, ledger),
             ]
         ),
     )
@@ -172,13 +172,6 @@ def _maps(ledger: Ledger, options: SinkOptions) -> list[str]:
         for part in found.participants
     )
     return sorted({f"'{part.staged.place}'" for part in parts if part.staged})
-
-
-def _without_snapshot(ledger: Ledger) -> list[Record]:
-    """The next snapshot, whoever's it is, removes what this one leaves in the state topic."""
-    if ledger.snapshot is None and ledger.loading_from is None:
-        return []
-    return [(records.SNAPSHOT_KEY, None), (records.LOADING_KEY, records.encode_loading(0))]
 
 
 def _repair(options: SinkOptions, arguments: argparse.Namespace) -> None:

@@ -207,6 +207,7 @@ def test_a_deleted_checkpoint_stops_at_start_with_the_ways_out(job, spark, tmp_p
     job.checkpoint = tmp_path / "another"
     with pytest.raises(Exception, match="ForeignLedger") as stop:
         job.run(spark)
-    for way_out in ("restore the old checkpoint", "new 'jobName'", "eo-kafka job reset"):
+    choices = ("'stop'", "'new-job'", "'continue'")
+    for way_out in ("the old checkpoint", "new 'jobName'", "eo-kafka job reset", *choices):
         assert way_out in str(stop.value)
     assert_exactly_once(job, VALUES)

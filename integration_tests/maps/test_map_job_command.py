@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from eo_kafka.errors import ForeignLedger
 from eo_kafka.tools.cli import main
-from map_two_phase_job import MapJob, assert_exact, kill_at
+from map_two_phase_job import QUERY, MapJob, assert_exact, kill_at
 
 
 @pytest.fixture
@@ -45,6 +46,32 @@ def test_a_reset_applies_what_is_decided_and_removes_what_is_not(
     assert staged.size() == 0
     map_job.run(0)  # markers of before do not stand in its way
     assert dict(written_map.entry_set()) == map_job.expected(0, 1, 0)
+
+
+@pytest.mark.full
+def test_a_new_query_takes_the_ledger_over_when_the_map_has_what_was_decided(
+    map_job, written_map, staged, hazelcast_client, crash_points, tmp_path
+) -> None:
+    map_job.run(0)
+    kill_at(map_job, crash_points, "S6.after_decision", 1)
+    crash_points.clear()
+    (tmp_path / "metadata").write_text('{"id":"new"}')
+    given = {"checkpointlocation": str(tmp_path), "onReset": "new-job"}
+    new = MapJob({**map_job.given, **given}, query="new")
+    new.prepare(0)
+    assert_exact(map_job, hazelcast_client, written_map, 0, 1)
+    new.commit(0)
+    assert dict(written_map.entry_set()) == new.expected(0, 1, 0)
+    assert staged.size() == 0
+    with pytest.raises(ForeignLedger, match="query new has taken it over"):
+        MapJob({**map_job.given, "onReset": "new-job", **_place(tmp_path / "old")}).prepare(2)
+
+
+def _place(folder: Path) -> dict[str, str]:
+    """The checkpoint of the first query."""
+    folder.mkdir()
+    (folder / "metadata").write_text(f'{{"id":"{QUERY}"}}')
+    return {"checkpointlocation": str(folder)}
 
 
 def test_without_the_members_it_says_what_is_left_there(

@@ -40,6 +40,7 @@ class MapJob:
     given: dict[str, str]
     rows_of_task: int = ROWS
     reports: list = field(default_factory=list)
+    query: str = QUERY
 
     @property
     def options(self):
@@ -63,7 +64,7 @@ class MapJob:
                 options,
                 target,
                 plan,
-                TaskIdentity(QUERY, batch, partition, partition + attempt),
+                TaskIdentity(self.query, batch, partition, partition + attempt),
                 iter([_rows(self.entries(batch, partition), other)]),
             )
             for partition in range(TASKS)

@@ -29,6 +29,7 @@ ELSEWHERE = {
     "docs/security.md": "test_the_page_that_says_how_to_log_in_logs_in",
     "docs/postgres.md": "test_the_page_works_as_it_is_written",
     "docs/testing.md": "test_the_page_shows_parts_of_the_example",
+    "docs/pipelines.md": "test_the_page_of_pipelines_works",
     "docs/how-to/acls.md": "test_the_page_that_says_how_to_grant_them_grants_what_a_job_needs",
 }
 WITH_BLOCKS = [
@@ -36,7 +37,7 @@ WITH_BLOCKS = [
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     if blocks(page := path.relative_to(ROOT).as_posix())
 ]
-LANGUAGES = {"python", "diff", "sh", "console", "text"}
+LANGUAGES = {"python", "diff", "sh", "console", "text", "yaml"}
 PAGES = [page for page in WITH_BLOCKS if page not in ELSEWHERE]
 SET_BY_PAGES = (
     "spark.sql.python.filterPushdown.enabled",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from eo_kafka.testing.driver import Driver
 from eo_kafka.testing.processes import wait_until
 from harness import committed
 
@@ -53,6 +54,24 @@ def test_every_template_is_tried():
     listed = subprocess.run([EO_KAFKA, "new", "--list"], capture_output=True, text=True, check=True)
     names = {line.split()[0] for line in listed.stdout.splitlines()[1:]}
     assert names == {"copy", *IN_CI, *FOR_RELEASES}
+
+
+@pytest.mark.full
+def test_a_project_runs_as_a_declarative_pipeline(broker, tmp_path):
+    """Run twice, it has written each record once; `check` compares it with the model."""
+    folder = new("copy", tmp_path / "flows", "--dev-servers", broker.bootstrap_servers)
+    for count in ("100", "50"):
+        ran(folder / "sample.py", "write", "--count", count, cwd=tmp_path)
+        log = tmp_path / "log"
+        command = [str(EO_KAFKA.with_name("spark-pipelines")), "run"]
+        spec = ["--spec", str(folder / "spark-pipeline.yml")]
+        variables = {"PYSPARK_PYTHON": sys.executable}
+        driver = Driver([*command, *spec], log, variables)
+        try:
+            assert driver.wait(180) == 0, log.read_text()[-4000:]
+        finally:
+            driver.kill()
+    assert "Of 150 records" in ran(folder / "sample.py", "check", cwd=tmp_path)
 
 
 @pytest.mark.full

@@ -10,6 +10,7 @@ from ...clients.hazelcast import client as hazelcast_client
 from ...clients.hazelcast.client import HazelcastSettings
 from ...core.maps import BACKEND, JSON, MAP, NEEDED, TEXT
 from ...core.options import KAFKA_PREFIX, Option, OptionReader, boolean, one_of, text, whole_number
+from ...state.ledger.succession import ON_RESET
 from .. import new_topics
 from ..options import BATCH_ID, IDEMPOTENT, TWO_PHASE
 
@@ -142,8 +143,9 @@ class MapSinkOptions:
                 f"'commit' '{TWO_PHASE}'."
             )
         reader.get(COMMIT)
-        if FAIL_ON_DATA_LOSS.name in reader:
-            reader.problem(f"Option 'failOnDataLoss' is for 'commit' '{TWO_PHASE}'.")
+        for name in (FAIL_ON_DATA_LOSS.name, ON_RESET.name):
+            if name in reader:
+                reader.problem(f"Option '{name}' is for 'commit' '{TWO_PHASE}'.")
         known = (*OF_BOTH, PUT_SIZE, COMMIT, *hazelcast_client.OPTIONS)
         reader.check_names((one.name for one in known), besides=hazelcast_client.PREFIX)
         reader.finish()

@@ -161,8 +161,8 @@ def check_decided(options: SinkOptions, identity: BatchIdentity, ledger: Ledger)
         before.offsets, identity.starts
     ):
         found = (
-            f"it begins at {_shown(identity.starts)}, and batch {before.batch}, which is written, "
-            f"ended at {_shown(before.offsets)}: the records between are at stake"
+            f"it begins at {shown(identity.starts)}, and batch {before.batch}, which is written, "
+            f"ended at {shown(before.offsets)}: the records between are at stake"
         )
         raise BatchMismatch(
             f"Batch {identity.batch} of job '{options.job}' is not decided: {found}. Nothing of it "
@@ -177,15 +177,15 @@ def check_sources(
     read: it was deleted and made again, and what the new one held below the position was not read.
     With `failOnDataLoss=false`, a warning."""
     newest = _before(options, batch, ledger)
-    if newest is None:
-        return
-    before, here = dict(newest.source_ids), dict(now)
+    known = newest or ledger.succession  # the query before, whom this one continues
+    before, here = dict(known.source_ids), dict(now)
     replaced = sorted(t for t in here.keys() & before.keys() if here[t] != before[t])
     if not replaced:
         return
+    since = f"batch {newest.batch}" if newest else "the query before"
     sentence = (
         f"Source topics {replaced}, as the sink's cluster has them, were deleted and made again "
-        f"since batch {newest.batch} (topic ids {[before[t] for t in replaced]}, now "
+        f"since {since} (topic ids {[before[t] for t in replaced]}, now "
         f"{[here[t] for t in replaced]})."
     )
     if options.fail_on_data_loss:
@@ -330,8 +330,9 @@ def _of_other_sources(now: BatchIdentity, ledger: Ledger, options: SinkOptions) 
 
 
 def _range(starts: Sequence[str], ends: Sequence[str]) -> str:
-    return f"{_shown(starts)} to {_shown(ends)}" if starts else f"offsets up to {_shown(ends)}"
+    return f"{shown(starts)} to {shown(ends)}" if starts else f"offsets up to {shown(ends)}"
 
 
-def _shown(lines: Sequence[str]) -> str:
+def shown(lines: Sequence[str]) -> str:
+    """Where sources stand, for a sentence."""
     return ", ".join(cut("".join(line.split()), _LINE_SHOWN) for line in lines) or "nothing"

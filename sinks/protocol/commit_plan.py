@@ -8,7 +8,7 @@ files of a large snapshot go ahead (snapshots.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...clients.kafka.control_plane import ControlPlane
 from ...core.crash_points import crash_point
@@ -20,7 +20,7 @@ from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.topics import TOKEN_PARTITION
 from ..options import SinkOptions
-from . import batch_identity, one_phase_recovery
+from . import batch_identity, on_reset, one_phase_recovery
 from .batch_figures import DECIDE, SNAPSHOT, Course
 from .batch_identity import BatchIdentity
 from .committable import TaskReport, Torn, torn_of
@@ -68,6 +68,8 @@ def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
         # An earlier attempt landed, its answer was lost. Once more, to prove that the fence is ours
         return CommitPlan(previous)
     batch_identity.check_decided(options, batch.identity, ledger)
+    rows = sum(report.rows for report in reports)
+    on_reset.check_first(options, batch.identity, ledger, rows)
     decision = _decision(options, previous, reports)
     _check_replacements(batch.control, reports, options)
     snapshot = _snapshot(batch, ledger)
@@ -75,10 +77,10 @@ def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
     source_ids = check_prepared(batch.control, reports, options, batch.identity, ledger)
     batch_identity.check_sources(options, first.batch, ledger, source_ids)
     decision = batch.identity.on(decision, source_ids, repeatable=options.snapshots)
-    owner = [(records.OWNER_KEY, records.encode_owner(first.query_id))]
+    named = replace(ledger.succession, name=options.query_name or "")
     done = decision.state is DecisionState.DONE  # of another S8 makes room
     others = [
-        *(owner if not ledger.owner else []),
+        *(on_reset.owned(first.query_id, named) if not ledger.owner else []),
         *one_phase_recovery.ends(options, ledger),
         *(ledger.tombstones(options.sink) if done else []),
     ]

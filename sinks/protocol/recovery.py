@@ -19,7 +19,7 @@ from ...state.ledger import records
 from ...state.ledger.coordinator import ATTEMPTS, Coordinator, Write
 from ...state.ledger.ledger import fold, with_state, without_participants
 from ..options import SinkOptions
-from . import batch_identity, one_phase_recovery, preflight
+from . import batch_identity, on_reset, one_phase_recovery, preflight
 from .committable import Torn, WritePlan
 from .finisher import Finisher
 
@@ -53,16 +53,16 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
             torn = one_phase_recovery.find_torn(
                 options, control, coordinator.ledger, finisher, version, coordinator.barrier
             )
+        if unfinished or one_phase:
+            _read_settled(coordinator, generation)
+        if on_reset.is_new_query(options, coordinator):
+            on_reset.take_over(options, coordinator, generation, torn)
+            _read_settled(coordinator, generation)
     except OutcomeUnknown:
         control_plane.forget(options.kafka)
         raise
     if coordinator.identity is None:
         raise OutcomeUnknown("Nothing was written after the last fence.")
-    if unfinished or one_phase:
-        # Read what was settled. What a newer driver decided since must not look so: its batch would
-        # be skipped here, committed in Spark's log, and could still be lost (the model found this).
-        coordinator.read()
-        coordinator.check_generation(generation)
     decisions = coordinator.ledger.of_sink(options.sink)
     coordinator.keep()
     return WritePlan(
@@ -114,9 +114,16 @@ def _take_generation(coordinator: Coordinator, control: ControlPlane, options: S
 def _check_is_mine(coordinator: Coordinator, options: SinkOptions, *, fenced: bool) -> None:
     """Who must not write is refused: before the fence, by what can be read without it, so that who
     works is not disturbed; and after it, by all there is."""
-    coordinator.check_owner(options.query_id)
+    on_reset.is_new_query(options, coordinator)
     if options.staging is not None:
         options.staging.check_same(options, coordinator.ledger, fenced=fenced)
+
+
+def _read_settled(coordinator: Coordinator, generation: int) -> None:
+    """Read what was settled. What a newer driver decided since must not look so: its batch would be
+    skipped here, committed in Spark's log, and could still be lost (the model found this)."""
+    coordinator.read()
+    coordinator.check_generation(generation)
 
 
 def _roll_forward(

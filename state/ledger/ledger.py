@@ -16,6 +16,7 @@ from ...core.errors import CorruptLedger
 from ...core.transaction import Decision, DecisionState, IllegalMove
 from . import records
 from .blob_names import SnapshotHead
+from .succession import SUCCESSION_KEY, Succession, decode_succession
 
 DECISION_PARTITION = 0
 DECISIONS_KEPT = 100  # as many batches as Spark keeps by default (minBatchesToRetain)
@@ -36,6 +37,7 @@ class Ledger:
     # Set while blobs are sent ahead of a decision: from this offset of the state topic on, there
     # may be some that no manifest names.
     loading_from: int | None = None
+    succession: Succession = field(default_factory=Succession)  # since the last `job reset`
     topic_id: str = ""  # of the topic that it was read from
 
     def apply(self, key: bytes, value: bytes | None) -> None:
@@ -50,6 +52,8 @@ class Ledger:
             self.generation = generation
         elif key == records.OWNER_KEY:
             self.owner = None if value is None else records.decode_owner(value)
+        elif key == SUCCESSION_KEY:
+            self.succession = Succession() if value is None else decode_succession(value)
         elif key == records.ONE_PHASE_KEY:
             self.one_phase_from = None if value is None else records.decode_one_phase(value)
         elif key == records.SNAPSHOT_KEY:
@@ -93,6 +97,14 @@ class Ledger:
             (found for found in self.decisions.values() if found.state is DecisionState.DECIDED),
             key=lambda found: (found.batch, found.sink),
         )
+
+    def ends(self, sink: str) -> tuple[str, ...]:
+        """Where a query would go on that continues: where the newest batch that is not VOID ended,
+        a line a source, or what this owner continues from. Empty if that is not known."""
+        mine = self.of_sink(sink).values()
+        counts = [one for one in mine if one.state is not DecisionState.VOID]
+        newest = max(counts, key=lambda one: one.batch, default=None)
+        return newest.offsets if newest else self.succession.continued_from
 
     def since_snapshot(self, sink: str) -> list[Decision]:
         """The decisions from the newest snapshot's batch on, oldest first, up to a batch that is

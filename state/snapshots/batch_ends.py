@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from ...core.offsets import Offsets, decode, encode, encode_text, names
@@ -73,6 +73,13 @@ def topics_of(line: str) -> set[str]:
         return {at.topic for at in decode(_split(line)[1])}
     except ValueError:
         return set()
+
+
+def end_of_topics(lines: Iterable[str], topics: Collection[str]) -> Offsets | None:
+    """Where the source of `topics` ended; None unless exactly one place can be meant."""
+    known = {line: topics_of(line) for line in lines}
+    mine = [decode(_split(line)[1]) for line in known if known[line] and known[line] <= {*topics}]
+    return mine[0] if mine and all(end == mine[0] for end in mine) else None
 
 
 def is_replayable(line: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -30,16 +30,20 @@ class Settings(Job):
 def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     """The query, not started: job.py and the tests start it in their own way."""
     job = typed(Settings, config)
+    return write(kept(spark, job), job)
+
+
+def kept(spark: SparkSession, job: Settings) -> DataFrame:
+    """The rows that are written, and by their `topic` where to; flow.py asks for them, too."""
     dead_letters = {"mode": "DEADLETTER", "deadLetterTopic": job.rejects}
     payments = read(spark, job, job.source, PAYMENT, **dead_letters)
-    kept = payments.where("value.approved OR _bad_record IS NOT NULL")  # the sink sends these off
+    wanted = payments.where("value.approved OR _bad_record IS NOT NULL")  # the sink sends these off
     is_large = F.col("value.cents") >= job.large_cents
     masked = F.regexp_replace("value.card", r"^(\d{4})\d+(\d{4})$", "$1-xxxx-$2").alias("card")
     value = F.struct("value.id", masked, "value.cents", "value.currency", "value.at")
-    rows = kept.select(
+    return wanted.select(
         F.when(is_large, job.large).otherwise(job.sink).alias("topic"),
         "key",
         value.alias("value"),
         "_bad_record",
     )
-    return write(rows, job)

@@ -17,7 +17,7 @@ DEV_SERVERS = "localhost:9092"
 _SKELETON = "skeleton"
 _STEPS = "steps.txt"
 _PARTS = ("settings.toml", "picture.txt", "limits.md", _STEPS)  # go into other files
-_RENDERED = (".toml", ".md", "")  # Python is copied as it stands
+_RENDERED = (".toml", ".md", ".yml", "")  # Python is copied as it stands
 _DOTTED = {"gitignore": ".gitignore"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # topics are named after it
 _EXAMPLES = {
@@ -77,7 +77,7 @@ def make(
     """
     checked(template)
     name = check_place(folder, name)
-    made = files(template, name, production, dev_servers)
+    made = files(template, name, production, dev_servers, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in made.items():
@@ -100,7 +100,11 @@ def check_place(folder: Path, name: str | None) -> str:
 
 
 def files(
-    template: str, name: str, production: Mapping[str, str], dev_servers: str
+    template: str,
+    name: str,
+    production: Mapping[str, str],
+    dev_servers: str,
+    folder: Path,
 ) -> dict[str, str]:
     """What a project consists of: names of files and what is in them."""
     found = {
@@ -116,6 +120,8 @@ def files(
         "about": about(template),
         "dev_servers": json.dumps(dev_servers),
         "production": _section(production, name),
+        # Spark takes no other than an absolute one, with its scheme
+        "storage": json.dumps((folder.resolve() / "checkpoints" / "flow").as_uri()),
     }
     parts = {part.partition(".")[0]: found.pop(part, "") for part in _PARTS}
     words |= {part: Template(text).substitute(words).rstrip() for part, text in parts.items()}

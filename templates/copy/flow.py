@@ -1,0 +1,30 @@
+"""The same job as a flow of Spark's declarative pipelines (4.1 and newer): `spark-pipelines run`.
+
+`SECTION=production spark-pipelines run` takes that section of config.toml. The job has one ledger:
+run either this or job.py. spark-pipeline.yml says where Spark keeps the flow's checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+
+sys.path.insert(0, str(Path(__file__).parent))  # spark-pipelines runs this file by its path
+
+from job import config
+from pipeline import Settings, kept
+from streams import sink, typed
+
+job = typed(Settings, config("job", os.environ.get("SECTION", "dev")))
+# A full refresh makes a new checkpoint. With onReset "new-job" all is read and written again.
+dp.create_sink("out", "eo-kafka", {**sink(job), "snapshots": "false", "onReset": "stop"})
+
+
+@dp.append_flow(target="out")
+def flow() -> DataFrame:
+    """What the sink is given."""
+    return kept(SparkSession.active(), job)

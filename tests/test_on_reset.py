@@ -1,0 +1,220 @@
+"""Option `onReset` without a broker: names of flows, where a new query's source starts, and what a
+ledger says of its owners."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eo_kafka.connectors import kafka_source
+from eo_kafka.connectors.kafka_source import KafkaStreamReader
+from eo_kafka.core.offsets import TopicPartition
+from eo_kafka.core.transaction import Decision, DecisionState
+from eo_kafka.errors import DataLossError, OptionsError, SourceError
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sources import recorded_ends
+from eo_kafka.sources.lookup import Topics
+from eo_kafka.sources.options import SourceOptions
+from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger.ledger import Ledger, fold
+from eo_kafka.state.ledger.succession import SUCCESSION_KEY, Succession, encode_succession
+
+KAFKA = {"kafka.bootstrap.servers": "localhost:9092"}
+NONE = DecisionState.VOID
+
+
+def at(*offsets: int, topic: str = "t") -> dict[str, dict[str, int]]:
+    return {topic: {str(number): offset for number, offset in enumerate(offsets)}}
+
+
+def decided(batch: int, *ends: object, state: DecisionState = DecisionState.DONE):
+    lines = tuple(json.dumps(end) for end in ends)
+    found = Decision("main", batch, 0, state, 1, 5, 1, 0, (), lines)
+    return records.decision_record(found)
+
+
+def continued(*ends: object):
+    lines = tuple(json.dumps(end) for end in ends)
+    return SUCCESSION_KEY, encode_succession(Succession(("a",), lines))
+
+
+class Kafka:
+    """Stands in for OffsetLookup: a topic of two partitions, and whatever `log` the ledger has."""
+
+    log: tuple[tuple[bytes, bytes], ...] = ()
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._topics = options.subscription.topics
+
+    def partitions(self) -> set[TopicPartition]:
+        return {TopicPartition(topic, number) for topic in self._topics for number in (0, 1)}
+
+    def look(self) -> Topics:
+        return Topics(self.partitions(), {})
+
+    def earliest(self, partitions) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def latest(self, partitions, known=None) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 100)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch):
+    def read_records(*_: object) -> Iterator[tuple[int, bytes, bytes]]:
+        return ((place, key, value) for place, (key, value) in enumerate(Kafka.log))
+
+    for module in (kafka_source, recorded_ends):
+        monkeypatch.setattr(module, "OffsetLookup", Kafka)
+    monkeypatch.setattr(recorded_ends, "read_records", read_records)
+
+    def make(*log: tuple[bytes, bytes], **extra: str) -> KafkaStreamReader:
+        monkeypatch.setattr(Kafka, "log", log)
+        given = {**KAFKA, "subscribe": "t", "startingOffsets": "earliest", "jobName": "job"}
+        options = SourceOptions.parse({**given, "onReset": "continue", **extra}, streaming=True)
+        return KafkaStreamReader(options)
+
+    return make
+
+
+def ranges(reader: KafkaStreamReader, start: object, end: object) -> dict[int, tuple[int, int]]:
+    tasks = [held for task in reader.partitions(start, end) for held in task.value[0]]
+    return {one.partition.partition: (one.start, one.end) for one in tasks if one.start < one.end}
+
+
+def test_a_new_query_starts_where_the_job_ended_by_an_empty_batch(stream) -> None:
+    reader = stream(
+        decided(6, at(20, 30)), decided(7, at(30, 40)), decided(8, at(9, 9), state=NONE)
+    )
+    assert reader.initialOffset() == {}
+    assert reader.latestOffset({}) == at(30, 40)
+    assert ranges(reader, {}, at(30, 40)) == {}
+    assert reader.latestOffset(at(30, 40)) == at(100, 100)
+    assert ranges(reader, at(30, 40), at(100, 100)) == {0: (30, 100), 1: (40, 100)}
+
+
+@pytest.mark.parametrize("mode", ["stop", "new-job"])
+def test_otherwise_it_starts_as_it_is_told(stream, mode) -> None:
+    reader = stream(decided(7, at(30, 40)), onReset=mode)
+    assert reader.latestOffset(reader.initialOffset()) == at(100, 100)
+
+
+def test_without_a_batch_there_is_nothing_to_continue(stream) -> None:
+    for log in ([], [decided(0, at(30, 40), state=NONE)]):
+        reader = stream(*log)
+        assert reader.initialOffset() == at(0, 0)
+        assert ranges(reader, at(0, 0), at(30, 40)) == {0: (0, 30), 1: (0, 40)}
+
+
+def test_batch_0_of_a_query_that_continued_is_empty_again_after_a_restart(stream) -> None:
+    end = at(30, 40)
+    before, after = [decided(7, end)], [continued(end)]
+    for log in (before, after, [*after, decided(0, end)]):
+        reader = stream(*log)
+        assert ranges(reader, reader.initialOffset(), end) == {}
+
+
+def test_batch_0_of_the_query_that_wrote_the_ledger_is_what_it_was(stream) -> None:
+    """Its state, if it has one, would come out empty."""
+    first = decided(0, at(30, 40))
+    open_one = decided(0, at(30, 40), state=DecisionState.DECIDED)
+    for log in (
+        [first],
+        [open_one],
+        [first, decided(1, at(30, 40))],
+        [first, decided(1, at(50, 50))],
+    ):
+        reader = stream(*log)
+        assert ranges(reader, reader.initialOffset(), at(30, 40)) == {0: (0, 30), 1: (0, 40)}
+    reader = stream(first, startingOffsets='{"t":{"0":5,"1":6}}')
+    assert ranges(reader, reader.initialOffset(), at(30, 40)) == {0: (5, 30), 1: (6, 40)}
+
+
+def test_each_of_several_sources_finds_its_own(stream) -> None:
+    log = [decided(3, at(1, 2, topic="u"), at(3, 4))]
+    for topic, place in (("t", at(3, 4)), ("u", at(1, 2, topic="u"))):
+        reader = stream(*log, subscribe=topic)
+        assert reader.latestOffset(reader.initialOffset()) == place
+
+
+@pytest.mark.parametrize(
+    "ends", [[at(1, 1, topic="u")], [at(1, 2), at(3, 4)], ["a file source's"], ["-"]]
+)
+def test_a_source_that_cannot_be_told_is_refused(stream, ends) -> None:
+    with pytest.raises(SourceError, match="Where this query goes on"):
+        stream(decided(3, *ends)).initialOffset()
+
+
+def test_a_place_that_is_not_there_any_more_is_data_loss(stream) -> None:
+    for end in (at(30, 101), at(30, 40, 50)):
+        reader = stream(decided(3, end))
+        with pytest.raises(DataLossError, match="The query before ended at"):
+            reader.latestOffset(reader.initialOffset())
+
+
+def test_a_source_needs_the_jobs_name_to_continue() -> None:
+    with pytest.raises(OptionsError, match="needs the sink's 'jobName'"):
+        SourceOptions.parse({**KAFKA, "subscribe": "t", "onReset": "continue"}, streaming=True)
+
+
+def test_where_a_query_would_go_on() -> None:
+    start, end = [json.dumps(at(offset)) for offset in (1, 2)]
+    assert Ledger().ends("main") == ()
+    assert fold([continued(at(1))]).ends("main") == (start,)
+    later = [continued(at(1)), decided(0, at(2)), decided(1, at(3), state=NONE)]
+    assert fold(later).ends("main") == (end,)
+    assert fold([*later, (SUCCESSION_KEY, None)]).succession == Succession()
+
+
+def sink(**given: str) -> SinkOptions:
+    return SinkOptions.parse({**KAFKA, "topic": "out", **given}, streaming=True)
+
+
+def flow(
+    tmp_path: Path, storage: str = "s", place: str = "out/copy/0", query: str = "copy"
+) -> dict:
+    folder = tmp_path / storage / "_checkpoints" / place
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metadata").write_text('{"id":"b1-c2"}')
+    return {"queryname": query, "checkpointlocation": f"file:{folder}"}
+
+
+def test_a_flow_has_a_job_of_its_own_that_survives_a_refresh(tmp_path) -> None:
+    first = sink(**flow(tmp_path))
+    assert first.job_of_flow
+    assert first.job is not None
+    assert first.job.startswith("s-")
+    assert first.job.endswith(".copy")
+    assert sink(**flow(tmp_path, place="out/copy/12")).job == first.job
+    assert sink(**{**flow(tmp_path), "jobName": "mine"}).job == "mine"
+    others = [
+        flow(tmp_path, place="out/more/0", query="more"),
+        flow(tmp_path, storage="other/s"),  # another pipeline's
+        flow(tmp_path, storage="z"),
+    ]
+    assert len({first.job, *(sink(**one).job for one in others)}) == 4
+    strange = sink(**flow(tmp_path, storage="my storage", query="spark_catalog.default.copy")).job
+    assert strange is not None
+    assert strange.startswith("my-storage-")
+
+
+@pytest.mark.parametrize("place", ["out/copy", "out/other/0", "out/copy/zero"])
+def test_a_plain_query_is_named_as_before(tmp_path, place) -> None:
+    options = sink(**flow(tmp_path, place=place))
+    assert (options.job, options.job_of_flow) == ("copy", False)
+
+
+def test_what_has_no_ledger_or_cannot_continue_is_refused() -> None:
+    for given in ({"guarantee": "none"}, {"guarantee": "at-least-once"}):
+        with pytest.raises(OptionsError, match="have no ledger"):
+            sink(onReset="new-job", **given)
+    with pytest.raises(OptionsError, match="'two-phase'"):
+        sink(onReset="continue", commit="idempotent", jobName="j")
+    with pytest.raises(OptionsError, match="have no ledger"):
+        SinkOptions.parse({**KAFKA, "topic": "out", "onReset": "new-job"}, streaming=False)
