@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 class KafkaDataSource(DataSource):
     """Kafka as a replayable source and an exactly-once sink. Options: docs/options.md."""
 
+    def __init__(self, options: dict[str, str]) -> None:
+        """On the driver: once a query for a source, for a streaming sink before each step of a
+        batch. Files that options name are read here, and travel with the options."""
+        super().__init__(options)
+        if any(f"{name}.schema.file" in self.options for name in ("key", "value")):
+            from ..formats.protobuf.options import with_files
+
+            self.options.update(with_files(self.options))
+
     @classmethod
     def name(cls) -> str:
         """The word after `format`."""

@@ -13,6 +13,7 @@ from ..formats import bad_records
 from ..formats.declared import STRING
 from ..formats.options import FormatOptions
 from ..formats.writing import Writing
+from ..formats.writing import column_problems as writing_problems
 from ..sinks.options import SinkOptions
 from ..sinks.rows.columns_needed import ENCODABLE, column_problems
 from .ledger_writer import LedgerWriter, Report, task_context
@@ -45,6 +46,8 @@ def _options(
     else:
         encoded = [column.name for column in formats.columns if column.format != STRING]
     problems += column_problems(columns, topic_option="topic" in given, encoded=encoded)
+    if formats is not None:
+        problems += writing_problems(formats, schema)
     if problems or options is None or formats is None:
         raise OptionsError(problems)
     writing = Writing.of(formats, schema)

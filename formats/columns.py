@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionsError, SourceError, cut
-from .avro import registry as wire
 from .avro.codec import encoder, parsed
 from .avro.reader import AvroReader, as_json
-from .avro.registry import Registry
 from .avro.types import spark_type
 from .declared import FAILFAST, PERMISSIVE
+from .shared import registry as wire
 from .shared.arrow_types import arrow_type
 from .shared.decoding import typed
+from .shared.registry import Registry
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
 from ..core.errors import cut
 from ..core.options import Option, OptionReader
 from . import declared
-from .avro.registry import Registry
-from .declared import AVRO, DEADLETTER, FAILFAST, JSON, PERMISSIVE, REGISTRY_PREFIX
+from .declared import AVRO, DEADLETTER, FAILFAST, JSON, PERMISSIVE, PROTOBUF, REGISTRY_PREFIX
+from .protobuf import options as protobuf
+from .shared.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Column:
     format: str
     schema: str | None
     subject: str | None
+    message: str | None = None  # Protobuf's, whose `schema` is in base64
 
 
 @dataclass(frozen=True)
@@ -78,18 +80,43 @@ class FormatOptions:
 
 def _columns(reader: OptionReader, topic: str | None) -> tuple[Column, ...]:
     found = []
-    for name, kind, schema, subject in (
-        ("key", declared.KEY_FORMAT, declared.KEY_SCHEMA, declared.KEY_SUBJECT),
-        ("value", declared.VALUE_FORMAT, declared.VALUE_SCHEMA, declared.VALUE_SUBJECT),
+    for name, kind, schema, subject, file, message in (
+        (
+            "key",
+            declared.KEY_FORMAT,
+            declared.KEY_SCHEMA,
+            declared.KEY_SUBJECT,
+            declared.KEY_SCHEMA_FILE,
+            declared.KEY_MESSAGE,
+        ),
+        (
+            "value",
+            declared.VALUE_FORMAT,
+            declared.VALUE_SCHEMA,
+            declared.VALUE_SUBJECT,
+            declared.VALUE_SCHEMA_FILE,
+            declared.VALUE_MESSAGE,
+        ),
     ):
         by_default = f"{topic.strip()}-{name}" if topic else None
-        one = Column(name, reader.get(kind), reader.get(schema), reader.get(subject) or by_default)
+        said = reader.get(subject) or by_default
+        one = Column(name, reader.get(kind), reader.get(schema), said)
+        of_protobuf = [option.name for option in (file, message) if option.name in reader]
+        path, of_name = reader.get(file), (reader.get(message) or "").strip(".") or None
+        if one.format == PROTOBUF:
+            found_set = protobuf.settled(reader, name, one.schema, path, of_name)
+            one = replace(one, schema=found_set, message=of_name)
+        elif of_protobuf:
+            reader.problem(
+                f"Option '{of_protobuf[0]}' is for '{name}.format' 'protobuf', which is "
+                f"'{one.format}'."
+            )
         if one.format != declared.RAW:
             found.append(one)
         elif schema.name in reader or subject.name in reader:
             reader.problem(
-                f"Option '{name}.format' is 'raw', which has no schema: set it to 'json' or "
-                f"'avro', or take '{name}.schema' and '{name}.subject' away."
+                f"Option '{name}.format' is 'raw', which has no schema: set it to 'json', 'avro' "
+                f"or 'protobuf', or take '{name}.schema' and '{name}.subject' away."
             )
     return tuple(found)
 
@@ -123,8 +150,11 @@ def _finished(
     avro = [column for column in columns if column.format == AVRO]
     if settings and "url" not in settings:
         reader.problem("Option 'schema.registry.url' is missing: the registry's address.")
-    if settings and not avro:
-        reader.problem("A schema registry is given, but neither keys nor values are 'avro'.")
+    registered = [column for column in columns if column.format in (AVRO, PROTOBUF)]
+    if settings and not registered:
+        reader.problem(
+            "A schema registry is given, but neither keys nor values are 'avro' or 'protobuf'."
+        )
     missing = missing_for_avro() if avro else None
     if missing:
         reader.problem(missing)
@@ -144,4 +174,4 @@ def _finished(
             )
     reader.check_names((option.name for option in known), besides=REGISTRY_PREFIX)
     reader.finish()
-    return Registry(settings) if settings and avro else None
+    return Registry(settings) if settings and registered else None

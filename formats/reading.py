@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..core.errors import OptionsError, SourceError, cut
 from . import bad_records
 from .bad_records import BadRecord
-from .declared import AVRO, DEADLETTER, JSON, PERMISSIVE, STRING
+from .declared import AVRO, DEADLETTER, JSON, PERMISSIVE, PROTOBUF, STRING
 from .options import Column, FormatOptions
 from .shared.arrow_types import arrow_schema
 from .shared.decoding import Decoder, Utf8, typed
@@ -161,6 +161,10 @@ def _type(column: Column) -> DataType | str:
         from .avro.types import spark_type
 
         return spark_type(parsed(json.loads(as_json(str(column.schema)))))[0]
+    if column.format == PROTOBUF:
+        from .protobuf import descriptors, types
+
+        return types.spark_type(descriptors.descriptor(str(column.schema), str(column.message)))
     from .json.column import spark_schema
 
     return spark_schema(f"{column.name}.schema", str(column.schema).strip())
@@ -178,6 +182,10 @@ def _decoder(options: FormatOptions, column: Column, kind: DataType) -> Decoder:
         from .json.codec import JsonDecoder
 
         return JsonDecoder(kind)
+    if column.format == PROTOBUF:
+        from .protobuf.reader import ProtobufReader
+
+        return ProtobufReader(str(column.schema), str(column.message), options.registry)
     from .avro.reader import AvroReader
 
     return AvroReader(str(column.schema), options.registry)

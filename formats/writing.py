@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.errors import OptionsError, SinkError, cut
 from . import bad_records
-from .avro import registry
-from .declared import AVRO, JSON
+from .declared import AVRO, JSON, PROTOBUF
 from .options import Column, FormatOptions
+from .shared import registry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ class Writing:
         return self.routes or bool(self.options.columns)
 
     def prepared(self, schema: StructType) -> Writing:
-        """With the Avro schemas and their numbers in the registry. Driver, once a batch; again it
+        """With the schemas and their numbers in the registry. Driver, once a batch; again it
         changes nothing.
 
         Raises OptionsError, and SourceError for what the registry refuses.
@@ -53,7 +53,7 @@ class Writing:
         found = {
             column.name: _schema(self.options, column, kinds[column.name])
             for column in self.options.columns
-            if column.format == AVRO and column.name in kinds
+            if column.format in (AVRO, PROTOBUF) and column.name in kinds
         }
         return replace(self, schemas=found)
 
@@ -70,7 +70,7 @@ class Writing:
 
     def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for column in self.options.columns:
-            if column.format not in (AVRO, JSON) or column.name not in batch.schema.names:
+            if column.format not in (AVRO, JSON, PROTOBUF) or column.name not in batch.schema.names:
                 continue
             at = batch.schema.get_field_index(column.name)
             encode = self._encoder(column, batch.column(at).type)
@@ -82,11 +82,39 @@ class Writing:
             from .json import writer as json_writer
 
             return json_writer.encoder(kind)
+        schema, number = self.schemas[column.name]
+        if column.format == PROTOBUF:
+            return _of_protobuf(schema, str(column.message), number)
         from .avro.codec import encoder
 
-        schema, number = self.schemas[column.name]
         encode = encoder(schema).encode
         return encode if number is None else lambda value: registry.pack(number, encode(value))
+
+
+def column_problems(options: FormatOptions, schema: StructType) -> list[str]:
+    """What columns hold that their message does not, as sentences. Driver, at the start; asks
+    nobody."""
+    kinds = {one.name: one.dataType for one in schema.fields}
+    problems: list[str] = []
+    for column in options.columns:
+        if column.format == PROTOBUF and column.name in kinds:
+            from .protobuf import types
+            from .protobuf.descriptors import descriptor
+
+            found = descriptor(str(column.schema), str(column.message))
+            problems += types.column_problems(found, kinds[column.name], column.name)
+    return problems
+
+
+def _of_protobuf(schema: str, message: str, number: int | None) -> Callable[[Any], bytes]:
+    from .protobuf import registered
+    from .protobuf.codec import codec
+
+    encode = codec(schema, message).encode
+    if number is None:
+        return encode
+    head = registry.pack(number, registered.head(schema, message))
+    return lambda value: head + encode(value)
 
 
 def _encode(column: pa.Array, encode: Callable[[Any], bytes], of: Column) -> pa.Array:
@@ -106,11 +134,9 @@ def _encode(column: pa.Array, encode: Callable[[Any], bytes], of: Column) -> pa.
 
 def _schema(options: FormatOptions, column: Column, kind: Any) -> tuple[str, int | None]:
     """The schema to write with, and its number in the registry, if there is one."""
-    from .avro.reader import as_json
-
     known, subject = options.registry, column.subject
     if known is None:
-        return as_json(str(column.schema)), None
+        return _given(column), None
     if subject is None:
         raise OptionsError(
             [
@@ -119,14 +145,25 @@ def _schema(options: FormatOptions, column: Column, kind: Any) -> tuple[str, int
             ]
         )
     if column.schema is not None:
-        text = as_json(column.schema)
+        text = _given(column)
     elif options.register:
         from .avro.types import avro_schema
 
         text = json.dumps(avro_schema(kind))
     else:
+        from .avro.reader import as_json
+
         text = as_json(known.latest(subject, _if_unknown(column)))
     return text, _number(options, column, text)
+
+
+def _given(column: Column) -> str:
+    """The schema of the options, Avro's or Protobuf's."""
+    if column.format == PROTOBUF:
+        return str(column.schema)
+    from .avro.reader import as_json
+
+    return as_json(str(column.schema))
 
 
 _numbers: dict[tuple[str, str, str], int] = {}
@@ -137,7 +174,13 @@ def _number(options: FormatOptions, column: Column, text: str) -> int:
     known, subject = cast("registry.Registry", options.registry), str(column.subject)
     key = (known.url, subject, text)
     if key not in _numbers:
-        if options.register:
+        if column.format == PROTOBUF:
+            from .protobuf import registered
+
+            _numbers[key] = registered.number(
+                known, subject, text, options.register, _if_unknown(column)
+            )
+        elif options.register:
             _numbers[key] = known.register(subject, text)
         else:
             _numbers[key] = known.number(subject, text, _if_unknown(column))

@@ -18,11 +18,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from eo_kafka.errors import OptionsError, SinkError, SourceError
 from eo_kafka.formats import bad_records, reading
 from eo_kafka.formats.avro import codec as avro_codec
-from eo_kafka.formats.avro import registry
 from eo_kafka.formats.avro import types as avro_types
-from eo_kafka.formats.avro.registry import Registry, UnknownSchema
 from eo_kafka.formats.options import FormatOptions
 from eo_kafka.formats.reading import Reading
+from eo_kafka.formats.shared import registry
+from eo_kafka.formats.shared.registry import Registry, UnknownSchema
 from eo_kafka.formats.writing import Writing
 from eo_kafka.sinks.rows.columns_needed import column_problems
 from eo_kafka.sources.options import SourceOptions
@@ -58,8 +58,8 @@ def problems(**given: str) -> list[str]:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"value_format": "xml"}, "must be one of raw, string, json, avro"),
-        ({"value_format": "protobuf"}, "Spark's own from_protobuf"),
+        ({"value_format": "xml"}, "must be one of raw, string, json, avro, protobuf"),
+        ({"value_format": "protobuf"}, "needs 'value.message'"),
         ({"value_format": "json"}, "needs 'value.schema'"),
         ({"value_format": "avro"}, "needs 'schema.registry.url' or 'value.schema'"),
         ({"value_schema": ORDER}, "'value.format' is 'raw', which has no schema"),

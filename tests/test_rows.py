@@ -47,7 +47,7 @@ def test_a_topic_column_stands_in_for_the_option() -> None:
 def test_refuses_a_type_with_one_sentence(name: str, kind: str, must: str) -> None:
     columns = dict([VALUE, ("topic", "string"), (name, kind)])
     hint = (
-        f" Cast it, or set option '{name}.format' to 'json' or 'avro'."
+        f" Cast it, or set option '{name}.format' to 'json', 'avro' or 'protobuf'."
         if name in ("key", "value")
         else ""
     )

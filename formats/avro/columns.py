@@ -12,9 +12,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ...core.warm_up import is_ready
+from ..shared.ranges import Ranges
 from .codec import parsed
 from .program import compiled_schema
-from .ranges import Ranges
 from .slots import BAD, GOOD, NULL, Columns, TooLarge, Unsupported
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import registry as wire
+from ..shared import registry as wire
+from ..shared.registry import Registry, UnknownSchema
 from .codec import Decoder, parsed
-from .registry import Registry, UnknownSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+import protobuf_files
+from eo_kafka.formats.protobuf.codec import codec
+from eo_kafka.formats.protobuf.descriptors import pruned
 from eo_kafka.state.ledger.job_topics import MAIN_SINK
 from harness import (
     Copy,
@@ -24,6 +28,42 @@ from harness import (
 SCHEMA = "id BIGINT, at TIMESTAMP, tags ARRAY<STRING>"
 GOOD = [b'{"id":%d,"at":"2026-11-21T00:00:00.000Z","tags":["a"]}' % n for n in range(400)]
 BAD = [b"not json %d" % n for n in range(20)] + [b'{"id":"%d"}' % n for n in range(20)]
+
+
+@dataclass(frozen=True)
+class Values:
+    """Of one format: what is written as it was read, and what is not of the format."""
+
+    good: list[bytes]
+    bad: list[bytes]
+    read: dict[str, str]
+    write: dict[str, str]
+
+
+def of_protobuf() -> Values:
+    """Shop orders, among them the one that is all defaults; bytes that are none, and bytes of
+    another wire type."""
+    options = {
+        "value.format": "protobuf",
+        "value.schema": protobuf_files.base64_of(protobuf_files.orders()),
+        "value.message": "shop.Order",
+    }
+    encode = codec(pruned(options["value.schema"], "shop.Order"), "shop.Order").encode
+    at = datetime(2026, 11, 21, tzinfo=timezone.utc)
+    lines = [{"sku": "x", "count": 2**32 - 1}, {"sku": "", "count": 0}]
+    tags = [("a", 0.5), ("b", 0.0)]
+    order = {"name": "", "at": at, "lines": lines, "tags": tags, "kind": "PAID"}
+    good = [encode({"id": 0}), *(encode({"id": n, **order}) for n in range(1, 400))]
+    bad = [b"\xffno protobuf %d" % n for n in range(20)] + [b"\x10%c" % n for n in range(20)]
+    return Values(good, bad, options, options)
+
+
+FORMATS = {
+    "json": Values(
+        GOOD, BAD, {"value.format": "json", "value.schema": SCHEMA}, {"value.format": "json"}
+    ),
+    "protobuf": of_protobuf(),
+}
 
 
 def reader(spark, broker, topic, **options):
@@ -86,30 +126,39 @@ def test_what_is_wrong_is_said_with_what_else_is_wrong(spark, broker):
 
 
 @pytest.fixture
-def job(broker, make_topic, tmp_path) -> Copy:
+def kind() -> str:
+    """The format, for tests that are about none."""
+    return "json"
+
+
+@pytest.fixture
+def job(broker, make_topic, tmp_path, kind) -> Copy:
     """Good and bad records, mixed, in four batches; the bad ones go to a topic of their own."""
-    values = [value for at in range(0, 400, 10) for value in [*GOOD[at : at + 10], BAD[at // 10]]]
+    of = FORMATS[kind]
+    values = [
+        value for at in range(0, 400, 10) for value in [*of.good[at : at + 10], of.bad[at // 10]]
+    ]
     made = make_copy(broker.bootstrap_servers, make_topic, tmp_path, values, per_batch=110)
     made.source_extra = {
-        "value.format": "json",
-        "value.schema": SCHEMA,
+        **of.read,
         "mode": "DEADLETTER",
         "deadLetterTopic": make_topic("bad", partitions=2),
     }
-    made.sink_extra = {"value.format": "json"}
+    made.sink_extra = dict(of.write)
     return made
 
 
-def assert_each_is_once_where_it_belongs(job: Copy) -> None:
-    assert committed(job.servers, job.sink_topic) == Counter(GOOD)
-    assert committed(job.servers, job.source_extra["deadLetterTopic"]) == Counter(BAD)
+def assert_each_is_once_where_it_belongs(job: Copy, kind: str) -> None:
+    assert committed(job.servers, job.sink_topic) == Counter(FORMATS[kind].good)
+    bad = committed(job.servers, job.source_extra["deadLetterTopic"])
+    assert bad == Counter(FORMATS[kind].bad)
 
 
 @pytest.mark.parametrize("point", ["S6.before_decision", "S7.after_first_end_txn"])
-def test_dead_letters_are_neither_lost_nor_repeated(job, spark, crash_points, point):
+def test_dead_letters_are_neither_lost_nor_repeated(job, kind, spark, crash_points, point):
     fail_at(job, spark, crash_points, point)
     job.run(spark)
-    assert_each_is_once_where_it_belongs(job)
+    assert_each_is_once_where_it_belongs(job, kind)
     assert max(read_ledger(job).of_sink(MAIN_SINK)) >= 3
 
 
@@ -126,18 +175,28 @@ def test_a_dead_letter_topic_that_is_not_there_is_refused_at_the_start(job, spar
     assert committed(job.servers, job.sink_topic) == Counter()
 
 
-def test_a_task_that_is_killed_repeats_no_dead_letter(job, spark, crash_points):
+def test_a_task_that_is_killed_repeats_no_dead_letter(job, kind, spark, crash_points):
     crash_points.arm("S5.prepared", "kill")
     job.run(spark)
     assert crash_points.reached("S5.prepared")
-    assert_each_is_once_where_it_belongs(job)
+    assert_each_is_once_where_it_belongs(job, kind)
 
 
-@pytest.mark.full
-def test_a_driver_that_is_killed_repeats_no_dead_letter(job, spark, crash_points, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        pytest.param("json", "eo-kafka", marks=pytest.mark.full),
+        ("protobuf", "eo-kafka"),
+        pytest.param("protobuf", "direct", marks=pytest.mark.full),
+    ],
+)
+def test_a_driver_that_is_killed_repeats_no_dead_letter(
+    job, kind, source, spark, crash_points, tmp_path
+):
+    job.source, job.per_batch = source, 220
     kill_driver_at(job, crash_points, "S7.after_first_end_txn", tmp_path / "log")
     job.run(spark)
-    assert_each_is_once_where_it_belongs(job)
+    assert_each_is_once_where_it_belongs(job, kind)
 
 
 def test_a_dead_letter_says_where_it_comes_from(job, spark):

@@ -66,7 +66,7 @@ def test_what_is_refused_at_start(spark, rows, sink, tmp_path):
     assert "OptionsError: Option 'endingOffsets': ending offset not valid in streaming" in said
     frame = rows.selectExpr("named_struct('a', 1) AS value")
     said = first_line(lambda: sink(frame).start().awaitTermination(60))
-    assert "set option 'value.format' to 'json' or 'avro'" in said
+    assert "set option 'value.format' to 'json', 'avro' or 'protobuf'" in said
     wrong = sink(frame, **{"value.format": "xml"})
     said = first_line(lambda: wrong.start().awaitTermination(60))
     assert "Option 'value.format'" in said

@@ -49,6 +49,23 @@ AVRO = """
     bad = spark.createDataFrame([("no Avro",)], "value STRING").write.format("eo-kafka")
     bad.mode("append").options(**kafka).save()
 """
+PROTOBUF = """
+    from pathlib import Path
+
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    files = FileDescriptorSet()
+    file = files.file.add(name="shop.proto", package="shop", syntax="proto3")
+    parcel = file.message_type.add(name="Parcel")
+    parcel.field.add(name="id", number=1, type="TYPE_INT64", label="LABEL_OPTIONAL")
+    parcel.field.add(name="grams", number=2, type="TYPE_UINT32", label="LABEL_OPTIONAL")
+    Path("/data/shop.pb").write_bytes(files.SerializeToString())
+    some = spark.sql("SELECT named_struct('id', id, 'grams', id * 100) AS value FROM range(3)")
+    writer = some.write.format("eo-kafka").mode("append").option("topic", "parcels")
+    writer = writer.option("kafka.bootstrap.servers", "localhost:9092")
+    writer = writer.option("value.format", "protobuf").option("value.message", "shop.Parcel")
+    writer.option("value.schema.file", "/data/shop.pb").save()
+"""
 
 
 @dataclass(frozen=True)
@@ -84,10 +101,10 @@ GIVEN = {
         one_query=True,
     ),
     "docs/formats.md": Given(
-        ("orders orders.bad large",),
-        AVRO,
+        ("orders orders.bad large parcels heavy",),
+        f"{AVRO}{PROTOBUF}",
         ("eo-kafka registry",),
-        rows=(("large", 1), ("orders.bad", 1)),
+        rows=(("large", 1), ("orders.bad", 1), ("heavy", 1)),
     ),
     "docs/map-two-phase.md": Given(
         ("orders totals-changes",), ORDERS, (MEMBERS,), rows=(("totals-changes", 3),)

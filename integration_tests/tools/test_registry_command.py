@@ -14,7 +14,7 @@ import pytest
 
 from eo_kafka.broker.errors import BrokerError, PortTaken
 from eo_kafka.broker.registry import SchemaRegistry
-from eo_kafka.formats.avro.registry import Registry
+from eo_kafka.formats.shared.registry import Registry
 from eo_kafka.testing.processes import await_gone, listening_addresses
 
 SCHEMA = (

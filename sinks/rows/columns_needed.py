@@ -40,6 +40,8 @@ def column_problems(
         if name in types and types[name].partition(" collate ")[0] not in allowed:
             problem = f"{name} attribute unsupported type {types[name]}. {name} must be {sentence}."
             if name in ENCODABLE:
-                problem += f" Cast it, or set option '{name}.format' to 'json' or 'avro'."
+                problem += (
+                    f" Cast it, or set option '{name}.format' to 'json', 'avro' or 'protobuf'."
+                )
             problems.append(problem)
     return problems

@@ -1,14 +1,14 @@
 """Confluent's wire format, and the schema registry behind its schema numbers.
 
-A value is a zero byte, the schema's number (four bytes, big-endian), and the Avro bytes. The client
+A value is a zero byte, the schema's number (four bytes, big-endian), and the data. The client
 is confluent-kafka's; it remembers what it was told, because a number never changes its meaning.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.errors import OptionsError, SourceError, cut
 from .ranges import Ranges
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+Reference: TypeAlias = "tuple[str, str, int]"  # an import's name, its subject, which one of it
+
 _HEAD = struct.Struct(">bI")
 HEAD_SIZE = _HEAD.size
 _MAGIC = 0
-_PROTOCOLS = ("AVRO",)
+AVRO, PROTOBUF = "AVRO", "PROTOBUF"  # types of schemas
 _NOT_FOUND = 404
 
 
@@ -89,21 +91,23 @@ class Registry:
             self._known = SchemaRegistryClient({"cache.latest.ttl.sec": 1, **self._settings})
         return self._known
 
-    def schema(self, number: int) -> str:
-        """The schema of this number. Raises UnknownSchema if there is none of Avro's, SourceError
-        if the registry does not say."""
+    def schema(self, number: int, kind: str = AVRO) -> str:
+        """The schema of this number. Raises UnknownSchema if there is none of this kind,
+        SourceError if the registry does not say."""
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         def question() -> Any:
             try:
-                return self._client.get_schema(number)
+                # Confluent's registry has Protobuf as text, too; this is the form to compare with.
+                form = {"fmt": "serialized"} if kind == PROTOBUF else {}
+                return self._client.get_schema(number, **form)
             except SchemaRegistryError as error:
                 if error.http_status_code == _NOT_FOUND:
                     raise UnknownSchema(f"the registry has no schema {number}") from None
                 raise
 
         found = self._asked(f"schema {number}", question)
-        if problem := _unusable(found):
+        if problem := _unusable(found, kind):
             raise UnknownSchema(f"schema {number} {problem}")
         return str(found.schema_str)
 
@@ -112,34 +116,47 @@ class Registry:
         found = self._asked(
             f"subject '{subject}'", lambda: self._client.get_latest_version(subject), if_unknown
         )
-        if problem := _unusable(found.schema):
+        if problem := _unusable(found.schema, AVRO):
             raise SourceError(f"The newest schema of subject '{subject}' {problem}.")
         return str(found.schema.schema_str)
 
-    def register(self, subject: str, schema: str) -> int:
+    def register(
+        self, subject: str, schema: str, kind: str = AVRO, refers_to: Sequence[Reference] = ()
+    ) -> int:
         """The number of `schema` under `subject`, made if it is new. Raises SourceError, with the
         registry's words, if it may not follow those before it."""
-        from confluent_kafka.schema_registry import Schema
-
-        wanted = Schema(schema, "AVRO")
+        wanted = _wanted(schema, kind, refers_to)
         return int(
             self._asked(
                 f"subject '{subject}'", lambda: self._client.register_schema(subject, wanted)
             )
         )
 
-    def number(self, subject: str, schema: str, if_unknown: str) -> int:
+    def number(
+        self,
+        subject: str,
+        schema: str,
+        if_unknown: str,
+        kind: str = AVRO,
+        refers_to: Sequence[Reference] = (),
+    ) -> int:
         """The number that `schema` has under `subject`; it is not made. `if_unknown`: a sentence,
         what to do if it has none."""
-        from confluent_kafka.schema_registry import Schema
+        wanted = _wanted(schema, kind, refers_to)
+        return int(self._found(subject, wanted, if_unknown).schema_id)
 
-        wanted = Schema(schema, "AVRO")
-        found = self._asked(
+    def version(
+        self, subject: str, schema: str, if_unknown: str, refers_to: Sequence[Reference] = ()
+    ) -> int:
+        """Which one of the subject's a Protobuf schema is, as others refer to it."""
+        return int(self._found(subject, _wanted(schema, PROTOBUF, refers_to), if_unknown).version)
+
+    def _found(self, subject: str, wanted: Any, if_unknown: str) -> Any:
+        return self._asked(
             f"subject '{subject}'",
             lambda: self._client.lookup_schema(subject, wanted),
             if_unknown,
         )
-        return int(found.schema_id)
 
     def _asked(self, what: str, question: Any, if_unknown: str = "") -> Any:
         from confluent_kafka.schema_registry import SchemaRegistryError
@@ -163,10 +180,16 @@ class Registry:
             ) from None
 
 
-def _unusable(schema: Any) -> str | None:
+def _wanted(schema: str, kind: str, refers_to: Sequence[Reference]) -> Any:
+    from confluent_kafka.schema_registry import Schema, SchemaReference
+
+    return Schema(schema, kind, [SchemaReference(*one) for one in refers_to])
+
+
+def _unusable(schema: Any, kind: str) -> str | None:
     """Why it cannot be read here, as the end of a sentence."""
-    if schema.schema_type not in _PROTOCOLS:
-        return f"is of type {schema.schema_type}, and only AVRO is read here"
-    if schema.references:
+    if schema.schema_type != kind:
+        return f"is of type {schema.schema_type}, and only {kind} is read here"
+    if schema.references and kind == AVRO:
         return "refers to schemas of other subjects, which is not supported"
     return None

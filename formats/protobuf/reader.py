@@ -1,0 +1,64 @@
+"""Decodes Protobuf values one by one, as one message. Runs on executors.
+
+Fields have numbers, so that the schema a value was written with is not needed to read it. With a
+registry that schema says which message the value is, and whether its fields are the same.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..shared import registry as wire
+from ..shared.registry import PROTOBUF, Registry, UnknownSchema
+from . import registered
+from .codec import codec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..shared.decoding import Rows
+
+_ASK_AGAIN_S = 5.0  # for a number that the registry did not know
+
+
+class ProtobufReader:
+    """Pickled to the executors, where it remembers the schemas it met. `schema` was `pruned`."""
+
+    def __init__(self, schema: str, message: str, known: Registry | None) -> None:
+        self._schema, self._message = schema, message
+        self._known = known
+        self._ways: dict[int, frozenset[tuple[int, ...]]] = {}
+        self._unknown: dict[int, tuple[float, str]] = {}
+
+    def decode(self, value: bytes) -> Any:
+        """Raises SourceError if the registry does not answer; anything else is the value's fault:
+        what the library raises for wrong bytes is of many kinds."""
+        if self._known is not None:
+            number, data = wire.unpack(value)
+            way, value = registered.unpack(data)
+            if way not in self._own(number):
+                raise ValueError(
+                    f"it is another message of schema {number} ({'.'.join(map(str, way))}), and no "
+                    f"'{self._message}'"
+                )
+        return codec(self._schema, self._message).decode(value)
+
+    def column(self, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
+        """None: all are left to `decode`, which the library does in C."""
+        return None
+
+    def _own(self, number: int) -> frozenset[tuple[int, ...]]:
+        assert self._known is not None
+        if number in self._ways:
+            return self._ways[number]
+        asked, reason = self._unknown.get(number, (0.0, ""))
+        if reason and time.monotonic() - asked < _ASK_AGAIN_S:
+            raise UnknownSchema(reason)
+        try:
+            text = self._known.schema(number, PROTOBUF)
+            self._ways[number] = registered.ways(text, number, self._schema, self._message)
+        except UnknownSchema as unknown:
+            self._unknown[number] = (time.monotonic(), str(unknown))
+            raise
+        return self._ways[number]
