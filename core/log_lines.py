@@ -35,3 +35,12 @@ def show_time_and_level() -> None:
     """Once a process, when anything of ours that may warn is imported."""
     if not any(isinstance(handler, _LastResort) for handler in _ours.handlers):
         _ours.addHandler(_LastResort())
+
+
+def show_from(level: int) -> None:
+    """Our lines from this level on, in a program of ours: on stderr, with time and level."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(_FORMAT, _TIME))
+    _ours.addHandler(handler)
+    _ours.setLevel(level)
+    _ours.propagate = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from ..tools.run.verdict import OUR_ERROR
 from .processes import task_workers
 
 # Ends that need a person. None of the soak's and the nemesis's faults calls for one: what is read
@@ -26,9 +26,6 @@ REFUSALS = (
     "OptionsError",
     "IllegalMove",
 )
-_OUR_ERROR = re.compile(
-    r"\beo_kafka(?:\.\w+)*\.([A-Z]\w+): (.{0,300})"
-)  # of a traceback's last line
 
 
 class Driver:
@@ -119,9 +116,9 @@ class Driver:
         said = text.rpartition("\nENDED ")[2] if "\nENDED " in text else ""
         if said.startswith("in order"):
             return "in order", ""
-        ours = _OUR_ERROR.findall(said)
+        ours = OUR_ERROR.findall(said)
         if ours:
-            return str(ours[-1][0]), str(ours[-1][1])
+            return str(ours[-1][0]), str(ours[-1][1])[:300]
         lines = [line.strip() for line in (said or text).splitlines() if line.strip()]
         if not said:
             return ("killed", "") if (self.exit_code or 0) < 0 else ("died", lines[-1][-300:])

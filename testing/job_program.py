@@ -10,9 +10,9 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from ..connectors.restored_start import options_of, start
+from ..tools.run.query_start import started
 from ..tools.shared.job_function import job_function
 
 if TYPE_CHECKING:
@@ -50,24 +50,6 @@ def main() -> None:
         print(f"\nENDED {error}", flush=True)  # noqa: T201 - what Driver.reason() reads
         raise
     print("\nENDED in order", flush=True)  # noqa: T201
-
-
-def started(made: Any, drain: bool) -> StreamingQuery:
-    """The query of what the user's function returned. Raises TypeError if that is neither a
-    DataStreamWriter nor a query."""
-    if hasattr(made, "awaitTermination"):
-        return cast("StreamingQuery", made)
-    if not hasattr(made, "trigger") or not hasattr(made, "start"):
-        raise TypeError(
-            f"The job's function returned {type(made).__name__}: it must return a "
-            "DataStreamWriter that is not started, or the started query. That of a batch job "
-            "returns nothing: it is made with source=None."
-        )
-    writer = made.trigger(availableNow=True) if drain else made
-    options = {name.lower(): value for name, value in options_of(writer).items()}
-    if options.get("snapshots", "").lower() == "true":
-        return start(writer)
-    return cast("StreamingQuery", writer.start())
 
 
 def _drain(query: StreamingQuery) -> None:

@@ -49,8 +49,12 @@ BELOW = {
     "tools/prepare": ("formats", "sources", "sinks/rows"),
     "tools/doctor": ("tools/transactions", "tools/prepare"),
     "tools/explain": ("tools/doctor", "connectors", "connectors/direct"),
-    "tools": ("tools/doctor", "tools/explain", "tools/new", "tools/snapshots", "tools/verify"),
-    "testing": ("tools/verify", "connectors"),
+    "tools/run": ("tools/shared", "connectors"),
+    "tools": (
+        *("tools/doctor", "tools/explain", "tools/new", "tools/run", "tools/snapshots"),
+        "tools/verify",
+    ),
+    "testing": ("tools/verify", "tools/run"),
 }
 PACKAGES = sorted({folder.split("/")[0] for folder in BELOW} - {"", "entry"})
 FOLDERS = sorted({*PACKAGES, *BELOW} - {"", "entry"})  # all that are sub-packages

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import inspect
 import re
+import shlex
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 
 import eo_kafka
 from eo_kafka.tools.new import project
+from eo_kafka.tools.run import command
+from eo_kafka.tools.run.supervisor import LAST_S, STOP_S, ExitCode
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = (
@@ -88,6 +93,28 @@ def test_every_public_name_is_explained():
             sections.append("Returns:")
         for section in sections:
             assert f"\n{section}\n" in inspect.getdoc(found), f"{name} has no {section}"
+
+
+def test_settings_of_supervisors_are_those_of_the_command():
+    """How systemd and Kubernetes start `eo-kafka run`, and with which codes they do not again."""
+    page = (ROOT / "docs" / "how-to" / "run-a-job.md").read_text()
+    (unit,) = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
+    (pod,) = [yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    (container,) = pod["spec"]["template"]["spec"]["containers"]
+    final = [ExitCode.USAGE, ExitCode.PERSON, ExitCode.SUPERSEDED]
+    (rule,) = pod["spec"]["podFailurePolicy"]["rules"]
+    assert rule["onExitCodes"]["values"] == final
+    assert f"\nRestartPreventExitStatus={' '.join(map(str, map(int, final)))}\n" in unit
+    told = shlex.split(re.search(r"ExecStart=(.*)", unit)[1])
+    for words in (told, container["command"]):
+        assert words[0].endswith("eo-kafka") and words[1] == "run"
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        command.add_arguments(parser)
+        wanted = command.checked(parser.parse_args(words[2:]))
+        assert wanted.function == "shout:build" and wanted.config["checkpoint"] == "/data/shout"
+    times = wanted.grace_s + STOP_S + LAST_S  # the longest that an end takes
+    assert pod["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > times
+    assert int(re.search(r"TimeoutStopSec=(\d+)", unit)[1]) > times
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -35,6 +35,7 @@ COMMANDS = (
     Command(
         "registry", "run a real schema registry on this machine", "eo_kafka.tools.registry_command"
     ),
+    Command("run", "keep a job running: start its driver again", "eo_kafka.tools.run.command"),
     Command("job", "look at a job's ledger, reset it, repair it", "eo_kafka.tools.job_command"),
     Command(
         "snapshots",

@@ -38,6 +38,9 @@ NOT_PRINTED = {
     "README.md": "test_pictures_and_the_demos_figures_are_those_of_the_measurements",
     "docs/progress.md": "test_a_restore_needs_an_empty_folder_and_a_job_with_a_snapshot",
 }
+# Nobody types it: settings of other programs, and who reads them
+SETTINGS = {"docs/how-to/run-a-job.md": "test_settings_of_supervisors_are_those_of_the_command"}
+SETTINGS_LANGUAGES = ("ini", "yaml")
 # Run until they are ended; each prints first how it is reached, in place of these addresses.
 SERVERS = ("eo-kafka broker", "eo-kafka registry", "eo-kafka hazelcast")
 ADDRESSES = {
@@ -141,8 +144,9 @@ class Newcomer:
                 yield (typed := self._command(*_commands(command)))
                 if not typed.command.startswith(NOT_TYPED):
                     self._compare(shown, typed.output)
-        else:
-            assert block.language == "text", f"{self.page}: nobody types '{block.language}'"
+        elif block.language != "text":
+            assert block.language in SETTINGS_LANGUAGES, f"nobody types '{block.language}'"
+            assert self.page in SETTINGS, self.page
 
     def type_all(self, block: Block) -> None:
         """The same, to its end."""

@@ -100,6 +100,7 @@ GIVEN = {
         rows=(("totals", 2), ("daily", 1)),
         one_query=True,
     ),
+    "docs/how-to/run-a-job.md": Given(("orders shouted",), ORDERS, rows=(("shouted", 3),)),
     "docs/formats.md": Given(
         ("orders orders.bad large parcels heavy",),
         f"{AVRO}{PROTOBUF}",

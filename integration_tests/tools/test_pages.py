@@ -16,7 +16,16 @@ from pyspark.sql.streaming import StreamingQueryListener, StreamingQueryManager
 from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.broker.settings import free_port
 from harness import committed, produce
-from newcomer import NOT_PRINTED, ROOT, Newcomer, blocks, quick_start, version
+from newcomer import (
+    NOT_PRINTED,
+    ROOT,
+    SETTINGS,
+    SETTINGS_LANGUAGES,
+    Newcomer,
+    blocks,
+    quick_start,
+    version,
+)
 from pages import GIVEN, NOTHING
 
 # Typed by another test, which has the servers for it
@@ -37,7 +46,7 @@ WITH_BLOCKS = [
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     if blocks(page := path.relative_to(ROOT).as_posix())
 ]
-LANGUAGES = {"python", "diff", "sh", "console", "text", "yaml"}
+LANGUAGES = {"python", "diff", "sh", "console", "text", *SETTINGS_LANGUAGES}
 PAGES = [page for page in WITH_BLOCKS if page not in ELSEWHERE]
 SET_BY_PAGES = (
     "spark.sql.python.filterPushdown.enabled",
@@ -62,6 +71,9 @@ def test_no_block_of_any_page_is_left_out() -> None:
                 compile(block.content, page, "exec")
         shown = [block for block in found if block.language == "text"]
         assert page not in NOT_PRINTED or len(shown) == 1, page
+        is_read = any(block.language in SETTINGS_LANGUAGES for block in found)
+        assert is_read == (page in SETTINGS), page
+        assert not is_read or f"def {SETTINGS[page]}(" in tests, page
         assert page not in NOT_PRINTED or f"def {NOT_PRINTED[page]}(" in tests, page
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from ...connectors import restored_start
 from ...core.errors import OptionsError, cut
-from ..shared.job_function import job_function
+from ..shared.job_function import Config, job_function
 
 
 class _Started(BaseException):
@@ -23,13 +23,6 @@ class _Started(BaseException):
 
     def __init__(self, writer: Any) -> None:
         self.writer = writer
-
-
-class _Config(dict[str, str]):
-    """What is missing is told by the option's name."""
-
-    def __missing__(self, name: str) -> str:
-        raise OptionsError([f"The function asks for config['{name}']: give --config {name}=..."])
 
 
 def session() -> SparkSession:
@@ -58,7 +51,7 @@ def build(name: str, config: Mapping[str, str], spark: SparkSession) -> Any:
         raise OptionsError([f"{error}"]) from None
     try:
         with _not_started():
-            return function(spark, _Config(config))
+            return function(spark, Config(config))
     except _Started as started:
         return started.writer
     except OptionsError:

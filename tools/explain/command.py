@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from ...core.errors import OptionsError
 from ..shared.command_line import add_json, connection, print_json
+from ..shared.job_function import pairs
 from .facts import Guarantee
 from .query import Given, read
 from .verdict import Explanation
@@ -116,18 +116,11 @@ def _code(found: Explanation, required: str | None) -> int:
 def _of_function(arguments: argparse.Namespace) -> tuple[Given, str]:
     from .build import build, session
 
-    config = _pairs(arguments.config)
+    config = pairs(arguments.config)
     if arguments.bootstrap_servers:
         config["bootstrap_servers"] = arguments.bootstrap_servers
     spark = session()
     return read(build(arguments.function, config, spark)), ""
-
-
-def _pairs(words: Sequence[str]) -> dict[str, str]:
-    wrong = [word for word in words if "=" not in word]
-    if wrong:
-        raise OptionsError([f"--config takes KEY=VALUE, and '{word}' is none." for word in wrong])
-    return dict(word.split("=", 1) for word in words)
 
 
 def _of_job(arguments: argparse.Namespace) -> tuple[Given, str]:

@@ -1,0 +1,311 @@
+"""`eo-kafka run` with real jobs: drivers and JVMs are killed, and the output is exact."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from eo_kafka.broker.settings import free_port
+from eo_kafka.tools.run.processes import session
+from harness import (
+    JOBS,
+    Copy,
+    assert_exactly_once,
+    assert_settled,
+    committed,
+    make_copy,
+    open_tasks,
+    produce,
+    wait_until,
+)
+
+FUNCTION = "jobs.proved_jobs:copy"
+CONF = ("spark.master=local[2]", "spark.ui.enabled=false", "spark.log.level=ERROR")
+LONG_S = 180
+
+
+class Supervised:
+    """A supervisor of a copy's driver, and what it said."""
+
+    def __init__(self, process: subprocess.Popen, log: Path) -> None:
+        self.process = process
+        self.log = log
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def living(self) -> list[int]:
+        leaders = re.findall(r"Driver started: run \d+, process (\d+)\.", self.said())
+        return [pid for leader in leaders for pid in session(int(leader))]
+
+    def kill(self, what: str) -> None:
+        """SIGKILL to the newest driver's `java`, its Python `driver`, or to `all` of it."""
+        (leader,) = re.findall(r"process (\d+)\.", self.said())[-1:]
+        driver = psutil.Process(int(leader)).children()[0]
+        jvm = [one for one in driver.children() if one.name() == "java"]
+        found = {"java": jvm, "driver": [driver], "all": map(psutil.Process, self.living())}
+        for one in found[what]:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+
+    def await_ended(self) -> int:
+        return self.process.wait(LONG_S)
+
+
+@contextmanager
+def supervised(job: Copy, folder: Path, *words: str, script: bool = False) -> Iterator[Supervised]:
+    """Nothing of it is left. `script`: the one of harness.py, with its argument."""
+    config = {
+        "bootstrap_servers": job.servers,
+        "source": job.source_topic,
+        "sink": job.sink_topic,
+        "checkpoint": str(job.checkpoint),
+        "job_name": job.job_name,
+        "per_batch": str(job.per_batch),
+        "kafka.transaction.timeout.ms": str(job.timeout_ms),
+        **job.sink_extra,
+    }
+    log = folder / "supervisor.log"
+    command = [sys.executable, "-m", "eo_kafka.tools.cli", "run", *words]
+    if script:
+        command += [str(JOBS / job.script), json.dumps(job.as_job())]
+    else:
+        pairs = (f"{name}={value}" for name, value in config.items())
+        command += [FUNCTION, "--conf", *CONF, "--config", *pairs]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=JOBS.parent
+        )
+    running = Supervised(process, log)
+    try:
+        yield running
+    finally:
+        process.kill()
+        process.wait()
+        for pid in running.living():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def values(first: int, count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+def asked(port: int, path: str) -> tuple[int, dict[str, object]]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.full)])
+def test_a_job_that_is_killed_again_and_again_is_exact_and_ends_in_order(
+    broker, make_topic, tmp_path, kills
+):
+    servers, port = broker.bootstrap_servers, free_port()
+    wanted = values(0, 100)
+    job = make_copy(servers, make_topic, tmp_path, wanted, per_batch=40)
+    words = ["--restart", "fixed:100ms", "--health", str(port)]
+    with supervised(job, tmp_path, *words) as running:
+        for number, what in enumerate((["java", "driver", "all"] * kills)[:kills]):
+            at_least = 100 * number + random.randint(1, 100)
+            wait_until(
+                lambda at=at_least: committed(servers, job.sink_topic).total() >= at,
+                f"{at_least} rows: {running.said()[-2000:]}",
+                LONG_S,
+            )
+            running.kill(what)
+            more = values(len(wanted), 100)
+            wanted += more
+            produce(servers, job.source_topic, more)
+        wait_until(
+            lambda: committed(servers, job.sink_topic).total() >= len(wanted),
+            f"all rows: {running.said()[-2000:]}",
+            LONG_S,
+        )
+        wait_until(lambda: asked(port, "ready")[0] == 200, "it is ready")
+        assert asked(port, "live")[1]["restarts"] == kills
+        running.process.terminate()
+        assert running.await_ended() == 0, running.said()[-2000:]
+        assert running.living() == []
+        assert running.said().count("Driver started") == kills + 1
+    assert_exactly_once(job, wanted)
+
+
+@pytest.mark.parametrize(
+    ("grace", "signals"),
+    [("1s", 1), pytest.param("1h", 2, marks=pytest.mark.full)],
+    ids=["its-grace-is-over", "asked-twice"],
+)
+def test_a_job_that_is_asked_to_end_in_its_batch_leaves_nothing_open(
+    broker, make_topic, tmp_path, crash_points, spark, grace, signals
+):
+    wanted = values(0, 50)
+    job = make_copy(
+        broker.bootstrap_servers, make_topic, tmp_path, wanted, timeout_ms=600_000, per_batch=50
+    )
+    crash_points.arm("S5.prepared", "wait")
+    with supervised(job, tmp_path, "--grace", grace) as running:
+        crash_points.wait_reached("S5.prepared")
+        wait_until(lambda: len(open_tasks(job)) == 2, "both tasks have written")
+        for _ in range(signals):
+            told = running.said().count("Asked to end")
+            running.process.send_signal(signal.SIGTERM)
+            wait_until(lambda told=told: running.said().count("Asked to end") > told, "it heard")
+        assert running.await_ended() == 0, running.said()[-2000:]
+        assert running.living() == []
+    assert_settled(job)
+    crash_points.clear()
+    job.run(spark)
+    assert_exactly_once(job, wanted)
+
+
+@pytest.mark.full
+def test_a_script_that_is_asked_to_end_in_its_batch_leaves_nothing_open(
+    broker, make_topic, tmp_path, crash_points, spark
+):
+    """It has no handler: Spark is shut down, and the process beside its driver ends the rest."""
+    wanted = values(0, 50)
+    job = make_copy(
+        broker.bootstrap_servers, make_topic, tmp_path, wanted, timeout_ms=600_000, per_batch=50
+    )
+    crash_points.arm("S5.prepared", "wait")
+    with supervised(job, tmp_path, script=True) as running:
+        crash_points.wait_reached("S5.prepared")
+        wait_until(lambda: len(open_tasks(job)) == 2, "both tasks have written")
+        running.process.terminate()
+        assert running.await_ended() == 0, running.said()[-2000:]
+        assert running.living() == []
+    assert_settled(job)
+    crash_points.clear()
+    job.run(spark)
+    assert_exactly_once(job, wanted)
+
+
+@pytest.mark.full
+def test_a_batch_that_is_decided_is_not_left_open(broker, make_topic, tmp_path, crash_points):
+    """It is stopped between its decision and the first of its commits: Spark lets those end."""
+    wanted = values(0, 50)
+    job = make_copy(
+        broker.bootstrap_servers, make_topic, tmp_path, wanted, timeout_ms=600_000, per_batch=50
+    )
+    crash_points.arm("S6.after_decision", "wait")
+    with supervised(job, tmp_path, "--grace", "1s") as running:
+        crash_points.wait_reached("S6.after_decision")
+        running.process.terminate()
+        wait_until(lambda: "the query is stopped." in running.said(), "its grace is over")
+        crash_points.release("S6.after_decision")
+        assert running.await_ended() == 0, running.said()[-2000:]
+    assert_exactly_once(job, wanted)
+
+
+@pytest.mark.full
+def test_a_batch_that_runs_may_end(broker, make_topic, tmp_path, crash_points):
+    wanted = values(0, 50)
+    job = make_copy(broker.bootstrap_servers, make_topic, tmp_path, wanted, per_batch=50)
+    crash_points.arm("S5.prepared", "wait")
+    with supervised(job, tmp_path) as running:
+        crash_points.wait_reached("S5.prepared")
+        running.process.terminate()
+        wait_until(lambda: "Asked to end" in running.said(), "it heard")
+        crash_points.release("S5.prepared")
+        assert running.await_ended() == 0, running.said()[-2000:]
+    assert_exactly_once(job, wanted)
+
+
+@pytest.mark.parametrize(
+    "script", [False, pytest.param(True, marks=pytest.mark.full)], ids=["function", "script"]
+)
+def test_what_needs_a_person_is_told_once_and_not_tried_again(
+    broker, make_topic, tmp_path, spark, script
+):
+    job = make_copy(broker.bootstrap_servers, make_topic, tmp_path, values(0, 50))
+    job.run(spark)
+    before = committed(job.servers, job.sink_topic)
+    shutil.rmtree(job.checkpoint)
+    with supervised(job, tmp_path, "--restart", "fixed:100ms", script=script) as running:
+        assert running.await_ended() == 3, running.said()[-2000:]
+        said = running.said()
+    assert said.count("Driver started") == 1
+    assert said.count("ERROR eo_kafka.tools.run.supervisor: ForeignLedger: ") == 1
+    assert "'eo-kafka job reset JOB'" in said
+    assert committed(job.servers, job.sink_topic) == before
+
+
+@pytest.mark.full
+def test_a_query_that_stands_still_is_stuck_and_one_without_input_is_not(
+    broker, make_topic, tmp_path, crash_points
+):
+    port = free_port()
+    job = make_copy(broker.bootstrap_servers, make_topic, tmp_path, values(0, 50), per_batch=50)
+    crash_points.arm("S5.prepared", "wait")
+    with supervised(job, tmp_path, "--health", str(port), "--stuck-after", "4s") as running:
+        crash_points.wait_reached("S5.prepared")
+        wait_until(lambda: asked(port, "live")[0] == 503, "it is stuck")
+        assert asked(port, "ready")[0] == 503 and asked(port, "live")[1]["stuck"] is True
+        wait_until(lambda: "Stuck: no batch" in running.said(), "it is told")
+        crash_points.release("S5.prepared")
+        wait_until(lambda: asked(port, "live")[1]["batch"] == 0, "the batch has ended")
+        until = time.monotonic() + 12
+        while time.monotonic() < until:
+            code, told = asked(port, "ready")
+            assert code == 200 and told["stuck"] is False, told
+            time.sleep(0.5)
+        produce(job.servers, job.source_topic, values(50, 50))
+        wait_until(lambda: asked(port, "ready")[1]["batch"] == 1, "the next batch has ended")
+        assert running.said().count("Stuck") == 1
+
+
+@pytest.mark.full
+def test_a_driver_whose_supervisor_is_killed_is_gone_and_leaves_nothing_open(
+    broker, make_topic, tmp_path, crash_points, spark
+):
+    wanted = values(0, 50)
+    job = make_copy(
+        broker.bootstrap_servers, make_topic, tmp_path, wanted, timeout_ms=600_000, per_batch=50
+    )
+    crash_points.arm("S5.prepared", "wait")
+    with supervised(job, tmp_path) as running:
+        crash_points.wait_reached("S5.prepared")
+        running.process.kill()
+        wait_until(lambda: not running.living(), "all of it is gone", 60)
+    assert open_tasks(job) == []
+    crash_points.clear()
+    job.run(spark)
+    assert_exactly_once(job, wanted)
+
+
+@pytest.mark.full
+def test_once_and_a_lost_checkpoint_and_spark_submit(broker, make_topic, tmp_path):
+    """A checkpoint that is gone is restored, here by a driver that spark-submit starts."""
+    wanted = values(0, 50)
+    job = make_copy(
+        broker.bootstrap_servers, make_topic, tmp_path, wanted, sink_extra={"snapshots": "true"}
+    )
+    with supervised(job, tmp_path, "--once") as running:
+        assert running.await_ended() == 0, running.said()[-2000:]
+    assert_exactly_once(job, wanted)
+    shutil.rmtree(job.checkpoint)
+    more = values(50, 50)
+    produce(job.servers, job.source_topic, more)
+    with supervised(job, tmp_path, "--once", "--submit=--name submitted") as running:
+        assert running.await_ended() == 0, running.said()[-2000:]
+        assert "goes on at batch " in running.said()
+    assert_exactly_once(job, wanted + more)

@@ -1,0 +1,1 @@
+"""`eo-kafka run`: keeps a job running, and says when it cannot be kept."""

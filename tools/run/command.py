@@ -1,0 +1,255 @@
+"""`eo-kafka run`: a job's driver, started again when it died, unless that would not help.
+
+Exit codes: 0 the job ended in order, or was asked to end and did; 1 gave up; 2 wrong usage; 3 an
+error needs a person; 4 a newer driver has the job; 5 it was asked to end, and did not in order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import random
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ...core.errors import OptionsError
+from ...core.log_lines import show_from
+from ..shared.job_function import pairs
+from .driver import Driver
+from .health import address, served
+from .policy import DEFAULT, HOW, Policy, Restarts, parse, seconds_of
+from .status import COMMAND, DriverWords
+from .supervisor import ExitCode, Supervisor
+
+WRONG = ("cluster",)  # of --deploy-mode: the driver would be elsewhere
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (
+        "Run a job's driver, and start it again when it died. An error that another start would "
+        "not mend is told, and ends this. Options stand before a script's name: what stands "
+        "behind it is the script's."
+    )
+    _add_options(parser)
+    parser.add_argument(
+        "job",
+        metavar="MODULE:FUNCTION | SCRIPT",
+        help="the function build(spark, config) that returns the DataStreamWriter, or a script",
+    )
+    parser.add_argument(
+        "rest", nargs=argparse.REMAINDER, metavar="...", help="a script's own arguments"
+    )
+    parser.set_defaults(prog=parser.prog)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="what the function finds in its config",
+    )
+    parser.add_argument(
+        "--conf",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=VALUE",
+        help="settings of the function's Spark, such as spark.master=local[4]",
+    )
+    parser.add_argument(
+        "--submit",
+        "--spark-submit-args",
+        metavar='"ARGS"',
+        help="start it by spark-submit with these arguments: --submit='--master yarn'",
+    )
+    parser.add_argument(
+        "--restart", default=DEFAULT, metavar="POLICY", help=f"{HOW}; default: {DEFAULT}"
+    )
+    parser.add_argument(
+        "--give-up-after",
+        metavar="N[/TIME]",
+        help="give up at the Nth failure within TIME ('10/1h'), or in a row; default: never",
+    )
+    parser.add_argument(
+        "--grace",
+        default="60s",
+        metavar="TIME",
+        help="how long the running batch may take when SIGTERM or SIGINT came; default: 60s",
+    )
+    parser.add_argument("--once", action="store_true", help="end when the input is through")
+    parser.add_argument(
+        "--health",
+        metavar="[HOST:]PORT",
+        help="answer /live and /ready there; default host: loopback",
+    )
+    parser.add_argument(
+        "--stuck-after",
+        default="10m",
+        metavar="TIME",
+        help="call a query stuck that has input and has ended no batch for so long; default: 10m",
+    )
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What was asked for, checked. `function` or `script` is empty."""
+
+    function: str
+    script: tuple[str, ...]
+    config: dict[str, str]
+    conf: dict[str, str]
+    submit: tuple[str, ...] | None  # the command, and its arguments
+    policy: Policy
+    grace_s: float
+    once: bool
+    health: tuple[str, int] | None
+    stuck_after_s: float
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the job to its end; the exit code."""
+    try:
+        wanted = checked(arguments)
+        with tempfile.TemporaryDirectory(prefix="eo-kafka-run-") as folder:
+            return _supervised(wanted, Path(folder))
+    except OptionsError as error:
+        for problem in error.problems:
+            print(f"{arguments.prog}: {problem}", file=sys.stderr)
+        return ExitCode.USAGE
+
+
+def _supervised(wanted: Wanted, folder: Path) -> ExitCode:
+    show_from(logging.INFO)
+
+    def start() -> Driver:
+        return _started(wanted, folder)
+
+    restarts = Restarts(wanted.policy, random.random)
+    supervisor = Supervisor(start, restarts, wanted.grace_s, wanted.stuck_after_s)
+    with served(wanted.health, supervisor.view):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, supervisor.ask_to_end)
+        return supervisor.run()
+
+
+def _started(wanted: Wanted, folder: Path) -> Driver:
+    variables = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+    program = list(wanted.script)
+    bare = {} if wanted.submit else {"spark.ui.showConsoleProgress": "false"}  # it is a log
+    status = None
+    if wanted.function:
+        status = folder / "status.json"
+        status.unlink(missing_ok=True)  # the last run's
+        words = DriverWords(
+            wanted.function,
+            wanted.config,
+            {**bare, **wanted.conf},
+            wanted.once,
+            wanted.grace_s,
+            str(status),
+        )
+        told = folder / "driver.json"  # no argument: others can see those, and it may hold secrets
+        told.write_text(json.dumps(asdict(words)))
+        program = ["-c", COMMAND, str(told)]
+        if wanted.submit is not None:
+            script = folder / "driver.py"
+            script.write_text(f"{COMMAND}\n")
+            program = [str(script), str(told)]
+        found = [os.getcwd(), os.environ.get("PYTHONPATH", "")]
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, found))
+    first = [sys.executable] if wanted.submit is None else list(wanted.submit)
+    return Driver([*first, *program], variables, status)
+
+
+def checked(arguments: argparse.Namespace) -> Wanted:
+    """Raises OptionsError with all that is wrong."""
+    is_function = ":" in arguments.job and not Path(arguments.job).exists()
+    if is_function and arguments.rest:  # a function has no arguments: these are ours
+        parser = argparse.ArgumentParser(prog=arguments.prog, usage="see --help")
+        _add_options(parser)
+        parser.parse_args(arguments.rest, arguments)
+    problems: list[str] = []
+    policy, config, conf, submit = Policy(), {}, {}, None
+    with _collected(problems):
+        policy = parse(arguments.restart, arguments.give_up_after)
+    with _collected(problems):
+        config = pairs(arguments.config)
+    with _collected(problems):
+        conf = pairs(arguments.conf, "--conf")
+    with _collected(problems):
+        submit = _submit(arguments.submit)
+    if not is_function:
+        problems += _problems_of_script(arguments)
+    grace_s = seconds_of("--grace", arguments.grace, problems)
+    stuck_after_s = seconds_of("--stuck-after", arguments.stuck_after, problems)
+    health = address(arguments.health, problems) if arguments.health else None
+    if problems:
+        raise OptionsError(problems)
+    return Wanted(
+        function=arguments.job if is_function else "",
+        script=() if is_function else (arguments.job, *arguments.rest),
+        config=config,
+        conf=conf,
+        submit=submit,
+        policy=policy,
+        grace_s=grace_s,
+        once=arguments.once,
+        health=health,
+        stuck_after_s=stuck_after_s,
+    )
+
+
+@contextmanager
+def _collected(problems: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except OptionsError as error:
+        problems += error.problems
+
+
+def _problems_of_script(arguments: argparse.Namespace) -> list[str]:
+    problems = []
+    if not Path(arguments.job).is_file():
+        problems.append(f"'{arguments.job}' is neither MODULE:FUNCTION nor a file that is there.")
+    for option, given in (
+        ("--config", arguments.config),
+        ("--conf", arguments.conf),
+        ("--once", arguments.once),
+    ):
+        if given:
+            problems.append(f"{option} is for MODULE:FUNCTION: a script has its own arguments.")
+    return problems
+
+
+def _submit(text: str | None) -> tuple[str, ...] | None:
+    """Raises OptionsError."""
+    if text is None:
+        return None
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise OptionsError([f"--submit cannot be read: {error}."]) from None
+    if any(word in WRONG or word.endswith("=cluster") for word in words):
+        raise OptionsError(
+            ["--submit with the deploy mode 'cluster': the driver would run elsewhere, unwatched."]
+        )
+    home = os.environ.get("SPARK_HOME")
+    places = [str(Path(home, "bin"))] if home else []
+    places += [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    found = shutil.which("spark-submit", path=os.pathsep.join(places))
+    if found is None:
+        raise OptionsError(["--submit: there is no spark-submit in SPARK_HOME or on the PATH."])
+    return (found, *words)

@@ -1,0 +1,99 @@
+"""One run of a driver: its guard's process, its session, what it said, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from signal import SIGTERM
+from typing import IO
+
+from . import processes
+from .status import Status
+
+KEPT_CHUNKS = 64  # of what it wrote to stderr, the newest, of at most _CHUNK bytes
+_CHUNK = 1 << 16
+
+
+class Driver:
+    """Started at once. `status_path`: where a driver program of ours tells its status."""
+
+    def __init__(
+        self, command: Sequence[str], variables: Mapping[str, str], status_path: Path | None
+    ) -> None:
+        self._status_path = status_path
+        self._kept: deque[bytes] = deque(maxlen=KEPT_CHUNKS)
+        # An own process, and not a fork of this one: it must live when this one is killed.
+        self._guard = subprocess.Popen(
+            [sys.executable, "-m", "eo_kafka.tools.run.guard", *command],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, **variables},
+        )
+        assert self._guard.stderr is not None
+        self._reader = threading.Thread(target=self._pass_on, args=(self._guard.stderr,))
+        self._reader.daemon = True
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The session's."""
+        return self._guard.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """The driver's, or 128 and the signal; None while it runs."""
+        return self._guard.poll()
+
+    @property
+    def status(self) -> Status | None:
+        """What it says of itself; None of a program that is not ours."""
+        return None if self._status_path is None else Status.read(self._status_path)
+
+    def wait(self, seconds: float) -> None:
+        """Until it ends, or for so long."""
+        with suppress(subprocess.TimeoutExpired):
+            self._guard.wait(seconds)
+
+    def ask_to_end(self) -> None:
+        """SIGTERM to the driver itself, wherever it is below its guard."""
+        status = self.status
+        with suppress(OSError):
+            if status is not None and status.pid and os.getsid(status.pid) == self.pid:
+                os.kill(status.pid, SIGTERM)
+                return
+        with suppress(OSError):
+            assert self._guard.stdin is not None
+            self._guard.stdin.write(b"T")
+            self._guard.stdin.flush()
+
+    def await_empty(self, seconds: float) -> bool:
+        """Wait until nothing of it lives, but at most so long; whether it came to that."""
+        return processes.await_empty(self.pid, seconds)
+
+    def kill(self) -> None:
+        """Nothing of it lives when this returns."""
+        processes.kill_all(self.pid)
+        self._guard.wait()
+        self._reader.join(5)
+        assert self._guard.stdin is not None
+        with suppress(OSError):
+            self._guard.stdin.close()
+        processes.reap()
+
+    def stderr(self) -> str:
+        """The end of what it wrote there."""
+        return b"".join(self._kept).decode(errors="replace")
+
+    def _pass_on(self, stderr: IO[bytes]) -> None:
+        with stderr:
+            while chunk := os.read(stderr.fileno(), _CHUNK):
+                self._kept.append(chunk)
+                with suppress(OSError, ValueError):
+                    os.write(2, chunk)

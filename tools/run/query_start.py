@@ -1,0 +1,32 @@
+"""Starts the query of what a user's function returned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from ...connectors.restored_start import options_of, start
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class NoQuery(TypeError):
+    """A job's function returned something else."""
+
+
+def started(made: Any, drain: bool) -> StreamingQuery:
+    """The query of what the user's function returned. Raises NoQuery if that is neither a
+    DataStreamWriter nor a query."""
+    if hasattr(made, "awaitTermination"):
+        return cast("StreamingQuery", made)
+    if not hasattr(made, "trigger") or not hasattr(made, "start"):
+        raise NoQuery(
+            f"The job's function returned {type(made).__name__}: it must return a "
+            "DataStreamWriter that is not started, or the started query. That of a batch job "
+            "returns nothing: it is made with source=None."
+        )
+    writer = made.trigger(availableNow=True) if drain else made
+    options = {name.lower(): value for name, value in options_of(writer).items()}
+    if options.get("snapshots", "").lower() == "true":
+        return start(writer)
+    return cast("StreamingQuery", writer.start())

@@ -1,0 +1,100 @@
+"""Whether what ended a driver is mended by another start, or needs a person: by the error tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from ...broker import errors as _broker_errors  # noqa: F401 - its classes are of the tree, too
+from ...core.errors import EoKafkaError
+
+# An error of ours in a traceback, in Spark's message, or in its log: the class, and its sentences.
+OUR_ERROR = re.compile(r"\beo_kafka(?:\.\w+)*\.([A-Z]\w+): (.{0,4000})")
+# What Python says when its JVM is gone. What stood above it was survived.
+_JVM_GONE = re.compile(
+    r"py4j\.protocol\.Py4JNetworkError|ConnectionRefusedError|Answer from Java side is empty"
+)
+KILLED = 128  # exit codes above it say which signal
+
+
+class Way(Enum):
+    """What is done about an error, and the word for it in docs/how-to/run-a-job.md."""
+
+    RESTART = "restarted"
+    SUPERSEDED = "not restarted: a newer driver goes on"
+    PERSON = "not restarted: needs a person"
+
+
+@dataclass(frozen=True)
+class OurError:
+    """The class's name, and what it says."""
+
+    name: str
+    said: str
+
+    @property
+    def way(self) -> Way:
+        """What is done about it."""
+        return way_of(self.name)
+
+
+TO_DO = {
+    "OptionsError": "Correct the options that it names.",
+    "EnvironmentRefused": "Change the setting that it names; 'eo-kafka doctor' checks all of them.",
+    "DataLossError": "Find out why they are gone; failOnDataLoss=false goes on with what is left.",
+    "UnknownTopic": "Create the topic ('eo-kafka topic create'), or correct its name.",
+    "Fenced": "Make sure that the job runs in one place only. The newer driver goes on.",
+    "ForeignLedger": "Bring the checkpoint back, use another jobName, or give the ledger up with "
+    "'eo-kafka job reset JOB'.",
+    "CorruptLedger": "Restore the ledger's topic, or run the newer version that wrote it.",
+    "BatchMismatch": "Without state: 'eo-kafka job redo JOB CHECKPOINT'; with state: restore a "
+    "snapshot.",
+    "RepairNeeded": "Decide whether the missing rows may be lost: 'eo-kafka job repair JOB --batch "
+    "N --accept-loss'.",
+    "CheckpointError": "Nothing was changed. Do what the sentence says about the checkpoint.",
+    "CorruptSnapshot": "Verify the job's snapshots, and restore another one: 'eo-kafka snapshots'.",
+}
+LOOK_IT_UP = "Look it up in docs/troubleshooting.md."
+
+
+def tree() -> dict[str, type[EoKafkaError]]:
+    """Every class of the tree by its name."""
+    return {found.__name__: found for found in _below(EoKafkaError)}
+
+
+def _below(error: type[EoKafkaError]) -> Iterator[type[EoKafkaError]]:
+    yield error
+    for one in error.__subclasses__():
+        yield from _below(one)
+
+
+def way_of(name: str) -> Way:
+    """By the class's attributes. What is not of the tree is no error of ours, and restarted."""
+    error = tree().get(name)
+    if error is None or error.retriable or error.in_doubt:
+        return Way.RESTART
+    return Way.SUPERSEDED if error.fenced else Way.PERSON
+
+
+def to_do(name: str) -> str:
+    """What the person must do, in a sentence."""
+    return TO_DO.get(name, LOOK_IT_UP)
+
+
+def last_error(text: str) -> OurError | None:
+    """The last error of ours in a message of Spark's or a traceback."""
+    found = [(name, said) for name, said in OUR_ERROR.findall(text) if name in tree()]
+    return OurError(found[-1][0], found[-1][1].strip()) if found else None
+
+
+def error_of_script(code: int, stderr: str) -> OurError | None:
+    """What ended a program that only left an exit code and its stderr.
+
+    A program that a signal ended, or whose JVM went away, did not die of what it had said before.
+    """
+    if code == 0 or code < 0 or code > KILLED:
+        return None
+    gone = [match.end() for match in _JVM_GONE.finditer(stderr)]
+    return last_error(stderr[gone[-1] :] if gone else stderr)
