@@ -17,7 +17,7 @@ from ..sources.lookup import OffsetLookup
 from ..sources.options import SourceOptions
 from ..sources.planner import Planner
 from ..sources.range_split import gather
-from ..sources.recorded_ends import RecordedEnds, check_continues, check_is_there
+from ..sources.recorded_ends import RecordedEnds, check_is_there
 from ..sources.trigger_delay import TriggerDelay
 from .plain_errors import plain_errors
 from .spark_versions import (
@@ -118,7 +118,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._until_now:
                 self._target = self._newest
         if self._continues_at is not None and begin == self._initial:
-            check_continues(self._continues_at, self._newest)
+            self._recorded.check_continues(self._newest, self._planner.topic_ids)
             end = self._continues_at
         elif end is not None:
             check_is_there(end, self._newest)

@@ -39,6 +39,7 @@ class RecordedEnds:
         self._ends: Offsets | None = None
         self._first: Offsets | None = None
         self._continued: Offsets | None = None
+        self._before: Mapping[str, str] = {}
 
     def after(self, start: Offsets) -> Offsets | None:
         """Where the batch from `start` ended; None if that is not recorded, and from then on.
@@ -69,6 +70,7 @@ class RecordedEnds:
                 "Give the query the sources that it had; or choose 'new-job', which reads "
                 "everything again."
             )
+        self._before = recorded_topic_ids(ledger)
         first = ledger.decisions.get((MAIN_SINK, 0))
         self._first = end_of_topics(first.offsets if first else (), topics)
         self._continued = end_of_topics(ledger.succession.continued_from, topics)
@@ -79,6 +81,25 @@ class RecordedEnds:
         """Whether a batch 0 that ends there, and was planned by an earlier process, is of a query
         that continued, and holds nothing; else it is the first batch that the job ever wrote."""
         return end == self._continued or (end == self._ends and end != self._first)
+
+    def check_continues(self, newest: Offsets, ids: Mapping[str, str]) -> None:
+        """Raise DataLossError if the place to go on from is not in the topics that there are now,
+        whose ids are `ids`: whatever `failOnDataLoss` says, for the new query can neither go on
+        there nor read a new topic from its beginning."""
+        end, before = self._ends or {}, self._before
+        short = {at: offset for at, offset in end.items() if offset > newest.get(at, -1)}
+        others = {topic for topic in ids.keys() & before.keys() if ids[topic] != before[topic]}
+        gone = {at: offset for at, offset in end.items() if at in short or at.topic in others}
+        if not gone:
+            return
+        now = {at: newest[at] for at in gone if at in newest}
+        raise DataLossError(
+            f"The query before ended at {encode_text(gone)}, where this one is to go on (option "
+            f"'onReset' is 'continue'), but the topics now end at {encode_text(now)}"
+            f"{f', and {sorted(others)} have other ids' if others else ''}: they were deleted, or "
+            "made again, or are not read any more. Nothing was read. Restore the topics; or choose "
+            "'new-job', which reads everything that there is."
+        )
 
     def topic_ids(self) -> Mapping[str, str]:
         """The ids of the topics that the job has read; raises as `after`."""
@@ -93,10 +114,11 @@ class RecordedEnds:
 
 
 def recorded_topic_ids(ledger: Ledger) -> Mapping[str, str]:
-    """The ids of the sources' topics, as the newest decision that counts has them."""
+    """The ids of the sources' topics, as the newest decision that counts has them, or the query
+    before had."""
     decided = ledger.of_sink(MAIN_SINK)
     counts = [batch for batch in decided if decided[batch].state is not DecisionState.VOID]
-    return dict(decided[max(counts)].source_ids) if counts else {}
+    return dict(decided[max(counts)].source_ids if counts else ledger.succession.source_ids)
 
 
 def check_is_there(end: Offsets, newest: Offsets) -> None:
@@ -109,19 +131,6 @@ def check_is_there(end: Offsets, newest: Offsets) -> None:
             f"{encode_text(short)}, but the topics now end at {encode_text(now)}: they were "
             "deleted and created again, or lost records. Nothing was read. Restore the topics; "
             "or give the job's memory up: 'eo-kafka job reset', and a new checkpoint."
-        )
-
-
-def check_continues(end: Offsets, newest: Offsets) -> None:
-    """Raise DataLossError if a place to go on from is not there."""
-    short = {at: offset for at, offset in end.items() if offset > newest.get(at, -1)}
-    if short:
-        now = {at: newest[at] for at in short if at in newest}
-        raise DataLossError(
-            f"The query before ended at {encode_text(short)}, where this one is to go on (option "
-            f"'onReset' is 'continue'), but the topics now end at {encode_text(now)}: they were "
-            "deleted, or made again, or are not read any more. Nothing was read. Restore the "
-            "topics; or choose 'new-job', which reads everything again."
         )
 
 

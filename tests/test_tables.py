@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import psycopg
 import pyarrow as pa
 import pytest
 
+from eo_kafka.clients.postgres.client import may_pass
 from eo_kafka.core.errors import OptionsError
 from eo_kafka.core.transaction import NO_TRANSACTION, Decision, DecisionState, Participant, Staged
 from eo_kafka.sinks.tables.marker import History, Marker, newest_parts
 from eo_kafka.sinks.tables.options import read_table
 from eo_kafka.sinks.tables.rows import copied, sent
-from eo_kafka.sinks.tables.schema import Column, _misfit
+from eo_kafka.sinks.tables.schema import Column, _misfit, staged_as
 from eo_kafka.state.ledger.ledger import Ledger
 
 GIVEN = {
@@ -78,6 +80,25 @@ def numeric(precision: int, scale: int) -> Column:
 )
 def test_a_column_takes_every_value_or_is_refused(kind, column, fits):
     assert (_misfit(kind, column) == "") == fits
+
+
+def test_only_a_server_that_is_away_is_asked_again():
+    assert may_pass(psycopg.OperationalError("the connection is lost"))
+    assert may_pass(psycopg.errors.LockNotAvailable())
+    assert not may_pass(psycopg.ProgrammingError("only '%s' are allowed as placeholders"))
+    assert not may_pass(psycopg.DataError("PostgreSQL text fields cannot contain NUL"))
+    assert not may_pass(psycopg.errors.UndefinedColumn())
+
+
+def test_a_staged_column_has_the_tables_keys_and_cuts_nothing():
+    def column(base: str, words: str, typmod: int, collation: str | None = None) -> Column:
+        return Column("c", base, words, typmod, False, False, True, True, collation)
+
+    assert staged_as(column("text", "text", -1)) == "text"
+    assert staged_as(column("text", "text", -1, "s.ci")) == "text COLLATE s.ci"
+    assert staged_as(numeric(10, 2)) == "numeric(10,2)"
+    cut = staged_as(column("varchar", "character varying(3)", 7, "s.ci"))
+    assert cut == 'varchar COLLATE s.ci CHECK ("c" = "c"::character varying(3))'
 
 
 def part(partition: int, round_: int, generation: int, rows: int = 3) -> Participant:

@@ -155,8 +155,13 @@ def _connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
 
 
 def may_pass(error: psycopg.Error) -> bool:
-    """Whether the server is only away, starting, busy or stopping: the same request may do."""
-    return error.sqlstate is None or error.sqlstate.startswith(_AGAIN)
+    """Whether the server is only away, starting, busy or stopping: the same request may do. What
+    the client itself refuses to send, it always will."""
+    from psycopg import DataError, NotSupportedError, ProgrammingError
+
+    if error.sqlstate is None:
+        return not isinstance(error, DataError | NotSupportedError | ProgrammingError)
+    return error.sqlstate.startswith(_AGAIN)
 
 
 def said(error: psycopg.Error) -> str:

@@ -11,6 +11,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 import eo_kafka
 from eo_kafka.clients.kafka import control_plane
@@ -28,6 +30,7 @@ from harness import (
     Stateful,
     assert_settled,
     committed,
+    delete_topic,
     fail_at,
     kill_driver_at,
     make_copy,
@@ -294,6 +297,58 @@ def test_continue_is_refused_where_the_reader_does_not_know_of_it(job, spark):
     assert_rows(job, ONCE)
 
 
+@pytest.mark.full
+@pytest.mark.xfail(
+    strict=True,
+    reason="the sink does not know what its readers say, and startingOffsets=latest looks the same",
+)
+def test_readers_that_continue_for_a_sink_that_begins_anew_are_told_of(job, spark):
+    job.run(spark)
+    second = refreshed(job, "continue")
+    second.sink_extra["onReset"] = "new-job"
+    with pytest.raises(Exception, match="onReset"):
+        second.run(spark)
+
+
+@pytest.mark.full
+def test_a_query_that_was_ended_in_its_first_batch_continues_a_job_of_one_batch(
+    job, spark, crash_points
+):
+    """Where batch 0 ends, the source cannot tell whose it is: the sink stops it once."""
+    job.per_batch = None
+    job.run(spark)
+    produce(job.servers, job.source_topic, MORE)
+    second = refreshed(job, "continue")
+    fail_at(second, spark, crash_points, "S1.after_generation")
+    with pytest.raises(Exception, match=r"in its first batch, start it once more"):
+        second.run(spark)
+    assert_rows(job, ONCE)
+    second.run(spark)
+    assert_rows(job, ONCE + Counter(MORE))
+
+
+@pytest.mark.full
+def test_continue_is_refused_where_a_topic_was_made_again(job, spark, crash_points):
+    """Also with failOnDataLoss=false: there is no way to read the new one from its beginning."""
+    job.run(spark)
+    late = refreshed(job, "continue", "late")
+    fail_at(late, spark, crash_points, "reset.after_write")  # with a batch 0 that is planned
+    delete_topic(job.servers, job.source_topic)
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    admin.create_topics([NewTopic(job.source_topic, 2, 1)])[job.source_topic].result(30)
+    news = [b"new %d" % number for number in range(500)]
+    produce(job.servers, job.source_topic, news)
+    with pytest.raises(Exception, match=r"DataLossError.*set option 'onReset' to 'new-job'"):
+        late.run(spark)
+    second = refreshed(job, "continue")
+    second.source_extra["failOnDataLoss"] = second.sink_extra["failOnDataLoss"] = "false"
+    with pytest.raises(Exception, match=r"DataLossError.*have other ids.*Nothing was read"):
+        second.run(spark)
+    assert_rows(job, ONCE)
+    refreshed(job, "new-job", "again").run(spark)
+    assert_rows(job, ONCE + Counter(news))
+
+
 def test_continue_is_refused_to_a_query_with_state(broker, make_topic, tmp_path, spark):
     values = [b"a 1", b"b 2"]
     source, sink = make_topic("in"), make_topic("out")
@@ -421,6 +476,19 @@ def test_the_old_query_that_comes_between_the_generation_and_the_reset_stops_it(
     _, reports = prepare(new, 0)
     committer.commit(new, reports, 0)
     assert visible(options) == Counter([b"old 0", b"old 1", b"new 0"])
+
+
+@pytest.mark.parametrize("mode", ["stop", "new-job"])
+def test_that_everything_is_written_again_is_told(options, mode, caplog):
+    """The option may stand there for years when a checkpoint is lost."""
+    _, first = prepare(options, 0)
+    committer.commit(options, first, 0)
+    again = replace(options, query_id="new" if mode == "new-job" else "old", on_reset=mode)
+    for _ in range(2):
+        make_plan(again)
+    told = [one.getMessage() for one in caplog.records if "everything again" in one.getMessage()]
+    assert len(told) == (mode == "new-job")
+    assert all("Query new has taken job" in one and "from query old" in one for one in told)
 
 
 def test_another_target_is_another_job(options, make_topic):

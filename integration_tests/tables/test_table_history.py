@@ -96,6 +96,24 @@ def test_a_job_that_was_reset_goes_on_and_one_whose_marker_is_gone_stops(table_j
         table_job.run(2)
 
 
+@pytest.mark.parametrize("option", ["table", "stagingSchema"])
+def test_a_decided_batch_is_not_applied_elsewhere_when_an_option_is_changed(
+    table_job, crash_points, option
+) -> None:
+    """The marker is written before the first decision: where there is none, another place has
+    it, and perhaps the rows, too."""
+    other = new_table(table_job.database)
+    kill_at(table_job, crash_points, "S7.applied", 0)
+    before = dict(table_job.given)
+    table_job.given[option] = other if option == "table" else other.partition(".")[0]
+    with pytest.raises(LedgerError, match="shows no batch of this job"):
+        table_job.run(0)
+    assert table_job.ask(f"SELECT count(*) FROM {other}") == [(0,)]
+    table_job.given = before
+    table_job.run(0, 1)
+    assert table_job.there() == table_job.expected(0, 1)
+
+
 @pytest.fixture
 def both(eo_postgres, broker, make_topic) -> TableJob:
     """A job that writes a table and a topic."""

@@ -179,8 +179,7 @@ def check_sources(
     newest = _before(options, batch, ledger)
     known = newest or ledger.succession  # the query before, whom this one continues
     before, here = dict(known.source_ids), dict(now)
-    replaced = sorted(t for t in here.keys() & before.keys() if here[t] != before[t])
-    if not replaced:
+    if not (replaced := sorted(t for t in here.keys() & before.keys() if here[t] != before[t])):
         return
     since = f"batch {newest.batch}" if newest else "the query before"
     sentence = (
@@ -188,13 +187,16 @@ def check_sources(
         f"since {since} (topic ids {[before[t] for t in replaced]}, now "
         f"{[here[t] for t in replaced]})."
     )
+    to_both = f"at the source and at the sink, and 'jobName' '{options.job}' at the source"
+    way = f"set 'failOnDataLoss' to false {to_both}, until a batch is written"
+    if newest is None:
+        way = "delete this new checkpoint and set option 'onReset' to 'new-job'"
     if options.fail_on_data_loss:
         raise DataLossError(
-            f"{sentence} Nothing of batch {batch} is visible. Spark would go on at the old "
-            "topic's offsets and skip what the new topic holds below them. To read the new "
-            "topic from its beginning, set 'failOnDataLoss' to false at the source and at the "
-            f"sink, and 'jobName' '{options.job}' at the source, until a batch is written. To "
-            "skip those records, set it at the sink only."
+            f"{sentence} Nothing of batch {batch} is visible. Spark would go on at the old topic's "
+            "offsets and skip what the new topic holds below them. To skip that, set "
+            "'failOnDataLoss' to false at the sink only. To read the new topic from its beginning, "
+            f"{way}."
         )
     log.warning("%s Batch %d goes on, as the sink's 'failOnDataLoss' is false.", sentence, batch)
 

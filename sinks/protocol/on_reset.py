@@ -8,6 +8,7 @@ one comes again; a death after it leaves it the new one's, which goes on as any 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from ...core.crash_points import crash_point
@@ -29,6 +30,8 @@ from ...state.snapshots.offset_log import NOT_PLANNED, planned_batch
 from ..options import BATCH_WRITES, SinkOptions
 from .batch_identity import BatchIdentity, shown
 from .committable import Torn
+
+log = logging.getLogger(__name__)
 
 
 def is_new_query(options: SinkOptions, coordinator: Coordinator) -> bool:
@@ -111,8 +114,25 @@ def take_over(
             written.append((records.ONE_PHASE_KEY, records.encode_one_phase(tokens_from)))
         return Write(written)
 
+    before, ended = coordinator.ledger.owner, shown(coordinator.ledger.ends(options.sink))
     coordinator.write(generation, attempt)
+    _tell(options, before, ended)
     crash_point("reset.after_write")
+
+
+def _tell(options: SinkOptions, before: str | None, ended: str) -> None:
+    """The option may stand there for years when a checkpoint is lost, and no refresh is meant."""
+    what = "this one goes on there"
+    if options.on_reset != CONTINUE:
+        what = (
+            "this one reads and writes everything again, beside what is there. If that is not "
+            "meant, stop it, and start with a new checkpoint and 'startingOffsets' of that end"
+        )
+    log.warning(
+        "Query %s has taken job '%s' over from query %s (option 'onReset' is '%s'), which ended at "
+        "%s: %s.",
+        *(options.query_id, options.job, before, options.on_reset, ended, what),
+    )
 
 
 def owned(query_id: str, succession: Succession) -> list[Record]:
@@ -194,5 +214,6 @@ def check_first(options: SinkOptions, identity: BatchIdentity, ledger: Ledger, r
     raise CheckpointError(
         f"Job '{options.job}' is to continue at {shown(came_from)} (option 'onReset'), and this "
         f"query does not start there: {found}. Nothing of batch {identity.batch} is visible. Its "
-        f"readers need 'jobName' and 'onReset' 'continue', too. {_WAYS}"
+        "readers need 'jobName' and 'onReset' 'continue', too; if they have them, and it was ended "
+        f"in its first batch, start it once more. {_WAYS}"
     )

@@ -20,11 +20,12 @@ from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
 from .marker import History, Marker, Markers, newest_parts
-from .staging import GONE, OWN, ROW, columns_staged, drop, of_parts, rows_staged, whose
+from .staging import GONE, OWN, ROW, columns_staged, drop, of_parts, rows_staged
 from .table import Place, TableTarget, found
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg import sql
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ class StagedTableRows:
     def _apply(
         self, connection: psycopg.Connection[Any], parts: Sequence[Participant], passed: set[int]
     ) -> None:
-        from psycopg import Error
+        from psycopg import Error, sql
 
         try:
             with self._marker(connection) as (place, markers, marker):
@@ -118,8 +119,9 @@ class StagedTableRows:
                 home = next(part.staged.home for part in parts if part.staged)
                 columns = columns_staged(connection, place, home)
                 self._check_options(columns)
-                for statement in _statements(self._target.keys, columns, place, home):
-                    connection.execute(statement, whose(parts))
+                staged = sql.Identifier(place.beside, home)
+                for statement in _statements(self._target.keys, columns, place, staged, parts):
+                    connection.execute(statement)
                 now = Marker.of(
                     marker.ledger, self._holder, self._decision.batch, self._parts, passed
                 )
@@ -207,19 +209,23 @@ class StagedTableRows:
 
 
 def _statements(
-    keys: Sequence[str], staged: Sequence[str], place: Place, home: str
+    keys: Sequence[str],
+    staged: Sequence[str],
+    place: Place,
+    home: sql.Identifier,
+    parts: Sequence[Participant],
 ) -> Iterator[Any]:
-    """What moves staged rows, of columns `staged`, into their table. All of a round are in one
-    staging table."""
+    """What moves the staged rows of `parts`, of columns `staged`, into their table. All of a round
+    are in one staging table, `home`."""
     from psycopg import sql
 
     columns = [name for name in staged if name not in OWN]
     names = {
         "table": sql.Identifier(place.schema, place.name),
-        "staged": sql.Identifier(place.beside, home),
+        "staged": home,
         "columns": sql.SQL(", ").join(map(sql.Identifier, columns)),
         "keys": sql.SQL(", ").join(map(sql.Identifier, keys)),
-        "parts": of_parts(),
+        "parts": of_parts(parts),
         "row": sql.Identifier(ROW),
         "gone": sql.Identifier(GONE),
     }

@@ -34,11 +34,11 @@ CREATE TABLE IF NOT EXISTS {} (
 """
 _READ = """
 SELECT ledger, generation, batch, round, decided, digest, passed FROM {}
-WHERE sink = %s AND target = %s
+WHERE sink = {} AND target = {}
 """
 _WRITE = """
 INSERT INTO {} (ledger, sink, target, job, generation, batch, round, decided, digest, passed)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+VALUES ({})
 ON CONFLICT (ledger, sink, target) DO UPDATE SET generation = EXCLUDED.generation,
     batch = EXCLUDED.batch, round = EXCLUDED.round, decided = EXCLUDED.decided,
     digest = EXCLUDED.digest, passed = EXCLUDED.passed, written = now()
@@ -197,10 +197,9 @@ class Markers:
         from psycopg import sql
 
         fields = (marker.batch, marker.round, marker.decided, marker.digest, list(marker.passed))
-        self._connection.execute(
-            sql.SQL(_WRITE).format(self._table),
-            (self._ledger, self._sink, self._place.words, job, marker.generation, *fields),
-        )
+        values = (self._ledger, self._sink, self._place.words, job, marker.generation, *fields)
+        written = sql.SQL(", ").join(map(sql.Literal, values))
+        self._connection.execute(sql.SQL(_WRITE).format(self._table, written))
 
     def _exists(self) -> bool:
         asked = self._connection.execute(
@@ -215,12 +214,11 @@ class Markers:
 
         if not self._exists():
             return []
-        asked = sql.SQL(_READ).format(self._table)
-        given: list[object] = [self._sink, self._place.words]
+        whose = (sql.Literal(self._sink), sql.Literal(self._place.words))
+        asked = sql.SQL(_READ).format(self._table, *whose)
         if lock:
-            asked += sql.SQL(" AND ledger = %s FOR UPDATE")
-            given.append(self._ledger)
-        rows = self._connection.execute(asked, given).fetchall()
+            asked += sql.SQL(" AND ledger = {} FOR UPDATE").format(sql.Literal(self._ledger))
+        rows = self._connection.execute(asked).fetchall()
         return [Marker(*row) for row in rows]
 
 

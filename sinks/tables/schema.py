@@ -13,7 +13,7 @@ from .table import Place, TableTarget, find
 if TYPE_CHECKING:
     import psycopg
 
-_TEXT = ("text", "varchar", "bpchar", "name", "citext", "json", "jsonb", "uuid", "xml", "enum")
+_TEXT = ("text", "varchar", "bpchar", "citext", "json", "jsonb", "uuid", "xml", "enum")
 # Spark's type -> what of PostgreSQL takes every value of it as it is
 _TAKES: dict[str, tuple[str, ...]] = {
     "string": _TEXT,
@@ -31,6 +31,8 @@ _TAKES: dict[str, tuple[str, ...]] = {
     "timestamp_ntz": ("timestamp",),
     "json": ("json", "jsonb"),
 }
+# What a value loses in silence when such a column has a length: digits of a second, spaces
+_CUT = ("timestamp", "timestamptz", "varchar")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _OF_TABLE = """
@@ -46,7 +48,10 @@ SELECT a.attname::text,
     a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AND t.typdefault IS NULL,
     a.attgenerated <> '' OR a.attidentity = 'a',
     has_column_privilege(a.attrelid, a.attnum, 'INSERT'),
-    has_column_privilege(a.attrelid, a.attnum, 'UPDATE')
+    has_column_privilege(a.attrelid, a.attnum, 'UPDATE'),
+    (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname)
+     FROM pg_collation l JOIN pg_namespace n ON n.oid = l.collnamespace
+     WHERE l.oid = a.attcollation AND a.attcollation <> t.typcollation)
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
 JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
@@ -77,11 +82,25 @@ class Column:
     is_made: bool  # by the database, which takes no value for it
     may_insert: bool
     may_update: bool
+    collation: str | None = None  # if it is not its type's: says which keys are the same
 
 
 def columns_of(connection: psycopg.Connection[Any], place: Place) -> dict[str, Column]:
     """The table's columns, by name."""
     return {row[0]: Column(*row) for row in connection.execute(_OF_COLUMNS, [place.oid])}
+
+
+def staged_as(column: Column) -> str:
+    """The type of a staging table's column: that of the table's, and keys are the same in both. A
+    row that would lose something in the table is refused here, before the batch is decided.
+    SQL text, to be put behind the column's name."""
+    from psycopg import sql
+
+    same = f" COLLATE {column.collation}" if column.collation else ""
+    if column.base not in _CUT or column.typmod < 0:
+        return f"{column.words}{same}"
+    name = sql.Identifier(column.name).as_string()
+    return f"{column.base}{same} CHECK ({name} = {name}::{column.words})"
 
 
 def problems(connection: psycopg.Connection[Any], target: TableTarget) -> list[str]:

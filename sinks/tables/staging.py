@@ -131,27 +131,29 @@ def rows_staged(
         ).fetchone()
         if there is None or not there[0]:
             continue
-        asked = sql.SQL("SELECT s.{p}, count(*) FROM {t} s {of} GROUP BY 1").format(
-            p=sql.Identifier(PARTITION), t=sql.Identifier(place.beside, home), of=of_parts()
-        )
         mine = [part for part in parts if part.staged and part.staged.home == home]
-        staged |= dict(connection.execute(asked, whose(mine)).fetchall())
+        asked = sql.SQL("SELECT s.{p}, count(*) FROM {t} s {of} GROUP BY 1").format(
+            p=sql.Identifier(PARTITION), t=sql.Identifier(place.beside, home), of=of_parts(mine)
+        )
+        staged |= dict(connection.execute(asked).fetchall())
     return staged
 
 
-def of_parts() -> Any:
-    """What joins a staging table `s` to its rows of some parts, by the arguments `whose`."""
+def of_parts(parts: Sequence[Participant]) -> Any:
+    """What joins a staging table `s` to its rows of some parts. The rows' columns may have any name
+    that does not begin with `_eo_`, and so no other may stand here. Nor an argument: whoever has
+    one must write each % in a name twice."""
     from psycopg import sql
 
-    return sql.SQL(
-        "JOIN unnest(%s::int[], %s::bigint[]) w(p, a) ON s.{} = w.p AND s.{} = w.a"
-    ).format(sql.Identifier(PARTITION), sql.Identifier(ATTEMPT))
-
-
-def whose(parts: Sequence[Participant]) -> list[list[int]]:
-    """The arguments of `of_parts`."""
     staged = [(part.partition, part.staged.attempt) for part in parts if part.staged]
-    return [[one for one, _ in staged], [one for _, one in staged]]
+    return sql.SQL(
+        "JOIN unnest({}::int[], {}::bigint[]) w(_eo_p, _eo_a) ON s.{} = w._eo_p AND s.{} = w._eo_a"
+    ).format(
+        sql.Literal([partition for partition, _ in staged]),
+        sql.Literal([attempt for _, attempt in staged]),
+        sql.Identifier(PARTITION),
+        sql.Identifier(ATTEMPT),
+    )
 
 
 class TaskStaging:
@@ -207,9 +209,12 @@ class TaskStaging:
         if may_pass(error):
             return explained(error, self._target.postgres)
         where = (error.diag.context or "").splitlines()
+        why = said(error)
+        if (error.diag.table_name or "").startswith(PREFIX):  # CHECK: see schema.staged_as
+            why = f"a column would cut or round a value, {why}"
         return SinkError(
             f"PostgreSQL does not take a row of partition {self._partition} for "
-            f"{self._target.place}: {said(error)}{f' [{where[0][:200]}]' if where else ''}. "
+            f"{self._target.place}: {why}{f' [{where[0][:200]}]' if where else ''}. "
             "Nothing of the batch is visible. Filter or correct such rows, and start the query "
             "again."
         )

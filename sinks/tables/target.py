@@ -13,8 +13,8 @@ from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
 from .marker import History, Marker, Markers
-from .schema import columns_of, problems
-from .staging import PARTITION, StagingTables, drop, of_parts, rows_staged, whose
+from .schema import columns_of, problems, staged_as
+from .staging import PARTITION, StagingTables, drop, of_parts, rows_staged
 from .table import TableTarget, found
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ class StagedTable(TableTarget):
             markers = _markers(connection, self, job, ledger)
             history = History(ledger, job.sink)
             marker = markers.read()
-            if history.accepts(marker or Marker(ledger.topic_id)):
+            # It is written before the first decision: without it another place has that, perhaps
+            is_known = marker is not None or history.newest is None
+            if is_known and history.accepts(marker or Marker(ledger.topic_id)):
                 if marker is None:
                     markers.create()
                     markers.write(history.expected(), job.job_and_ledger[0])
@@ -81,8 +83,9 @@ class StagedTable(TableTarget):
         why = (
             "the ledger is older than the table: it was restored from an older copy, or cut off"
             if ahead
-            else "the database was restored from an older copy, or is another one, or somebody "
-            "removed the marker: batches between would be missing in the table"
+            else "the database was restored from an older copy, or is another one, or option "
+            "'table' or 'stagingSchema' was changed, or somebody removed the marker: batches "
+            "between would be missing in the table, or be there twice"
         )
         sentence = (
             f"{self.place} shows {shows} as the newest one of job '{job.job}', and the ledger has "
@@ -112,7 +115,8 @@ class StagedTable(TableTarget):
                 log.info("Removed what was staged and nothing decided: %s.", ", ".join(removed))
             if self.columns:  # not an operator's command
                 types = {
-                    name: column.words for name, column in columns_of(connection, place).items()
+                    name: staged_as(column)
+                    for name, column in columns_of(connection, place).items()
                 }
                 staging.make(self, types, generation, job.job_and_ledger[0])
 
@@ -152,10 +156,9 @@ class StagedTable(TableTarget):
             ).format(
                 keys=keys,
                 staged=sql.Identifier(schema, home),
-                parts=of_parts(),
+                parts=of_parts(parts),
                 p=sql.Identifier(PARTITION),
-            ),
-            whose(parts),
+            )
         ).fetchone()
         if twice is not None:
             shown = ", ".join(
