@@ -72,8 +72,8 @@ def test_no_block_of_any_page_is_left_out() -> None:
         shown = [block for block in found if block.language == "text"]
         assert page not in NOT_PRINTED or len(shown) == 1, page
         is_read = any(block.language in SETTINGS_LANGUAGES for block in found)
-        assert is_read == (page in SETTINGS), page
-        assert not is_read or f"def {SETTINGS[page]}(" in tests, page
+        assert page in ELSEWHERE or is_read == (page in SETTINGS), page
+        assert page not in SETTINGS or f"def {SETTINGS[page]}(" in tests, page
         assert page not in NOT_PRINTED or f"def {NOT_PRINTED[page]}(" in tests, page
 
 
