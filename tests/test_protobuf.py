@@ -296,8 +296,10 @@ def test_a_number_of_another_field_is_the_same_or_refused(
     assume(written == read or "64" not in read)
     assume(("sint" in written) == ("sint" in read))
     value = int(draw.draw(VALUES[written] | VALUES["int32" if written[0] != "u" else "uint32"]))
+    data = codec(numbers(written), "n.Numbers").encode(place(value))
+    if (written, read) == ("uint64", "int32") and value >= 2**64 - 2**31:
+        value -= 2**64  # the same bytes
     row = place(value)
-    data = codec(numbers(written), "n.Numbers").encode(row)
     schema = numbers(read)
     low, high = (0, 2**32 - 1) if read == "uint32" else (-(2**31), 2**31 - 1)
     made = codec(schema, "n.Numbers")
