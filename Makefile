@@ -46,7 +46,7 @@ durations: ## Keep how long each test took in the last run, by which the next on
 	$(BIN)/python integration_tests/support/balance.py $(REPORT_OF_TESTS)
 
 soak: setup ## Three jobs under random faults, and a checker (MINUTES=5 SEED=random REPORT=soak.html)
-	$(BIN)/python integration_tests/soak/run.py --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) --report $(or $(REPORT),soak.html)
+	$(BIN)/python integration_tests/soak/run.py --minutes $(or $(MINUTES),5) $(if $(filter-out random,$(SEED)),--seed $(SEED)) --report $(or $(REPORT),soak.html)
 
 lint: setup ## ruff, ruff format, mypy --strict, every import of ours by its path
 	$(BIN)/ruff check .
