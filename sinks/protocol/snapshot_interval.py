@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 BATCHES_MAX = 500  # each commit reads the ledger, with the decisions since the snapshot in it
 JOIN = "symmetricHashJoin"  # of streams
-# By query and checkpoint: why the interval has no effect, and its operators, which a query keeps as
-# long as this process lives.
+# By query and checkpoint: why the interval has no effect, and what Spark wrote of its operators,
+# which a query keeps as long as this process lives.
 _why: dict[tuple[str, str], str | None] = {}
-_operators: dict[tuple[str, str], frozenset[str]] = {}
+_operators: dict[tuple[str, str], dict[str, bytes]] = {}
 
 
 def is_due(
@@ -70,7 +70,7 @@ def _is_of_a_forgotten_watermark(
     """
     if not mine.takes_least_watermark or mine.watermark_ms == at_snapshot is not None:
         return False
-    known = _operators_of(query, checkpoint)
+    known = {one.name for one in operators.parse(_described(query, checkpoint))}
     return bool(known) and (len(mine.ends) > 1 or JOIN in known)
 
 
@@ -88,7 +88,7 @@ def _has_no_effect(query: str, mine: Sequence[str], checkpoint: Checkpoint) -> b
     """Whether no batch of the query can be repeated from offsets; warns once."""
     key = (query, checkpoint.url)
     if key not in _why:
-        _why[key] = _reason(mine, checkpoint)
+        _why[key] = _reason(query, mine, checkpoint)
         if _why[key]:
             log.warning(
                 "Option 'snapshotInterval' has no effect for query %s: %s. Each batch takes a "
@@ -99,28 +99,23 @@ def _has_no_effect(query: str, mine: Sequence[str], checkpoint: Checkpoint) -> b
     return _why[key] is not None
 
 
-def _reason(mine: Sequence[str], checkpoint: Checkpoint) -> str | None:
+def _reason(query: str, mine: Sequence[str], checkpoint: Checkpoint) -> str | None:
     try:
         for line in mine:
             ends_of(line)
     except NotOurs as error:
         return f"{error}, and such a source does not repeat recorded batches"
-    operator = operator_by_the_clock(_described(checkpoint))
+    operator = operator_by_the_clock(_described(query, checkpoint))
     if operator:
         return f"its operator {operator} may depend on the time of day, which no replay repeats"
     return None
 
 
-def _operators_of(query: str, checkpoint: Checkpoint) -> frozenset[str]:
-    """The names of the query's stateful operators."""
+def _described(query: str, checkpoint: Checkpoint) -> dict[str, bytes]:
+    """What Spark wrote of the query's stateful operators, by path; read once."""
     key = (query, checkpoint.url)
-    if key not in _operators:
-        _operators[key] = frozenset(one.name for one in operators.parse(_described(checkpoint)))
-    return _operators[key]
-
-
-def _described(checkpoint: Checkpoint) -> dict[str, bytes]:
-    """What Spark wrote of the operators, by path."""
+    if key in _operators:
+        return _operators[key]
     described = {}
     try:
         for path in operators.descriptions(checkpoint.paths()):
@@ -130,4 +125,5 @@ def _described(checkpoint: Checkpoint) -> dict[str, bytes]:
         raise SnapshotFailed(
             f"The checkpoint '{checkpoint.url}' could not be read: {error}"
         ) from error
+    _operators[key] = described
     return described

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...core.errors import OptionsError
 from ..shared.command_line import add_json, connection, print_json
-from ..shared.job_function import pairs
+from ..shared.job_function import add_config, pairs
 from .facts import Guarantee
 from .query import Given, read
 from .verdict import Explanation
@@ -36,14 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the function build(spark, config) that returns the DataStreamWriter; it is imported "
         "from this folder, or from where Python finds modules",
     )
-    parser.add_argument(
-        "--config",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="what the function finds in its config",
-    )
+    add_config(parser)
     parser.add_argument(
         "--job",
         help="instead of a function: the job whose plan was recorded by "

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from ...core.errors import OptionsError
 from ...core.log_lines import show_from
-from ..shared.job_function import pairs
+from ..shared.job_function import add_config, pairs
 from .driver import Driver
 from .health import address, served
 from .policy import DEFAULT, HOW, Policy, Restarts, parse, seconds_of
@@ -53,14 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="what the function finds in its config",
-    )
+    add_config(parser)
     parser.add_argument(
         "--conf",
         nargs="+",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -14,6 +15,18 @@ class Config(dict[str, str]):
 
     def __missing__(self, name: str) -> str:
         raise OptionsError([f"The function asks for config['{name}']: give --config {name}=..."])
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Declare --config, whose words `pairs` reads."""
+    parser.add_argument(
+        "--config",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="what the function finds in its config",
+    )
 
 
 def pairs(words: Sequence[str], option: str = "--config") -> dict[str, str]:
