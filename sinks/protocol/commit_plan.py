@@ -20,7 +20,7 @@ from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.topics import TOKEN_PARTITION
 from ..options import SinkOptions
-from . import batch_identity, on_reset, one_phase_recovery
+from . import batch_checks, on_reset, one_phase_recovery
 from .batch_figures import DECIDE, SNAPSHOT, Course
 from .batch_identity import BatchIdentity
 from .committable import TaskReport, Torn, torn_of
@@ -67,7 +67,7 @@ def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
     if previous and (previous.round, previous.generation) == (first.round, first.generation):
         # An earlier attempt landed, its answer was lost. Once more, to prove that the fence is ours
         return CommitPlan(previous)
-    batch_identity.check_decided(options, batch.identity, ledger)
+    batch_checks.check_decided(options, batch.identity, ledger)
     rows = sum(report.rows for report in reports)
     on_reset.check_first(options, batch.identity, ledger, rows)
     decision = _decision(options, previous, reports)
@@ -75,7 +75,7 @@ def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
     snapshot = _snapshot(batch, ledger)
     # Last, for transactions can end at any time.
     source_ids = check_prepared(batch.control, reports, options, batch.identity, ledger)
-    batch_identity.check_sources(options, first.batch, ledger, source_ids)
+    batch_checks.check_sources(options, first.batch, ledger, source_ids)
     decision = batch.identity.on(decision, source_ids, repeatable=options.snapshots)
     named = replace(ledger.succession, name=options.query_name or "")
     done = decision.state is DecisionState.DONE  # of another S8 makes room

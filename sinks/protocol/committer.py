@@ -17,7 +17,7 @@ from ...core.transaction import Decision, DecisionState, Participant
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger, with_state
 from ..options import SinkOptions
-from . import batch_identity
+from . import batch_checks
 from .batch_figures import DECIDE, DONE, FINISH, Course
 from .batch_identity import BatchIdentity
 from .commit_plan import CommittedBatch, plan
@@ -48,7 +48,7 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> C
     if all(report.skipped for report in reports):
         # A replay of a batch that is DONE, S1 saw to that: if it is the same batch.
         written = coordinator.read(fenced=False)
-        batch_identity.check_written(options, identity, written, reports)
+        batch_checks.check_written(options, identity, written, reports)
         course.lap(DECIDE)
         return course
     try:

@@ -28,7 +28,8 @@ from ...state.snapshots.batch_ends import is_of_nothing, is_replayable, same_lin
 from ...state.snapshots.checkpoint import open_checkpoint
 from ...state.snapshots.offset_log import NOT_PLANNED, planned_batch
 from ..options import BATCH_WRITES, SinkOptions
-from .batch_identity import BatchIdentity, shown
+from .batch_checks import shown
+from .batch_identity import BatchIdentity
 from .committable import Torn
 
 log = logging.getLogger(__name__)

@@ -66,7 +66,7 @@ def _is_of_a_forgotten_watermark(
     Of several watermarks a checkpoint holds the least, and after a restart Spark does not know how
     far the others were: the least one stays, at worst, where it was. Several take several sources,
     or a source twice, which is known of a join only: of a union of one source with itself the
-    replay stops (batch_identity.py).
+    replay stops (batch_checks.py).
     """
     if not mine.takes_least_watermark or mine.watermark_ms == at_snapshot is not None:
         return False

@@ -12,7 +12,7 @@ from eo_kafka.core.digest import Digest
 from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant
 from eo_kafka.errors import BatchMismatch, CheckpointError, DataLossError, LedgerError
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import batch_identity
+from eo_kafka.sinks.protocol import batch_checks
 from eo_kafka.sinks.protocol.batch_identity import BatchIdentity
 from eo_kafka.sinks.protocol.committable import TaskReport
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
@@ -79,7 +79,7 @@ def now(
 
 def test_equal_offsets_excuse_rows_that_differ() -> None:
     found = ledger([line(9)], [line(5)], [part(0, b"a")])
-    batch_identity.check_written(
+    batch_checks.check_written(
         options(), now(['{"in":{"0":9}}'], [line(5)]), found, [report(0, b"b")]
     )
 
@@ -96,7 +96,7 @@ def test_equal_offsets_excuse_rows_that_differ() -> None:
 def test_other_offsets_stop_the_query_whatever_the_rows(ends, starts) -> None:
     found = ledger([line(9)], [line(5)], [part(0, b"a")])
     with pytest.raises(BatchMismatch) as raised:
-        batch_identity.check_written(options(), now(ends, starts), found, [report(0, b"a")])
+        batch_checks.check_written(options(), now(ends, starts), found, [report(0, b"a")])
     sentence = str(raised.value)
     assert 'held {"in":{"0":5}} to {"in":{"0":9}}, and this one holds' in sentence
     assert "'eo-kafka job redo job CHECKPOINT --bootstrap-servers ...'" in sentence
@@ -107,14 +107,14 @@ def test_with_a_snapshot_the_way_back_is_to_restore_it() -> None:
     blob = Blob("0" * 40, 1)
     found.snapshot = SnapshotHead(3, 1, "q", blob, 0, 1, 1, 1, 0)
     with pytest.raises(BatchMismatch, match=r"lacks option 'jobName'.*snapshots restore job"):
-        batch_identity.check_written(options(), now([line(8)]), found, [])
+        batch_checks.check_written(options(), now([line(8)]), found, [])
 
 
 def test_sources_that_have_names_are_known_by_them() -> None:
     one, other = line(9, name="one"), line(7, "other", name="other")
     found = ledger([one, other], [line(5, name="one")], [part(0, b"a")])
     starts = [line(5, name="one")]
-    batch_identity.check_written(options(), now([other, one], starts), found, [report(0, b"b")])
+    batch_checks.check_written(options(), now([other, one], starts), found, [report(0, b"b")])
     assert now([one, other]).topics_asked_for == {"in", "other"}
     for ends in (
         [line(9, name="other"), line(7, "other", name="one")],
@@ -122,10 +122,10 @@ def test_sources_that_have_names_are_known_by_them() -> None:
         [one],
     ):
         with pytest.raises(BatchMismatch, match="and this one holds"):
-            batch_identity.check_written(options(), now(ends, starts), found, [report(0, b"a")])
+            batch_checks.check_written(options(), now(ends, starts), found, [report(0, b"a")])
     with pytest.raises(BatchMismatch, match="the records between are at stake"):
         mine = now([line(20, name="one"), other], [line(8, name="one"), other], batch=6)
-        batch_identity.check_decided(options(), mine, found)
+        batch_checks.check_decided(options(), mine, found)
 
 
 def test_a_source_that_came_while_batches_are_repeated_must_wait() -> None:
@@ -133,18 +133,18 @@ def test_a_source_that_came_while_batches_are_repeated_must_wait() -> None:
     found.snapshot = SnapshotHead(3, 1, "q", Blob("0" * 40, 1), 0, 1, 1, 1, 0)
     mine = now([line(9, name="one"), line(1, "more", name="more")])
     with pytest.raises(BatchMismatch, match="start it then with the sources that it had"):
-        batch_identity.check_written(options(), mine, found, [])
+        batch_checks.check_written(options(), mine, found, [])
 
 
 @pytest.mark.parametrize("lines", [[], [FILE], [line(9), FILE], [f"files:{FILE}"]])
 def test_where_offsets_prove_nothing_the_rows_are_compared(lines) -> None:
     found = ledger(lines, parts=[part(0, b"a", b"b"), part(1, b"c")])
     mine = now(lines)
-    batch_identity.check_written(options(), mine, found, [report(0, b"c", b"a"), report(3, b"b")])
+    batch_checks.check_written(options(), mine, found, [report(0, b"c", b"a"), report(3, b"b")])
     with pytest.raises(BatchMismatch, match="both have 3 rows, and not the same ones"):
-        batch_identity.check_written(options(), mine, found, [report(0, b"a", b"b", b"x")])
+        batch_checks.check_written(options(), mine, found, [report(0, b"a", b"b", b"x")])
     with pytest.raises(BatchMismatch, match="it had 3 rows, and this one has 0"):
-        batch_identity.check_written(options(), mine, found, [report(0)])
+        batch_checks.check_written(options(), mine, found, [report(0)])
 
 
 def test_rows_that_differ_name_the_command_that_helps() -> None:
@@ -152,30 +152,30 @@ def test_rows_that_differ_name_the_command_that_helps() -> None:
     with pytest.raises(
         BatchMismatch, match=r"the same input .* computed again .*job repair job --b"
     ):
-        batch_identity.check_written(options(), now([FILE]), found, [report(0, b"b")])
+        batch_checks.check_written(options(), now([FILE]), found, [report(0, b"b")])
 
 
 def test_a_source_that_has_read_nothing_yet_says_nothing_of_the_rows() -> None:
     found = ledger([line(9), "-"], parts=[part(0, b"a")])
-    batch_identity.check_written(options(), now([line(9), "-"]), found, [report(0, b"b")])
+    batch_checks.check_written(options(), now([line(9), "-"]), found, [report(0, b"b")])
 
 
 def test_what_was_passed_over_must_be_known() -> None:
     with pytest.raises(LedgerError, match="the ledger no longer has it"):
-        batch_identity.check_written(options(), now([line(9)]), Ledger(), [report(0)])
+        batch_checks.check_written(options(), now([line(9)]), Ledger(), [report(0)])
 
 
 def test_a_file_sources_numbers_may_differ_while_the_rows_are_the_same() -> None:
     found = ledger([FILE], parts=[part(0, b"a")])
-    batch_identity.check_written(options(), now(['{"logOffset":7}']), found, [report(0, b"a")])
+    batch_checks.check_written(options(), now(['{"logOffset":7}']), found, [report(0, b"a")])
 
 
 def test_a_maps_position_proves_as_much_as_kafkas() -> None:
     found = ledger([MAP], parts=[part(0, b"a")])
-    batch_identity.check_written(options(), now([MAP]), found, [report(0, b"b")])
+    batch_checks.check_written(options(), now([MAP]), found, [report(0, b"b")])
     with pytest.raises(BatchMismatch):
         other = MAP.replace("[1]", "[2]")
-        batch_identity.check_written(options(), now([other]), found, [report(0, b"a")])
+        batch_checks.check_written(options(), now([other]), found, [report(0, b"a")])
 
 
 def test_a_second_target_of_one_name_is_refused() -> None:
@@ -184,12 +184,12 @@ def test_a_second_target_of_one_name_is_refused() -> None:
         BatchMismatch, match=r"went to topic 'out'.*goes to topic 'b'.*its own 'job"
     ):
         mine = now(target="topic 'b'")
-        batch_identity.check_written(options(), mine, found, [report(0, b"a")])
+        batch_checks.check_written(options(), mine, found, [report(0, b"a")])
 
 
 def test_what_a_person_has_accepted_is_not_compared() -> None:
     found = ledger([line(9)], parts=[part(0, b"a")], accepted=True)
-    batch_identity.check_written(options(), now([line(8)]), found, [report(0)])
+    batch_checks.check_written(options(), now([line(8)]), found, [report(0)])
 
 
 @pytest.mark.parametrize("state", list(DecisionState))
@@ -197,26 +197,26 @@ def test_a_batch_that_is_mended_must_be_the_one_that_was_decided(state) -> None:
     """A torn batch (DECIDED) is half written; one that is VOID may be any."""
     found = ledger([line(50)], state=state)
     if state is DecisionState.VOID:
-        batch_identity.check_decided(options(), now([line(49)]), found)
+        batch_checks.check_decided(options(), now([line(49)]), found)
         return
     with pytest.raises(BatchMismatch, match="another one: it held offsets up to"):
-        batch_identity.check_decided(options(), now([line(49)]), found)
+        batch_checks.check_decided(options(), now([line(49)]), found)
 
 
 @pytest.mark.parametrize("start", [8, 10])
 def test_a_new_batch_begins_where_the_last_one_ended(start) -> None:
     found = ledger([line(9)])
-    batch_identity.check_decided(options(), now([line(20)], [line(9)], batch=6), found)
+    batch_checks.check_decided(options(), now([line(20)], [line(9)], batch=6), found)
     with pytest.raises(BatchMismatch, match=r"Batch 6 of job 'job' is not decided: it begins at"):
-        batch_identity.check_decided(options(), now([line(20)], [line(start)], batch=6), found)
+        batch_checks.check_decided(options(), now([line(20)], [line(start)], batch=6), found)
 
 
 def test_a_source_topic_that_was_replaced_stops_the_query(caplog) -> None:
     found = ledger([line(9)], source_ids=(("in", "A"), ("other", "O")))
-    batch_identity.check_sources(options(), 6, found, [("in", "A"), ("new", "N")])
+    batch_checks.check_sources(options(), 6, found, [("in", "A"), ("new", "N")])
     with pytest.raises(DataLossError, match=r"\['in'\], as the sink's .* since batch 5"):
-        batch_identity.check_sources(options(), 6, found, [("in", "B")])
-    batch_identity.check_sources(options(failOnDataLoss="false"), 6, found, [("in", "B")])
+        batch_checks.check_sources(options(), 6, found, [("in", "B")])
+    batch_checks.check_sources(options(failOnDataLoss="false"), 6, found, [("in", "B")])
     assert "Batch 6 goes on, as the sink's" in caplog.text
 
 
@@ -258,8 +258,8 @@ def test_with_state_a_batch_of_another_watermark_is_another(
     found = ledger([line(9)], [line(5)], [part(0, b"a")], watermark_ms=before)
     again = now([line(9)], [line(5)], watermark_ms=here, folder=tmp_path)
     for check in (
-        lambda: batch_identity.check_written(options(), again, found, [report(0, b"a")]),
-        lambda: batch_identity.check_decided(options(), again, found),
+        lambda: batch_checks.check_written(options(), again, found, [report(0, b"a")]),
+        lambda: batch_checks.check_decided(options(), again, found),
     ):
         if other:
             with pytest.raises(BatchMismatch, match=rf"watermark at {before} ms.*at {here} ms"):

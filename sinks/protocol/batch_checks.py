@@ -1,0 +1,233 @@
+"""Whether a batch that comes again is the one that was written, and a new one begins where the last
+one ended; else what a person can do.
+
+Runs on the driver, in `commit(N)`; nothing here reads or writes anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from ...core.digest import Digest
+from ...core.errors import BatchMismatch, DataLossError, LedgerError, cut
+from ...core.transaction import Decision, DecisionState
+from ...state.ledger.ledger import Ledger
+from ...state.snapshots import operators
+from ...state.snapshots.batch_ends import by_name, is_replayable, name_of, same_lines
+from ..options import SinkOptions
+from .batch_identity import BatchIdentity, decision_before
+from .committable import TaskReport
+
+log = logging.getLogger(__name__)
+
+_LINE_SHOWN = 300  # characters of a source's offsets in an error
+
+
+def check_written(
+    options: SinkOptions, identity: BatchIdentity, ledger: Ledger, reports: Sequence[TaskReport]
+) -> None:
+    """Of a batch that is written, and that all tasks have only run through: raise BatchMismatch if
+    it was another one."""
+    written = ledger.decisions.get((options.sink, identity.batch))
+    if written is None:
+        raise LedgerError(
+            f"Batch {identity.batch} of job '{options.job}' was skipped as written, but the "
+            "ledger no longer has it: it was reset or deleted meanwhile. Start the query "
+            "again: it goes on from what the ledger says."
+        )
+    if written.accepted:
+        return
+    if found := _difference(written, identity):
+        raise BatchMismatch(_sentence(options, identity, ledger, written, found))
+    if found := _other_rows(written, identity, reports):
+        way = _way_of_rows(options, identity)
+        raise BatchMismatch(f"{_is_another(options, identity, found)} {way}")
+
+
+def check_decided(options: SinkOptions, identity: BatchIdentity, ledger: Ledger) -> None:
+    """S6: raise BatchMismatch if a batch of this number was decided, and is to be mended now, and
+    was another one; or if a new batch does not begin where the one before it ended."""
+    written = ledger.decisions.get((options.sink, identity.batch))
+    if written is not None and written.state is not DecisionState.VOID:
+        if found := _difference(written, identity):
+            raise BatchMismatch(_sentence(options, identity, ledger, written, found))
+        return
+    before = ledger.decisions.get((options.sink, identity.batch - 1))
+    if before is None or before.accepted or not before.offsets or not identity.starts:
+        return
+    if _replayable(before.offsets, identity.starts) and not same_lines(
+        before.offsets, identity.starts
+    ):
+        found = (
+            f"it begins at {shown(identity.starts)}, and batch {before.batch}, which is written, "
+            f"ended at {shown(before.offsets)}: the records between are at stake"
+        )
+        raise BatchMismatch(
+            f"Batch {identity.batch} of job '{options.job}' is not decided: {found}. Nothing of it "
+            f"is visible. {_way_back(options, identity, ledger)}"
+        )
+
+
+def check_sources(
+    options: SinkOptions, batch: int, ledger: Ledger, now: Sequence[tuple[str, str]]
+) -> None:
+    """S6: raise DataLossError if a topic that the sources read is not the one that the batch before
+    read: it was deleted and made again, and what the new one held below the position was not read.
+    With `failOnDataLoss=false`, a warning."""
+    newest = decision_before(options, batch, ledger)
+    known = newest or ledger.succession  # the query before, whom this one continues
+    before, here = dict(known.source_ids), dict(now)
+    if not (replaced := sorted(t for t in here.keys() & before.keys() if here[t] != before[t])):
+        return
+    since = f"batch {newest.batch}" if newest else "the query before"
+    sentence = (
+        f"Source topics {replaced}, as the sink's cluster has them, were deleted and made again "
+        f"since {since} (topic ids {[before[t] for t in replaced]}, now "
+        f"{[here[t] for t in replaced]})."
+    )
+    to_both = f"at the source and at the sink, and 'jobName' '{options.job}' at the source"
+    way = f"set 'failOnDataLoss' to false {to_both}, until a batch is written"
+    if newest is None:
+        way = "delete this new checkpoint and set option 'onReset' to 'new-job'"
+    if options.fail_on_data_loss:
+        raise DataLossError(
+            f"{sentence} Nothing of batch {batch} is visible. Spark would go on at the old topic's "
+            "offsets and skip what the new topic holds below them. To skip that, set "
+            "'failOnDataLoss' to false at the sink only. To read the new topic from its beginning, "
+            f"{way}."
+        )
+    log.warning("%s Batch %d goes on, as the sink's 'failOnDataLoss' is false.", sentence, batch)
+
+
+def _difference(written: Decision, now: BatchIdentity) -> str:
+    """What differs, as the end of a sentence; "" if nothing does that offsets and target tell."""
+    if written.target and written.target != now.target:
+        return f"it went to {written.target}, and this one goes to {now.target}"
+    if not written.offsets or not now.ends:
+        return ""
+    known = [(written.offsets, now.ends)]
+    if written.starts and now.starts:
+        known.append((written.starts, now.starts))
+    if all(same_lines(theirs, mine) or not _replayable(theirs, mine) for theirs, mine in known):
+        return _other_watermark(written, now)
+    return (
+        f"it held {_range(written.starts, written.offsets)}, and this one holds "
+        f"{_range(now.starts, now.ends)}"
+    )
+
+
+def _other_watermark(written: Decision, now: BatchIdentity) -> str:
+    """What a query with state gives, and keeps, depends on the watermark of the batch. Spark's
+    checkpoint holds the least of several only, so after a restart there may be an older one."""
+    before, here = written.watermark_ms, now.planned.watermark_ms
+    if before is None or here is None or before == here or now.checkpoint is None:
+        return ""
+    if not operators.descriptions(now.checkpoint.paths()):
+        return ""  # of no use there; `job redo` leaves it out
+    return (
+        f"it held the same records with the watermark at {before} ms, and this one has it at "
+        f"{here} ms, so it would give and keep other rows"
+    )
+
+
+def _other_rows(written: Decision, now: BatchIdentity, reports: Sequence[TaskReport]) -> str:
+    """Whether the rows differ, where offsets prove nothing; the end of a sentence."""
+    if written.offsets and now.ends and _replayable(written.offsets, now.ends):
+        return ""
+    before, here = Digest(), Digest()
+    for part in written.participants:
+        before.merge(Digest.of(part.rows, part.digest))
+    for report in reports:
+        if report.rows:
+            here.merge(Digest.of(report.rows, report.digest))
+    if before == here:
+        return ""
+    if before.rows == here.rows:
+        return f"both have {before.rows:,} rows, and not the same ones"
+    return f"it had {before.rows:,} rows, and this one has {here.rows:,}"
+
+
+def _replayable(theirs: Sequence[str], mine: Sequence[str]) -> bool:
+    return all(is_replayable(line) for line in (*theirs, *mine))
+
+
+def _sentence(
+    options: SinkOptions, now: BatchIdentity, ledger: Ledger, written: Decision, found: str
+) -> str:
+    if written.target and written.target != now.target:
+        way = (
+            "A job's name is for one write: give each its own 'jobName'. If the query's target was "
+            "changed between two runs, start it once more with the old one."
+        )
+    else:
+        way = _way_back(options, now, ledger)
+    return f"{_is_another(options, now, found)} {way}"
+
+
+def _is_another(options: SinkOptions, now: BatchIdentity, found: str) -> str:
+    return (
+        f"Batch {now.batch} of job '{options.job}' is already written, and the batch "
+        f"{now.batch} that comes now is another one: {found}. Nothing was written or skipped "
+        "now."
+    )
+
+
+def _way_of_rows(options: SinkOptions, now: BatchIdentity) -> str:
+    """What a person may do where only the rows tell that it is another batch."""
+    accept = (
+        f"'eo-kafka job repair {options.job} --batch {now.batch} --accept-loss "
+        "--bootstrap-servers ...'"
+    )
+    return (
+        "A 'batchId' is for one write: take the next number for new rows. If these rows come "
+        "from the same input and differ only because they were computed again (rand(), the "
+        f"time of day), let the batch count as written: {accept}."
+    )
+
+
+def _way_back(options: SinkOptions, now: BatchIdentity, ledger: Ledger) -> str:
+    """What a person may do where the checkpoint and the ledger have parted."""
+    job = options.job
+    newest = max(ledger.of_sink(options.sink))
+    checkpoint = now.checkpoint.url if now.checkpoint else ""
+    parted = (
+        f"Checkpoint '{checkpoint}' does not match the job's ledger, which is at batch {newest}: "
+        "it was restored from an older copy, or files of it are missing, or another driver has "
+        "gone on from a copy of it."
+    )
+    if ledger.snapshot is not None:
+        return (
+            f"{parted} If a reader of the query lacks option 'jobName' ('{job}'), it does not "
+            "repeat the batches since a restored snapshot (option 'snapshotInterval'): set it. "
+            "Delete this checkpoint and restore the newest snapshot: 'eo-kafka snapshots restore "
+            f"{job} CHECKPOINT --bootstrap-servers ...'.{_of_other_sources(now, ledger, options)}"
+        )
+    return (
+        f"{parted} A query without state goes on where the job is, with nothing lost or repeated, "
+        f"after 'eo-kafka job redo {job} CHECKPOINT --bootstrap-servers ...'. A query with state "
+        "needs a copy of the checkpoint that is as new as the ledger."
+    )
+
+
+def _of_other_sources(now: BatchIdentity, ledger: Ledger, options: SinkOptions) -> str:
+    written = ledger.decisions.get((options.sink, now.batch))
+    before, here = (
+        [name_of(line) for line in by_name(lines)]
+        for lines in (written.offsets if written else now.ends, now.ends)
+    )
+    if before == here:
+        return ""
+    return (
+        " A source was added or taken away before the batches since that snapshot were repeated: "
+        "start it then with the sources that it had, and change them when it has written a batch."
+    )
+
+
+def _range(starts: Sequence[str], ends: Sequence[str]) -> str:
+    return f"{shown(starts)} to {shown(ends)}" if starts else f"offsets up to {shown(ends)}"
+
+
+def shown(lines: Sequence[str]) -> str:
+    """Where sources stand, for a sentence."""
+    return ", ".join(cut("".join(line.split()), _LINE_SHOWN) for line in lines) or "nothing"
