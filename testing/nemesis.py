@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 AT_WORK_S = 60.0
 ONCE = "source.after_initial_resolution"  # only in a query's first batch
+HELD_OPEN_BY_TASKS = ("S3.while_writing", "S4.after_token", "S5.prepared")
+HELD_OPEN = (*HELD_OPEN_BY_TASKS, "S6.before_decision", "S6.after_decision")
 
 
 def crash(job: Job, chance: random.Random) -> None:
@@ -68,6 +70,17 @@ def lose_checkpoint(job: Job, chance: random.Random) -> None:
     job.lose_checkpoint()
 
 
+def outlast_transactions(job: Job, chance: random.Random) -> None:
+    """The job dies in the middle of a commit, and is down until Kafka has aborted what is open."""
+    job.run(crash=chance.choice(HELD_OPEN), until="crashed")
+    job.expire_transactions()
+
+
+def speculate(job: Job, chance: random.Random) -> None:
+    """On a Spark cluster of two hosts, a copy of a task overtakes it."""
+    job.speculate(chance.choice(HELD_OPEN_BY_TASKS))
+
+
 def kill_broker(job: Job, chance: random.Random) -> None:
     """SIGKILL a broker, and start it again."""
     broker, number = _broker(job), chance.randrange(100)
@@ -103,10 +116,19 @@ JOB_FAULTS: Mapping[str, Fault] = {
     "second driver": second_driver,
 }
 BROKER_FAULTS: Mapping[str, Fault] = {"kill a broker": kill_broker, "pause a broker": pause_broker}
-# By name, where the test asks for it: a job without snapshots is refused after this one.
+# By name, where the test asks for them. The first takes the seconds of
+# kafka.transaction.timeout.ms, the second a Spark cluster's start.
+SLOW_FAULTS: Mapping[str, Fault] = {
+    "outlast the transactions": outlast_transactions,
+    "speculation": speculate,
+}
+# By name, too: a job without snapshots is refused after this one.
 SNAPSHOT_FAULTS: Mapping[str, Fault] = {"lose the checkpoint": lose_checkpoint}
 NETWORK_FAULTS: Mapping[str, Fault] = {"cut the network": cut_network}
-FAULTS = {**JOB_FAULTS, **BROKER_FAULTS, **NETWORK_FAULTS, **SNAPSHOT_FAULTS}
+FAULTS = {**JOB_FAULTS, **BROKER_FAULTS, **NETWORK_FAULTS, **SLOW_FAULTS, **SNAPSHOT_FAULTS}
+
+
+REACHED = {"crash point", "second driver", *SLOW_FAULTS}  # always, with new records
 
 
 def plan(seed: int, names: Collection[str]) -> Iterator[tuple[str, random.Random]]:
@@ -142,7 +164,7 @@ def strike(
         try:
             FAULTS[name](job, chance)
         except FaultMissed as missed:
-            if name in ("crash point", "second driver"):  # with new records they are always reached
+            if name in REACHED:
                 raise
             job.note("fault missed", name=name, why=str(missed).splitlines()[0])
         else:

@@ -16,7 +16,7 @@ from eo_kafka.testing import (
     assert_exactly_once,
     assert_order,
 )
-from eo_kafka.testing.nemesis import FAULTS
+from eo_kafka.testing.nemesis import FAULTS, SLOW_FAULTS
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 COPY = "jobs.proved_jobs:copy"
@@ -150,4 +150,13 @@ def test_the_nemesis_strikes_and_nothing_is_lost_or_repeated(job, fresh):
     assert struck
     assert set(struck) <= set(FAULTS)
     assert job.trial.seed == 7
+    assert_exactly_once("in", "out", key="value")
+
+
+@pytest.mark.parametrize("fault", SLOW_FAULTS)
+def test_the_nemesis_strikes_slowly_where_it_is_told_to(job, fresh, fault):
+    job.nemesis(seed=3, minutes=0.1, feed=fresh, faults=[fault])
+    assert {"outlast the transactions": "transactions expired"}.get(
+        fault, "task goes on"
+    ) in events(job)
     assert_exactly_once("in", "out", key="value")
