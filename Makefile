@@ -10,7 +10,7 @@ JOBS ?= 2
 # Of the tests: kafka crash maps tables state tools soak containers (integration_tests/), unit (tests/)
 GROUP ?=
 PACKAGES := core clients connectors formats sources sinks state tools broker testing templates windows
-CODE := setup.cfg pyproject.toml __init__.py errors.py registration.py $(shell find entry $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -type l)
+CODE := setup.cfg pyproject.toml __init__.py errors.py registration.py $(shell find entry $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -type l)
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
 TESTS := $(if $(filter unit,$(GROUP)),tests,$(if $(GROUP),integration_tests/$(GROUP),integration_tests tests))

@@ -11,12 +11,14 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from . import windows as windows
-    from .connectors.consumer_group import ConsumerGroup as ConsumerGroup
     from .connectors.direct.start import direct as direct
     from .connectors.direct.start import direct_batch as direct_batch
     from .connectors.foreach_batch import foreach_batch as foreach_batch
     from .connectors.maps.side_input import SideInput as SideInput
-    from .connectors.query_progress import progress as progress
+    from .connectors.monitoring.consumer_group import ConsumerGroup as ConsumerGroup
+    from .connectors.monitoring.query_metrics import QueryMetrics as QueryMetrics
+    from .connectors.monitoring.query_progress import progress as progress
+    from .connectors.monitoring.query_traces import QueryTraces as QueryTraces
     from .connectors.repartition import repartition as repartition
     from .connectors.restored_start import start as start
     from .connectors.state_view import StateView as StateView
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     from .tools.snapshots.start_from import start_from as start_from
 
 _HOMES = {
-    "ConsumerGroup": ".connectors.consumer_group",
+    "ConsumerGroup": ".connectors.monitoring.consumer_group",
+    "QueryMetrics": ".connectors.monitoring.query_metrics",
+    "QueryTraces": ".connectors.monitoring.query_traces",
     "SideInput": ".connectors.maps.side_input",
     "StateView": ".connectors.state_view",
     "cancel_and_export": ".tools.snapshots.exporting",
@@ -44,7 +48,7 @@ _HOMES = {
     "export_snapshot": ".tools.snapshots.exporting",
     "foreach_batch": ".connectors.foreach_batch",
     "from_avro": ".connectors.avro",
-    "progress": ".connectors.query_progress",
+    "progress": ".connectors.monitoring.query_progress",
     "register": ".registration",
     "repartition": ".connectors.repartition",
     "restore": ".state.snapshots.restoring",

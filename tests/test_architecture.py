@@ -14,7 +14,10 @@ ROOT = Path(__file__).parent.parent
 BELOW = {
     "entry": ("connectors/maps", "connectors/tables"),
     # the facade, which imports what it offers when that is used
-    "": ("connectors/direct", "connectors/maps", "connectors/tables", "tools", "windows"),
+    "": (
+        *("connectors/direct", "connectors/maps", "connectors/monitoring", "connectors/tables"),
+        *("tools", "windows"),
+    ),
     "core": (),
     "windows": ("core",),
     "clients/kafka": ("core",),
@@ -39,6 +42,7 @@ BELOW = {
     "connectors": ("formats", "sources", "sources/maps", "sinks/protocol", "sinks/maps"),
     "connectors/direct": ("connectors",),
     "connectors/maps": ("connectors",),
+    "connectors/monitoring": ("connectors",),
     "connectors/tables": ("connectors", "sinks/tables"),
     "broker": ("clients/kafka",),
     "tools/shared": ("broker", "sources", "sinks/maps", "sinks/tables"),
@@ -48,8 +52,8 @@ BELOW = {
     "tools/new": ("tools/shared",),
     "tools/prepare": ("formats", "sources", "sinks/rows"),
     "tools/doctor": ("tools/transactions", "tools/prepare"),
-    "tools/explain": ("tools/doctor", "connectors", "connectors/direct"),
-    "tools/run": ("tools/shared", "connectors"),
+    "tools/explain": ("tools/doctor", "connectors/monitoring", "connectors/direct"),
+    "tools/run": ("tools/shared", "connectors/monitoring"),
     "tools": (
         *("tools/doctor", "tools/explain", "tools/new", "tools/run", "tools/snapshots"),
         "tools/verify",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eo_kafka.connectors.consumer_group import ConsumerGroup, slowest
+from eo_kafka.connectors.monitoring.consumer_group import ConsumerGroup, slowest
 from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.errors import OptionsError
 

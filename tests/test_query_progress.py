@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from eo_kafka.connectors import query_progress
-from eo_kafka.connectors.query_progress import progress
+from eo_kafka.connectors.monitoring import query_progress
+from eo_kafka.connectors.monitoring.query_progress import progress
 
 
 def source(end: str | None, latest: str | None) -> SimpleNamespace:

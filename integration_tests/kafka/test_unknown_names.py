@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 import eo_kafka
 from eo_kafka.clients.kafka import config
-from eo_kafka.connectors.consumer_group import ConsumerGroup
+from eo_kafka.connectors.monitoring.consumer_group import ConsumerGroup
 from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.errors import EnvironmentRefused, WriteFailed
 from eo_kafka.sinks.maps import topic as map_topic

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...clients.kafka.option_checks import LONGEST_TIMEOUT_MS, timeout_ms
-from ...connectors.query_progress import SourceProgress, progress
+from ...connectors.monitoring.query_progress import SourceProgress, progress
 from ...core.errors import OptionsError
 from ...sinks.options import DEFAULT_TRANSACTION_TIMEOUT_MS, TRANSACTION_TIMEOUT
 from . import cluster as kafka_cluster

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..sinks.protocol import batch_figures
-from ..sinks.protocol.batch_figures import SinkProgress
+from ...sinks.protocol import batch_figures
+from ...sinks.protocol.batch_figures import SinkProgress
 from .consumer_group import slowest
 
 if TYPE_CHECKING:

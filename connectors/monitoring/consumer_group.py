@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from tenacity import retry, stop_after_delay, wait_fixed
 
-from ..clients.kafka.config import consumer
-from ..core.offsets import TopicPartition, decode
-from ..core.options import KafkaSettings, OptionReader
+from ...clients.kafka.config import consumer
+from ...core.offsets import TopicPartition, decode
+from ...core.options import KafkaSettings, OptionReader
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (

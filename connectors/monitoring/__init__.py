@@ -1,0 +1,1 @@
+"""What a program may hear of a running query: progress, lag, metrics, traces."""
