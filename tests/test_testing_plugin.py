@@ -92,7 +92,7 @@ def test_only_a_tests_own_drivers_are_told_of_crash_points(tmp_path, monkeypatch
 
 def test_a_seed_gives_the_same_faults_in_the_same_order():
     def first(seed: int) -> list[tuple[str, float]]:
-        faults = itertools.islice(nemesis.plan(seed, set(nemesis.FAULTS)), 50)
+        faults = itertools.islice(nemesis.plan(seed, set(nemesis.FAULTS)), 100)
         return [(name, chance.random()) for name, chance in faults]
 
     assert first(7) == first(7)
