@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from . import targets as targets
     from . import windows as windows
     from .connectors.direct.start import direct as direct
     from .connectors.direct.start import direct_batch as direct_batch
@@ -59,14 +60,16 @@ _HOMES = {
     "verify_snapshot": ".tools.snapshots.exporting",
 }
 
+_PACKAGES = ("targets", "windows")
+
 
 def __getattr__(name: str) -> Any:
-    if name == "windows":  # a package
-        return import_module(".windows", __name__)
+    if name in _PACKAGES:
+        return import_module(f".{name}", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module 'eo_kafka' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name], __name__), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOMES, "__version__", "windows"])
+    return sorted([*_HOMES, *_PACKAGES, "__version__"])

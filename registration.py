@@ -33,6 +33,7 @@ def register(spark: SparkSession) -> None:
     from .connectors.maps.format import MapDataSource
     from .connectors.state_source import StateDataSource
     from .connectors.tables.format import PostgresDataSource
+    from .connectors.targets.format import TargetDataSource
 
     # The process that plans a stream gets this variable, and none of the application's files.
     context = getattr(spark, "sparkContext", None)
@@ -46,5 +47,6 @@ def register(spark: SparkSession) -> None:
     paths = [path for path in environment.get(_PATH, "").split(os.pathsep) if path]
     if here not in paths:
         environment[_PATH] = os.pathsep.join([*paths, here])
-    for source in (KafkaDataSource, MapDataSource, PostgresDataSource, StateDataSource):
+    ours = (KafkaDataSource, MapDataSource, PostgresDataSource, StateDataSource, TargetDataSource)
+    for source in ours:
         spark.dataSource.register(source)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 BATCH = "foreachBatchId"
-_TABLE = "table"
+# By the option that no other format has
+_FORMATS = {BACKEND.key: "eo-map", "table": "eo-postgres", "target": "eo-target"}
 _TWICE = (
     "This query has already written batch {batch} of job '{job}' with another "
     "eo_kafka.foreach_batch of the same 'jobName'. A batch is written once, so these rows "
@@ -51,9 +52,9 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
     Args:
         options: The options of the sink, with a `jobName`. With `backend` the batches go into a
             map, as with `format("eo-map")`; into a Hazelcast map, only `commit=two-phase` needs a
-            `jobName`. With `table` they go into a table, as with `format("eo-postgres")`. The
-            query's `checkpointLocation` is found. With `snapshots`, start the query by
-            `eo_kafka.start`.
+            `jobName`. With `table` they go into a table, as with `format("eo-postgres")`, with
+            `target` into a target of your own, as with `format("eo-target")`. The query's
+            `checkpointLocation` is found. With `snapshots`, start the query by `eo_kafka.start`.
 
     Returns:
         A function of a batch's rows and its number. The rows have the sink's columns: `value`, and
@@ -77,9 +78,8 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
         >>> query.awaitTermination()
     """
     given = {name.lower(): value for name, value in options.items()}
-    is_map = BACKEND.key in given
-    format = "eo-map" if is_map else "eo-postgres" if _TABLE in given else "eo-kafka"
-    has_ledger = not is_map or backend_of(given).has_ledger
+    format = next((of for key, of in _FORMATS.items() if key in given), "eo-kafka")
+    has_ledger = format != "eo-map" or backend_of(given).has_ledger
     if has_ledger and not given.get("jobname", "").strip():
         raise OptionsError(
             [

@@ -79,6 +79,11 @@ OTHER_POINTS = {
         "postgres.while_staging",  # some of a task's rows are on their way
         "S7.in_table",  # the transaction has rows and marker, and is not committed
     ),
+    "a batch that writes a target of one's own": (
+        "target.while_staging",  # some of a task's chunks are staged
+        "S7.before_target",  # it is decided, and nothing of it is shown
+        "S7.in_target",  # the target shows it, and nobody knows
+    ),
 }
 POINTS = frozenset({*STREAM_POINTS}.union(*OTHER_POINTS.values()))
 

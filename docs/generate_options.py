@@ -14,6 +14,7 @@ from eo_kafka.formats import declared as formats
 from eo_kafka.sinks import options as sink
 from eo_kafka.sinks.maps import options as map_sink
 from eo_kafka.sinks.tables import options as table_sink
+from eo_kafka.sinks.targets import options as target_sink
 from eo_kafka.sources import declared as source
 from eo_kafka.sources.maps import declared as map_declared
 
@@ -26,7 +27,8 @@ Names are case-insensitive. If options are wrong, one error lists all of them. (
 by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
 `sinks/options.py`, `sinks/new_topics.py`, `state/ledger/job.py`, `formats/declared.py`,
 `sources/maps/declared.py`, `sinks/maps/options.py`, `clients/hazelcast/client.py`,
-`sinks/tables/options.py` and `clients/postgres/client.py`; a test fails when it is stale.)
+`sinks/tables/options.py`, `sinks/targets/options.py` and `clients/postgres/client.py`; a test
+fails when it is stale.)
 
 Every `kafka.*` option goes to the client without its `kafka.`, with librdkafka's names and values.
 Settings of Kafka's Java client are translated where librdkafka has the same (`fetch.max.wait.ms`,
@@ -58,6 +60,10 @@ def page() -> str:
         + _table(
             "Tables: `eo-postgres`, [docs/postgres.md](postgres.md); the Kafka sink's too",
             [*_declared(postgres_client), *_declared(table_sink)],
+        )
+        + _table(
+            "Targets of your own: `eo-target`, [docs/targets.md](targets.md); the Kafka sink's too",
+            _declared(target_sink),
         )
     )
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .job import Job as Job
     from .records import Record as Record
     from .runs import HALF_WRITTEN as HALF_WRITTEN
+    from .target_suite import check_target as check_target
     from .topics import Topic as Topic
 
 # Imported when first used: pytest loads the plug-in in every project that has eo-kafka installed.
@@ -41,6 +42,7 @@ _HOMES = {
     "assert_order": (".checks", "assert_order"),
     "assert_sum": (".checks", "assert_sum"),
     "assert_windows": (".checks", "assert_windows"),
+    "check_target": (".target_suite", "check_target"),
 }
 
 

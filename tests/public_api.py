@@ -67,7 +67,7 @@ def listing() -> str:
 
 
 def _names() -> Iterator[str]:
-    for module in (eo_kafka, eo_kafka.testing, eo_kafka.windows):
+    for module in (eo_kafka, eo_kafka.targets, eo_kafka.testing, eo_kafka.windows):
         for name in sorted(getattr(module, "_HOMES", None) or module.__all__):
             yield from _name(f"{module.__name__}.{name}", getattr(module, name))
 
@@ -75,7 +75,7 @@ def _names() -> Iterator[str]:
 def _name(name: str, found: Any) -> Iterator[str]:
     if not callable(found):
         yield f"{name} = {found!r}"
-    elif inspect.isclass(found) and issubclass(found, AssertionError):
+    elif inspect.isclass(found) and issubclass(found, Exception):
         yield name
     else:
         yield f"{name}{inspect.signature(found)}"

@@ -12,13 +12,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # A folder may import itself, these, and what these may import.
 BELOW = {
-    "entry": ("connectors/maps", "connectors/tables"),
+    "entry": ("connectors/maps", "connectors/tables", "connectors/targets"),
     # the facade, which imports what it offers when that is used
     "": (
         *("connectors/direct", "connectors/maps", "connectors/monitoring", "connectors/tables"),
-        *("tools", "windows"),
+        *("connectors/targets", "targets", "tools", "windows"),
     ),
     "core": (),
+    "targets": ("core",),
     "windows": ("core",),
     "clients/kafka": ("core",),
     "clients/hazelcast": ("core",),
@@ -39,13 +40,15 @@ BELOW = {
     "sinks/protocol": ("sinks/rows",),
     "sinks/maps": ("sinks/protocol", "clients/hazelcast"),
     "sinks/tables": ("sinks/protocol", "clients/postgres"),
+    "sinks/targets": ("sinks/protocol", "targets"),
     "connectors": ("formats", "sources", "sources/maps", "sinks/protocol", "sinks/maps"),
     "connectors/direct": ("connectors",),
     "connectors/maps": ("connectors",),
     "connectors/monitoring": ("connectors",),
     "connectors/tables": ("connectors", "sinks/tables"),
+    "connectors/targets": ("connectors", "sinks/targets"),
     "broker": ("clients/kafka",),
-    "tools/shared": ("broker", "sources", "sinks/maps", "sinks/tables"),
+    "tools/shared": ("broker", "sources", "sinks/maps", "sinks/tables", "sinks/targets"),
     "tools/transactions": ("tools/shared",),
     "tools/snapshots": ("tools/shared",),
     "tools/verify": ("tools/shared",),
@@ -58,7 +61,7 @@ BELOW = {
         *("tools/doctor", "tools/explain", "tools/new", "tools/run", "tools/snapshots"),
         "tools/verify",
     ),
-    "testing": ("tools/verify", "tools/run"),
+    "testing": ("tools/verify", "tools/run"),  # sinks/targets by tools/shared
 }
 PACKAGES = sorted({folder.split("/")[0] for folder in BELOW} - {"", "entry"})
 FOLDERS = sorted({*PACKAGES, *BELOW} - {"", "entry"})  # all that are sub-packages

@@ -59,6 +59,7 @@ def test_sources(source, guarantee):
         (sink("kafka", guarantee="exactly-once"), LEAST),
         (sink("parquet"), EXACT),
         (End.of("eo-postgres", {"table": "orders", "url": "postgresql://nowhere/x"}), EXACT),
+        (End.of("eo-target", {"target": "my_app:Target"}), EXACT),
         (sink("eo-map", backend="kafka"), EXACT),
         (sink("eo-map", backend="hazelcast"), EXACT),
         (sink("eo-map", backend="hazelcast", commit="two-phase"), EXACT),

@@ -11,9 +11,9 @@ import pytest
 from eo_kafka.clients.postgres.client import may_pass
 from eo_kafka.core.errors import OptionsError
 from eo_kafka.core.transaction import NO_TRANSACTION, Decision, DecisionState, Participant, Staged
-from eo_kafka.sinks.tables.marker import History, Marker, newest_parts
+from eo_kafka.sinks.marker import History, Marker, newest_parts
 from eo_kafka.sinks.tables.options import read_table
-from eo_kafka.sinks.tables.rows import copied, sent
+from eo_kafka.sinks.tables.rows import copied
 from eo_kafka.sinks.tables.schema import Column, _misfit, staged_as
 from eo_kafka.state.ledger.ledger import Ledger
 
@@ -189,11 +189,11 @@ def test_rows_become_copys_csv_and_a_digest_tells_them_apart():
     assert bytes(copied(target, batch, (4, 9, 7))) == (
         b'"1","a""b\n","4","9","7","false"\n"2",,"4","9","8","true"\n'
     )
-    pairs = [("ab", "c"), ("a", "bc"), (None, "x"), ("", "x"), ("x", None)]
+    pairs = [("ab", "c"), ("a", "bc"), (None, "x"), ("", "x"), ("x", None), ("\0", "x")]
     _, two = read_table(GIVEN, [("a", "string"), ("b", "string")])
     rows = {
-        sent(
-            two, pa.record_batch({"a": pa.array([a], pa.string()), "b": pa.array([b], pa.string())})
+        two.sent(
+            pa.record_batch({"a": pa.array([a], pa.string()), "b": pa.array([b], pa.string())})
         )
         .column("value")[0]
         .as_py()

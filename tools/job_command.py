@@ -18,6 +18,7 @@ from ..sinks.protocol.committable import Torn, WritePlan
 from ..sinks.protocol.on_reset import forgotten
 from ..sinks.protocol.recovery import make_plan, settle
 from ..sinks.tables import options as table_options
+from ..sinks.targets import options as target_options
 from ..state.ledger import records
 from ..state.ledger import topics as ledger_topic
 from ..state.ledger.coordinator import Coordinator, Write
@@ -63,7 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             type=Path,
             metavar="FILE",
             help="of a job that writes a table: its options 'url', 'table', 'stagingSchema' and "
-            "'keys', a name=value each line",
+            "'keys', or of one that writes a target of your own: 'target' and 'target.*'; a "
+            "name=value each line",
         )
     for action in actions.choices.values():
         action.add_argument("job", help="the job's name (option jobName)")
@@ -101,7 +103,9 @@ def _options(arguments: argparse.Namespace) -> SinkOptions:
         return replace(options, staging=read_target(read_settings(of_map, "--map-config")))
     of_table = getattr(arguments, "table_config", None)
     if of_table is not None:
-        found = table_options.read_target(read_settings(of_table, "--table-config"))
+        settings = read_settings(of_table, "--table-config")
+        is_own = "target" in settings
+        found = (target_options if is_own else table_options).read_target(settings)
         return replace(options, staging=found)
     return options
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ...core.errors import OptionsError
+from ...sinks.rows.one_value import KAFKA_COLUMNS
 from ...sinks.tables.options import read_table
-from ...sinks.tables.rows import KAFKA_COLUMNS
 from ..ledger_writer import LedgerWriter, task_context
 from ..plain_errors import plain_errors
-from ..spark_versions import refuse_without_admission_control
+from ..staged_writer import check_mode
 from .rows import TableRows
 
 if TYPE_CHECKING:
@@ -33,14 +32,7 @@ class TableStreamWriter(LedgerWriter):
         batch: tuple[str, int] | None = None,
     ) -> None:
         """`batch`: query id and number, where Spark does not tell the tasks."""
-        refuse_without_admission_control(given, sink=True)
-        if overwrite:
-            raise OptionsError(
-                [
-                    "A table is written row by row and never replaced as a whole: use output mode "
-                    "'append' (or eo_kafka.foreach_batch), and mode('append') for a batch."
-                ]
-            )
+        check_mode(given, overwrite)
         has_topic = "topic" in {name.lower() for name in given}
         self._rows = TableRows(schema, KAFKA_COLUMNS if has_topic else ())
         options, self._target = read_table(given, self._rows.columns)

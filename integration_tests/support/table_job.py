@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import ModuleType
+from typing import ClassVar
 
 import psycopg
 import pyarrow as pa
@@ -47,9 +49,16 @@ class TableJob:
         more = [("op", "string")] if "operationColumn" in self.given else []
         return [*COLUMNS, *more, *(OF_TOPIC if "topic" in self.given else [])]
 
+    script: ClassVar[str] = __file__
+    writing: ClassVar[ModuleType] = writing
+
     @property
     def options(self):
-        return read_table(self.given, self.columns)[0]
+        return self.read()[0]
+
+    def read(self):
+        """Options and target."""
+        return read_table(self.given, self.columns)
 
     def rows(self, batch: int, partition: int) -> list[tuple[int, str, str]]:
         """The same whoever writes the batch: id, word, operation. With keys, each batch has the ids
@@ -63,10 +72,10 @@ class TableJob:
 
     def prepare(self, batch: int, *, attempt: int = 0, other: str = "") -> None:
         """S1 to S5. `other` goes behind each word: a query that is not deterministic."""
-        options, target = read_table(self.given, self.columns)
+        options, target = self.read()
         plan = make_plan(options)
         self.reports = [
-            writing.write(
+            self.writing.write(
                 options,
                 target,
                 plan,
@@ -169,7 +178,9 @@ def own_postgres() -> Iterator[Postgres]:
 def driver(job: TableJob, batch: int) -> Iterator[subprocess.Popen]:
     """A driver of one batch in a process of its own."""
     given = json.dumps([job.given, job.database, batch])
-    process = subprocess.Popen([sys.executable, __file__, given], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, job.script, given], stderr=subprocess.PIPE, text=True
+    )
     with killed_at_last(process.pid):
         yield process
 

@@ -7,12 +7,12 @@ Driver only.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...clients.hazelcast import internals
 from ...core.errors import SinkError, cut
+from ...core.imported import imported
 from .objects import Entries, checked_text, keys_of
 
 if TYPE_CHECKING:
@@ -25,18 +25,8 @@ Merge = Callable[[str | bytes, str | bytes | None, str | bytes], str | bytes | N
 
 def merge_function(name: str) -> Merge:
     """The function that `module:function` names, imported here. Raises ValueError."""
-    module, separator, function = name.partition(":")
-    if not (separator and module and function.isidentifier()):
-        raise ValueError("must be 'module:function'")
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except Exception as error:  # whatever the user's module does when it is imported
-        raise ValueError(
-            f"cannot be imported by the driver ({type(error).__name__}: {cut(error)})"
-        ) from None
-    if not callable(found):
-        raise ValueError("is no function")
-    return found  # type: ignore[no-any-return]
+    found: Merge = imported(name, "function")
+    return found
 
 
 def merged(

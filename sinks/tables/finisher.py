@@ -6,7 +6,6 @@ under a lock that only this transaction holds.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,15 +18,15 @@ from ...core.errors import Fenced, LedgerError, OutcomeUnknown, ReadTimeout, Rep
 from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
-from .marker import History, Marker, Markers, newest_parts
+from ..marker import History, Marker, newest_parts
+from ..staged_losses import check_gone_with_topic
+from .marker import Markers
 from .staging import GONE, OWN, ROW, columns_staged, drop, of_parts, rows_staged
 from .table import Place, TableTarget, found
 
 if TYPE_CHECKING:
     import psycopg
     from psycopg import sql
-
-log = logging.getLogger(__name__)
 
 APPLY_TIMEOUT_S = 60.0  # for a server that starts again
 # A driver that stands still in the transaction loses it, and its successor waits for that.
@@ -180,19 +179,13 @@ class StagedTableRows:
     def _taken_back(self, marker: Marker, passed: set[int]) -> Marker:
         """What the table is to show when rows of an applied batch have gone with their topic since,
         and the replay writes them to both. Raises RepairNeeded if it would repeat some."""
-        partitions = sorted(passed - set(marker.passed))
-        sentence = (
-            f"Batch {self._decision.batch} is in {self._target.place}, and rows of its partitions "
-            f"{partitions} have gone with the topic that they were written to as well: it was "
-            "deleted since."
+        check_gone_with_topic(
+            self._target.place,
+            self._decision.batch,
+            sorted(passed - set(marker.passed)),
+            repeats=not self._target.keys,
+            fail=self._target.fail_on_loss,
         )
-        if self._target.fail_on_loss and not self._target.keys:
-            raise RepairNeeded(
-                f"{sentence} The replay would write them into the table once more. Nothing was "
-                "changed. Delete them from the table and set option 'failOnDataLoss' to false "
-                "until the batch is written, or set it and have them twice there."
-            )
-        log.warning("%s The replay writes them into both once more.", sentence)
         if len(passed) < len(self._parts):
             return Marker.of(marker.ledger, self._holder, self._decision.batch, self._parts, passed)
         return History(self._ledger, self._job.sink, self._decision).expected()

@@ -1,22 +1,11 @@
-"""The row beside a table that says which decision it shows; it changes with the table's rows.
-
-It names the ledger's topic by its id: where a ledger was deleted and made again, generations and
-batches begin again, and numbers alone would take a new decision for an applied one. What it says of
-the decision is compared with the ledger before anything is applied, so that a database that was
-restored from an older copy is found.
-"""
+"""The table of markers beside a table: a row for each that writes it (sinks/marker.py)."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OutcomeUnknown
-from ...core.transaction import Decision, DecisionState, Participant
-from ...state.ledger.ledger import Ledger
+from ..marker import Marker
 from .table import Place
 
 if TYPE_CHECKING:
@@ -43,115 +32,6 @@ ON CONFLICT (ledger, sink, target) DO UPDATE SET generation = EXCLUDED.generatio
     batch = EXCLUDED.batch, round = EXCLUDED.round, decided = EXCLUDED.decided,
     digest = EXCLUDED.digest, passed = EXCLUDED.passed, written = now()
 """
-
-
-@dataclass(frozen=True)
-class Marker:
-    """What a table shows: of batch `batch` in round `round` what the decision of generation
-    `decided` names, but for the partitions in `passed`. Drivers of a generation before `generation`
-    are shut out."""
-
-    ledger: str
-    generation: int = 0
-    batch: int | None = None
-    round: int | None = None
-    decided: int | None = None
-    digest: str | None = None
-    passed: Sequence[int] = ()
-
-    @classmethod
-    def of(
-        cls,
-        ledger: str,
-        generation: int,
-        batch: int,
-        parts: Sequence[Participant],
-        passed: Collection[int] = (),
-    ) -> Marker:
-        """After `parts` of a batch, but those in `passed`."""
-        first = parts[0]
-        digest = _digest(parts, passed)
-        whose = (batch, first.round, first.generation)
-        return cls(ledger, generation, *whose, digest, sorted(passed))
-
-    def shows(self, batch: int, parts: Sequence[Participant]) -> bool:
-        """Whether these are the newest of the table."""
-        if not parts:
-            return False
-        whose = (self.batch, self.round, self.decided)
-        return whose == (batch, parts[0].round, parts[0].generation) and self.digest == _digest(
-            parts, self.passed
-        )
-
-
-def newest_parts(decision: Decision, before_round: int | None = None) -> list[Participant]:
-    """The participants of a decision with rows for the table, of its newest round that has any;
-    of those before `before_round`."""
-    parts = [
-        part
-        for part in decision.participants
-        if part.staged and (before_round is None or part.round < before_round)
-    ]
-    newest = max((part.round for part in parts), default=0)
-    return [part for part in parts if part.round == newest]
-
-
-class History:
-    """What a table should show, by the ledger."""
-
-    def __init__(self, ledger: Ledger, sink: str, newest: Decision | None = None) -> None:
-        """`newest`: a decision that the ledger may lack yet."""
-        known = ledger.of_sink(sink)
-        if newest is not None:
-            known[newest.batch] = newest
-        self._ledger = ledger
-        self._written = [
-            found
-            for _, found in sorted(known.items())
-            if found.state is not DecisionState.VOID and newest_parts(found)
-        ]
-
-    @property
-    def generation(self) -> int:
-        """The ledger's."""
-        return self._ledger.generation
-
-    @property
-    def newest(self) -> Decision | None:
-        """The newest decision that has rows for the table."""
-        return self._written[-1] if self._written else None
-
-    def accepts(self, marker: Marker) -> bool:
-        """Whether the table may show this: the newest decision, or, if that may not be applied yet,
-        what was there before it."""
-        newest = self.newest
-        if newest is None:  # nothing yet, or since a reset of the ledger
-            return marker.decided is None or marker.decided <= self._ledger.generation
-        if marker.shows(newest.batch, newest_parts(newest)):
-            return True
-        if newest.state is not DecisionState.DECIDED:
-            return False
-        before, parts = self._before(newest)
-        if before is not None:
-            return marker.shows(before.batch, parts)
-        return marker.decided is None or marker.decided < newest.generation
-
-    def expected(self) -> Marker:
-        """What it should show at least."""
-        here, generation, newest = self._ledger.topic_id, self._ledger.generation, self.newest
-        if newest is not None and newest.state is not DecisionState.DECIDED:
-            return Marker.of(here, generation, newest.batch, newest_parts(newest))
-        before, parts = self._before(newest) if newest else (None, [])
-        if before is None:
-            return Marker(here, generation)
-        return Marker.of(here, generation, before.batch, parts)
-
-    def _before(self, newest: Decision) -> tuple[Decision | None, list[Participant]]:
-        earlier = newest_parts(newest, before_round=newest.round)
-        if earlier:
-            return newest, earlier
-        before = self._written[-2] if len(self._written) > 1 else None
-        return before, newest_parts(before) if before else []
 
 
 class Markers:
@@ -220,13 +100,3 @@ class Markers:
             asked += sql.SQL(" AND ledger = {} FOR UPDATE").format(sql.Literal(self._ledger))
         rows = self._connection.execute(asked).fetchall()
         return [Marker(*row) for row in rows]
-
-
-def _digest(parts: Sequence[Participant], passed: Collection[int]) -> str:
-    """Of what is applied of `parts`."""
-    applied = sorted(
-        (part.partition, part.rows, part.digest, part.staged.attempt)
-        for part in parts
-        if part.staged and part.partition not in passed
-    )
-    return hashlib.sha256(json.dumps(applied).encode()).hexdigest()[:32]

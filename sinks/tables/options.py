@@ -17,7 +17,7 @@ from ...state.ledger.job import EXACTLY_ONCE
 from .. import options
 from ..options import SinkOptions
 from ..rows.columns_needed import column_problems
-from .rows import KAFKA_COLUMNS
+from ..rows.one_value import KAFKA_COLUMNS
 from .target import StagedTable
 
 STAGED = "staged"

@@ -174,7 +174,7 @@ class TaskStaging:
         server has all rows."""
         from psycopg import Error, errors, sql
 
-        from .rows import copied, sent
+        from .rows import copied
 
         with connected(self._target.postgres) as connection:
             place = found(connection, self._target)
@@ -193,7 +193,7 @@ class TaskStaging:
                         copy.write(copied(self._target, batch, whose))
                         self._rows += batch.num_rows
                         crash_point("postgres.while_staging")
-                        yield sent(self._target, batch)
+                        yield self._target.sent(batch)
             except errors.UndefinedTable:
                 raise Fenced(
                     f"Partition {self._partition} has no staging table '{home}' any more: another "

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.postgres.client import PostgresSettings
 from ...core.errors import EnvironmentRefused, cut
+from ..rows.one_value import sent
 
 if TYPE_CHECKING:
     import psycopg
+    import pyarrow as pa
 
 UPSERT, DELETE = "upsert", "delete"
 _WHERE = """
@@ -43,6 +45,10 @@ class TableTarget:
     def names(self) -> list[str]:
         """The columns' names."""
         return [name for name, _ in self.columns]
+
+    def sent(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What a topic gets, or what stands for the rows in a digest. Executor."""
+        return sent(batch, self.names, [*self.names, *([self.operation] if self.operation else [])])
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...clients.postgres.client import connected
-from ...core.errors import LedgerError, OptionsError, RepairNeeded, SinkError, Undecided, cut
+from ...core.errors import OptionsError, SinkError, Undecided, cut
 from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
-from .marker import History, Marker, Markers
+from ..marker import History, Marker
+from ..staged_losses import check_restored, check_unequal
+from .marker import Markers
 from .schema import columns_of, problems, staged_as
 from .staging import PARTITION, StagingTables, drop, of_parts, rows_staged
 from .table import TableTarget, found
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from .finisher import StagedTableRows
 
 log = logging.getLogger(__name__)
+
+_WAYS = (
+    "the database was restored from an older copy, or is another one, or option 'table' or "
+    "'stagingSchema' was changed, or somebody removed the marker"
+)
 
 
 @dataclass(frozen=True)
@@ -62,43 +69,13 @@ class StagedTable(TableTarget):
             others = markers.of_other_ledgers() if marker is None else []
             same = next((one for one in others if one.digest and history.accepts(one)), None)
             if same is None:
-                self._check_accepted(job, marker, history)
+                check_restored(
+                    self.place, job.job or "", marker, history, ways=_WAYS, fail=self.fail_on_loss
+                )
                 markers.create()
             taken = same or history.expected()
             here = replace(taken, ledger=ledger.topic_id, generation=ledger.generation)
             markers.write(here, job.job_and_ledger[0])
-
-    def _check_accepted(self, job: Job, marker: Marker | None, history: History) -> None:
-        """Raise LedgerError, unless losses are accepted."""
-        newest = history.newest
-        known = f"batch {newest.batch} (generation {newest.generation})" if newest else "no batch"
-        shows = (
-            f"batch {marker.batch} (generation {marker.decided})"
-            if marker is not None and marker.batch is not None
-            else "no batch of this job"
-        )
-        ahead = marker is not None and (marker.decided or 0) > (
-            newest.generation if newest else history.generation
-        )
-        why = (
-            "the ledger is older than the table: it was restored from an older copy, or cut off"
-            if ahead
-            else "the database was restored from an older copy, or is another one, or option "
-            "'table' or 'stagingSchema' was changed, or somebody removed the marker: batches "
-            "between would be missing in the table, or be there twice"
-        )
-        sentence = (
-            f"{self.place} shows {shows} as the newest one of job '{job.job}', and the ledger has "
-            f"{known}: {why}."
-        )
-        if self.fail_on_loss:
-            raise LedgerError(
-                f"{sentence} Nothing was written. Restore the newest copy and start again. Or, to "
-                "go on with the table as it is, set option 'failOnDataLoss' to false until a batch "
-                "is written. To write everything again, empty the table and use a new checkpoint "
-                "and a new 'jobName'."
-            )
-        log.warning("%s Going on with it as it is, as 'failOnDataLoss' is false.", sentence)
 
     def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:
         kept = {
@@ -187,20 +164,7 @@ class StagedTable(TableTarget):
                 drop(connection, place.beside, home)
 
     def check_unequal(self, decision: Decision, unequal: Sequence[Participant]) -> None:
-        sentence = (
-            f"Batch {decision.batch} is in {self.place} in part: the transactions of partitions "
-            f"{[part.partition for part in unequal]} ({sum(part.rows for part in unequal)} rows) "
-            "in the topic were aborted by Kafka. The replay's rows of these partitions are not the "
-            "same."
-        )
-        if self.fail_on_loss:
-            raise RepairNeeded(
-                f"{sentence} Nothing was written. Start the query as it was when the batch first "
-                "ran (same plan, same number of tasks): it then completes the batch. Or set option "
-                "'failOnDataLoss' to false until the batch is written: the replay's rows are then "
-                "written in addition to those of the first run."
-            )
-        log.warning("%s They are written as they are, as 'failOnDataLoss' is false.", sentence)
+        check_unequal(self.place, decision, unequal, fail=self.fail_on_loss)
 
     def rows_of(self, job: Job, ledger: Ledger, decision: Decision) -> StagedTableRows:
         from .finisher import StagedTableRows

@@ -9,7 +9,6 @@ from ..options import SinkOptions
 from ..protocol import staged_write
 from ..protocol.committable import TaskReport, WritePlan
 from ..protocol.two_phase import TaskIdentity
-from . import rows
 from .staging import TaskStaging
 from .table import TableTarget
 
@@ -34,7 +33,7 @@ class _Stager:
         self.label = target.table
 
     def sent(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return (rows.sent(self._target, batch) for batch in batches)
+        return map(self._target.sent, batches)
 
     def begin(self, options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> TaskStaging:
         whose = (plan.generation, task.partition, task.task_attempt_id)

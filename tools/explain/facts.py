@@ -46,7 +46,7 @@ class Fact:
 EXACT, AT_LEAST = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
 NOTHING, UNKNOWN = Guarantee.NONE, Guarantee.NOT_KNOWN
 KAFKA = ("eo-kafka", "kafka")
-OURS = ("eo-kafka", "eo-map", "eo-postgres")
+OURS = ("eo-kafka", "eo-map", "eo-postgres", "eo-target")
 FILES = ("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml")
 WRITES_AGAIN = "written again"  # a sink whose replay of a batch is written in addition
 SKIPS = "skips"  # one that writes a batch once and skips its replay
@@ -184,6 +184,8 @@ def _our_sink(sink: End) -> Fact:
     needs = time if is_map else f"{readers} {time}"
     if sink.format == "eo-postgres" and not sink.says("topic"):
         needs = "Rows of a key, if option 'keys' is set, are in one task."
+    if sink.format == "eo-target":
+        needs = "The target keeps what eo_kafka.targets.Target promises: try it by check_target."
     return Fact(
         TRANSACTIONAL,
         EXACT,

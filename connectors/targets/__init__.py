@@ -1,0 +1,1 @@
+"""Spark's interface of `format("eo-target")`."""

@@ -1,0 +1,95 @@
+"""A target of files, which can break each promise: what `check_target` must find."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from eo_kafka.targets import MarkerChanged, NotStaged, Target
+
+
+class FileTarget(Target):
+    """One file holds the marker and the names that are shown; `shown` has links to those. For
+    `target.broken` it breaks one promise."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._path, self._broken = Path(options["path"]), options.get("broken")
+
+    @property
+    def place(self) -> str:
+        return f"files in {self._path}"
+
+    def stage(self, name: str, number: int, rows: pa.Table) -> None:
+        at = "shown" if self._broken == "shows_at_once" else "."
+        self._write(self._path / at / f"{name}.{number}", json.dumps(rows.to_pylist()))
+
+    def staged(self, writer: str) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for file in self._path.glob(f"{writer}*.*"):
+            found[file.stem] = found.get(file.stem, 0) + 1
+        return found
+
+    def marker(self, writer: str) -> bytes | None:
+        self._finish(writer)
+        file = self._marker(writer)
+        return json.loads(file.read_text())["marker"].encode() if file.exists() else None
+
+    def apply(
+        self, writer: str, names: Mapping[str, int], before: bytes | None, after: bytes
+    ) -> None:
+        with self._locked():
+            if self._broken != "looks_at_no_marker" and self.marker(writer) != before:
+                raise MarkerChanged
+            files = [f"{name}.{n}" for name, of in names.items() for n in range(of)]
+            for file in files:
+                if not (self._path / file).exists() and self._broken != "takes_what_is_there":
+                    raise NotStaged(file)
+            time.sleep(0.05)  # for whoever kills, and for another driver
+            if self._broken == "forgets_the_marker" and names:
+                after = b"other"
+            marker = self._marker(writer)
+            if self._broken == "marker_first":
+                self._write(marker, json.dumps({"marker": after.decode(), "files": []}))
+                time.sleep(0.3)
+            self._write(marker, json.dumps({"marker": after.decode(), "files": files}))
+            self._finish(writer)
+
+    def discard(self, names: Collection[str]) -> None:
+        for name in names:
+            for file in self._path.glob(f"{name}.*"):
+                file.unlink(missing_ok=True)
+            if self._broken == "discards_what_is_shown":
+                for file in (self._path / "shown").glob(f"{name}.*"):
+                    file.unlink()
+
+    def _marker(self, writer: str) -> Path:
+        return self._path / ("marker-all" if self._broken == "one_for_all" else f"marker-{writer}")
+
+    def _finish(self, writer: str) -> None:
+        """Show what the marker's file names: whoever comes next does so, if a driver died in it."""
+        file = self._marker(writer)
+        for name in json.loads(file.read_text())["files"] if file.exists() else ():
+            shown = self._path / "shown" / name
+            if not shown.exists() and (self._path / name).exists():
+                os.link(self._path / name, shown)
+
+    def _write(self, path: Path, text: str) -> None:
+        staged = self._path / f"new-{os.getpid()}"
+        staged.write_text(text)
+        staged.replace(path)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        if self._broken == "no_lock":
+            yield
+            return
+        with (self._path / "lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield

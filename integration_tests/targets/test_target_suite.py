@@ -1,0 +1,75 @@
+"""The two worked examples of docs/targets.md keep what a target promises, against the real thing;
+and `check_target` finds what breaks a promise."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from eo_kafka.testing import check_target
+from target_places import DELTA, REDIS, SCHEMA, delta_rows, redis_server  # noqa: F401
+
+
+def rows(number: int) -> pa.Table:
+    ids = [number * 100 + n for n in range(20)]
+    return pa.table({"id": ids, "word": [f"é {n}\n" for n in ids]}, schema=SCHEMA)
+
+
+@pytest.mark.timeout(300)
+def test_redis_keeps_its_promises(redis_server):  # noqa: F811
+    settings = {"url": redis_server.url, "list": "orders"}
+
+    def shown():
+        return [
+            tuple(json.loads(row).values()) for row in redis_server.client.lrange("orders", 0, -1)
+        ]
+
+    check_target(REDIS, settings, rows, shown, kills=6)
+
+
+@pytest.mark.timeout(300)
+def test_delta_keeps_its_promises(tmp_path):
+    DeltaTable.create(str(tmp_path / "orders"), SCHEMA)
+    path = str(tmp_path / "orders")
+    check_target(DELTA, {"path": path}, rows, lambda: delta_rows(path), kills=6)
+
+
+BREAKS = {
+    "shows_at_once": "staged rows must not be shown",
+    "forgets_the_marker": "the marker is what `apply` was given",
+    "looks_at_no_marker": "`apply` must raise MarkerChanged: the marker is another one",
+    "takes_what_is_there": "`apply` must raise NotStaged: a chunk is missing",
+    "marker_first": "a kill must leave rows and marker of the same moment",
+    "no_lock": "of two drivers with the same marker one must win",
+    "discards_what_is_shown": "`discard` must not take away what is shown",
+    "one_for_all": "another writer has a marker of its own",
+}
+
+
+@pytest.mark.parametrize("broken", BREAKS)
+@pytest.mark.timeout(300)
+def test_a_broken_promise_is_named(tmp_path, broken):
+    (tmp_path / "shown").mkdir()
+    settings = {"path": str(tmp_path), "broken": broken}
+
+    def shown():
+        for file in (tmp_path / "shown").iterdir():
+            yield from ((row["id"], row["word"]) for row in json.loads(file.read_text()))
+
+    with pytest.raises(AssertionError) as failed:
+        check_target("file_target:FileTarget", settings, rows, shown, kills=12)
+    assert BREAKS[broken] in str(failed.value)
+
+
+@pytest.mark.timeout(300)
+def test_the_same_unbroken_keeps_its_promises(tmp_path):
+    (tmp_path / "shown").mkdir()
+
+    def shown():
+        for file in (tmp_path / "shown").iterdir():
+            yield from ((row["id"], row["word"]) for row in json.loads(file.read_text()))
+
+    check_target("file_target:FileTarget", {"path": str(tmp_path)}, rows, shown, kills=3)

@@ -1,0 +1,85 @@
+"""What is said, and done, where a table or another target does not hold what the ledger says."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from ..core.errors import LedgerError, RepairNeeded
+from ..core.transaction import Decision, Participant
+from .marker import History, Marker
+
+log = logging.getLogger(__name__)
+
+
+def check_restored(
+    place: str, job: str, marker: Marker | None, history: History, *, ways: str, fail: bool
+) -> None:
+    """Of a target that shows what the ledger does not know: raise LedgerError, unless losses are
+    accepted. `ways`: how it may have come to that, the middle of a sentence."""
+    newest = history.newest
+    known = f"batch {newest.batch} (generation {newest.generation})" if newest else "no batch"
+    shows = (
+        f"batch {marker.batch} (generation {marker.decided})"
+        if marker is not None and marker.batch is not None
+        else "no batch of this job"
+    )
+    ahead = marker is not None and (marker.decided or 0) > (
+        newest.generation if newest else history.generation
+    )
+    why = (
+        "the ledger is older than the table: it was restored from an older copy, or cut off"
+        if ahead
+        else f"{ways}: batches between would be missing in it, or be there twice"
+    )
+    sentence = (
+        f"{place} shows {shows} as the newest one of job '{job}', and the ledger has "
+        f"{known}: {why}."
+    )
+    if fail:
+        raise LedgerError(
+            f"{sentence} Nothing was written. Restore the newest copy and start again. Or, to "
+            "go on with what is there, set option 'failOnDataLoss' to false until a batch "
+            "is written. To write everything again, empty it and use a new checkpoint "
+            "and a new 'jobName'."
+        )
+    log.warning("%s Going on with what is there, as 'failOnDataLoss' is false.", sentence)
+
+
+def check_gone_with_topic(
+    place: str, batch: int, partitions: Sequence[int], *, repeats: bool, fail: bool
+) -> None:
+    """Of a batch that is applied, rows of which have gone with their topic since: the replay writes
+    them to both once more. Raise RepairNeeded if that repeats some, unless it is accepted."""
+    sentence = (
+        f"Batch {batch} is in {place}, and rows of its partitions {list(partitions)} have gone "
+        "with the topic that they were written to as well: it was deleted since."
+    )
+    if fail and repeats:
+        raise RepairNeeded(
+            f"{sentence} The replay would write them there once more. Nothing was changed. Delete "
+            "them there and set option 'failOnDataLoss' to false until the batch is written, or "
+            "set it and have them twice."
+        )
+    log.warning("%s The replay writes them into both once more.", sentence)
+
+
+def check_unequal(
+    place: str, decision: Decision, unequal: Sequence[Participant], *, fail: bool
+) -> None:
+    """S6 of a replay with other rows than those that are missing: raise RepairNeeded, unless losses
+    are accepted."""
+    sentence = (
+        f"Batch {decision.batch} is in {place} in part: the transactions of partitions "
+        f"{[part.partition for part in unequal]} ({sum(part.rows for part in unequal)} rows) "
+        "in the topic were aborted by Kafka. The replay's rows of these partitions are not the "
+        "same."
+    )
+    if fail:
+        raise RepairNeeded(
+            f"{sentence} Nothing was written. Start the query as it was when the batch first "
+            "ran (same plan, same number of tasks): it then completes the batch. Or set option "
+            "'failOnDataLoss' to false until the batch is written: the replay's rows are then "
+            "written in addition to those of the first run."
+        )
+    log.warning("%s They are written as they are, as 'failOnDataLoss' is false.", sentence)

@@ -1,0 +1,84 @@
+"""The executor's part of a batch for a target of the user's own: how its rows are staged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ...core.crash_points import crash_point
+from ...core.transaction import Staged
+from ..options import SinkOptions
+from ..protocol import staged_write
+from ..protocol.committable import TaskReport, WritePlan
+from ..protocol.two_phase import TaskIdentity
+from .custom import CustomTarget, name_of, told, writer_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHUNK_BYTES = 32 << 20  # of rows, in Arrow
+
+
+def write(
+    options: SinkOptions,
+    target: CustomTarget,
+    plan: WritePlan,
+    task: TaskIdentity,
+    batches: Iterator[pa.RecordBatch],
+) -> TaskReport:
+    """Stage one partition's rows. See `staged_write.write`."""
+    return staged_write.write(options, _Stager(target), plan, task, batches)
+
+
+class _Stager:
+    def __init__(self, target: CustomTarget) -> None:
+        self._target = target
+        self.label = target.reference
+
+    def sent(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return map(self._target.sent, batches)
+
+    def begin(self, options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> TaskStaging:
+        writer = writer_of(options.job_and_ledger[0], options.sink)
+        whose = (plan.generation, task.partition, task.task_attempt_id)
+        name = name_of(writer, plan.ledger_id, *whose)
+        return TaskStaging(self._target, name, task.task_attempt_id)
+
+
+class TaskStaging:
+    """What one attempt of a task stages."""
+
+    def __init__(self, target: CustomTarget, name: str, attempt: int) -> None:
+        self._target, self._name, self._attempt = target, name, attempt
+        self._waiting: list[pa.RecordBatch] = []
+        self._chunks = 0
+        self.staged: Staged | None = None  # once the target has all of it
+
+    def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows as a topic gets them, or what stands for them in a digest; at their end the
+        target has all rows."""
+        size = 0
+        for batch in batches:
+            if batch.num_rows:
+                mine = batch.select(list(self._target.columns))
+                self._waiting.append(mine)
+                size += mine.nbytes
+            if size >= CHUNK_BYTES:
+                self._stage()
+                size = 0
+            yield self._target.sent(batch)
+        if self._waiting:
+            self._stage()
+        if self._chunks:
+            place = self._target.place
+            self.staged = Staged(place, self._name, self._attempt, self._chunks)
+
+    def _stage(self) -> None:
+        import pyarrow as pa
+
+        with told(self._target.place):
+            made, rows = self._target.made(), pa.Table.from_batches(self._waiting)
+            made.stage(self._name, self._chunks, rows)
+        self._chunks += 1
+        self._waiting = []
+        crash_point("target.while_staging")

@@ -1,0 +1,234 @@
+"""`check_target`: whether a target of one's own keeps what `eo_kafka.targets.Target` promises."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..sinks.targets.custom import CustomTarget
+from ..targets import MarkerChanged, NotStaged, Target
+from .runs import python_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PROGRAM_S = 120.0
+
+
+def check_target(
+    reference: str,
+    settings: Mapping[str, str],
+    rows: Callable[[int], pa.Table],
+    shown: Callable[[], Iterable[Any]],
+    *,
+    kills: int = 10,
+    seed: int = 1,
+) -> None:
+    """Try a target out: what it promises, two drivers at once, and processes killed in the middle.
+
+    Runs in a test of yours, on a place that nobody else writes; two to four seconds a kill.
+
+    Args:
+        reference: `module:class`, as in option `target`.
+        settings: What it is made with: the options `target.*`.
+        rows: Some rows for number 0, 1, 2, and so on; each is told from all others.
+        shown: What readers see now: of each row a tuple of its columns' values.
+        kills: How many processes are killed while they apply.
+        seed: Of when they are killed.
+
+    Raises:
+        AssertionError: It breaks a promise; the sentence says which.
+
+    Examples:
+        >>> check_target("my_app.redis:RedisTarget", {"url": url}, rows, shown)
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        suite = _Suite(reference, settings, rows, shown, Path(folder))
+        suite.check_promises()
+        suite.check_two_at_once()
+        suite.check_kills(kills, random.Random(seed))  # noqa: S311 - no secret
+
+
+class _Suite:
+    def __init__(
+        self,
+        reference: str,
+        settings: Mapping[str, str],
+        rows: Callable[[int], pa.Table],
+        shown: Callable[[], Iterable[Any]],
+        folder: Path,
+    ) -> None:
+        self._reference, self._settings, self._folder = reference, dict(settings), folder
+        self._rows, self._shown = rows, shown
+        self._number = 0
+        self._writer = f"eo-{uuid.uuid4().hex[:16]}"
+        self._target: Target = CustomTarget(reference, self._settings, (), True).made()
+        self._expected = Counter(map(_plain, shown()))
+        self._marker: str | None = None
+
+    def check_promises(self) -> None:
+        """One after the other, in this process; what is staged comes from another one."""
+        target, writer = self._target, self._writer
+        self._is(target.marker(writer), "a writer that has applied nothing has no marker")
+        assert target.place == target.place, "`place` must stay the same"
+        name, table = self._staged(chunks=2)
+        self._check("staged rows must not be shown")
+        assert dict(target.staged(writer)) == {name: 2}, "`staged` must count what is staged"
+        assert not target.staged(f"{writer[:-1]}-"), "`staged` must give this writer's names alone"
+        self._refused({name: 3}, self._marker, NotStaged, "a chunk is missing")
+        self._refused({f"{name}-x": 1}, self._marker, NotStaged, "a name is not staged")
+        self._refused({name: 2}, "another", MarkerChanged, "the marker is another one")
+        self._apply({name: 2}, table)
+        self._refused({}, None, MarkerChanged, "the marker is there already")
+        target.discard([name])
+        target.discard([name, f"{name}-x"])
+        self._check("`discard` must not take away what is shown")
+        assert name not in target.staged(writer), "`discard` must remove what is staged"
+        self._apply({}, None)
+        name, _ = self._staged()
+        target.discard([name])
+        assert name not in target.staged(writer), "`discard` must remove what is staged"
+        self._refused({name: 1}, self._marker, NotStaged, "it was discarded")
+        other = f"eo-{uuid.uuid4().hex[:16]}"
+        self._is(target.marker(other), "another writer has a marker of its own")
+
+    def check_two_at_once(self, rounds: int = 3) -> None:
+        """Two processes apply the same rows on top of the same marker."""
+        for _ in range(rounds):
+            name, table = self._staged()
+            after = uuid.uuid4().hex
+            asked = {"apply": [self._writer, {name: 1}, self._marker, after]}
+            both = [self._ready(asked) for _ in range(2)]
+            for one in both:
+                _go(one)
+            said = sorted(one.communicate(timeout=PROGRAM_S)[0].split()[-1] for one in both)
+            assert said.count("done") == 1, (
+                f"of two drivers with the same marker one must win: {said}"
+            )
+            self._expected += _counted(table)
+            self._marker = after
+            self._check("two drivers at once must not show rows twice, or none")
+            self._is(self._target.marker(self._writer), "the winner's marker", after)
+
+    def check_kills(self, kills: int, chance: random.Random) -> None:
+        """A process is killed while it applies: all of it is shown with the marker, or nothing."""
+        took = 0.05
+        for _ in range(kills):
+            name, table = self._staged(chunks=2)
+            after = uuid.uuid4().hex
+            asked = {"apply": [self._writer, {name: 2}, self._marker, after]}
+            process = self._ready(asked)
+            began = time.monotonic()
+            _go(process)
+            try:
+                process.wait(chance.uniform(0, 1.5 * took))
+            except subprocess.TimeoutExpired:
+                process.kill()
+            else:
+                took = max(time.monotonic() - began, 0.01)
+            process.communicate(timeout=PROGRAM_S)
+            found = self._target.marker(self._writer)
+            before = None if self._marker is None else self._marker.encode()
+            assert found in (before, after.encode()), "a kill must leave the old marker or the new"
+            if found != before:
+                self._expected += _counted(table)
+                self._marker = after
+            self._check("a kill must leave rows and marker of the same moment")
+            if found == before:
+                self._apply({name: 2}, table)
+            self._target.discard([name])
+
+    def _staged(self, chunks: int = 1) -> tuple[str, pa.Table]:
+        import pyarrow as pa
+
+        self._number += 1
+        name = f"{self._writer}-00000000-{self._number}-0-7"
+        tables, asked = [], []
+        for number in range(chunks):
+            tables.append(self._rows(10 * self._number + number))
+            path = self._folder / f"{self._number}-{number}.arrow"
+            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, tables[-1].schema) as to:
+                to.write_table(tables[-1])
+            asked.append([name, number, str(path)])
+        process = self._ready({"stage": asked})
+        _go(process)
+        said, told = process.communicate(timeout=PROGRAM_S)
+        assert said.split()[-1:] == ["done"], f"rows could not be staged:\n{told}"
+        return name, pa.concat_tables(tables)
+
+    def _apply(self, names: Mapping[str, int], table: pa.Table | None) -> None:
+        after = uuid.uuid4().hex
+        before = None if self._marker is None else self._marker.encode()
+        self._target.apply(self._writer, names, before, after.encode())
+        self._marker = after
+        if table is not None:
+            self._expected += _counted(table)
+        self._check("`apply` must show the rows, each once")
+        self._is(self._target.marker(self._writer), "the marker is what `apply` was given", after)
+
+    def _refused(
+        self, names: Mapping[str, int], before: str | None, error: type[Exception], why: str
+    ) -> None:
+        raw = None if before is None else before.encode()
+        try:
+            self._target.apply(self._writer, names, raw, b"never")
+        except error:
+            pass
+        else:
+            raise AssertionError(f"`apply` must raise {error.__name__}: {why}")
+        self._check(f"a refused `apply` must change nothing ({why})")
+        self._is(self._target.marker(self._writer), "a refused `apply` changes none", self._marker)
+
+    def _check(self, promise: str) -> None:
+        found = Counter(map(_plain, self._shown()))
+        if found == self._expected:
+            return
+        missing, more = self._expected - found, found - self._expected
+        raise AssertionError(
+            f"{promise}. Not shown: {list(missing.elements())[:5]}; shown and should not be: "
+            f"{list(more.elements())[:5]}"
+        )
+
+    def _is(self, marker: bytes | None, promise: str, wanted: str | None = None) -> None:
+        raw = None if wanted is None else wanted.encode()
+        assert marker == raw, f"{promise}: it is {marker!r} and should be {raw!r}"
+
+    def _ready(self, asked: Mapping[str, Any]) -> subprocess.Popen[str]:
+        """A process that has made the target, and waits."""
+        words = {"reference": self._reference, "settings": self._settings, **asked}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "eo_kafka.testing.target_program", json.dumps(words)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": python_path()},
+        )
+        assert process.stdout is not None
+        if process.stdout.readline().strip() != "ready":
+            raise AssertionError(f"the target cannot be made:\n{process.communicate()[1]}")
+        return process
+
+
+def _go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def _counted(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    return Counter(_plain(tuple(row.values())) for row in table.to_pylist())
+
+
+def _plain(row: Any) -> tuple[Any, ...]:
+    return tuple(row)
