@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 FORMAT ?= eo-kafka
 # Test files that run at the same time
 JOBS ?= 2
-# Of the tests: kafka crash maps tables state tools soak containers (integration_tests/), unit (tests/)
+# Of the tests: kafka crash maps queues tables state tools soak containers (integration_tests/), unit (tests/)
 GROUP ?=
 PACKAGES := core clients connectors formats sources sinks state tools broker targets testing templates windows
 CODE := setup.cfg pyproject.toml __init__.py errors.py registration.py $(shell find entry $(PACKAGES) -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -type l)
@@ -51,7 +51,7 @@ soak: setup ## Three jobs under random faults, and a checker (MINUTES=5 SEED=ran
 lint: setup ## ruff, ruff format, mypy --strict, every import of ours by its path
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p eo_kafka -m pyspark_eo_kafka -m pyspark_eo_map -m pyspark_eo_postgres -m pyspark_eo_state -m pyspark_eo_target
+	$(BIN)/mypy -p eo_kafka -m pyspark_eo_kafka -m pyspark_eo_map -m pyspark_eo_postgres -m pyspark_eo_queue -m pyspark_eo_state -m pyspark_eo_target
 	$(BIN)/python tests/lint_templates.py
 	$(BIN)/basedpyright
 

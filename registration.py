@@ -31,6 +31,7 @@ def register(spark: SparkSession) -> None:
     """
     from .connectors.kafka import KafkaDataSource
     from .connectors.maps.format import MapDataSource
+    from .connectors.queues.format import QueueDataSource
     from .connectors.state_source import StateDataSource
     from .connectors.tables.format import PostgresDataSource
     from .connectors.targets.format import TargetDataSource
@@ -47,6 +48,6 @@ def register(spark: SparkSession) -> None:
     paths = [path for path in environment.get(_PATH, "").split(os.pathsep) if path]
     if here not in paths:
         environment[_PATH] = os.pathsep.join([*paths, here])
-    ours = (KafkaDataSource, MapDataSource, PostgresDataSource, StateDataSource, TargetDataSource)
-    for source in ours:
+    sources = (KafkaDataSource, MapDataSource, PostgresDataSource, QueueDataSource)
+    for source in (*sources, StateDataSource, TargetDataSource):
         spark.dataSource.register(source)

@@ -1,1 +1,1 @@
-"""Clients of Kafka, Hazelcast and PostgreSQL: settings, connections, private parts."""
+"""Clients of Kafka, Hazelcast, PostgreSQL and RabbitMQ: settings, connections, private parts."""

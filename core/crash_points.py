@@ -75,6 +75,12 @@ OTHER_POINTS = {
         "S7.after_chunk",
         "S7.applied",  # all staged rows are in their map
     ),
+    "a batch whose queue has messages": (
+        "queue.received",  # they are in the driver's memory, and nothing of them is in Kafka
+        "queue.before_commit",  # their transaction has them, and is not committed
+        "queue.after_commit",  # they are in the inbox, and not acknowledged
+        "queue.after_acknowledgement",  # they are out of the queue; no batch is planned with them
+    ),
     "a batch that writes a table": (
         "postgres.while_staging",  # some of a task's rows are on their way
         "S7.in_table",  # the transaction has rows and marker, and is not committed

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from eo_kafka.clients.amqp import client as amqp_client
 from eo_kafka.clients.hazelcast import client as hazelcast_client
 from eo_kafka.clients.postgres import client as postgres_client
 from eo_kafka.core.options import Option
@@ -17,6 +18,7 @@ from eo_kafka.sinks.tables import options as table_sink
 from eo_kafka.sinks.targets import options as target_sink
 from eo_kafka.sources import declared as source
 from eo_kafka.sources.maps import declared as map_declared
+from eo_kafka.sources.queues import options as queue_options
 
 PAGE = Path(__file__).parent / "options.md"
 HEAD = """# Options
@@ -27,8 +29,8 @@ Names are case-insensitive. If options are wrong, one error lists all of them. (
 by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
 `sinks/options.py`, `sinks/new_topics.py`, `state/ledger/job.py`, `formats/declared.py`,
 `sources/maps/declared.py`, `sinks/maps/options.py`, `clients/hazelcast/client.py`,
-`sinks/tables/options.py`, `sinks/targets/options.py` and `clients/postgres/client.py`; a test
-fails when it is stale.)
+`sinks/tables/options.py`, `sinks/targets/options.py`, `clients/postgres/client.py`,
+`sources/queues/options.py` and `clients/amqp/client.py`; a test fails when it is stale.)
 
 Every `kafka.*` option goes to the client without its `kafka.`, with librdkafka's names and values.
 Settings of Kafka's Java client are translated where librdkafka has the same (`fetch.max.wait.ms`,
@@ -60,6 +62,11 @@ def page() -> str:
         + _table(
             "Tables: `eo-postgres`, [docs/postgres.md](postgres.md); the Kafka sink's too",
             [*_declared(postgres_client), *_declared(table_sink)],
+        )
+        + _table(
+            "Queues: `eo-queue`, [docs/queues.md](queues.md); the source's too, and of the sink's "
+            "`transactionalIdPrefix` and `allowWeakReplication`",
+            [*amqp_client.OPTIONS, *queue_options.OPTIONS],
         )
         + _table(
             "Targets of your own: `eo-target`, [docs/targets.md](targets.md); the Kafka sink's too",

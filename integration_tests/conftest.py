@@ -18,11 +18,13 @@ import spark_home
 import warm_drivers
 import watchdog
 from balance import pytest_collection_modifyitems  # noqa: F401 - a hook
+from eo_kafka.broker import rabbitmq
 from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.testing import kafka_places, plugin, shared_servers
 from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: F401 - fixtures
 from map_backends import a_map, target  # noqa: F401 - fixtures
 from map_two_phase_job import map_job, staged, written_map  # noqa: F401 - fixtures
+from queue_job import own_rabbitmq, queue_copy  # noqa: F401 - fixtures
 from spark_fixtures import crash_folder, crash_points, spark  # noqa: F401 - fixtures
 from table_job import own_postgres, table_job  # noqa: F401 - fixtures
 
@@ -44,10 +46,14 @@ def pytest_unconfigure() -> None:
     docker_engine.leave()
 
 
-def pytest_report_header() -> str | None:
+def pytest_report_header() -> list[str]:
     """What this run cannot do."""
-    reason = docker_engine.why_not()
-    return f"WARNING: the tests on containers are SKIPPED. {reason}" if reason else None
+    reasons = {"on containers": docker_engine.why_not(), "of queues": rabbitmq.why_not()}
+    return [
+        f"WARNING: the tests {which} are SKIPPED. {reason}"
+        for which, reason in reasons.items()
+        if reason
+    ]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -61,7 +67,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test would wait for minutes for a Kafka that is gone."""
-    if "broker" in getattr(item, "fixturenames", ()):
+    names = getattr(item, "fixturenames", ())
+    if {"eo_rabbitmq", "own_rabbitmq"} & set(names) and (reason := rabbitmq.why_not()):
+        pytest.skip(reason)
+    if "broker" in names:
         shared_servers.check("kafka")
 
 

@@ -188,6 +188,13 @@ class Database:
 
 
 @dataclass(frozen=True)
+class Queues:
+    """A RabbitMQ that all tests and workers share."""
+
+    url: str
+
+
+@dataclass(frozen=True)
 class Registry:
     """A schema registry that all tests and workers share."""
 
@@ -211,6 +218,14 @@ def eo_postgres() -> Database:
     from ..broker.postgres import Postgres
 
     return Database(shared_servers.address_of("postgres", Postgres, lambda one: one.url))
+
+
+@pytest.fixture(scope="session")
+def eo_rabbitmq() -> Queues:
+    """A real RabbitMQ, shared: `url`. Declare queues of your own. It must be installed."""
+    from ..broker.rabbitmq import RabbitMQ
+
+    return Queues(shared_servers.address_of("rabbitmq", RabbitMQ, lambda one: one.url))
 
 
 @pytest.fixture(scope="session")

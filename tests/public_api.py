@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import pyspark_eo_map
 import pyspark_eo_postgres
+import pyspark_eo_queue
 import pyspark_eo_state
 from pyspark.sql import types
 
@@ -45,6 +46,10 @@ READERS = {
     "eo-kafka": (pyspark_eo_kafka, {**KAFKA, **AVRO, "subscribe": "t"}),
     "eo-map, backend=hazelcast": (pyspark_eo_map, IMAP),
     "eo-map, backend=kafka": (pyspark_eo_map, TOPIC_MAP),
+    "eo-queue": (
+        pyspark_eo_queue,
+        {**KAFKA, "url": "amqp://nowhere/%2F", "queue": "q", "inbox": "i"},
+    ),
 }
 WRITERS = {
     "eo-kafka": (pyspark_eo_kafka, TOPIC),
@@ -108,7 +113,8 @@ def _formats() -> Iterator[str]:
 def _read(source: Any) -> None:
     schema = source.schema()
     schema = columns(schema) if isinstance(schema, str) else schema
-    source.reader(schema)
+    if source.name() != "eo-queue":  # a stream only
+        source.reader(schema)
     source.streamReader(schema)
 
 

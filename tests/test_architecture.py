@@ -12,16 +12,17 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # A folder may import itself, these, and what these may import.
 BELOW = {
-    "entry": ("connectors/maps", "connectors/tables", "connectors/targets"),
+    "entry": ("connectors/maps", "connectors/queues", "connectors/tables", "connectors/targets"),
     # the facade, which imports what it offers when that is used
     "": (
-        *("connectors/direct", "connectors/maps", "connectors/monitoring", "connectors/tables"),
-        *("connectors/targets", "targets", "tools", "windows"),
+        *("connectors/direct", "connectors/maps", "connectors/monitoring", "connectors/queues"),
+        *("connectors/tables", "connectors/targets", "targets", "tools", "windows"),
     ),
     "core": (),
     "targets": ("core",),
     "windows": ("core",),
     "clients/kafka": ("core",),
+    "clients/amqp": ("core",),
     "clients/hazelcast": ("core",),
     "clients/postgres": ("core",),
     "state/ledger": ("clients/kafka",),
@@ -35,6 +36,7 @@ BELOW = {
     "formats": ("formats/json", "formats/avro", "formats/protobuf", "formats/hazelcast"),
     "sources": ("state",),
     "sources/maps": ("sources", "clients/hazelcast"),
+    "sources/queues": ("sources", "clients/amqp"),
     "sinks": ("state",),
     "sinks/rows": ("sinks",),
     "sinks/protocol": ("sinks/rows",),
@@ -44,6 +46,7 @@ BELOW = {
     "connectors": ("formats", "sources", "sources/maps", "sinks/protocol", "sinks/maps"),
     "connectors/direct": ("connectors",),
     "connectors/maps": ("connectors",),
+    "connectors/queues": ("connectors", "sources/queues"),
     "connectors/monitoring": ("connectors",),
     "connectors/tables": ("connectors", "sinks/tables"),
     "connectors/targets": ("connectors", "sinks/targets"),
@@ -55,7 +58,9 @@ BELOW = {
     "tools/new": ("tools/shared",),
     "tools/prepare": ("formats", "sources", "sinks/rows"),
     "tools/doctor": ("tools/transactions", "tools/prepare"),
-    "tools/explain": ("tools/doctor", "connectors/monitoring", "connectors/direct"),
+    "tools/explain": (
+        *("tools/doctor", "connectors/monitoring", "connectors/direct", "sources/queues"),
+    ),
     "tools/run": ("tools/shared", "connectors/monitoring"),
     "tools": (
         *("tools/doctor", "tools/explain", "tools/new", "tools/run", "tools/snapshots"),

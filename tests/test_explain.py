@@ -37,6 +37,8 @@ def sink(name: str = "eo-kafka", within: str | None = None, by: bool = False, **
         (End.of("eo-kafka", {"failOnDataLoss": "FALSE"}), NO),
         (End.of("kafka", {"failondataloss": "false"}), NO),
         (End.of("eo-map", {"backend": "kafka"}), EXACT),
+        (End.of("eo-queue", {"queue": "orders", "url": "amqp://me:hunter2@nowhere"}), EXACT),
+        (End.of("eo-queue", {"queue": "orders", "failOnDataLoss": "false"}), NO),
         (End.of("rate", {}), EXACT),
         *((End.of(name, {}), EXACT) for name in FILES),
         (End.of("socket", {}), NO),
@@ -220,6 +222,14 @@ def test_secrets_are_not_kept():
     text = json.dumps(made.encode()) + str(judge(made)) + repr(judge(made))
     assert "hunter2" not in text
     assert "s3://bucket/rows" in text
+
+
+def test_a_queue_says_its_window():
+    end = End.of("eo-queue", {"queue": "orders", "dedupWindow": "5", "url": "amqp://me:hunter2@x"})
+    text = " ".join(picture(judge(pipeline(source=end))).split())
+    assert "eo-queue orders" in text
+    assert "after 5 others (option 'dedupWindow')" in text
+    assert "hunter2" not in json.dumps(pipeline(source=end).encode()) + text
 
 
 def test_a_pipeline_comes_back_from_its_record():

@@ -6,6 +6,7 @@ to one, an unclean election. Runs on the driver.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ...clients.kafka.topics import partitions_of, settings_of
@@ -30,7 +31,7 @@ def faults(admin: Any, name: str, partitions: int, brokers: int) -> tuple[list[s
     """Sentences about why it cannot be used at all, and about what could lose a record."""
     there = partitions_of(admin, name)
     config = settings_of(admin, name)
-    refusals, weak = [], []
+    refusals: list[str] = []
     if len(there) < partitions:
         refusals.append(
             f"Topic '{name}' has {len(there)} partition(s) and needs {partitions}: tokens and "
@@ -43,6 +44,13 @@ def faults(admin: Any, name: str, partitions: int, brokers: int) -> tuple[list[s
             "what must stay in it. Set it to 'compact': kafka-configs.sh --bootstrap-server ... "
             f"--alter --topic {name} --add-config cleanup.policy=compact"
         )
+    return refusals, weak_points(name, there, config, brokers)
+
+
+def weak_points(name: str, there: Any, config: Mapping[str, str], brokers: int) -> list[str]:
+    """Sentences about what of a topic's partitions and settings could lose an acknowledged
+    record."""
+    weak = []
     replicas = min((len(partition.replicas) for partition in there.values()), default=0)
     if brokers > 1 and replicas < 2:
         weak.append(
@@ -57,4 +65,4 @@ def faults(admin: Any, name: str, partitions: int, brokers: int) -> tuple[list[s
         )
     if config.get("unclean.leader.election.enable") == "true":
         weak.append(f"Topic '{name}' allows unclean leader elections.")
-    return refusals, weak
+    return weak

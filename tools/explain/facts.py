@@ -7,12 +7,13 @@ as Spark documents them. Whatever else there is says that it is not known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from ...core.maps import KAFKA as IN_A_TOPIC
 from ...sinks.maps.backend import Backend, backend_of
 from ...sinks.options import AT_LEAST_ONCE, IDEMPOTENT, NONE, TWO_PHASE
+from ...sources.queues.options import WINDOW
 from .pipeline import End
 
 
@@ -47,6 +48,8 @@ EXACT, AT_LEAST = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
 NOTHING, UNKNOWN = Guarantee.NONE, Guarantee.NOT_KNOWN
 KAFKA = ("eo-kafka", "kafka")
 OURS = ("eo-kafka", "eo-map", "eo-postgres", "eo-target")
+QUEUE = "eo-queue"
+BY_OFFSETS = (*KAFKA, *OURS, QUEUE)  # the ledger names what a batch of these has read
 FILES = ("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml")
 WRITES_AGAIN = "written again"  # a sink whose replay of a batch is written in addition
 SKIPS = "skips"  # one that writes a batch once and skips its replay
@@ -62,6 +65,8 @@ def source_fact(source: End) -> Fact:
     """What a stream's source does when a batch runs again."""
     if source.format in KAFKA or source.format == "eo-map":
         return _kafka_source(source)
+    if source.format == QUEUE:
+        return _queue(source)
     if source.format in ("rate", "rate-micro-batch"):
         return Fact(REPLAYABLE, EXACT, "an offset always stands for the same rows")
     if source.format in FILES:
@@ -83,6 +88,21 @@ def source_fact(source: End) -> Fact:
         UNKNOWN,
         f"whether source '{source.format}' reads the same rows again was not tried",
         "Prove it by a test that kills it (docs/testing.md), or read from Kafka.",
+    )
+
+
+def _queue(source: End) -> Fact:
+    found = _kafka_source(source)
+    if found.allows is not EXACT:
+        return found
+    window = source.says(WINDOW.name, str(WINDOW.default))
+    return replace(
+        found,
+        word="acknowledging",
+        sentence="messages are in the inbox, a topic, before they are acknowledged; a batch that "
+        f"runs again reads the inbox; an id that is among the last {window} is dropped",
+        needs="The inbox keeps messages until they are read. None is delivered or sent again after "
+        f"{window} others (option 'dedupWindow'): it would be a repeat.",
     )
 
 

@@ -220,7 +220,7 @@ def _stops(pipeline: Pipeline) -> str:
     if facts.is_one_phase(sink):
         return _REPAIR
     is_ours = sink is not None and sink.format in facts.OURS and facts.sink_way(sink) == SKIPS
-    compares = any(one.format not in (*facts.KAFKA, *facts.OURS) for one in pipeline.sources)
+    compares = any(one.format not in facts.BY_OFFSETS for one in pipeline.sources)
     return _MISMATCH if is_ours and compares else ""
 
 
@@ -250,7 +250,11 @@ def _query(pipeline: Pipeline) -> Iterator[_Judged]:
         return
     if not pipeline.checkpoint:
         yield _Judged("query", "checkpoint", _NO_CHECKPOINT)
-    ours = [end for end in (*pipeline.sources, pipeline.sink) if end.format in facts.OURS]
+    ours = [
+        end
+        for end in (*pipeline.sources, pipeline.sink)
+        if end.format in (*facts.OURS, facts.QUEUE)
+    ]
     for word, sentence in _NOT_STARTED:
         if word in pipeline.trigger.lower().replace("-", ""):
             text = f"{sentence}: the query will not start" if ours else "it was not tried"
@@ -272,6 +276,7 @@ def name_of(end: End) -> str:
         "subscribepattern",
         "assign",
         "map",
+        "queue",
         "path",
     )
     what = next((end.options[key] for key in keys if key in end.options), "")

@@ -1,0 +1,181 @@
+"""Connects to a RabbitMQ server; turns its errors into sentences.
+
+Nothing of the connection's URL but host, port and virtual host is ever shown.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SourceError, cut
+from ...core.options import Option, OptionReader, text
+from .repairs import repair
+
+if TYPE_CHECKING:
+    import pika
+
+URL: Option[str | None] = Option(
+    "url",
+    text,
+    None,
+    "The RabbitMQ server: `amqp://user:password@host:5672/vhost` (the virtual host `/` is written "
+    "`%2F`), or `amqps://` for TLS. A password in it is shown nowhere.",
+)
+USER: Option[str | None] = Option("user", text, None, "The user, if the URL does not say it.")
+PASSWORD: Option[str | None] = Option(
+    "password", str, None, "Its password, if the URL does not say it."
+)
+OPTIONS: tuple[Option[Any], ...] = (URL, USER, PASSWORD)
+_SCHEMES = ("amqp", "amqps")
+_NEEDED = "Queues need pika on the driver: pip install 'eo-kafka[queue]'."
+# What pika says of its own when it cannot make sense of what arrived
+_UNREADABLE = re.compile(
+    r"connection lost: (struct\.)?(error|\w*(Value|Type|Key|Index|Decode|Attribute)Error"
+    r"|InvalidFieldTypeException)[(:]"
+)
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+_GONE, _LOCKED, _REFUSED = 404, 405, 403
+
+
+@dataclass(frozen=True)
+class AmqpSettings:
+    """How to reach a server. Pickled with the reader; its repr shows no secrets."""
+
+    place: str  # host:port/vhost, for sentences
+    url: str = field(repr=False)
+    user: str | None = field(repr=False)
+    password: str | None = field(repr=False)
+
+    @classmethod
+    def read(cls, reader: OptionReader) -> AmqpSettings:
+        """Out of options; problems are noted in `reader`. Contacts nobody."""
+        url = reader.get(URL)
+        if URL.name not in reader:
+            reader.problem(f"Option '{URL.name}' must be specified: where the queue's server is.")
+        found = cls("", url or "", reader.get(USER), reader.get(PASSWORD))
+        if url is None:
+            return found
+        try:
+            parameters, said = found.parameters(), urlsplit(url)
+            if said.scheme.lower() not in _SCHEMES or not said.hostname:
+                raise ValueError
+        except ImportError:
+            reader.problem(_NEEDED)
+            return found
+        except Exception:  # its text may show the password
+            reader.problem(
+                "Option 'url' cannot be read: it must be amqp://user:password@host:5672/vhost, with"
+                " only the parameters that pika's URLParameters knows, and with a password if it "
+                "has a user."
+            )
+            return found
+        for option, in_url in ((USER, said.username), (PASSWORD, said.password)):
+            if option.name in reader and in_url is not None:
+                reader.problem(
+                    f"Option '{option.name}' and option 'url' say the same: take one away."
+                )
+        if (found.user is None) != (found.password is None):
+            reader.problem("Options 'user' and 'password' go together.")
+        host, vhost = parameters.host, unquote(parameters.virtual_host)
+        return cls(f"{host}:{parameters.port}/{vhost}", url, found.user, found.password)
+
+    def parameters(self) -> pika.URLParameters:
+        """As pika takes them. Raises ImportError, ValueError and others for a wrong URL."""
+        import pika
+
+        parameters = pika.URLParameters(self.url)
+        if parameters.ssl_options is not None:  # of one that the URL describes, too
+            parameters.ssl_options.context.verify_mode = ssl.CERT_REQUIRED
+            parameters.ssl_options.context.check_hostname = True
+        if self.user is not None:
+            parameters.credentials = pika.PlainCredentials(self.user, self.password or "")
+        return parameters
+
+
+def connect(settings: AmqpSettings, name: str) -> pika.BlockingConnection:
+    """A connection, which the server's tools show under `name`. Raises pika's errors, and
+    EnvironmentRefused where pika is missing."""
+    try:
+        import pika
+    except ImportError:
+        raise EnvironmentRefused(_NEEDED) from None
+    repair()
+    its_log = logging.getLogger("pika")
+    if its_log.level == logging.NOTSET:  # our sentences say the same, once and without tracebacks
+        its_log.setLevel(logging.CRITICAL)
+    parameters = settings.parameters()
+    parameters.client_properties = {"connection_name": name, "product": "eo-kafka"}
+    return pika.BlockingConnection(parameters)
+
+
+@contextmanager
+def told(settings: AmqpSettings, queue: str) -> Iterator[None]:
+    """Within it, the client's errors come out as ours."""
+    try:
+        yield
+    except EoKafkaError:
+        raise
+    except Exception as error:
+        raise explained(error, settings, queue) from None
+
+
+def explained(error: Exception, settings: AmqpSettings, queue: str) -> EoKafkaError:
+    """The client's error as one of ours."""
+    from pika.exceptions import AMQPError
+
+    place, said = settings.place, _said(error)
+    refusal = _refusal(error, said, place, queue)
+    if refusal is not None:
+        return EnvironmentRefused(refusal)
+    if isinstance(error, AMQPError | OSError) and not _UNREADABLE.search(said):
+        return ReadTimeout(
+            f"No answer from RabbitMQ at {place} for queue '{queue}' ({said}). Start again when it "
+            "is up: messages that were not acknowledged are delivered again, and those that are in "
+            "the inbox already are dropped then."
+        )
+    return SourceError(
+        f"A message of queue '{queue}' at {place} cannot be read by the client ({said}). Nothing "
+        "of it was acknowledged: it is still in the queue, near its head. Take it out with "
+        "RabbitMQ's own tools, and start again."
+    )
+
+
+def _refusal(error: Exception, said: str, place: str, queue: str) -> str | None:
+    """What a person must correct, if that is what it is."""
+    from pika.exceptions import ProbableAccessDeniedError, ProbableAuthenticationError
+
+    if isinstance(error, ProbableAuthenticationError | ProbableAccessDeniedError):
+        return (
+            f"RabbitMQ at {place} refuses this user or this virtual host: {said}. Correct the "
+            "user, its password or its permissions, and start again."
+        )
+    if _UNTRUSTED in said:
+        return (
+            f"The certificate of RabbitMQ at {place} is not trusted: {said}. Name its authority in "
+            "the URL, ?ssl_options={'ca_certs': '/path/to/ca.pem'}, and the host by a name that is "
+            "in the certificate."
+        )
+    code: Any = getattr(error, "reply_code", None)
+    sentences = {
+        _GONE: f"RabbitMQ at {place} has no queue '{queue}': {said}. eo-queue creates none: declare"
+        " it (durable, not exclusive, not auto-delete), or correct option 'queue'.",
+        _LOCKED: f"Queue '{queue}' at {place} is another connection's alone, and is deleted with it"
+        f" (exclusive): {said}. Its messages cannot be kept by anybody else: take a queue that is "
+        "durable and not exclusive.",
+        _REFUSED: f"RabbitMQ at {place} refuses access to queue '{queue}': {said}. The user needs "
+        "the permission 'read' on it; nothing was taken.",
+    }
+    return sentences.get(code)
+
+
+def _said(error: Exception) -> str:
+    name = type(error).__name__
+    words = " ".join((str(error) or repr(error)).split())
+    return cut(words if words.startswith(name) else f"{name}: {words}", 500)

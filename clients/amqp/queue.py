@@ -1,0 +1,168 @@
+"""One queue of RabbitMQ, as the receiver uses it: messages taken by count, and acknowledged.
+
+Nothing is ever fetched beyond what was asked for. Messages that a client fetches and gives back
+count as deliveries, and a quorum queue drops a message after too many of them (`delivery-limit`,
+20 by default since RabbitMQ 4): so the window of unacknowledged messages is as wide as the count
+that is asked for, and everything in it is taken.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import EnvironmentRefused
+from .client import AmqpSettings, connect, told
+
+if TYPE_CHECKING:
+    from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
+
+log = logging.getLogger(__name__)
+
+PREFETCH_MAX = 65_535  # AMQP's
+# Nobody sends heartbeats between two calls: one that was not used for longer is not used again.
+_IDLE_S = 20.0
+_TRIED_SETTING = "x-expires"
+_STREAM_OFFSET = "x-stream-offset"
+_TYPE = "x-queue-type"
+_DIFFERS = re.compile(r"inequivalent arg '([^']*)'")
+_IS_STREAM = re.compile(r"current is (the value )?'stream'")
+_STREAM = "stream"
+_WRONG = {
+    "durable": "is not durable: it, or its messages, are gone when the server restarts",
+    "auto_delete": "is deleted with what is in it when its last consumer leaves (auto-delete), "
+    "and the receiver leaves it after each batch",
+    _STREAM: "is a stream, which keeps its messages: an acknowledgement takes none away. Read "
+    "it with RabbitMQ's stream client",
+}
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A message as it was delivered. `tag` is the channel's number of it."""
+
+    tag: int
+    body: bytes
+    exchange: str
+    routing_key: str
+    redelivered: bool
+    properties: Any  # pika.BasicProperties
+
+
+class Queue:
+    """Lives in the process that plans the query. Raises EnvironmentRefused, ReadTimeout and
+    SourceError (client.py). Connects when it is first asked something."""
+
+    def __init__(self, settings: AmqpSettings, queue: str, name: str) -> None:
+        self._settings, self._queue, self._name = settings, queue, name
+        self._connection: BlockingConnection | None = None
+        self._channel: BlockingChannel | None = None
+        self._used = 0.0
+        self._checked = False
+
+    def ready(self) -> tuple[int, int]:
+        """How many messages wait, and how many consumers there are. Declares the queue passively:
+        it is never created and never altered."""
+        with told(self._settings, self._queue):
+            found = self._open().queue_declare(self._queue, passive=True).method
+            return int(found.message_count or 0), int(found.consumer_count or 0)
+
+    def take(self, count: int, quiet_s: float) -> list[Delivery]:
+        """Up to `count` messages, unacknowledged; fewer if none came for `quiet_s`."""
+        with told(self._settings, self._queue):
+            return self._taken(self._open(), count, quiet_s)
+
+    def acknowledge(self, tag: int) -> None:
+        """All that were taken, up to this one."""
+        with told(self._settings, self._queue):
+            assert self._channel is not None
+            self._channel.basic_ack(tag, multiple=True)
+
+    def close(self) -> None:
+        """Returns when the server has taken all acknowledgements; what is not acknowledged goes
+        back into the queue."""
+        connection, self._connection, self._channel = self._connection, None, None
+        with told(self._settings, self._queue):
+            if connection is not None:
+                connection.close()
+
+    def drop(self) -> None:
+        """`close`, whatever becomes of it."""
+        with suppress(Exception):
+            self.close()
+
+    def _taken(self, channel: BlockingChannel, count: int, quiet_s: float) -> list[Delivery]:
+        assert self._connection is not None
+        found: list[Delivery] = []
+
+        def note(_: Any, method: Any, properties: Any, body: bytes) -> None:
+            found.append(
+                Delivery(
+                    *(method.delivery_tag, body, method.exchange, method.routing_key),
+                    *(bool(method.redelivered), properties),
+                )
+            )
+
+        channel.basic_qos(prefetch_count=count)
+        consumer = channel.basic_consume(self._queue, note)
+        until = time.monotonic() + quiet_s
+        while len(found) < count and (left := until - time.monotonic()) > 0:
+            before = len(found)
+            self._connection.process_data_events(time_limit=left)
+            if len(found) > before:
+                until = time.monotonic() + quiet_s
+        channel.basic_cancel(consumer)
+        self._used = time.monotonic()
+        if any(_STREAM_OFFSET in (one.properties.headers or {}) for one in found):
+            raise EnvironmentRefused(self._refusal(_STREAM))
+        return found
+
+    def _open(self) -> BlockingChannel:
+        if self._connection is not None and time.monotonic() - self._used > _IDLE_S:
+            self.drop()
+        if self._connection is None:
+            self._connection = connect(self._settings, self._name)
+            self._check(self._connection)
+        if self._channel is None or not self._channel.is_open:
+            self._channel = self._connection.channel()
+        self._used = time.monotonic()
+        return self._channel
+
+    def _check(self, connection: BlockingConnection) -> None:
+        """Find out what kind of queue it is. AMQP tells of no queue's properties, but a declaration
+        that differs is refused, with what differs. This one has a setting that no queue can have:
+        it never succeeds, so it creates and alters nothing, also where the queue is gone."""
+        if self._checked:
+            return
+        from pika.exceptions import ChannelClosedByBroker
+
+        connection.channel().queue_declare(self._queue, passive=True)
+        try:
+            channel = connection.channel()
+            channel.queue_declare(self._queue, durable=True, arguments={_TRIED_SETTING: -1})
+        except ChannelClosedByBroker as error:
+            said = error.reply_text
+            differs = _DIFFERS.search(said)
+            name = differs[1] if differs else ""
+            wrong = _STREAM if name == _TYPE and _IS_STREAM.search(said) else name
+            if wrong in _WRONG:
+                raise EnvironmentRefused(self._refusal(wrong)) from None
+            if name not in (_TRIED_SETTING, _TYPE):
+                log.warning(
+                    "Whether queue '%s' is durable could not be found out (%s): that needs the "
+                    "permission 'configure' on it. A queue that is not loses messages when "
+                    "RabbitMQ restarts.",
+                    self._queue,
+                    said,
+                )
+        self._checked = True
+
+    def _refusal(self, wrong: str) -> str:
+        return (
+            f"Queue '{self._queue}' at {self._settings.place} {_WRONG[wrong]}. Nothing was taken "
+            "from it. Use a queue that is durable, not exclusive and not auto-delete."
+        )

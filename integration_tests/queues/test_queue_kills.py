@@ -1,0 +1,84 @@
+"""Receivers that are killed at any moment, often two at once, while messages come, some of them
+twice, and RabbitMQ is killed, too."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from harness import committed
+from queue_job import copy_of, new_queue, numbered, once, publish, receiver, waiting
+
+RECEIVE = """
+import json, sys
+from eo_kafka.connectors.queues.reader import checked
+from eo_kafka.sources.queues.receiver import Receiver
+one = Receiver(checked(json.loads(sys.argv[1])).queue)
+while True:
+    one.receive()
+"""
+SECONDS = 40
+MESSAGES = 6000
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_no_kill_at_any_moment_loses_or_repeats_a_message(
+    own_rabbitmq, broker, make_topic, tmp_path, kind
+) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    queue = new_queue(own_rabbitmq.url, kind)
+    servers = broker.bootstrap_servers
+    job = copy_of(own_rabbitmq.url, servers, make_topic, tmp_path, queue=queue)
+    job.given = {"prefetch": "50", "dedupWindow": "10000", "maxDeliveries": "1000"}
+    ids = numbered(MESSAGES)
+    up = threading.Lock()  # a publisher needs RabbitMQ, and repeats what was not confirmed
+
+    def publish_all() -> None:
+        for first in range(0, MESSAGES, 40):
+            again = ids[max(0, first - 200) : first]
+            with up:
+                publish(job.url, queue, ids[first : first + 40])
+                publish(job.url, queue, chance.sample(again, min(3, len(again))))
+            time.sleep(SECONDS / (MESSAGES / 40) / 2)
+
+    publisher = threading.Thread(target=publish_all)
+    publisher.start()
+    given = json.dumps(job.as_job()["source_options"])
+    kills, until = 0, time.monotonic() + SECONDS
+    living: list[subprocess.Popen] = []
+    try:
+        while time.monotonic() < until or publisher.is_alive():
+            with (tmp_path / "log").open("ab") as log:
+                living.append(subprocess.Popen([sys.executable, "-c", RECEIVE, given], stderr=log))
+            time.sleep(chance.uniform(1.0, 3.5))
+            if chance.random() < 0.2:
+                with up:
+                    own_rabbitmq.kill()
+                    own_rabbitmq.start()
+            while len(living) > chance.randrange(2):  # the older one is shut out, and may be gone
+                victim = living.pop()
+                kills += victim.poll() is None
+                victim.kill()
+                victim.wait()
+        publisher.join()
+    finally:
+        for one in living:
+            one.kill()
+            one.wait()
+    assert kills > 3
+    deadline = time.monotonic() + 60
+    last = receiver(job)
+    while waiting(job.url, queue) or last.receive(all_there=True):
+        last.receive()
+        assert time.monotonic() < deadline
+    assert committed(servers, job.source_topic) == once(ids)

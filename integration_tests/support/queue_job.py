@@ -1,0 +1,121 @@
+"""A queue of RabbitMQ copied into a topic, each message by its id; and what a test does to both."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pika
+import pytest
+
+from eo_kafka.broker.rabbitmq import RabbitMQ
+from eo_kafka.connectors.queues.reader import checked
+from eo_kafka.sources.queues.receiver import Receiver
+from harness import Copy
+
+_numbers = itertools.count(1)
+
+
+@contextmanager
+def channel(url: str) -> Iterator[pika.adapters.blocking_connection.BlockingChannel]:
+    """One that confirms what is published."""
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    try:
+        opened = connection.channel()
+        opened.confirm_delivery()
+        yield opened
+    finally:
+        if connection.is_open:
+            connection.close()
+
+
+def new_queue(url: str, kind: str = "classic", **arguments: object) -> str:
+    """A durable queue of a name that nobody else has."""
+    name = f"queue-{uuid.uuid4().hex[:6]}-{next(_numbers)}"
+    with channel(url) as opened:
+        opened.queue_declare(name, durable=True, arguments={"x-queue-type": kind, **arguments})
+    return name
+
+
+def publish(url: str, queue: str, ids: list[str], **properties: object) -> None:
+    """Messages whose bodies are their ids."""
+    with channel(url) as opened:
+        for one in ids:
+            given = pika.BasicProperties(message_id=one, delivery_mode=2, **properties)
+            opened.basic_publish("", queue, one.encode(), given)
+
+
+def waiting(url: str, queue: str) -> int:
+    """How many messages are in the queue, ready to be delivered."""
+    with channel(url) as opened:
+        return opened.queue_declare(queue, passive=True).method.message_count
+
+
+@dataclass
+class QueueCopy(Copy):
+    """`source_topic` is the inbox."""
+
+    url: str = ""
+    queue: str = ""
+    given: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def poison(self) -> str:
+        return f"{self.source_topic}.poison"
+
+    def as_job(self) -> dict[str, object]:
+        options = {
+            "kafka.bootstrap.servers": self.servers,
+            "url": self.url,
+            "queue": self.queue,
+            "inbox": self.source_topic,
+            **self.given,
+        }
+        return {**super().as_job(), "source": "eo-queue", "source_options": options}
+
+
+def receiver(job: QueueCopy, **given: str) -> Receiver:
+    """A new one, as each start makes."""
+    return Receiver(checked({**job.as_job()["source_options"], **given}).queue)
+
+
+def once(ids: list[str]) -> Counter[bytes]:
+    """Each of them, once."""
+    return Counter(one.encode() for one in ids)
+
+
+def numbered(count: int, first: int = 0) -> list[str]:
+    """Ids."""
+    return [f"m{number:05d}" for number in range(first, first + count)]
+
+
+def copy_of(url: str, servers: str, make_topic, tmp_path, **given: str) -> QueueCopy:
+    """A copy of a new queue into a new topic, by an inbox that is not there yet."""
+    queue = given.pop("queue", None) or new_queue(url)
+    return QueueCopy(
+        servers=servers,
+        source_topic=f"inbox-{queue}",
+        sink_topic=make_topic("out", partitions=2),
+        checkpoint=tmp_path / "checkpoint",
+        job_name=f"inbox-{queue}",  # the ids of both are told apart all the same
+        url=url,
+        queue=queue,
+        given=given,
+    )
+
+
+@pytest.fixture
+def queue_copy(eo_rabbitmq, broker, make_topic, tmp_path) -> QueueCopy:
+    """A copy of a new queue on the shared servers."""
+    return copy_of(eo_rabbitmq.url, broker.bootstrap_servers, make_topic, tmp_path)
+
+
+@pytest.fixture
+def own_rabbitmq() -> Iterator[RabbitMQ]:
+    """A server that a test may kill."""
+    with RabbitMQ() as server:
+        yield server

@@ -1,0 +1,1 @@
+"""What fills the inbox of a queue, and how its records are read as messages."""

@@ -1,0 +1,120 @@
+"""A message of a queue as a record of the inbox: its id, and what AMQP says of it. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...clients.amqp.queue import Delivery
+
+MESSAGE_ID, BODY, HEADER = "message-id", "body", "header:"
+# The first header of each record; the message's own headers follow it.
+META = "eo-queue"
+VERSION = 1
+_DELIVERIES = "x-delivery-count"  # a quorum queue's count of earlier deliveries
+_PROPERTIES = (
+    *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id"),
+    *("reply_to", "expiration", "timestamp", "type", "user_id", "app_id", "cluster_id"),
+)
+_NEWEST_S = 253_402_300_799  # the last second of the year 9999
+Headers = list[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What goes into the inbox, or into the poison topic."""
+
+    key: bytes | None  # the message's id
+    value: bytes
+    headers: Headers
+
+
+def id_source(value: str) -> str:
+    """Parse option `messageId`."""
+    name = value.strip()
+    if name.lower() in (MESSAGE_ID, BODY):
+        return name.lower()
+    if name.lower().startswith(HEADER) and name[len(HEADER) :].strip():
+        return HEADER + name[len(HEADER) :].strip()
+    raise ValueError(f"must be '{MESSAGE_ID}', '{BODY}' or '{HEADER}NAME'")
+
+
+def id_of(source: str) -> Callable[[Delivery], bytes | None]:
+    """What finds a message's id; None where it has none, or what is there is no id: only text,
+    bytes and whole numbers are."""
+    if source == BODY:
+        return lambda one: hashlib.sha256(one.body).hexdigest().encode()
+    if source == MESSAGE_ID:
+        return lambda one: _plain_id(one.properties.message_id)
+    name = source.removeprefix(HEADER)
+    return lambda one: _plain_id((one.properties.headers or {}).get(name))
+
+
+def _plain_id(value: object) -> bytes | None:
+    if isinstance(value, bytes):
+        return value or None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(int(value)).encode()
+    return (value.encode() or None) if isinstance(value, str) else None
+
+
+def deliveries_of(one: Delivery) -> int | None:
+    """How often the broker has delivered it before, where it counts that: quorum queues do."""
+    count = (one.properties.headers or {}).get(_DELIVERIES)
+    return int(count) if isinstance(count, int) else None  # pika's own integers show an L
+
+
+def record_of(one: Delivery, key: bytes | None, reason: str | None = None) -> Record:
+    """The record. `reason`: why it is poison."""
+    said = one.properties
+    given = {name: getattr(said, name) for name in _PROPERTIES}
+    meta: dict[str, Any] = {
+        "v": VERSION,
+        "exchange": _text(one.exchange),
+        "routingKey": _text(one.routing_key),
+        "redelivered": one.redelivered,
+        "deliveries": deliveries_of(one),
+        "sent": _sent_ms(said.timestamp),
+        "properties": {name: _text(value) for name, value in given.items() if value is not None},
+    }
+    if reason is not None:
+        meta["reason"] = reason
+    headers: Headers = [(META, json.dumps(meta).encode())]
+    headers += [(_text(name), _bytes(value)) for name, value in (said.headers or {}).items()]
+    return Record(key, one.body, headers)
+
+
+def _sent_ms(timestamp: object) -> int | None:
+    """AMQP has whole seconds; what some publishers write there instead is left in the property."""
+    if isinstance(timestamp, int) and 0 <= timestamp <= _NEWEST_S:
+        return timestamp * 1000
+    return None
+
+
+def _text(value: object) -> str:
+    """pika gives text that is not UTF-8 as bytes."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    return str(value)
+
+
+def _bytes(value: object) -> bytes | None:
+    """A header's value: text and bytes as they are, anything else as JSON."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    return json.dumps(_plain(value)).encode()
+
+
+def _plain(value: Any) -> Any:
+    """As JSON takes it: names in a table may be bytes, too."""
+    if isinstance(value, dict):
+        return {_text(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    is_plain = value is None or isinstance(value, str | int | float)
+    return value if is_plain else _text(value)

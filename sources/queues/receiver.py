@@ -1,0 +1,229 @@
+"""Fills the inbox from the queue: take, keep in one transaction, acknowledge.
+
+It runs where the query is planned, in each `latestOffset`, and nowhere else: no thread, no task and
+no command of its own. So one process takes messages, in the order in which the queue gives them; it
+takes no more while Spark is busy; and there is nothing to start, to watch or to stop beside the
+query. Whatever happens to the process, a message is in the queue until it is in the inbox:
+
+    taken, not committed          Kafka drops the transaction, the broker delivers again
+    committed, not acknowledged   the broker delivers again, and it is dropped: the inbox has the id
+    acknowledged                  it is in the inbox, which Spark reads as often as it likes
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...clients.amqp.queue import Delivery, Queue
+from ...core.crash_points import crash_point
+from ...core.errors import ReadTimeout, SourceError
+from .inbox import Inbox
+from .message import Record, deliveries_of, id_of, record_of
+from .options import QueueOptions
+
+log = logging.getLogger(__name__)
+
+# Without a message for so long, a look at the queue ends. One that comes meanwhile ends it at once.
+QUIET_S = 0.2
+PORTION_BYTES = 32 << 20  # of one transaction, which must end in time
+_PAUSE_S = 0.5
+
+
+@dataclass
+class _Counts:
+    """Of one call, for the log."""
+
+    repeats: int = 0
+    poison: int = 0
+    uncertain: int = 0
+
+
+class Receiver:
+    """Of one query; what is open is its process's. Raises EnvironmentRefused, ReadTimeout,
+    OutcomeUnknown, Fenced, SourceError."""
+
+    def __init__(self, options: QueueOptions) -> None:
+        self._options = options
+        self._id_of = options.message_id
+        self._queue: Queue | None = None
+        self._inbox: Inbox | None = None
+        self._has_looked = False
+
+    def open(self) -> None:
+        """Take the inbox, if this process does not have it: from here on no other driver fills it.
+        Before the queue is touched: each delivery counts."""
+        if self._inbox is None:
+            self._inbox = Inbox(self._options)
+        if self._queue is None:
+            name = f"eo-kafka {self._options.inbox}"
+            self._queue = Queue(self._options.amqp, self._options.queue, name)
+
+    def receive(self, *, all_there: bool = False) -> int:
+        """Move messages into the inbox: up to `maxMessagesPerTrigger`, or all that wait now. How
+        many were taken. A RabbitMQ that is away is waited for, as long as `fetchOffset.timeoutMs`
+        says. Driver, once a batch or trigger."""
+        counts = _Counts()
+        deadline = time.monotonic() + self._options.patience_s
+        while True:
+            try:
+                return self._received(all_there, counts)
+            except ReadTimeout as error:  # of either: who has the inbox keeps it
+                self._drop_connection()
+                if time.monotonic() > deadline:
+                    raise
+                log.warning("%s Trying again.", error)
+                time.sleep(_PAUSE_S)
+            except BaseException:
+                self._drop_connection()
+                self._inbox = None  # what is there must be read anew
+                raise
+            finally:
+                self._tell(counts)
+
+    def _received(self, all_there: bool, counts: _Counts) -> int:
+        self.open()
+        assert self._queue is not None
+        total, most = 0, self._options.max_messages
+        while total < most:
+            ready, consumers = self._queue.ready()
+            if not self._has_looked:
+                self._warn_of_others(consumers)
+            if all_there and not total:
+                most = ready
+            if not ready and (total or all_there):
+                break
+            count = max(1, min(self._options.prefetch, ready, most - total))
+            taken = self._queue.take(count, QUIET_S)
+            if not taken:
+                break
+            crash_point("queue.received")
+            self._keep(taken, counts)
+            total += len(taken)
+        if total:
+            assert self._inbox is not None
+            self._inbox.await_readable()
+            self._close()  # the batch may take longer than a connection stays without heartbeats
+        return total
+
+    def _keep(self, taken: Sequence[Delivery], counts: _Counts) -> None:
+        """Keep and acknowledge. Of a message without an id, if that is not allowed, and of all
+        behind it, nothing."""
+        assert self._queue is not None
+        find = id_of(self._id_of)
+        keys = [find(one) for one in taken]
+        good = keys.index(None) if self._options.fails_without_id and None in keys else len(keys)
+        for begin, end in _portions(taken[:good]):
+            self._keep_portion(taken[begin:end], keys[begin:end], counts)
+            crash_point("queue.after_commit")
+            self._queue.acknowledge(taken[end - 1].tag)
+        if good:
+            crash_point("queue.after_acknowledgement")
+        if good < len(keys):
+            raise SourceError(
+                f"A message of queue '{self._options.queue}' has no id: option 'messageId' is "
+                f"'{self._id_of}', and it has none there (exchange '{taken[good].exchange}', "
+                f"routing key '{taken[good].routing_key}', {len(taken[good].body)} bytes). Without "
+                "one nobody can tell whether it was delivered before. It is still in the queue. "
+                "Let the publisher set one; or name another source of ids in 'messageId'; or set "
+                "'onMissingId' to 'dead-letter'."
+            )
+
+    def _keep_portion(
+        self, taken: Sequence[Delivery], keys: Sequence[bytes | None], counts: _Counts
+    ) -> None:
+        assert self._inbox is not None
+        kept: list[Record] = []
+        poison: list[Record] = []
+        mine: set[bytes] = set()
+        for one, key in zip(taken, keys, strict=True):
+            if key is not None and (key in mine or self._inbox.has(key)):
+                counts.repeats += 1
+                continue
+            reason = self._reason(one, key)
+            if reason is None:
+                kept.append(record_of(one, key))
+                counts.uncertain += one.redelivered and not self._inbox.remembers_all
+            else:
+                poison.append(record_of(one, key, reason))
+                counts.poison += 1
+            if key is not None:
+                mine.add(key)
+        if kept or poison:
+            self._inbox.append(kept, poison)
+
+    def _reason(self, one: Delivery, key: bytes | None) -> str | None:
+        """Why a message is poison."""
+        before, most = deliveries_of(one), self._options.max_deliveries
+        if before is not None and before >= most:
+            return f"it was delivered {before} times before; maxDeliveries is {most}"
+        return f"it has no id in {self._id_of}" if key is None else None
+
+    def _tell(self, counts: _Counts) -> None:
+        queue, window = self._options.queue, self._options.window
+        if counts.repeats:
+            log.warning(
+                "%d messages of queue '%s' came again and are in inbox '%s' already: dropped.",
+                counts.repeats,
+                queue,
+                self._options.inbox,
+            )
+        if counts.poison:
+            log.warning(
+                "%d messages of queue '%s' went to the poison topic '%s', which says why.",
+                counts.poison,
+                queue,
+                self._options.poison_topic,
+            )
+        if counts.uncertain:
+            log.warning(
+                "%d messages of queue '%s' were delivered before and are not among the last %d ids:"
+                " taken as new. That is right if whoever had them died before it kept them, and a "
+                "repeat if more than %d others were kept since: then raise 'dedupWindow'.",
+                counts.uncertain,
+                queue,
+                window,
+                window,
+            )
+        counts.repeats = counts.poison = counts.uncertain = 0
+
+    def _warn_of_others(self, consumers: int) -> None:
+        """Before the first message is taken. Later, and for a moment after one that died, a quorum
+        queue counts consumers that have left."""
+        assert self._queue is not None
+        self._has_looked = True
+        if consumers:
+            time.sleep(_PAUSE_S)
+            _, consumers = self._queue.ready()
+        if consumers:
+            log.warning(
+                "Queue '%s' has %d other consumers now. Each message goes to one of them, and those"
+                " that go to another do not come to this query; one that is delivered again may "
+                "come to both.",
+                self._options.queue,
+                consumers,
+            )
+
+    def _close(self) -> None:
+        assert self._queue is not None
+        try:
+            self._queue.close()
+        except ReadTimeout as error:
+            log.warning("Whether the last acknowledgements arrived is not known: %s", error)
+
+    def _drop_connection(self) -> None:
+        if self._queue is not None:
+            self._queue.drop()
+
+
+def _portions(taken: Sequence[Delivery]) -> Iterator[tuple[int, int]]:
+    begin = size = 0
+    for at, one in enumerate(taken):
+        size += len(one.body)
+        if size >= PORTION_BYTES:
+            yield begin, at + 1
+            begin, size = at + 1, 0
+    if begin < len(taken):
+        yield begin, len(taken)

@@ -1,0 +1,58 @@
+"""The topics of an inbox: created where they are missing, checked where they are not. Driver."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ...clients.kafka import topics
+from ...core.errors import EnvironmentRefused
+from ...state.ledger.topic_settings import weak_points
+from .options import QueueOptions
+
+log = logging.getLogger(__name__)
+
+# RabbitMQ 4 takes messages of up to 16 MiB, unless it is told otherwise.
+MAX_MESSAGE_BYTES = 17 << 20
+_KEPT_MS = 7 * 24 * 3600 * 1000  # as Kafka keeps a topic unless it is told otherwise
+
+
+def ensure_both(options: QueueOptions, admin: Any, brokers: int) -> None:
+    """Raises EnvironmentRefused where a topic would lose messages that were acknowledged."""
+    for name in (options.inbox, options.poison_topic):
+        if not topics.exists(admin, name):
+            _create(admin, name, brokers)
+        config = topics.settings_of(admin, name)
+        if "compact" in config.get("cleanup.policy", "delete"):
+            raise EnvironmentRefused(
+                f"Topic '{name}' is compacted (cleanup.policy={config['cleanup.policy']}): Kafka "
+                "would take messages away that are acknowledged and not read yet. Set it to "
+                f"'delete': kafka-configs.sh --bootstrap-server ... --alter --topic {name} "
+                "--add-config cleanup.policy=delete"
+            )
+        weak = weak_points(name, topics.partitions_of(admin, name), config, brokers)
+        if weak and not options.allow_weak_replication:
+            raise EnvironmentRefused(
+                " ".join(weak) + " Correct this, or set option 'allowWeakReplication' to true if "
+                "losing messages that were acknowledged is acceptable."
+            )
+        if weak:
+            log.warning("allowWeakReplication: %s", " ".join(weak))
+
+
+def _create(admin: Any, name: str, brokers: int) -> None:
+    from confluent_kafka.admin import NewTopic
+
+    replicas = min(3, brokers)
+    config = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(_KEPT_MS),
+        "max.message.bytes": str(MAX_MESSAGE_BYTES),
+        "min.insync.replicas": str(replicas // 2 + 1),
+        "unclean.leader.election.enable": "false",
+    }
+    topics.create(
+        admin,
+        NewTopic(name, num_partitions=1, replication_factor=replicas, config=config),
+        "Create it by hand (1 partition, cleanup.policy=delete), or grant Create on it.",
+    )

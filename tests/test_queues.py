@@ -1,0 +1,283 @@
+"""Queues without a server: options, ids, messages as records and as rows, the window."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pickle
+import struct
+from decimal import Decimal
+
+import pika
+import pika.exceptions
+import pyarrow as pa
+import pyspark_eo_queue
+import pytest
+
+from eo_kafka.clients.amqp.client import explained
+from eo_kafka.clients.amqp.queue import Delivery
+from eo_kafka.clients.amqp.repairs import repair
+from eo_kafka.connectors.queues.reader import checked, columns
+from eo_kafka.errors import OptionsError, ReadTimeout, SourceError
+from eo_kafka.formats.shared.arrow_types import arrow_schema
+from eo_kafka.sources.queues.inbox import Window
+from eo_kafka.sources.queues.message import META, id_of, id_source, record_of
+from eo_kafka.sources.queues.receiver import PORTION_BYTES, _portions
+from eo_kafka.sources.queues.rows import unpacked, with_messages
+
+SECRET = "s3cr3t-pa55"
+GIVEN = {
+    "kafka.bootstrap.servers": "nowhere:1",
+    "url": f"amqp://me:{SECRET}@host:1234/shop",
+    "queue": "orders",
+    "inbox": "orders-inbox",
+}
+
+
+def delivery(body: bytes = b"x", redelivered: bool = False, **properties: object) -> Delivery:
+    given = pika.BasicProperties(**properties)
+    return Delivery(1, body, "shop", "eu.de", redelivered, given)
+
+
+def problems(**given: str) -> list[str]:
+    with pytest.raises(OptionsError) as told:
+        checked({**GIVEN, **given})
+    assert SECRET not in str(told.value)
+    return list(told.value.problems)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    found = problems(
+        **{
+            "messageId": "digest",
+            "onMissingId": "skip",
+            "dedupWindow": "10",
+            "prefetch": "100",
+            "subscribe": "another",
+            "startingOffsets": "latest",
+            "kafka.isolation.level": "read_uncommitted",
+            "poisonTopic": "orders-inbox",
+            "user": "me",
+            "maxOffsetsPerTrigger": "many",
+            "value.format": "xml",
+            "maxDeliverys": "3",
+        }
+    )
+    for word in (
+        *("'messageId' must", "'onMissingId' must", "'dedupWindow' (10)", "'subscribe' is not"),
+        *("'startingOffsets' must", "read_committed", "different topics", "'user'"),
+        *("'maxOffsetsPerTrigger' must", "'value.format'", "did you mean 'maxDeliveries'"),
+    ):
+        assert any(word in one for one in found), (word, found)
+
+
+def test_what_must_be_given() -> None:
+    with pytest.raises(OptionsError) as told:
+        checked({})
+    for name in ("url", "queue", "inbox", "kafka.bootstrap.servers"):
+        assert any(f"'{name}' must" in one for one in told.value.problems), name
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://me:{SECRET}@host/",
+        f"amqp://me:{SECRET}@host:port/",
+        f"amqp://me:{SECRET}@host/?unknown=1",
+        f"amqp://{SECRET}@host/",
+        SECRET,
+    ],
+)
+def test_a_wrong_url_is_told_without_what_it_says(url: str) -> None:
+    assert any("'url' cannot be read" in one for one in problems(url=url))
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["latest", "group:x", '{"orders-inbox":{"0":-1}}', '{"orders-inbox":"latest"}'],
+)
+def test_no_start_that_loses_acknowledged_messages(start: str) -> None:
+    assert any("must be 'earliest'" in one for one in problems(startingOffsets=start))
+
+
+def test_secrets_are_not_shown() -> None:
+    options = checked(GIVEN)
+    again = pickle.loads(pickle.dumps(options))
+    assert SECRET not in repr(options) + str(again)
+    assert again.queue.amqp.parameters().credentials.password == SECRET
+    assert options.queue.amqp.place == "host:1234/shop"
+    separate = {**GIVEN, "url": "amqp://host/%2F", "user": "you", "password": SECRET}
+    amqp = checked(separate).queue.amqp
+    assert (amqp.place, amqp.parameters().credentials.username) == ("host:5672//", "you")
+    assert SECRET not in repr(amqp)
+
+
+def test_tasks_get_no_password() -> None:
+    source = pyspark_eo_queue.DefaultSource(GIVEN)
+    pickled = pickle.dumps(source.streamReader(source.schema()))
+    assert SECRET.encode() not in pickled
+    assert pickle.loads(pickled)._options.subscription.topics == ("orders-inbox",)
+
+
+def test_the_source_reads_the_inbox_from_its_beginning() -> None:
+    source = checked({**GIVEN, "maxOffsetsPerTrigger": "5"}).source
+    assert source.subscription.topics == ("orders-inbox",)
+    assert (source.starting, source.max_offsets_per_trigger) == ("earliest", 5)
+    assert source.include_headers
+    assert source.read_committed
+    offsets = '{"orders-inbox":{"0":3}}'
+    assert checked({**GIVEN, "startingOffsets": offsets}).source.starting != "earliest"
+
+
+def test_a_batch_is_refused() -> None:
+    with pytest.raises(OptionsError, match="is a stream"):
+        pyspark_eo_queue.DefaultSource(GIVEN).reader(None)
+
+
+def test_what_is_an_id() -> None:
+    assert id_of("message-id")(delivery(message_id="a")) == b"a"
+    for none in ({}, {"message_id": ""}):
+        assert id_of("message-id")(delivery(**none)) is None
+    find = id_of(id_source(" Header: order "))
+    for value, key in (
+        (7, b"7"),
+        ("é", "é".encode()),
+        (b"\xff", b"\xff"),
+        (True, None),
+        (1.5, None),
+    ):
+        assert find(delivery(headers={"order": value})) == key
+    assert find(delivery()) is find(delivery(headers={"order": None})) is None
+    same, other = delivery(b"a", message_id="1"), delivery(b"a", message_id="2")
+    assert id_of("body")(same) == id_of("body")(other) != id_of("body")(delivery(b"b"))
+    for wrong in ("", "id", "header:", "header: "):
+        with pytest.raises(ValueError, match="must be"):
+            id_source(wrong)
+
+
+def rows_of(*records) -> pa.RecordBatch:
+    """As the Kafka source fetches them."""
+    shape = arrow_schema(checked(GIVEN).source.schema())
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+    rows = [
+        {
+            "key": one.key,
+            "value": one.value,
+            "topic": "i",
+            "partition": 0,
+            "offset": at,
+            "timestamp": now,
+            "timestampType": 0,
+            "headers": [{"key": key, "value": value} for key, value in one.headers] or None,
+        }
+        for at, one in enumerate(records)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=shape)
+
+
+def test_a_message_comes_back_as_it_was() -> None:
+    raw = with_messages(checked(GIVEN).source.schema())
+    full = delivery(
+        b"\x00body",
+        True,
+        message_id="a",
+        timestamp=1_700_000_000,
+        content_type="text/plain",
+        headers={
+            META: "not ours",
+            "n": 1,
+            "text": "é",
+            "raw": b"\xff",
+            "none": None,
+            "t": {"a": [1], b"\xff": {"at": Decimal("1.5"), "none": None}},
+        },
+    )
+    odd = delivery(b"", timestamp=2**60, headers={"x-delivery-count": 3}, app_id="é")
+    batch = rows_of(record_of(full, b"a"), record_of(odd, b"\xff"))
+    (found,) = unpacked(iter([batch]), arrow_schema(raw))
+    assert found.schema == arrow_schema(raw)
+    first, second = found.to_pylist()
+    assert first["value"] == b"\x00body"
+    assert (first["messageId"], first["exchange"], first["routingKey"]) == ("a", "shop", "eu.de")
+    assert (first["redelivered"], first["deliveries"]) == (True, None)
+    assert first["sent"].timestamp() == 1_700_000_000
+    assert dict(first["properties"]) == {"content_type": "text/plain", "timestamp": "1700000000"}
+    headers = {one["key"]: one["value"] for one in first["headers"]}
+    assert headers == {
+        META: b"not ours",
+        "n": b"1",
+        "text": "é".encode(),
+        "raw": b"\xff",
+        "none": None,
+        "t": rb'{"a": [1], "\\xff": {"at": "1.5", "none": null}}',
+    }
+    assert (second["messageId"], second["sent"], second["deliveries"]) == ("\\xff", None, 3)
+    assert dict(second["properties"]) == {"timestamp": str(2**60), "app_id": "é"}
+
+
+def test_headers_are_read_as_they_were_sent() -> None:
+    """A test of the repairs, and of how pika finds them."""
+    repair()
+    then = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+    sent = {"n": 5_000_000_000, "t": then, "in": {"l": [2, -1]}, "text": "x"}
+    late = b"\x04lateT" + (1_767_225_600_000).to_bytes(8, "big")  # milliseconds
+    half = b"\x04halff" + struct.pack(">f", 0.5)
+    pieces: list[bytes] = []
+    pika.data.encode_table(pieces, sent)
+    table = b"".join(pieces)[4:] + b"\x01dd" + struct.pack(">d", 1.5) + late + half
+    found, end = pika.data.decode_table(len(table).to_bytes(4, "big") + table, 0)
+    assert end == len(table) + 4
+    assert found.pop("late") == 1_767_225_600_000
+    assert (found.pop("d"), found.pop("half")) == (1.5, 0.5)
+    assert found == sent
+    assert id_of("header:n")(delivery(headers=found)) == b"5000000000"
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (ConnectionResetError(104, "reset"), ReadTimeout),
+        (OSError(5, "input"), ReadTimeout),
+        (ValueError("year"), SourceError),
+        (struct.error("short"), SourceError),
+        (pika.exceptions.InvalidFieldTypeException("?"), SourceError),
+    ],
+)
+def test_what_the_client_cannot_read_is_not_an_outage(cause, kind) -> None:
+    lost = pika.exceptions.StreamLostError(f"Stream connection lost: {cause!r}")
+    assert type(explained(lost, checked(GIVEN).queue.amqp, "orders")) is kind
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [[], [("other", b"{}")], [(META, b"no JSON")], [(META, json.dumps({"v": 2}).encode())]],
+)
+def test_a_record_that_the_receiver_did_not_write_is_refused(headers) -> None:
+    raw = arrow_schema(with_messages(checked(GIVEN).source.schema()))
+    foreign = record_of(delivery(), b"a")
+    foreign = type(foreign)(foreign.key, foreign.value, headers)
+    with pytest.raises(SourceError, match="i-0 at offset 1 was not written"):
+        list(unpacked(iter([rows_of(record_of(delivery(), b"a"), foreign)]), raw))
+
+
+def test_a_body_may_be_typed() -> None:
+    given = {**GIVEN, "value.format": "json", "value.schema": "id BIGINT"}
+    made = columns(checked(given))
+    assert "messageId" in str(made)
+    assert "id BIGINT" in str(made)
+
+
+def test_the_window_holds_the_newest_ids() -> None:
+    window = Window(3)
+    window.add([b"a", None, b"b"])
+    assert not window.is_full
+    window.add([b"c", b"d"])
+    assert window.is_full
+    assert [one in window for one in (b"a", b"b", b"c", b"d")] == [False, True, True, True]
+
+
+def test_a_transaction_ends_before_it_is_too_large() -> None:
+    large = delivery(b"x" * (PORTION_BYTES // 2))
+    assert list(_portions([])) == []
+    assert list(_portions([delivery()] * 3)) == [(0, 3)]
+    assert list(_portions([large] * 5)) == [(0, 2), (2, 4), (4, 5)]
