@@ -10,7 +10,15 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from ..core.crash_points import crash_point
 from ..core.errors import OptionsError, SourceError
-from ..core.offsets import OffsetRange, Offsets, TopicPartition, decode, encode
+from ..core.offsets import (
+    OffsetRange,
+    Offsets,
+    TopicPartition,
+    continued_ledger,
+    decode_stored,
+    encode,
+    encode_continued,
+)
 from ..formats.options import FormatOptions
 from ..formats.reading import Reading
 from ..sources.lookup import OffsetLookup
@@ -66,7 +74,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     batch 0, which Spark does store, and batch 0 reads nothing of them.
 
     With option `jobName`, batches since the job's newest snapshot end where they ended before. With
-    `onReset=continue` a new query starts where the job ended: batch 0 ends there, and is empty.
+    `onReset=continue` a new query starts where the job ended: batch 0 ends there, is empty, and its
+    offset says so.
     """
 
     def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
@@ -77,6 +86,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner = Planner(options, self._lookup, self._recorded.topic_ids)
         self._initial: dict[TopicPartition, int] | None = None
         self._continues_at: Offsets | None = None
+        self._mark: tuple[Offsets, str] | None = None  # a position, and the ledger that it is from
         self._newest: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] | None = None
         least = options.min_offsets_per_trigger
@@ -109,7 +119,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         broker answers, DataLossError when a recorded end is not there any more.
         """
         if start is not None:
-            begin = _stored(start)
+            begin = self._noted(start)
         else:
             begin = self._start() if self._reached is None else self._reached
         end = self._recorded.after(begin)
@@ -120,6 +130,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._continues_at is not None and begin == self._initial:
             self._recorded.check_continues(self._newest, self._planner.topic_ids)
             end = self._continues_at
+            self._mark = (end, self._options.ledger_topic or "")
         elif end is not None:
             check_is_there(end, self._newest)
         elif self._is_put_off(begin, limit):
@@ -130,6 +141,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin == self._initial:
             crash_point("source.after_initial_resolution")
         self._reached = dict(end)
+        if self._mark is not None and end == self._mark[0]:
+            return encode_continued(*self._mark)  # else Spark would take it for another place
         return encode(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -141,7 +154,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises DataLossError when part of the batch is gone already.
         """
-        ranges = self.ranges(_stored(start), _stored(end))
+        begin, until = self._noted(start), self._noted(end)
+        if self._continues_at is not None and not (begin or self._newest or self._mark):
+            # Batch 0, planned by an earlier process when the ledger had nothing to continue.
+            self._continues_at, self._planner.continues = None, False
+            self._initial = begin = self._planner.stored_start()
+        ranges = self.ranges(begin, until)
         return _tasks(self._options, ranges, self.topic_ids)
 
     @property
@@ -155,8 +173,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What the tasks of one batch share. Driver; raises as `partitions`."""
         crash_point("source.before_partitions")
         self._reached = dict(end)
-        if self._continues_at is not None and not (begin or self._newest):
-            begin = self._again(end)
         return self._planner.ranges(begin, end, first=begin == self._initial)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -175,13 +191,17 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         return not self._delay.is_due(begin, self._newest)
 
-    def _again(self, end: Offsets) -> Offsets:
-        """Where a batch 0 begins that an earlier process planned."""
-        if self._recorded.has_continued(end):
-            return {}
-        self._continues_at, self._planner.continues = None, False
-        self._initial = self._planner.stored_start()
-        return self._initial
+    def _noted(self, offset: Any) -> dict[TopicPartition, int]:
+        """An offset out of Spark's log, ours or the JVM connector's."""
+        try:
+            found, ledger = decode_stored(offset), continued_ledger(offset)
+        except ValueError as error:
+            raise SourceError(
+                f"The offset in the checkpoint is not one of a Kafka source: it {error}."
+            ) from None
+        if ledger is not None:
+            self._mark = (found, ledger)
+        return found
 
     def _start(self) -> dict[TopicPartition, int]:
         if self._initial is None:
@@ -246,13 +266,3 @@ def _read(
     if reading.needs_headers:
         options = replace(options, include_headers=True)
     return reading.batches(read_ranges(options, ranges, ids))
-
-
-def _stored(offset: Any) -> dict[TopicPartition, int]:
-    """An offset out of Spark's log, ours or the JVM connector's."""
-    try:
-        return decode(offset)
-    except ValueError as error:
-        raise SourceError(
-            f"The offset in the checkpoint is not one of a Kafka source: it {error}."
-        ) from None

@@ -3,6 +3,10 @@
 The JSON is the JVM connector's, `{"topic":{"0":23}}`, where 23 is the next offset to read. Spark
 compares offsets as text, so that one position must always be written in one way: topics in
 alphabetical order, partitions in numerical order.
+
+Where a new query starts at the end of the last one (`onReset=continue`), its offset has a mark
+beside the topics, `{"topic":{"0":23},"@continues LEDGER":{}}`: by it the sink, and a restart, know
+that nothing was read. No topic has such a name, and the JVM connector finds no partition there.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ LATEST = -1
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 
+_MARK = "@continues "
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _DIGITS_MAX = len(str(PARTITION_MAX))
 _EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
@@ -70,17 +75,34 @@ def encode_text(offsets: Offsets) -> str:
     return json.dumps(encode(offsets), separators=(",", ":"))
 
 
+def encode_continued(offsets: Offsets, ledger: str) -> dict[str, dict[str, int]]:
+    """As `encode`, of a query that starts where the owner of this ledger ended."""
+    return {**encode(offsets), f"{_MARK}{ledger}": {}}
+
+
+def continued_ledger(written: object) -> str | None:
+    """The ledger that a stored position names so. Raises ValueError as `decode`."""
+    marks = [topic for topic in _nested(written) if topic.startswith(_MARK)]
+    return marks[0].removeprefix(_MARK) if marks else None
+
+
+def decode_stored(written: object) -> dict[TopicPartition, int]:
+    """A position out of a checkpoint, without such a mark. Raises ValueError as `decode`."""
+    return decode({at: of for at, of in _nested(written).items() if not _is_mark(at, of)})
+
+
+def _is_mark(topic: str, partitions: object) -> bool:
+    return topic.startswith(_MARK) and partitions == {}
+
+
 def decode(written: object, lowest: int = 0) -> dict[TopicPartition, int]:
     """Offsets from JSON text, or from what `json.loads` made of it.
 
     `lowest` is 0 for positions; EARLIEST admits the two words of `startingOffsets` as well.
     Raises ValueError with the end of a sentence: "must be ...".
     """
-    nested = json_object(written) if isinstance(written, str) else written
-    if not isinstance(nested, Mapping):
-        raise ValueError("must be a JSON object")
     found: dict[TopicPartition, int] = {}
-    for topic, partitions in nested.items():
+    for topic, partitions in _nested(written).items():
         if not _TOPIC.fullmatch(topic):
             raise ValueError(f"must name topics; {cut(repr(topic))} is none")
         if not isinstance(partitions, Mapping):
@@ -92,6 +114,13 @@ def decode(written: object, lowest: int = 0) -> dict[TopicPartition, int]:
                 topic, number, offset, lowest
             )
     return found
+
+
+def _nested(written: object) -> Mapping[str, object]:
+    nested = json_object(written) if isinstance(written, str) else written
+    if not isinstance(nested, Mapping):
+        raise ValueError("must be a JSON object")
+    return nested
 
 
 def _partition(topic: str, written: str) -> int:

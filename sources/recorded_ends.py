@@ -37,8 +37,6 @@ class RecordedEnds:
         self._next: Mapping[str, Offsets] | None = None if options.ledger_topic else {}
         self._ids: Mapping[str, str] = {}
         self._ends: Offsets | None = None
-        self._first: Offsets | None = None
-        self._continued: Offsets | None = None
         self._before: Mapping[str, str] = {}
 
     def after(self, start: Offsets) -> Offsets | None:
@@ -71,16 +69,8 @@ class RecordedEnds:
                 "everything again."
             )
         self._before = recorded_topic_ids(ledger)
-        first = ledger.decisions.get((MAIN_SINK, 0))
-        self._first = end_of_topics(first.offsets if first else (), topics)
-        self._continued = end_of_topics(ledger.succession.continued_from, topics)
         self._ends = found
         return found
-
-    def has_continued(self, end: Offsets) -> bool:
-        """Whether a batch 0 that ends there, and was planned by an earlier process, is of a query
-        that continued, and holds nothing; else it is the first batch that the job ever wrote."""
-        return end == self._continued or (end == self._ends and end != self._first)
 
     def check_continues(self, newest: Offsets, ids: Mapping[str, str]) -> None:
         """Raise DataLossError if the place to go on from is not in the topics that there are now,

@@ -11,7 +11,7 @@ import pytest
 
 from eo_kafka.connectors import kafka_source
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
-from eo_kafka.core.offsets import TopicPartition
+from eo_kafka.core.offsets import TopicPartition, decode, decode_stored
 from eo_kafka.core.transaction import Decision, DecisionState
 from eo_kafka.errors import DataLossError, OptionsError, SourceError
 from eo_kafka.sinks.options import SinkOptions
@@ -21,6 +21,13 @@ from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.ledger import Ledger, fold
 from eo_kafka.state.ledger.succession import SUCCESSION_KEY, Succession, encode_succession
+from eo_kafka.state.snapshots.batch_ends import (
+    continued_from,
+    end_of_topics,
+    ends_of,
+    is_replayable,
+    same_lines,
+)
 
 KAFKA = {"kafka.bootstrap.servers": "localhost:9092"}
 NONE = DecisionState.VOID
@@ -39,6 +46,11 @@ def decided(batch: int, *ends: object, state: DecisionState = DecisionState.DONE
 def continued(*ends: object):
     lines = tuple(json.dumps(end) for end in ends)
     return SUCCESSION_KEY, encode_succession(Succession(("a",), lines))
+
+
+def marked(*offsets: int, ledger: str = "__eo_kafka.job.ledger") -> dict[str, dict[str, int]]:
+    """As the source writes where it goes on."""
+    return {**at(*offsets), f"@continues {ledger}": {}}
 
 
 class Kafka:
@@ -93,10 +105,19 @@ def test_a_new_query_starts_where_the_job_ended_by_an_empty_batch(stream) -> Non
         decided(6, at(20, 30)), decided(7, at(30, 40)), decided(8, at(9, 9), state=NONE)
     )
     assert reader.initialOffset() == {}
-    assert reader.latestOffset({}) == at(30, 40)
-    assert ranges(reader, {}, at(30, 40)) == {}
-    assert reader.latestOffset(at(30, 40)) == at(100, 100)
-    assert ranges(reader, at(30, 40), at(100, 100)) == {0: (30, 100), 1: (40, 100)}
+    assert reader.latestOffset({}) == marked(30, 40)
+    assert ranges(reader, {}, marked(30, 40)) == {}
+    assert reader.latestOffset(marked(30, 40)) == at(100, 100)
+    assert ranges(reader, marked(30, 40), at(100, 100)) == {0: (30, 100), 1: (40, 100)}
+
+
+@pytest.mark.parametrize("tells_start", [True, False])  # Spark before 4.2 does not
+def test_while_nothing_comes_the_place_is_written_as_it_was(stream, tells_start) -> None:
+    """Spark would run a batch for another text; the mark may name another ledger."""
+    stored = marked(100, 100, ledger="other")
+    reader = stream(decided(7, at(30, 40)))
+    reader.partitions({}, stored)
+    assert json.dumps(reader.latestOffset(stored if tells_start else None)) == json.dumps(stored)
 
 
 @pytest.mark.parametrize("mode", ["stop", "new-job"])
@@ -115,9 +136,10 @@ def test_without_a_batch_there_is_nothing_to_continue(stream) -> None:
 def test_batch_0_of_a_query_that_continued_is_empty_again_after_a_restart(stream) -> None:
     end = at(30, 40)
     before, after = [decided(7, end)], [continued(end)]
-    for log in (before, after, [*after, decided(0, end)]):
+    one_batch = [decided(0, end)]
+    for log in (before, after, [*after, decided(0, marked(30, 40))], one_batch):
         reader = stream(*log)
-        assert ranges(reader, reader.initialOffset(), end) == {}
+        assert ranges(reader, reader.initialOffset(), marked(30, 40)) == {}
 
 
 def test_batch_0_of_the_query_that_wrote_the_ledger_is_what_it_was(stream) -> None:
@@ -140,7 +162,8 @@ def test_each_of_several_sources_finds_its_own(stream) -> None:
     log = [decided(3, at(1, 2, topic="u"), at(3, 4))]
     for topic, place in (("t", at(3, 4)), ("u", at(1, 2, topic="u"))):
         reader = stream(*log, subscribe=topic)
-        assert reader.latestOffset(reader.initialOffset()) == place
+        found = reader.latestOffset(reader.initialOffset())
+        assert found == {**place, "@continues __eo_kafka.job.ledger": {}}
 
 
 @pytest.mark.parametrize(
@@ -170,6 +193,22 @@ def test_where_a_query_would_go_on() -> None:
     later = [continued(at(1)), decided(0, at(2)), decided(1, at(3), state=NONE)]
     assert fold(later).ends("main") == (end,)
     assert fold([*later, (SUCCESSION_KEY, None)]).succession == Succession()
+
+
+def test_a_mark_changes_no_place() -> None:
+    lines = [json.dumps(one) for one in (at(1, 2), marked(1, 2))]
+    assert decode_stored(lines[1]) == decode_stored(lines[0])
+    assert [continued_from(line) for line in lines] == [None, "__eo_kafka.job.ledger"]
+    assert continued_from(f"name:{lines[1]}") == "__eo_kafka.job.ledger"
+    assert continued_from("v1") is continued_from("-") is None
+    assert same_lines(lines[:1], lines[1:])
+    assert ends_of(lines[1]) == ends_of(lines[0])
+    assert is_replayable(lines[1])
+    assert end_of_topics(lines[1:], {"t"}) == ends_of(lines[0])
+    with pytest.raises(ValueError, match="is none"):
+        decode(lines[1])  # as a user's startingOffsets
+    with pytest.raises(ValueError, match="is none"):
+        decode_stored({"@continues x": {"0": 1}})
 
 
 def sink(**given: str) -> SinkOptions:

@@ -1,4 +1,4 @@
-"""`eo-kafka topic create | list | describe`: topics, where Kafka's own scripts are not at hand.
+"""`eo-kafka topic create | list | describe | offsets`, where Kafka's own scripts are not at hand.
 
 Exit codes: 0 done; 1 failed, or a topic is not as it was asked for; 2 wrong usage.
 """
@@ -6,8 +6,11 @@ Exit codes: 0 done; 1 failed, or a topic is not as it was asked for; 2 wrong usa
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
+from datetime import datetime
 from typing import Any
 
 import tenacity
@@ -19,6 +22,7 @@ from ..sinks.options import SinkOptions
 from .shared.command_line import add_connection, add_json, connection, print_json, table
 
 _TIMEOUT_S = 10.0
+_NO_RECORD = -1  # Kafka's answer where none is as new as asked for
 _PARTITIONS_MAX = 100_000
 _REPLICAS_MAX = 10_000
 
@@ -53,6 +57,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--all", action="store_true", help="also those that begin with '__'")
     describe = actions.add_parser("describe", help="partitions, offsets and settings of a topic")
     describe.add_argument("topic", metavar="NAME")
+    offsets = actions.add_parser(
+        "offsets",
+        help="the offsets that a time is at, as JSON for startingOffsets and endingOffsets",
+    )
+    offsets.add_argument("topic", metavar="NAME")
+    offsets.add_argument(
+        "--at",
+        type=_time,
+        required=True,
+        metavar="TIME",
+        help="such as 2026-11-24T09:30:00Z: the first record that is not older, else the end",
+    )
     for action in actions.choices.values():
         add_connection(action)
     for action in (listing, describe):
@@ -71,6 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
                 print(created(admin, name, partitions, arguments.replicas, dict(arguments.set)))
         elif arguments.action == "list":
             _list(admin, arguments)
+        elif arguments.action == "offsets":
+            print(json.dumps(offsets_at(admin, arguments.topic, arguments.at)))
         else:
             _describe(admin, arguments.topic, as_json=arguments.json)
     except FutureTimeout:
@@ -159,10 +177,9 @@ def _replicas(partitions: Any) -> int:
 
 
 def _describe(admin: Any, topic: str, *, as_json: bool) -> None:
-    if not topics.exists(admin, topic):
-        raise EoKafkaError(f"There is no topic '{topic}'. 'eo-kafka topic list' names those there.")
+    _check_exists(admin, topic)
     found, settings = _partitions(admin, topic), _own_settings(admin, topic)
-    ends = [_offsets(admin, topic, len(found), which) for which in ("earliest", "latest")]
+    ends = [_offsets(admin, topic, len(found), one) for one in ("earliest", "latest")]
     titles = ("partition", "leader", "replicas", "in_sync", "first_offset", "next_offset")
     rows = [
         (one.id, one.leader, _numbers(one.replicas), _numbers(one.isrs), first, end)
@@ -175,6 +192,41 @@ def _describe(admin: Any, topic: str, *, as_json: bool) -> None:
     print(table(titles, rows, right=" ".join(titles)))
     for name, value in sorted(settings.items()):
         print(f"{name}={value}")
+
+
+def offsets_at(admin: Any, topic: str, at: datetime) -> dict[str, int]:
+    """The first offset of each partition whose record is not older; where there is none, the end of
+    what `read_committed` may read now. Says on stderr where that is. Raises EoKafkaError."""
+    _check_exists(admin, topic)
+    count = len(_partitions(admin, topic))
+    # The ends first: what comes meanwhile must not get before a place that stands for a later time.
+    ends = _offsets(admin, topic, count, "latest", committed=True)
+    found = _offsets(admin, topic, count, at, committed=True)
+    open_ended = [number for number in range(count) if found[number] == _NO_RECORD]
+    if open_ended:
+        print(
+            f"No record of partition {_numbers(open_ended)} is as new as that: its end is given. "
+            "What comes there later, however old, is behind it.",
+            file=sys.stderr,
+        )
+    return {str(n): ends[n] if n in open_ended else found[n] for n in range(count)}
+
+
+def _check_exists(admin: Any, topic: str) -> None:
+    if not topics.exists(admin, topic):
+        raise EoKafkaError(f"There is no topic '{topic}'. 'eo-kafka topic list' names those there.")
+
+
+def _time(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        found = datetime.min
+    if found.tzinfo is None or found.year < 1970:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a time with its zone, such as 2026-11-24T09:30:00Z"
+        )
+    return found
 
 
 def _numbers(numbers: Sequence[int]) -> str:
@@ -191,11 +243,19 @@ def _own_settings(admin: Any, topic: str) -> dict[str, str]:
     return {name: str(entry.value) for name, entry in entries.items() if entry.source == own}
 
 
-def _offsets(admin: Any, topic: str, partitions: int, which: str) -> list[int]:
-    """Of a topic that was just created, some brokers do not know yet what they lead."""
-    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+def _offsets(
+    admin: Any, topic: str, partitions: int, which: str | datetime, *, committed: bool = False
+) -> list[int]:
+    """By a word, or by a time (-1: no record is as new). Of a topic that was just created, some
+    brokers do not know yet what they lead."""
+    from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
+    if isinstance(which, datetime):
+        spec = OffsetSpec.for_timestamp(round(which.timestamp() * 1000))
+    else:
+        spec = getattr(OffsetSpec, which)()
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     soon = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
     again = tenacity.Retrying(
         retry=tenacity.retry_if_exception(
@@ -207,8 +267,11 @@ def _offsets(admin: Any, topic: str, partitions: int, which: str) -> list[int]:
     )
 
     def ask() -> list[int]:
-        asked = {TopicPartition(topic, n): getattr(OffsetSpec, which)() for n in range(partitions)}
-        found = admin.list_offsets(asked, request_timeout=_TIMEOUT_S)
+        asked = {TopicPartition(topic, n): spec for n in range(partitions)}
+        found = admin.list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT_S)
         return [found[one].result(_TIMEOUT_S).offset for one in asked]
 
-    return again(ask)
+    offsets: list[int] = again(ask)
+    if min(offsets, default=0) < _NO_RECORD:  # so the client says that a leader did not answer
+        raise EoKafkaError(f"Kafka did not answer within {_TIMEOUT_S:.0f} s.")
+    return offsets

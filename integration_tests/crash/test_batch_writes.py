@@ -3,6 +3,7 @@ tried."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
@@ -88,6 +89,26 @@ def test_the_next_write_completes_what_the_last_one_decided(job, spark, crash_po
     kill_driver_at(job, crash_points, "S7.after_first_end_txn", tmp_path / "log")
     job.as_batch(8).run(spark)
     assert_written(job, 2)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("point", ["S7.after_first_end_txn", "S6.before_decision"])
+def test_a_range_by_time_that_is_another_one_when_it_is_looked_up_again(
+    job, spark, crash_points, tmp_path, point
+):
+    """No record is as new as its end, so it ends at the newest one; then more records come. What
+    was decided is not mended with them, and nothing is silent."""
+    job.source_extra["endingTimestamp"] = str(round(time.time() * 1000) + 3_600_000)
+    kill_driver_at(job, crash_points, point, tmp_path / "log")
+    produce(job.servers, job.source_topic, [b"more"])
+    if point == "S6.before_decision":
+        job.run(spark)
+        assert committed(job.servers, job.sink_topic) == Counter([*VALUES, b"more"])
+    else:
+        with pytest.raises(Exception, match=r"BatchMismatch.*it had 500 rows, and this .* 501"):
+            job.run(spark)
+        assert_written(job, 1)
+    assert open_transactions(job) == []
 
 
 def test_a_streams_name_is_not_a_batch_writes(job, spark):

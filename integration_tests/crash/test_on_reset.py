@@ -24,6 +24,7 @@ from eo_kafka.state.ledger.coordinator import Coordinator
 from eo_kafka.state.ledger.ledger import Ledger
 from eo_kafka.state.ledger.succession import Succession
 from eo_kafka.state.snapshots.query_id import read_query_id
+from eo_kafka.tools import cli
 from hand_made_job import HandMadeJob, all_rows
 from harness import (
     Copy,
@@ -297,32 +298,86 @@ def test_continue_is_refused_where_the_reader_does_not_know_of_it(job, spark):
     assert_rows(job, ONCE)
 
 
-@pytest.mark.full
-@pytest.mark.xfail(
-    strict=True,
-    reason="the sink does not know what its readers say, and startingOffsets=latest looks the same",
-)
 def test_readers_that_continue_for_a_sink_that_begins_anew_are_told_of(job, spark):
     job.run(spark)
+    produce(job.servers, job.source_topic, MORE)
     second = refreshed(job, "continue")
     second.sink_extra["onReset"] = "new-job"
-    with pytest.raises(Exception, match="onReset"):
+    for _ in range(2):  # also where the batch is planned already
+        with pytest.raises(Exception, match=r"ForeignLedger.*sink's option 'onReset' is 'new-job'"):
+            second.run(spark)
+    assert read_ledger(job).owner == query(job)
+    assert_rows(job, ONCE)
+    second.sink_extra["onReset"] = "continue"  # the checkpoint is no worse for it
+    second.run(spark)
+    assert_rows(job, ONCE + Counter(MORE))
+
+
+@pytest.mark.full
+def test_readers_that_continue_by_another_ledger_are_told_of(job, spark, make_topic):
+    job.run(spark)
+    second = refreshed(job, "continue")
+    second.sink_topic = second.job_name = make_topic("other")
+    for mode in ("stop", "new-job", "continue"):
+        second.sink_extra["onReset"] = mode
+        with pytest.raises(Exception, match=r"ForeignLedger.*but the sink's ledger is"):
+            second.run(spark)
+    assert not committed(job.servers, second.sink_topic)
+
+
+@pytest.mark.full
+def test_a_ledger_that_is_reset_under_a_query_that_continues_is_told_of(job, spark, crash_points):
+    job.run(spark)
+    second = refreshed(job, "continue")
+    fail_at(second, spark, crash_points, "reset.before_write")
+    assert cli.main(["job", "reset", job.job_name, "--bootstrap-servers", job.servers]) == 0
+    with pytest.raises(Exception, match=r"ForeignLedger.*it was reset or deleted since"):
         second.run(spark)
+    assert committed(job.servers, job.sink_topic) == ONCE
+    refreshed(job, "continue", "again").run(spark)
+    assert_rows(job, ONCE + ONCE)
+
+
+@pytest.mark.full
+def test_a_reader_that_starts_at_the_end_all_the_same_continues(job, spark):
+    """`latest`, where nothing has come since, is where the job ended."""
+    job.run(spark)
+    second = refreshed(job, "continue")
+    second.source_extra.update(onReset="stop", startingOffsets="latest")
+    second.run(spark)
+    produce(job.servers, job.source_topic, MORE)
+    second.run(spark)
+    assert_rows(job, ONCE + Counter(MORE))
+    third = refreshed(job, "continue", "third")
+    third.source_extra.update(onReset="stop", startingOffsets="latest")
+    produce(job.servers, job.source_topic, VALUES)
+    with pytest.raises(Exception, match=r"cannot continue.*its sources start at"):
+        third.run(spark)  # `latest` would have left these out
+    assert_rows(job, ONCE + Counter(MORE))
+
+
+@pytest.mark.full
+def test_sparks_own_connector_goes_on_where_a_query_continued(job, spark):
+    job.run(spark)
+    second = refreshed(job, "continue")
+    second.run(spark)
+    assert "@continues" in (second.checkpoint / "offsets" / "0").read_text()
+    produce(job.servers, job.source_topic, MORE)
+    second.source, second.source_extra = "kafka", {}
+    second.run(spark)
+    assert_rows(job, ONCE + Counter(MORE))
 
 
 @pytest.mark.full
 def test_a_query_that_was_ended_in_its_first_batch_continues_a_job_of_one_batch(
     job, spark, crash_points
 ):
-    """Where batch 0 ends, the source cannot tell whose it is: the sink stops it once."""
+    """Where batch 0 ends is where the job's own batch 0 ended."""
     job.per_batch = None
     job.run(spark)
     produce(job.servers, job.source_topic, MORE)
     second = refreshed(job, "continue")
     fail_at(second, spark, crash_points, "S1.after_generation")
-    with pytest.raises(Exception, match=r"in its first batch, start it once more"):
-        second.run(spark)
-    assert_rows(job, ONCE)
     second.run(spark)
     assert_rows(job, ONCE + Counter(MORE))
 

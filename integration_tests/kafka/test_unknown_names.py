@@ -72,6 +72,7 @@ COMMANDS = (
     "snapshots start-from {0} kept --job {0}-new --checkpoint {1}/new",
     "topic list --all",
     "topic describe {0}",
+    "topic offsets {0} --at 2026-11-24T09:30:00Z",
     "verify --input {0} --output {0}",
 )
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from eo_kafka.testing.processes import wait_until
 from eo_kafka.tools.cli import main
 
 
@@ -62,6 +65,35 @@ def test_topics_are_listed_and_none_is_made_by_asking(broker, capsys, name):
     assert f"There is no topic '{name}-not-there'." in capsys.readouterr().err
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     assert f"{name}-not-there" not in admin.list_topics(timeout=30).topics
+
+
+def test_a_time_is_told_as_offsets(broker, capsys, name):
+    topic(broker, "create", f"{name}:3")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    wait_until(lambda: name in admin.list_topics(timeout=30).topics, "the topic is there", 30)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    at = datetime(2026, 11, 24, 9, tzinfo=UTC)
+    minutes = {0: [1, 2, 40, 3, 41], 1: [1, 2]}  # since then; partition 2 is empty
+    for partition, of_records in minutes.items():
+        for minute in of_records:
+            ms = round((at + timedelta(minutes=minute)).timestamp() * 1000)
+            producer.produce(name, b"x", partition=partition, timestamp=ms)
+    assert producer.flush(30) == 0
+    capsys.readouterr()
+    for time, offsets, told in (
+        ("2026-11-24T09:02:00Z", {"0": 1, "1": 1, "2": 0}, "partition 2 is"),
+        ("2026-11-24T10:02:00.001+01:00", {"0": 2, "1": 2, "2": 0}, "partition 1,2 is"),
+        ("2026-11-25T00:00:00Z", {"0": 5, "1": 2, "2": 0}, "partition 0,1,2 is"),
+    ):
+        assert topic(broker, "offsets", name, "--at", time) == 0
+        said = capsys.readouterr()
+        assert json.loads(said.out) == offsets
+        assert told in said.err
+    assert topic(broker, "offsets", f"{name}-not-there", "--at", "2026-11-24T09:02:00Z") == 1
+    for wrong in ("yesterday", "2026-11-24T09:02:00", "0001-01-01T00:00:00Z"):
+        with pytest.raises(SystemExit):
+            topic(broker, "offsets", name, "--at", wrong)
+        assert "is not a time with its zone" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

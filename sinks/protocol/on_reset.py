@@ -9,6 +9,7 @@ one comes again; a death after it leaves it the new one's, which goes on as any 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...core.crash_points import crash_point
@@ -24,7 +25,12 @@ from ...state.ledger.succession import (
     Succession,
     encode_succession,
 )
-from ...state.snapshots.batch_ends import is_of_nothing, is_replayable, same_lines
+from ...state.snapshots.batch_ends import (
+    continued_from,
+    is_of_nothing,
+    is_replayable,
+    same_lines,
+)
 from ...state.snapshots.checkpoint import open_checkpoint
 from ...state.snapshots.offset_log import NOT_PLANNED, planned_batch
 from ..options import BATCH_WRITES, SinkOptions
@@ -48,6 +54,8 @@ def is_new_query(options: SinkOptions, coordinator: Coordinator) -> bool:
         )
     if options.on_reset == STOP or ledger.owner in (None, mine):
         coordinator.check_owner(mine)
+        if ledger.owner is None:
+            _check_readers(options, ledger)
         return False
     if mine is None:
         raise ForeignLedger(
@@ -56,7 +64,45 @@ def is_new_query(options: SinkOptions, coordinator: Coordinator) -> bool:
             "query option 'checkpointLocation'."
         )
     _check_same_job(options, ledger)
+    if options.on_reset != CONTINUE:
+        _check_readers(options, ledger)
     return True
+
+
+def _check_readers(options: SinkOptions, ledger: Ledger) -> None:
+    """The sink begins anew. Raise ForeignLedger if a source of the query, in its first batch, went
+    on where a query before had ended."""
+    if options.checkpoint is None:
+        return
+    checkpoint = open_checkpoint(options.checkpoint)
+    if planned_batch(checkpoint, 1, NOT_PLANNED) is not NOT_PLANNED:
+        return  # a query that has written goes on with another ledger, say after `job reset`
+    planned = planned_batch(checkpoint, 0, NOT_PLANNED).ends
+    from_ledgers = _continued(planned)
+    if not from_ledgers:
+        return
+    mine = options.job_and_ledger[1]
+    found = f"the sink's option 'onReset' is '{options.on_reset}'"
+    if from_ledgers != {mine}:
+        found = f"the sink's ledger is '{mine}'"
+    elif ledger.owner is None:
+        found = "that ledger is empty now: it was reset or deleted since"
+    raise ForeignLedger(
+        f"A reader of this query went on where ledger {_quoted(from_ledgers)} says that the query "
+        f"before had ended (its option 'onReset' is 'continue'), at {shown(planned)}; but {found}, "
+        "so what was before would be missing. Nothing was written or skipped. Give readers and "
+        "sink the same 'jobName' and the same 'onReset', delete this new checkpoint (a pipeline: "
+        "full refresh again) and start again."
+    )
+
+
+def _continued(planned: Sequence[str]) -> set[str]:
+    """The ledgers at whose ends the sources say that they started."""
+    return {ledger for line in planned if (ledger := continued_from(line)) is not None}
+
+
+def _quoted(ledgers: set[str]) -> str:
+    return " and ".join(f"'{one}'" for one in sorted(ledgers))
 
 
 def _check_same_job(options: SinkOptions, ledger: Ledger) -> None:
@@ -168,6 +214,8 @@ def _check_continues(options: SinkOptions, ledger: Ledger) -> Succession:
         problem = "the ledger does not say where the sources of the query before ended"
     elif any(is_of_nothing(line) or not is_replayable(line) for line in ends):
         problem = "a source of the query before was not Kafka, or had read nothing"
+    elif others := _continued(planned) - {options.job_and_ledger[1]}:
+        problem = f"a reader went on by another ledger, {_quoted(others)}: its 'jobName' differs"
     elif not same_lines(planned, ends):
         problem = (
             f"its sources start at {shown(planned)}, and the query before ended at {shown(ends)}. "

@@ -12,7 +12,15 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from ...core.offsets import Offsets, decode, encode, encode_text, names
+from ...core.offsets import (
+    Offsets,
+    continued_ledger,
+    decode_stored,
+    encode,
+    encode_continued,
+    encode_text,
+    names,
+)
 
 NOTHING_READ = "-"  # Spark's word for a source that has read nothing yet
 # Of a source with a name (`DataStreamReader.name()`, Spark 4.2 and newer) the name comes first.
@@ -70,15 +78,25 @@ def is_of_nothing(line: str) -> bool:
 def topics_of(line: str) -> set[str]:
     """The topics in a line of Spark's offset log; none of a source that is not Kafka."""
     try:
-        return {at.topic for at in decode(_split(line)[1])}
+        return {at.topic for at in decode_stored(_split(line)[1])}
     except ValueError:
         return set()
+
+
+def continued_from(line: str) -> str | None:
+    """The ledger where its source says that it started at the end of the query before; None of a
+    source that says nothing of the kind."""
+    try:
+        return continued_ledger(_split(line)[1])
+    except ValueError:
+        return None
 
 
 def end_of_topics(lines: Iterable[str], topics: Collection[str]) -> Offsets | None:
     """Where the source of `topics` ended; None unless exactly one place can be meant."""
     known = {line: topics_of(line) for line in lines}
-    mine = [decode(_split(line)[1]) for line in known if known[line] and known[line] <= {*topics}]
+    all_mine = [line for line in known if known[line] and known[line] <= {*topics}]
+    mine = [decode_stored(_split(line)[1]) for line in all_mine]
     return mine[0] if mine and all(end == mine[0] for end in mine) else None
 
 
@@ -89,7 +107,7 @@ def is_replayable(line: str) -> bool:
         return True
     _, offsets = _split(line)
     try:
-        decode(offsets)
+        decode_stored(offsets)
     except ValueError:
         return _is_of_a_map(offsets)
     return True
@@ -104,7 +122,7 @@ def same_lines(one: Sequence[str], other: Sequence[str]) -> bool:
 def _is_same(one: str, other: str) -> bool:
     (mine, here), (theirs, there) = _split(one), _split(other)
     try:
-        return mine == theirs and (here == there or decode(here) == decode(there))
+        return mine == theirs and (here == there or decode_stored(here) == decode_stored(there))
     except ValueError:
         return False
 
@@ -125,9 +143,11 @@ def ends_of(line: str) -> Offsets:
     source: it writes the same ones without spaces."""
     _, offsets = _split(line)
     try:
-        found = decode(offsets)
+        found = decode_stored(offsets)
     except ValueError as error:
         raise NotOurs(f"the offsets of a source {error}") from None
-    if offsets != json.dumps(encode(found)):
+    ledger = continued_ledger(offsets)
+    written = encode(found) if ledger is None else encode_continued(found, ledger)
+    if offsets != json.dumps(written):
         raise NotOurs("the offsets of a source were not written by format 'eo-kafka'")
     return found

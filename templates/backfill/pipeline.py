@@ -1,7 +1,8 @@
 """How does what was there before a stream get into its output, once, by the same function?
 
 The stream reads from the offsets `begins` on. `backfill.py` reads what is before, as one batch,
-and writes it into the same topic by one decision: killed and run again, it repeats nothing.
+and writes it into the same topic by one decision: killed and run again, it repeats nothing. A time
+becomes such offsets once (`eo-kafka topic offsets`), and they are kept: both go by the same ones.
 """
 
 from __future__ import annotations
@@ -22,16 +23,28 @@ NUMBER = 1  # of this backfill; another one needs a higher number, else it is ta
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Job):
-    """`begins`: an offset for each partition, as JSON."""
+    """`begins`: an offset for each partition, as JSON. `starts`: those where the backfill starts;
+    without it at the earliest record."""
 
     begins: str
+    starts: str = ""
 
 
 def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     """The query, not started: job.py and the tests start it in their own way."""
     job = typed(Settings, config)
-    orders = read(spark, job, job.source, ORDER, startingOffsets=_begins(job))
-    return write(billed(orders), job, topic=job.sink)
+    return write(result(spark, job), job, **to(job))
+
+
+def to(job: Settings) -> dict[str, str]:
+    """Where the rows go: options of the sink."""
+    return {"topic": job.sink}
+
+
+def result(spark: SparkSession, job: Settings) -> DataFrame:
+    """What is written; flow.py asks for it, too."""
+    orders = read(spark, job, job.source, ORDER, startingOffsets=_offsets(job, job.begins))
+    return billed(orders)
 
 
 def backfill(spark: SparkSession, config: Mapping[str, str]) -> None:
@@ -39,7 +52,9 @@ def backfill(spark: SparkSession, config: Mapping[str, str]) -> None:
     are open until it ends: cut what takes longer than `kafka.transaction.timeout.ms`."""
     job = typed(Settings, config)
     before = spark.read.format("eo-kafka").options(**source(job, job.source, ORDER))
-    orders = before.option("endingOffsets", _begins(job)).load()
+    starts = _offsets(job, job.starts) if job.starts else "earliest"
+    bounds = {"startingOffsets": starts, "endingOffsets": _offsets(job, job.begins)}
+    orders = before.options(**bounds).load()
     numbered = {"jobName": f"{job.job_name}-backfill", "batchId": str(NUMBER), "snapshots": "false"}
     rows = billed(orders).write.format("eo-kafka").mode("append")
     rows.options(**{**sink(job), **numbered}).option("topic", job.sink).save()
@@ -56,5 +71,5 @@ def billed(orders: DataFrame) -> DataFrame:
     return orders.select("key", bill.alias("value"))
 
 
-def _begins(job: Settings) -> str:
-    return json.dumps({job.source: json.loads(job.begins)})
+def _offsets(job: Settings, of_partitions: str) -> str:
+    return json.dumps({job.source: json.loads(of_partitions)})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -32,6 +32,16 @@ class Settings(Job):
 def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     """The query, not started: job.py and the tests start it in their own way."""
     job = typed(Settings, config)
+    return write(result(spark, job), job, **to(job))
+
+
+def to(job: Settings) -> dict[str, str]:
+    """Where the rows go: options of the sink."""
+    return {"topic": job.sink}
+
+
+def result(spark: SparkSession, job: Settings) -> DataFrame:
+    """What is written; flow.py asks for it, too."""
     lateness, size = f"{job.lateness_minutes} minutes", f"{job.window_minutes} minutes"
     # each with a watermark of its own: of two, Spark takes the older one
     views = read(spark, job, job.source, VIEW).select("value.*").withWatermark("at", lateness)
@@ -43,5 +53,4 @@ def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
         F.coalesce(F.sum("cents"), F.lit(0)).alias("cents"),
     )
     value = F.struct(F.col("window.start").alias("from"), "views", "purchases", "cents")
-    rows = counts.select(F.col("product").alias("key"), value.alias("value"))
-    return write(rows, job, topic=job.sink)
+    return counts.select(F.col("product").alias("key"), value.alias("value"))

@@ -20,23 +20,34 @@ PAYMENT = "id STRING, card STRING, cents BIGINT, currency STRING, approved BOOLE
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Job):
-    """Payments of `large_cents` and more go to topic `large`, the others to `sink`."""
+    """Payments of `large_cents` and more go to topic `large`, the others to `sink`. `registry`: a
+    schema registry, where values are Avro, in and out; without one they are JSON."""
 
     large: str
     rejects: str
     large_cents: int
+    registry: str = ""
 
 
 def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     """The query, not started: job.py and the tests start it in their own way."""
     job = typed(Settings, config)
-    return write(kept(spark, job), job)
+    return write(result(spark, job), job, **to(job))
 
 
-def kept(spark: SparkSession, job: Settings) -> DataFrame:
-    """The rows that are written, and by their `topic` where to; flow.py asks for them, too."""
+def to(job: Settings) -> dict[str, str]:
+    """Where the rows go: options of the sink."""
+    if not job.registry:  # each row names its topic
+        return {}
+    return {**_avro(job), "value.subject": f"{job.sink}-value", "schema.register": "true"}
+
+
+def result(spark: SparkSession, job: Settings) -> DataFrame:
+    """What is written; flow.py asks for it, too."""
     dead_letters = {"mode": "DEADLETTER", "deadLetterTopic": job.rejects}
-    payments = read(spark, job, job.source, PAYMENT, **dead_letters)
+    # of Avro the registry tells the columns
+    schema, avro = ("", _avro(job)) if job.registry else (PAYMENT, {})
+    payments = read(spark, job, job.source, schema, **dead_letters, **avro)
     wanted = payments.where("value.approved OR _bad_record IS NOT NULL")  # the sink sends these off
     is_large = F.col("value.cents") >= job.large_cents
     masked = F.regexp_replace("value.card", r"^(\d{4})\d+(\d{4})$", "$1-xxxx-$2").alias("card")
@@ -47,3 +58,7 @@ def kept(spark: SparkSession, job: Settings) -> DataFrame:
         value.alias("value"),
         "_bad_record",
     )
+
+
+def _avro(job: Settings) -> dict[str, str]:
+    return {"value.format": "avro", "schema.registry.url": job.registry}

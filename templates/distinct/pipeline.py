@@ -34,13 +34,23 @@ class Settings(Job):
 def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     """The query, not started: job.py and the tests start it in their own way."""
     job = typed(Settings, config)
+    return write(result(spark, job), job, **to(job))
+
+
+def to(job: Settings) -> dict[str, str]:
+    """Where the rows go: options of the sink."""
+    return {"topic": job.sink}
+
+
+def result(spark: SparkSession, job: Settings) -> DataFrame:
+    """What is written; flow.py asks for it, too."""
     readings = read(spark, job, job.source, READING).select("key", "value", "value.at")
     if job.ttl_seconds:
         distinct = first_by_the_clock(spark, readings, job.ttl_seconds)
     else:
         first = readings.withWatermark("at", f"{job.lateness_minutes} minutes")
         distinct = first.dropDuplicatesWithinWatermark(["key"])
-    return write(distinct.select("key", "value"), job, topic=job.sink)
+    return distinct.select("key", "value")
 
 
 def first_by_the_clock(spark: SparkSession, readings: DataFrame, seconds: int) -> DataFrame:

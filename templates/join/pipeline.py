@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -32,6 +32,16 @@ class Settings(Job):
 def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     """The query, not started: job.py and the tests start it in their own way."""
     job = typed(Settings, config)
+    return write(result(spark, job), job, **to(job))
+
+
+def to(job: Settings) -> dict[str, str]:
+    """Where the rows go: options of the sink."""
+    return {"topic": job.sink}
+
+
+def result(spark: SparkSession, job: Settings) -> DataFrame:
+    """What is written; flow.py asks for it, too."""
     lateness = f"{job.lateness_minutes} minutes"
     orders = read(spark, job, job.source, ORDER).select("key", "value.*")
     payments = read(spark, job, job.payments, PAYMENT).select("value.*")
@@ -42,4 +52,4 @@ def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
         payments.withWatermark("paid", lateness), is_for_it, "left_outer"
     )
     value = F.struct("customer", "cents", F.col("paid").isNotNull().alias("in_time"), "method")
-    return write(judged.select("key", value.alias("value")), job, topic=job.sink)
+    return judged.select("key", value.alias("value"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -29,6 +29,16 @@ class Settings(Job):
 def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     """The query, not started: job.py and the tests start it in their own way."""
     job = typed(Settings, config)
+    return write(result(spark, job), job, **to(job))
+
+
+def to(job: Settings) -> dict[str, str]:
+    """Where the rows go: options of the sink."""
+    return {"topic": job.sink}
+
+
+def result(spark: SparkSession, job: Settings) -> DataFrame:
+    """What is written; flow.py asks for it, too."""
     views = read(spark, job, job.source, VIEW).select("key", "value.*")
     sessions = (
         views.withWatermark("at", f"{job.lateness_minutes} minutes")
@@ -42,4 +52,4 @@ def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
         )
     )
     value = F.struct("views", "first", "last", "entry", "exit")
-    return write(sessions.select("key", value.alias("value")), job, topic=job.sink)
+    return sessions.select("key", value.alias("value"))

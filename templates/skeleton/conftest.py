@@ -21,11 +21,11 @@ class Tested:
     __test__ = False  # pytest takes it for tests by its name
 
     def __init__(self, broker: Broker, make: Callable[..., Job]) -> None:
-        self._topics = {
+        self.topics = {
             role: broker.topic(role, config={"cleanup.policy": policy})
             for role, policy in TOPICS.items()
         }
-        config = {**job.config("job"), **{r: one.real_name for r, one in self._topics.items()}}
+        config = {**job.config("job"), **{r: one.real_name for r, one in self.topics.items()}}
         del config["job_name"]  # the test has one of its own
         spark = job.config("spark")
         self.job = make("pipeline:build", source="source", sink="sink", config=config, spark=spark)
@@ -34,12 +34,12 @@ class Tested:
     def write(self, rows: Iterable[Made]) -> None:
         """Write what generate.py has made into the topics that it is for."""
         listed = [*rows]
-        for role, topic in self._topics.items():
+        for role, topic in self.topics.items():
             topic.write([(key, value) for of, key, value in listed if of == role])
 
     def rows(self, role: str) -> list[Row]:
         """What is in a topic of JSON, in its order."""
-        found = self._topics[role].read()
+        found = self.topics[role].read()
         return [((one.key or b"").decode(), json.loads(one.value or b"null")) for one in found]
 
 

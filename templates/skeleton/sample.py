@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-import tenacity
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer
 
 import job
+import outputs
+import topics
 from generate import TOPICS, records
 from pipeline import Settings
 from rows import START, Made, Row
@@ -26,14 +26,14 @@ from wanted import wanted
 
 WIDTH = 96
 TIME = re.compile(r"\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)\.\d+Z")
-INPUTS = {role for role, _, _ in records(200, START)}
 
 
 def write(count: int) -> None:
-    """Create the topics that are missing, and write the next of generate.py's records."""
-    _create_topics()
-    before = written()
+    """Create what is missing, and write the next of generate.py's records."""
     config = job.config("job", "dev")
+    topics.create({config[role]: policy for role, policy in TOPICS.items()})
+    outputs.create()
+    before = written()
     producer = Producer(
         {"bootstrap.servers": config["bootstrap_servers"], "enable.idempotence": True}
     )
@@ -45,20 +45,19 @@ def write(count: int) -> None:
 
 
 def read(limit: int) -> None:
-    """Show the newest records of each topic that the job writes."""
+    """Show the newest of what the job has written, of each of its outputs."""
     config = job.config("job", "dev")
-    for role in [one for one in TOPICS if one not in INPUTS]:
-        print(f"{config[role]}:\n{shown(_rows(config[role])[-limit:])}")
+    for role, rows in outputs.read().items():
+        print(f"{config[role]}:\n{shown(rows[-limit:])}")
 
 
 def check() -> None:
     """Compare all that the job wrote with what it should have, of all that `write` gave it."""
     config = job.config("job", "dev")
-    made, count = first(written()), 0
-    found = {role: _rows(config[role]) for role in TOPICS if role not in INPUTS}
+    made, count, found = first(written()), 0, outputs.read()
     for role, expected in wanted(made, typed(Settings, config), found).items():
         rows = found[role]
-        if TOPICS[role] == "compact":
+        if TOPICS.get(role) == "compact":
             rows = [*dict(rows).items()]  # the newest of each key
         differences = multiset(expected), multiset(rows)
         lost, odd = differences[0] - differences[1], differences[1] - differences[0]
@@ -77,23 +76,10 @@ def first(count: int) -> list[Made]:
     return [*itertools.islice(records(count, START), count)]
 
 
-@tenacity.retry(  # Kafka does not know at once who leads a new topic
-    retry=tenacity.retry_if_exception_type(KafkaException),
-    stop=tenacity.stop_after_delay(20),
-    wait=tenacity.wait_fixed(0.2),
-    reraise=True,
-)
 def written() -> int:
     """How many records are in the topics that the job reads."""
     config = job.config("job", "dev")
-    consumer = _consumer()
-    try:
-        return sum(
-            consumer.get_watermark_offsets(TopicPartition(config[role], 0), 10)[1]
-            for role in INPUTS
-        )
-    finally:
-        consumer.close()
+    return sum(topics.end(config[role]) for role in topics.INPUTS)
 
 
 def multiset(rows: Iterable[Row]) -> Counter[str]:
@@ -122,53 +108,6 @@ def _told(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(" ".join(map(str, one.values())) for one in value)
     return str(value)
-
-
-def _create_topics() -> None:
-    """Of one partition."""
-    config = job.config("job", "dev")
-    admin = AdminClient({"bootstrap.servers": config["bootstrap_servers"]})
-    known = admin.list_topics(timeout=10).topics
-    missing = [
-        NewTopic(config[role], 1, config={"cleanup.policy": policy})
-        for role, policy in TOPICS.items()
-        if config[role] not in known
-    ]
-    for created in admin.create_topics(missing).values() if missing else ():
-        created.result(30)
-
-
-def _consumer() -> Consumer:
-    servers = job.config("dev")["bootstrap_servers"]
-    settings: dict[str, Any] = {"bootstrap.servers": servers, "isolation.level": "read_committed"}
-    return Consumer({**settings, "group.id": "sample", "enable.partition.eof": True})
-
-
-def _rows(topic: str) -> list[Row]:
-    """All of a topic, as `read_committed` shows it."""
-    consumer = _consumer()
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        rows: list[Row] = []
-        while True:
-            message = consumer.poll(10)
-            if message is None:
-                raise SystemExit(f"Kafka does not answer of topic '{topic}'.")
-            if error := message.error():
-                if error.code() != KafkaError._PARTITION_EOF:
-                    raise KafkaException(error)
-                return rows
-            key, value = message.key() or b"", message.value()
-            rows.append((key.decode(), None if value is None else _decoded(value)))
-    finally:
-        consumer.close()
-
-
-def _decoded(value: bytes) -> Any:
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value.decode()
 
 
 def main() -> None:

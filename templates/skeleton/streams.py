@@ -62,16 +62,17 @@ def source(job: Job, topic: str, schema: str) -> dict[str, str]:
         "startingOffsets": "earliest",
         "key.format": "string",
         "value.format": "json",
-        "value.schema": schema,
+        **({"value.schema": schema} if schema else {}),
     }
 
 
-def write(rows: DataFrame, job: Job, *, to: str = "eo-kafka", **options: str) -> DataStreamWriter:
+def write(rows: DataFrame, job: Job, **to: str) -> DataStreamWriter:
     """The query, not started: columns `key` and `value`, exactly once. A `value` that is a struct
-    becomes JSON."""
+    becomes JSON. `to`: options of the sink, and `format` where it is not eo-kafka."""
+    options = {"format": "eo-kafka", **sink(job), **to}
     return (
-        rows.writeStream.format(to)
-        .options(**sink(job), **options)
+        rows.writeStream.format(options.pop("format"))
+        .options(**options)
         .option("checkpointLocation", job.checkpoint)
         .queryName(job.job_name)
     )

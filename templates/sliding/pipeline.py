@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -30,6 +30,16 @@ class Settings(Job):
 def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     """The query, not started: job.py and the tests start it in their own way."""
     job = typed(Settings, config)
+    return write(result(spark, job), job, **to(job))
+
+
+def to(job: Settings) -> dict[str, str]:
+    """Where the rows go: options of the sink."""
+    return {"topic": job.sink}
+
+
+def result(spark: SparkSession, job: Settings) -> DataFrame:
+    """What is written; flow.py asks for it, too."""
     cars = read(spark, job, job.source, CAR).select("value.*")
     window = F.window("at", f"{job.window_minutes} minutes", f"{job.slide_minutes} minutes")
     speeds = (
@@ -42,4 +52,4 @@ def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
         )
     )
     value = F.struct(F.col("window.end").alias("until"), "cars", "slowest", "kmh").alias("value")
-    return write(speeds.select(F.col("road").alias("key"), value), job, topic=job.sink)
+    return speeds.select(F.col("road").alias("key"), value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -30,6 +30,16 @@ class Settings(Job):
 def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     """The query, not started: job.py and the tests start it in their own way."""
     job = typed(Settings, config)
+    return write(result(spark, job), job, **to(job))
+
+
+def to(job: Settings) -> dict[str, str]:
+    """Where the rows go: options of the sink."""
+    return {"topic": job.sink}
+
+
+def result(spark: SparkSession, job: Settings) -> DataFrame:
+    """What is written; flow.py asks for it, too."""
     plays = read(spark, job, job.source, PLAY).select("value.*")
     counts = (
         plays.withWatermark("at", f"{job.lateness_minutes} minutes")
@@ -43,6 +53,4 @@ def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     charts = counts.groupBy("window").agg(chart.alias("chart"))
     songs = F.transform("chart", lambda one: F.struct(one["song"], one["plays"]))
     key = F.date_format("window.start", "yyyy-MM-dd'T'HH:mm").alias("key")
-    return write(
-        charts.select(key, F.struct(songs.alias("songs")).alias("value")), job, topic=job.sink
-    )
+    return charts.select(key, F.struct(songs.alias("songs")).alias("value"))

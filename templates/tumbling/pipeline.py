@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -28,6 +28,16 @@ class Settings(Job):
 def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     """The query, not started: job.py and the tests start it in their own way."""
     job = typed(Settings, config)
+    return write(result(spark, job), job, **to(job))
+
+
+def to(job: Settings) -> dict[str, str]:
+    """Where the rows go: options of the sink."""
+    return {"topic": job.sink}
+
+
+def result(spark: SparkSession, job: Settings) -> DataFrame:
+    """What is written; flow.py asks for it, too."""
     rides = read(spark, job, job.source, RIDE).select("value.*")
     earned = (
         rides.withWatermark("ended", f"{job.lateness_minutes} minutes")
@@ -35,6 +45,4 @@ def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
         .agg(F.count("*").alias("rides"), F.sum("cents").alias("cents"))
     )
     value = F.struct(F.col("window.start").alias("from"), "rides", "cents")
-    return write(
-        earned.select(F.col("zone").alias("key"), value.alias("value")), job, topic=job.sink
-    )
+    return earned.select(F.col("zone").alias("key"), value.alias("value"))

@@ -16,7 +16,8 @@ TEMPLATES = Path(__file__).parents[2] / "templates"
 DEV_SERVERS = "localhost:9092"
 _SKELETON = "skeleton"
 _STEPS = "steps.txt"
-_PARTS = ("settings.toml", "picture.txt", "limits.md", _STEPS)  # go into other files
+_BASE = "base.txt"  # names folders whose files this template has, too
+_PARTS = ("settings.toml", "picture.txt", "limits.md", _STEPS, _BASE)  # go into other files
 _RENDERED = (".toml", ".md", ".yml", "")  # Python is copied as it stands
 _DOTTED = {"gitignore": ".gitignore"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # topics are named after it
@@ -109,7 +110,7 @@ def files(
     """What a project consists of: names of files and what is in them."""
     found = {
         path.name: path.read_text(encoding="utf-8")
-        for folder in (_SKELETON, template)  # a template's own file takes the place of the other
+        for folder in folders(template)
         for path in sorted((TEMPLATES / folder).iterdir())
         if path.is_file()
     }
@@ -131,6 +132,13 @@ def files(
         else text
         for file, text in found.items()
     }
+
+
+def folders(template: str) -> list[str]:
+    """Whose files a project has; one of a later folder takes the place of an earlier one's."""
+    base = TEMPLATES / template / _BASE
+    more = base.read_text(encoding="utf-8").split() if base.exists() else []
+    return [_SKELETON, *more, template]
 
 
 def _job_name(folder: Path, name: str | None) -> str:

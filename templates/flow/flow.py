@@ -16,15 +16,17 @@ from pyspark.sql import DataFrame, SparkSession
 sys.path.insert(0, str(Path(__file__).parent))  # spark-pipelines runs this file by its path
 
 from job import config
-from pipeline import Settings, kept
+from pipeline import Settings, result, to
 from streams import sink, typed
 
 job = typed(Settings, config("job", os.environ.get("SECTION", "dev")))
-# A full refresh makes a new checkpoint. With onReset "new-job" all is read and written again.
-dp.create_sink("out", "eo-kafka", {**sink(job), "snapshots": "false", "onReset": "stop"})
+options = {"format": "eo-kafka", **sink(job), **to(job), "snapshots": "false"}
+# A full refresh makes a new checkpoint, which the job's ledger refuses, unless option onReset says
+# what it is to mean.
+dp.create_sink("out", options.pop("format"), options)
 
 
 @dp.append_flow(target="out")
 def flow() -> DataFrame:
     """What the sink is given."""
-    return kept(SparkSession.active(), job)
+    return result(SparkSession.active(), job)

@@ -1,0 +1,83 @@
+"""The topics of config.toml's section dev: created, with one partition each, and read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import tenacity
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import job
+from generate import records
+from rows import START, Row
+
+INPUTS = {role for role, _, _ in records(200, START)}  # the settings that name them
+
+
+def create(policies: Mapping[str, str]) -> None:
+    """Those that are missing, each with its cleanup.policy."""
+    admin = AdminClient({"bootstrap.servers": _servers()})
+    known = admin.list_topics(timeout=10).topics
+    missing = [
+        NewTopic(name, 1, config={"cleanup.policy": policy})
+        for name, policy in policies.items()
+        if name not in known
+    ]
+    for created in admin.create_topics(missing).values() if missing else ():
+        created.result(30)
+
+
+@tenacity.retry(  # Kafka does not know at once who leads a new topic
+    retry=tenacity.retry_if_exception_type(KafkaException),
+    stop=tenacity.stop_after_delay(20),
+    wait=tenacity.wait_fixed(0.2),
+    reraise=True,
+)
+def end(topic: str) -> int:
+    """How many records have been written into it."""
+    consumer = _consumer()
+    try:
+        found: int = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1]
+    finally:
+        consumer.close()
+    return found
+
+
+def read(topic: str) -> list[Row]:
+    """All of it, as `read_committed` shows it."""
+    consumer = _consumer()
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        rows: list[Row] = []
+        while True:
+            message = consumer.poll(10)
+            if message is None:
+                raise SystemExit(f"Kafka does not answer of topic '{topic}'.")
+            if error := message.error():
+                if error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                return rows
+            key, value = message.key() or b"", message.value()
+            rows.append((key.decode(), None if value is None else _decoded(value)))
+    finally:
+        consumer.close()
+
+
+def _servers() -> str:
+    return job.config("dev")["bootstrap_servers"]
+
+
+def _consumer() -> Consumer:
+    settings: dict[str, Any] = {"bootstrap.servers": _servers(), "group.id": "sample"}
+    settings |= {"isolation.level": "read_committed", "enable.partition.eof": True}
+    return Consumer(settings)
+
+
+def _decoded(value: bytes) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value.decode()
