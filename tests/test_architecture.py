@@ -53,7 +53,9 @@ BELOW = {
     "broker": ("clients/kafka",),
     "tools/shared": ("broker", "sources", "sinks/maps", "sinks/tables", "sinks/targets"),
     "tools/transactions": ("tools/shared",),
+    "tools/control": ("tools/shared",),
     "tools/snapshots": ("tools/shared",),
+    "tools/jobs": ("tools/transactions", "tools/run"),
     "tools/verify": ("tools/shared",),
     "tools/new": ("tools/shared",),
     "tools/prepare": ("formats", "sources", "sinks/rows"),
@@ -61,9 +63,9 @@ BELOW = {
     "tools/explain": (
         *("tools/doctor", "connectors/monitoring", "connectors/direct", "sources/queues"),
     ),
-    "tools/run": ("tools/shared", "connectors/monitoring"),
+    "tools/run": ("tools/control", "tools/snapshots", "connectors/monitoring"),
     "tools": (
-        *("tools/doctor", "tools/explain", "tools/new", "tools/run", "tools/snapshots"),
+        *("tools/doctor", "tools/explain", "tools/jobs", "tools/new", "tools/snapshots"),
         "tools/verify",
     ),
     "testing": ("tools/verify", "tools/run"),  # sinks/targets by tools/shared

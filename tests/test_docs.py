@@ -101,7 +101,7 @@ def test_settings_of_supervisors_are_those_of_the_command():
     (unit,) = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
     (pod,) = [yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
     (container,) = pod["spec"]["template"]["spec"]["containers"]
-    final = [ExitCode.USAGE, ExitCode.PERSON, ExitCode.SUPERSEDED]
+    final = [ExitCode.USAGE, ExitCode.PERSON, ExitCode.SUPERSEDED, ExitCode.CANCELLED]
     (rule,) = pod["spec"]["podFailurePolicy"]["rules"]
     assert rule["onExitCodes"]["values"] == final
     assert f"\nRestartPreventExitStatus={' '.join(map(str, map(int, final)))}\n" in unit

@@ -1,4 +1,4 @@
-"""`eo-kafka job show | reset | repair | redo`: the operator's commands for a job's ledger."""
+"""`eo-kafka job`: the operator's commands for a job's ledger, and for its supervisor."""
 
 from __future__ import annotations
 
@@ -27,15 +27,24 @@ from ..state.ledger.succession import SUCCESSION_KEY, Succession
 from ..state.snapshots.checkpoint import open_checkpoint
 from ..state.snapshots.query_id import read_query_id
 from ..state.snapshots.redo import redo
+from .jobs.command import add_actions, run_asking, run_delete, run_history, run_list
 from .shared.command_line import add_connection, add_json, connection, read_settings, table
+
+OF_ALL = {
+    "list": run_list,
+    "history": run_history,
+    "delete": run_delete,
+    **dict.fromkeys(("suspend", "resume", "restart", "cancel"), run_asking),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the sub-commands and their options."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    add_actions(actions)
     show = actions.add_parser("show", help="print what the ledger says; changes nothing")
     add_json(show)
-    actions.add_parser(
+    reset = actions.add_parser(
         "reset",
         help="give the ledger up to a new query: finish what is decided, abort what is not, "
         "forget the owner and the batches",
@@ -50,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="bring a checkpoint that is older than the ledger, as of a restored disk, to where "
         "the job is; for queries without state",
     )
-    for action in (actions.choices["reset"], repair, redo):
+    for action in (reset, repair, redo):
         action.add_argument(
             "--map-config",
             type=Path,
@@ -67,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "'keys', or of one that writes a target of your own: 'target' and 'target.*'; a "
             "name=value each line",
         )
-    for action in actions.choices.values():
+    for action in (show, reset, repair, redo):
         action.add_argument("job", help="the job's name (option jobName)")
         add_connection(action)
         action.add_argument("--ledger-topic", help="if the job has option ledgerTopic")
@@ -76,7 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it; 0 when it is done. Raises EoKafkaError."""
+    """Do it; the exit code. Raises EoKafkaError."""
+    if arguments.action in OF_ALL:
+        return OF_ALL[arguments.action](arguments)
     options = _options(arguments)
     ledger_topic.check_exists(options)
     actions: dict[str, Callable[[SinkOptions, argparse.Namespace], None]] = {

@@ -53,6 +53,7 @@ def documented(who: str, job: SecureCopy, name: str = "none") -> list[Grant]:
         "<export>": f"__eo_kafka.{job.job_name}.export.{name}",
         "<view>": f"__eo_kafka.{job.job_name}.view.{name}",
         "<plan>": f"__eo_kafka.{job.job_name}.plan",
+        "<control>": f"__eo_kafka.{job.job_name}.control",
         "<transactionalIdPrefix>": "eo-kafka",
     }
     grants = []
@@ -66,7 +67,7 @@ def documented(who: str, job: SecureCopy, name: str = "none") -> list[Grant]:
         pattern = pattern.strip("`")
         for written, real in names.items():
             pattern = pattern.replace(written, real)
-        resource = {"TransactionalId": ID, "Topic": TOPIC}[kind]
+        resource = {"TransactionalId": ID, "Topic": TOPIC, "Group": ResourceType.GROUP}[kind]
         for operation in re.findall(r"[A-Z]\w+", operations):
             snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()
             grants.append((resource, pattern, AclOperation[snake]))

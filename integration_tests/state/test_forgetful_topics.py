@@ -13,10 +13,13 @@ from confluent_kafka.admin import AdminClient
 import eo_kafka
 from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.state.ledger import compacted_topic
+from eo_kafka.state.ledger.job_topics import CONTROL_TOPIC
 from eo_kafka.state.snapshots import export
 from eo_kafka.state.view import Marker
 from eo_kafka.state.view_writer import ViewWriter, open_view
+from eo_kafka.testing.records import write
 from eo_kafka.tools.cli import main
+from eo_kafka.tools.control.words import WISH_KEY, Wish, encode
 from eo_kafka.tools.explain.pipeline import Pipeline
 from eo_kafka.tools.explain.recorded import record
 from hand_made_job import HandMadeJob, set_policy
@@ -25,13 +28,17 @@ from harness import produce
 
 @pytest.fixture
 def job(broker, make_topic, tmp_path) -> HandMadeJob:
-    """One batch is written; there is an export 'kept', a view 'shown', and a recorded plan."""
+    """One batch is written; there is an export 'kept', a view 'shown', and all else it may have."""
     topic = make_topic("out")
     made = HandMadeJob(broker.bootstrap_servers, topic, f"job-{topic}", tmp_path / "checkpoint")
     made.run(0)
     eo_kafka.export_snapshot(made.name, "kept", made.given, progress=False)
     show(made)
     record(Pipeline((), ()), {**made.given, "jobName": made.name})
+    admin = AdminClient({"bootstrap.servers": made.servers})
+    control = CONTROL_TOPIC.format(job=made.name)
+    compacted_topic.create(admin, control, 1, 1)
+    write(made.servers, control, [(WISH_KEY, encode(Wish("suspend", "me")))])
     return made
 
 
@@ -114,6 +121,7 @@ def test_doctor_finds_every_topic_of_the_job(job, make_topic, capsys, monkeypatc
         "export 'kept'": "export.kept",
         "view 'shown'": "view.shown",
         "recorded plan": "plan",
+        "control topic": "control",
     }
     found = findings()
     for subject in own:

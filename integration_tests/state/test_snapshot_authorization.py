@@ -3,6 +3,7 @@ views kept and read, each by a user of its own; without one of them a sentence s
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 import pytest
@@ -12,14 +13,22 @@ import eo_kafka
 from conftest import topic_maker
 from eo_kafka.errors import EoKafkaError
 from eo_kafka.state.ledger import compacted_topic
+from eo_kafka.state.ledger.job import Job, read_job
 from eo_kafka.state.snapshots.export import topic_of
 from eo_kafka.state.snapshots.search import SnapshotSearch
 from eo_kafka.state.snapshots.writer import ExportWriter
 from eo_kafka.state.view import Marker
 from eo_kafka.state.view_writer import ViewWriter, open_view
+from eo_kafka.tools.cli import main
+from eo_kafka.tools.control import asking
+from eo_kafka.tools.control.seat import Seat
+from eo_kafka.tools.control.seat import topic_of as topic_of_control
+from eo_kafka.tools.control.words import Do, Told
 from eo_kafka.tools.explain.pipeline import Pipeline
 from eo_kafka.tools.explain.recorded import record, recorded
+from eo_kafka.tools.jobs.survey import survey
 from hand_made_job import HandMadeJob
+from harness import delete_topic
 from secure_broker import Grant, SecureCopy
 from test_authorization import CREATE, DESCRIBE, PASSWORD, READ, WRITE, documented, user_of
 
@@ -94,6 +103,43 @@ def explain(job: Tools) -> None:
     assert recorded(job.job_name, job.options)[0] == Pipeline((), ())
 
 
+def read(job: Tools) -> Job:
+    return read_job(job.job_name, job.options)
+
+
+def supervise(job: Tools) -> None:
+    """What a supervisor does with its control topic: it is elected, and tells how it is."""
+    seat = Seat(read(job))
+    try:
+        until = time.monotonic() + 30
+        while not seat.holds and time.monotonic() < until:
+            seat.look()
+            time.sleep(0.05)
+        assert seat.holds
+        seat.tell(Told("running"))
+        while seat._producer.flush(0.1):
+            pass
+        seat.look()
+    finally:
+        seat.close()
+
+
+def command(job: Tools) -> None:
+    """Nobody answers, and that is known."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(EoKafkaError) as told:
+        patch.setattr(asking, "NOBODY_S", 1.0)
+        asking.ask(read(job), Do.SUSPEND, "", 30, print)
+    if f"of job '{job.job_name}' answers to 'suspend'. It is recorded" not in str(told.value):
+        raise told.value
+
+
+def list_jobs(job: Tools) -> None:
+    (found,) = survey(read(job).kafka, {})
+    if found.problem or (found.watch and found.watch.problem):
+        raise EoKafkaError(f"{found.problem}{found.watch and found.watch.problem}")
+    assert (found.job, found.newest.batch) == (job.job_name, 1)
+
+
 def as_admin(job: Tools) -> Tools:
     return replace(job, client={"bootstrap.servers": job.servers})
 
@@ -104,6 +150,11 @@ def begin_export(job: Tools) -> None:
     topic = topic_of(job.job_name, job.name)
     compacted_topic.create(search.admin, topic, 1, 1)
     ExportWriter(search.options, search.control, topic).append([(b"0" * 40 + b"/0", b"stray")])
+
+
+def forget_control(job: Tools) -> None:
+    supervise(as_admin(job))  # or it might not be there
+    delete_topic(job.servers, topic_of_control(job.job_name))
 
 
 def nothing(job: Tools) -> None:
@@ -123,9 +174,17 @@ USERS = {
     "view-reading": (lambda job: show(as_admin(job)), read_view),
     "recording": (lambda job: record_plan(as_admin(job)), record_plan),
     "explaining": (lambda job: record_plan(as_admin(job)), explain),
+    "supervising": (lambda job: supervise(as_admin(job)), supervise),
+    "supervising, supervising-creation": (forget_control, supervise),
+    "commanding": (lambda job: supervise(as_admin(job)), command),
+    "listing": (lambda job: supervise(as_admin(job)), list_jobs),
 }
 LACKING = [
-    *((who, (TOPICS, DESCRIBE), "needs Describe on it") for who in USERS if "creation" not in who),
+    *(
+        (who, (TOPICS, DESCRIBE), "needs Describe on it")
+        for who in USERS
+        if "creation" not in who and who != "listing"  # Kafka does not name what it may not see
+    ),
     ("looking", ("ledger", READ), "needs Read"),
     ("looking", ("state", READ), "needs Read"),
     ("exporting", ("state", READ), "needs Read"),
@@ -142,11 +201,29 @@ LACKING = [
     ("view-reading", ("view", READ), "needs Read"),
     ("recording", ("plan", WRITE), "was not recorded"),
     ("explaining", ("plan", READ), "needs Read"),
+    ("supervising", ("control", READ), "Grant this principal Read on topic and group"),
+    ("supervising", ("control", WRITE), "Grant this principal Write on topic"),
+    ("supervising, supervising-creation", ("control", CREATE), "grant Create on it"),
+    ("commanding", ("control", WRITE), "needs Write on it"),
+    ("listing", ("ledger", READ), "is not read"),
+    ("listing", ("control", READ), "is not read"),
 ]
 
 
 def needed(who: str, job: Tools) -> list[Grant]:
     return [grant for one in who.split(", ") for grant in documented(one, job, job.name)]
+
+
+def test_a_ledger_that_may_not_be_read_is_a_row_that_says_so(secure, tools, capsys):
+    (row,) = (one for one in needed("listing", tools) if "ledger" in one[1] and one[2] == READ)
+    secure.grant(user_of(tools), [(*row[:2], DESCRIBE)])
+    config = tools.checkpoint.parent / "client.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in tools.client.items()))
+    assert main(["job", "list", "--config", str(config)]) == 3
+    shown = capsys.readouterr().out
+    assert f"{tools.job_name}  unreadable" in shown
+    assert "TOPIC_AUTHORIZATION_FAILED" in shown or "authorization failed" in shown.lower()
+    assert PASSWORD not in shown
 
 
 @pytest.mark.parametrize("who", USERS)

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
 
-import psutil
 import pytest
 
 from eo_kafka.broker.settings import free_port
-from eo_kafka.tools.run.processes import session
 from harness import (
-    JOBS,
-    Copy,
     assert_exactly_once,
     assert_settled,
     committed,
@@ -33,77 +22,7 @@ from harness import (
     produce,
     wait_until,
 )
-
-FUNCTION = "jobs.proved_jobs:copy"
-CONF = ("spark.master=local[2]", "spark.ui.enabled=false", "spark.log.level=ERROR")
-LONG_S = 180
-
-
-class Supervised:
-    """A supervisor of a copy's driver, and what it said."""
-
-    def __init__(self, process: subprocess.Popen, log: Path) -> None:
-        self.process = process
-        self.log = log
-
-    def said(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def living(self) -> list[int]:
-        leaders = re.findall(r"Driver started: run \d+, process (\d+)\.", self.said())
-        return [pid for leader in leaders for pid in session(int(leader))]
-
-    def kill(self, what: str) -> None:
-        """SIGKILL to the newest driver's `java`, its Python `driver`, or to `all` of it."""
-        (leader,) = re.findall(r"process (\d+)\.", self.said())[-1:]
-        driver = psutil.Process(int(leader)).children()[0]
-        jvm = [one for one in driver.children() if one.name() == "java"]
-        found = {"java": jvm, "driver": [driver], "all": map(psutil.Process, self.living())}
-        for one in found[what]:
-            with suppress(psutil.NoSuchProcess):
-                one.kill()
-
-    def await_ended(self) -> int:
-        return self.process.wait(LONG_S)
-
-
-@contextmanager
-def supervised(job: Copy, folder: Path, *words: str, script: bool = False) -> Iterator[Supervised]:
-    """Nothing of it is left. `script`: the one of harness.py, with its argument."""
-    config = {
-        "bootstrap_servers": job.servers,
-        "source": job.source_topic,
-        "sink": job.sink_topic,
-        "checkpoint": str(job.checkpoint),
-        "job_name": job.job_name,
-        "per_batch": str(job.per_batch),
-        "kafka.transaction.timeout.ms": str(job.timeout_ms),
-        **job.sink_extra,
-    }
-    log = folder / "supervisor.log"
-    command = [sys.executable, "-m", "eo_kafka.tools.cli", "run", *words]
-    if script:
-        command += [str(JOBS / job.script), json.dumps(job.as_job())]
-    else:
-        pairs = (f"{name}={value}" for name, value in config.items())
-        command += [FUNCTION, "--conf", *CONF, "--config", *pairs]
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=JOBS.parent
-        )
-    running = Supervised(process, log)
-    try:
-        yield running
-    finally:
-        process.kill()
-        process.wait()
-        for pid in running.living():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def values(first: int, count: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, first + count)]
+from supervisors import LONG_S, supervised, values
 
 
 def asked(port: int, path: str) -> tuple[int, dict[str, object]]:

@@ -9,6 +9,7 @@ from ...core.options import text
 LEDGER_TOPIC = "__eo_kafka.{job}.ledger"
 STATE_TOPIC = "__eo_kafka.{job}.state"
 PLAN_TOPIC = "__eo_kafka.{job}.plan"  # what `eo-kafka explain --job` shows
+CONTROL_TOPIC = "__eo_kafka.{job}.control"  # what is asked of a supervisor, and its answer
 MAIN_SINK = "main"
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _TOPIC_MAX = 249  # Kafka's limit

@@ -39,7 +39,7 @@ def read_records(
     """
     if start >= end:
         return
-    wanted = _settings(settings)
+    wanted = reader_settings(settings)
     kept = _kept.take(wanted)
     if kept is not None:
         try:
@@ -54,7 +54,8 @@ def read_records(
     yield from _assigned(client, None, wanted, topic, partition, (start, end), at_once)
 
 
-def _settings(settings: Mapping[str, str]) -> dict[str, str]:
+def reader_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Of a consumer that reads a partition up to its end."""
     return {
         **quick_connect(settings),
         **connection_settings(settings),

@@ -36,8 +36,16 @@ def decode_fields(
     CorruptLedger."""
     try:
         fields = json_object(value.decode())
-        if whole(fields["v"]) != VERSION:
-            raise ValueError(f"version {fields['v']!r} is not {VERSION}")
+        version = whole(fields["v"])
+        if version > VERSION:
+            raise CorruptLedger(
+                f"Ledger record {cut(repr(key))} is of format {version}, and this eo-kafka "
+                f"reads format {VERSION}: a newer one runs, or ran, this job. Run that version "
+                "everywhere; or, if somebody else wrote into the ledger topic, restore the topic. "
+                "Nothing was decided or dropped."
+            )
+        if version != VERSION:
+            raise ValueError(f"version {version} is not {VERSION}")
         found = build(fields)
         # Two values never mean the same: what a reading would pass over is seen here.
         if encode(found) != value:

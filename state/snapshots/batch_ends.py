@@ -83,6 +83,11 @@ def topics_of(line: str) -> set[str]:
         return set()
 
 
+def position_of(line: str) -> Offsets:
+    """Where the line's source stands, whoever's it is. Raises ValueError if it is not Kafka."""
+    return decode_stored(_split(line)[1])
+
+
 def continued_from(line: str) -> str | None:
     """The ledger where its source says that it started at the end of the query before; None of a
     source that says nothing of the kind."""

@@ -32,7 +32,7 @@ _TOPIC_MAX = 249  # Kafka's limit
 # No dot: it would not be known where the job's name ends. The names of a job's own topics: the
 # export would look like the ledger of a job called "<job>.export".
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
-_RESERVED = (LATEST, "ledger", "state")
+_RESERVED = (LATEST, "ledger", "state", "control")
 _HEAD_WITHIN = 16  # offsets before the end: behind the head is the marker of its transaction
 _OFFSETS_MAX = 1 << 20  # characters of one source's
 

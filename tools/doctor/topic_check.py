@@ -16,7 +16,7 @@ from ...sinks.protocol.preflight import forgets_letters
 from ...state import view
 from ...state.ledger import compacted_topic, topic_settings
 from ...state.ledger import topics as ledger_topic
-from ...state.ledger.job_topics import PLAN_TOPIC
+from ...state.ledger.job_topics import CONTROL_TOPIC, PLAN_TOPIC
 from ...state.ledger.unused_topic import is_unused
 from ...state.snapshots import export
 from .machine_check import Finding, Level
@@ -48,6 +48,8 @@ def checks(
             subject = f"view '{name}'"
         elif topic == PLAN_TOPIC.format(job=options.job):
             subject = "recorded plan"
+        elif topic == CONTROL_TOPIC.format(job=options.job):
+            subject = "control topic"
         else:
             continue
         yield subject, partial(_kept, admin, subject, topic, 1, brokers)

@@ -1,7 +1,8 @@
 """`eo-kafka run`: a job's driver, started again when it died, unless that would not help.
 
 Exit codes: 0 the job ended in order, or was asked to end and did; 1 gave up; 2 wrong usage; 3 an
-error needs a person; 4 a newer driver has the job; 5 it was asked to end, and did not in order.
+error needs a person; 4 a newer driver has the job; 5 it was asked to end, and did not in order;
+6 it was cancelled.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ...core.errors import OptionsError
+from ...core.errors import EnvironmentRefused, OptionsError
 from ...core.log_lines import show_from
 from ..shared.job_function import add_config, pairs
+from .control_options import Controlled, add_control, orders_of, read_control
 from .driver import Driver
 from .health import address, served
 from .policy import DEFAULT, HOW, Policy, Restarts, parse, seconds_of
@@ -31,6 +33,7 @@ from .status import COMMAND, DriverWords
 from .supervisor import ExitCode, Supervisor
 
 WRONG = ("cluster",)  # of --deploy-mode: the driver would be elsewhere
+LEASE_S = 10.0  # as long as a supervisor keeps its place without a word
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
+    add_control(parser)
     parser.add_argument(
         "--conf",
         nargs="+",
@@ -110,6 +114,7 @@ class Wanted:
     once: bool
     health: tuple[str, int] | None
     stuck_after_s: float
+    control: Controlled | None  # by --job
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -122,6 +127,9 @@ def run(arguments: argparse.Namespace) -> int:
         for problem in error.problems:
             print(f"{arguments.prog}: {problem}", file=sys.stderr)
         return ExitCode.USAGE
+    except EnvironmentRefused as error:  # of the control topic
+        print(f"{arguments.prog}: {error}", file=sys.stderr)
+        return ExitCode.GAVE_UP
 
 
 def _supervised(wanted: Wanted, folder: Path) -> ExitCode:
@@ -131,7 +139,8 @@ def _supervised(wanted: Wanted, folder: Path) -> ExitCode:
         return _started(wanted, folder)
 
     restarts = Restarts(wanted.policy, random.random)
-    supervisor = Supervisor(start, restarts, wanted.grace_s, wanted.stuck_after_s)
+    orders = orders_of(wanted.control)
+    supervisor = Supervisor(start, restarts, wanted.grace_s, wanted.stuck_after_s, orders)
     with served(wanted.health, supervisor.view):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, supervisor.ask_to_end)
@@ -153,6 +162,7 @@ def _started(wanted: Wanted, folder: Path) -> Driver:
             wanted.once,
             wanted.grace_s,
             str(status),
+            wanted.control.job if wanted.control else "",
         )
         told = folder / "driver.json"  # no argument: others can see those, and it may hold secrets
         told.write_text(json.dumps(asdict(words)))
@@ -164,7 +174,8 @@ def _started(wanted: Wanted, folder: Path) -> Driver:
         found = [os.getcwd(), os.environ.get("PYTHONPATH", "")]
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, found))
     first = [sys.executable] if wanted.submit is None else list(wanted.submit)
-    return Driver([*first, *program], variables, status)
+    lease_s = LEASE_S if wanted.control else 0.0
+    return Driver([*first, *program], variables, status, lease_s)
 
 
 def checked(arguments: argparse.Namespace) -> Wanted:
@@ -189,6 +200,9 @@ def checked(arguments: argparse.Namespace) -> Wanted:
     grace_s = seconds_of("--grace", arguments.grace, problems)
     stuck_after_s = seconds_of("--stuck-after", arguments.stuck_after, problems)
     health = address(arguments.health, problems) if arguments.health else None
+    control = None
+    with _collected(problems):
+        control = read_control(arguments)
     if problems:
         raise OptionsError(problems)
     return Wanted(
@@ -202,6 +216,7 @@ def checked(arguments: argparse.Namespace) -> Wanted:
         once=arguments.once,
         health=health,
         stuck_after_s=stuck_after_s,
+        control=control,
     )
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,16 +22,21 @@ _CHUNK = 1 << 16
 
 
 class Driver:
-    """Started at once. `status_path`: where a driver program of ours tells its status."""
+    """Started at once. `status_path`: where a driver program of ours tells its status. `lease_s`:
+    its guard ends it if this process is not heard of for so long (0: only if it is dead)."""
 
     def __init__(
-        self, command: Sequence[str], variables: Mapping[str, str], status_path: Path | None
+        self,
+        command: Sequence[str],
+        variables: Mapping[str, str],
+        status_path: Path | None,
+        lease_s: float = 0.0,
     ) -> None:
         self._status_path = status_path
         self._kept: deque[bytes] = deque(maxlen=KEPT_CHUNKS)
         # An own process, and not a fork of this one: it must live when this one is killed.
         self._guard = subprocess.Popen(
-            [sys.executable, "-m", "eo_kafka.tools.run.guard", *command],
+            [sys.executable, "-m", "eo_kafka.tools.run.guard", f"{lease_s}", *command],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -40,6 +46,8 @@ class Driver:
         self._reader = threading.Thread(target=self._pass_on, args=(self._guard.stderr,))
         self._reader.daemon = True
         self._reader.start()
+        if lease_s:
+            threading.Thread(target=self._keep_alive, args=(lease_s / 10,), daemon=True).start()
 
     @property
     def pid(self) -> int:
@@ -68,10 +76,7 @@ class Driver:
             if status is not None and status.pid and os.getsid(status.pid) == self.pid:
                 os.kill(status.pid, SIGTERM)
                 return
-        with suppress(OSError):
-            assert self._guard.stdin is not None
-            self._guard.stdin.write(b"T")
-            self._guard.stdin.flush()
+        self._say(b"T")
 
     def await_empty(self, seconds: float) -> bool:
         """Wait until nothing of it lives, but at most so long; whether it came to that."""
@@ -90,6 +95,16 @@ class Driver:
     def stderr(self) -> str:
         """The end of what it wrote there."""
         return b"".join(self._kept).decode(errors="replace")
+
+    def _say(self, word: bytes) -> None:
+        assert self._guard.stdin is not None
+        with suppress(OSError, ValueError):
+            os.write(self._guard.stdin.fileno(), word)
+
+    def _keep_alive(self, every_s: float) -> None:
+        while self._guard.poll() is None:
+            self._say(b"A")
+            time.sleep(every_s)
 
     def _pass_on(self, stderr: IO[bytes]) -> None:
         with stderr:

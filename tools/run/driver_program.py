@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import EoKafkaError, OptionsError
 from ...core.log_lines import show_from
 from ..shared.job_function import Config, job_function
-from .query_start import NoQuery, started
+from .query_start import NoQuery, check_job, started
 from .status import DriverWords, Status
 from .verdict import last_error
 
@@ -96,6 +96,7 @@ def _run(words: DriverWords, status: Status, path: Path) -> None:
     for name, value in words.conf.items():
         builder = builder.config(name, value)
     made = function(builder.getOrCreate(), Config(words.config))
+    check_job(words.job, made)
     if words.once and hasattr(made, "awaitTermination"):
         raise OptionsError(
             [

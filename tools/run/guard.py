@@ -1,8 +1,9 @@
 """The process between `eo-kafka run` and a driver, which it starts and outlives.
 
 It leads the driver's session, so that all that the driver starts is found. Its standard input is a
-pipe from the supervisor: one byte asks the driver to end, and its end says that the supervisor is
-dead. A driver that nobody watches would be started a second time elsewhere, so it is ended then.
+pipe from the supervisor: a `T` asks the driver to end, an `A` says that the supervisor is alive,
+and its end that it is dead. A driver that nobody watches would be started a second time elsewhere,
+so it is ended then: also when a supervisor that says `A` has not been heard of for its lease.
 """
 
 from __future__ import annotations
@@ -20,21 +21,29 @@ from .processes import await_empty, kill_all
 LOOK_S = 0.1
 AGAIN_S = 1.0  # from the first SIGTERM to the second
 STOP_S = 20.0  # from SIGTERM to SIGKILL for a driver that nobody watches
+UNWATCHED = 119  # exit code: the driver was ended as its supervisor was not heard of
 
 
-def main(command: Sequence[str]) -> int:
-    """Run the command to its end; its exit code, or 128 and the signal that ended it."""
+def main(lease_s: float, command: Sequence[str]) -> int:
+    """Run the command to its end; its exit code, or 128 and the signal that ended it, or UNWATCHED.
+    `lease_s`: 0 if the supervisor does not say that it is alive."""
     try:
         driver = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     except OSError as error:
         print(f"eo-kafka run: {command[0]} cannot be started: {error.strerror}.", file=sys.stderr)
         return 127
+    heard_s = time.monotonic()
     while driver.poll() is None:
         if not select.select([0], [], [], LOOK_S)[0]:
+            if lease_s and time.monotonic() - heard_s > lease_s:
+                _end_unwatched(driver)
+                return UNWATCHED  # whatever it ended with: nobody asked it to
             continue
-        if os.read(0, 1):
+        heard_s = time.monotonic()
+        said = os.read(0, 1)
+        if said == b"T":
             driver.send_signal(signal.SIGTERM)
-        else:
+        elif not said:
             _end_unwatched(driver)
     return driver.returncode if driver.returncode >= 0 else 128 - driver.returncode
 
@@ -57,4 +66,4 @@ if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # It ends when the driver does. A handler, as the driver would inherit what is ignored.
         signal.signal(number, lambda *_: None)
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(float(sys.argv[1]), sys.argv[2:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from ...connectors.restored_start import options_of, start
+from ...core.errors import OptionsError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -12,6 +13,19 @@ if TYPE_CHECKING:
 
 class NoQuery(TypeError):
     """A job's function returned something else."""
+
+
+def check_job(job: str, made: Any) -> None:
+    """Raise OptionsError if the writer is another job's than the one whose supervisor is obeyed:
+    what is asked of that job would be done to this one. Of a query that runs it is not known."""
+    if not job or not hasattr(made, "trigger"):
+        return
+    options = {name.lower(): value for name, value in options_of(made).items()}
+    found = options.get("jobname") or options.get("queryname")
+    if found is not None and found != job:
+        raise OptionsError(
+            [f"--job is '{job}', and the function's job (jobName, else queryName) is '{found}'."]
+        )
 
 
 def started(made: Any, drain: bool) -> StreamingQuery:

@@ -24,6 +24,7 @@ class DriverWords:
     once: bool
     grace_s: float
     status: str  # the file to write that into
+    job: str = ""  # whose control topic is obeyed; empty: of none
 
 
 @dataclass

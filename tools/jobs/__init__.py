@@ -1,0 +1,1 @@
+"""Every job of a cluster: what is known of it, and what may be asked of it."""

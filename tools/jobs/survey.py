@@ -1,0 +1,102 @@
+"""Looks at all jobs of a cluster. Only reads, and fences nobody.
+
+Transactions are listed before the ledgers are read, as tools/transactions/verdict.py needs it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+from ...clients.kafka.cluster import connect
+from ...clients.kafka.topics import TIMEOUT_S
+from ...clients.kafka.transactional_id import parse_id
+from ...core.offsets import TopicPartition
+from ...core.transaction import Described
+from ...state.snapshots import export
+from ..transactions.search import TransactionSearch
+from .standing import Lag, Standing, State, lag_of, newest_of, read_offsets, standing
+from .tails import Tail, ends, read_tails
+from .watchers import watches
+
+NOT_SEEN = (
+    "Transactions are open and no ledger of theirs is seen: a batch save(), a job with option "
+    "ledgerTopic (give --job and --ledger-topic), or a ledger that this principal may not Describe."
+)
+
+
+def survey(
+    settings: Mapping[str, str], named: Mapping[str, str], only: str | None = None
+) -> list[Standing]:
+    """Every job, by name; `only`: of this one alone. `named`: topic -> job, of ledgers whose names
+    are not the default. Raises EnvironmentRefused, OutcomeUnknown: nothing can be seen."""
+    admin, _ = connect(settings, TIMEOUT_S)
+    with closing(TransactionSearch(settings, named)) as search:
+        described = list(search.describe(_ours(search)).values())
+        ledgers = {topic: job for topic, job in search.ledgers().items() if only in (None, job)}
+        metadata = admin.list_topics(timeout=TIMEOUT_S).topics
+        tails = read_tails(settings, admin, ledgers)
+        lags = _lags(search, admin, tails, metadata)
+        watched = watches(settings, admin, ledgers.values(), metadata)
+    now_ms = int(time.time() * 1000)
+    found: list[Standing] = []
+    of_jobs: set[str] = set()
+    for topic, job in sorted(ledgers.items(), key=lambda one: one[1]):
+        mine = [one for one in described if _is_of(one, job)]
+        of_jobs.update(one.transactional_id for one in mine)
+        exports = [name for other in metadata if (name := export.name_in(other, job))]
+        known = standing(job, tails[topic], mine, lags[topic], sorted(exports), now_ms)
+        found.append(replace(known, watch=watched.get(job)))
+    if only is None:
+        rest = [one for one in described if one.transactional_id not in of_jobs]
+        found += _without_ledger(rest, now_ms)
+    return found
+
+
+def _ours(search: TransactionSearch) -> list[str]:
+    return [name for name in search.ids("") if parse_id(name) is not None]
+
+
+def _is_of(one: Described, job: str) -> bool:
+    parts = parse_id(one.transactional_id)
+    return parts is not None and parts.is_of(job)
+
+
+def _without_ledger(rest: list[Described], now_ms: int) -> list[Standing]:
+    by_hash = defaultdict(list)
+    for one in rest:
+        parts = parse_id(one.transactional_id)
+        assert parts is not None
+        by_hash[f"{parts.prefix}.{parts.job_hash}"].append(one)
+    found = []
+    for name, some in sorted(by_hash.items()):
+        known = standing(name, Tail("", problem=NOT_SEEN), some, Lag(), (), now_ms)
+        if known.open_count:
+            found.append(replace(known, state=State.NO_LEDGER))
+    return found
+
+
+def _lags(
+    search: TransactionSearch, admin: Any, tails: Mapping[str, Tail], metadata: Mapping[str, Any]
+) -> dict[str, Lag]:
+    read = {topic: read_offsets(tail.ledger) for topic, tail in tails.items()}
+    places = {at for one in read.values() if not isinstance(one, str) for at in one}
+    there = {at for at in places if _is_there(at, metadata)}
+    sources = {at.topic for at in there}
+    ids = search.look(others=sources).topic_ids if sources else {}
+    stand = ends(admin, there, "latest", committed=True)
+    partitions = {topic: list(metadata[topic].partitions) for topic in sources}
+    found = {}
+    for topic, tail in tails.items():
+        newest = newest_of(tail.ledger)
+        recorded = dict(newest.source_ids) if newest else {}
+        found[topic] = lag_of(read[topic], recorded, ids, stand, partitions)
+    return found
+
+
+def _is_there(at: TopicPartition, metadata: Mapping[str, Any]) -> bool:
+    return at.topic in metadata and at.partition in metadata[at.topic].partitions

@@ -1,0 +1,179 @@
+"""Reads the newest records of many ledgers at once, by one consumer; fences nobody.
+
+A ledger that cannot be read has a sentence about that instead, and holds up no other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from ...clients.kafka.config import consumer
+from ...clients.kafka.topics import TIMEOUT_S
+from ...core.errors import EoKafkaError
+from ...core.offsets import TopicPartition
+from ...state.ledger.ledger import DECISION_PARTITION, Ledger
+from ...state.ledger.log_reader import reader_settings
+
+TAIL = 2000  # offsets: the last batches, of which each takes some six
+STALL_S = 30.0
+_AT_ONCE = 1000
+
+
+class Folded(Protocol):
+    """What the records of one partition are folded into. `problem`: why they are not."""
+
+    topic: str
+    start: int
+    end: int
+    whole: bool
+    settled: bool
+    problem: str
+
+    def apply(self, key: bytes, value: bytes | None, at_ms: int) -> None:
+        """The next record. Raises EoKafkaError."""
+
+
+F = TypeVar("F", bound=Folded)
+
+
+@dataclass
+class Tail:
+    """A ledger as its records from offset `start` on say it, if `problem` is empty.
+
+    `whole`: these are all that there are. `settled`: no decision is being written. Times are those
+    of the records, in ms since 1970, by the clock of who wrote them: `decided_ms` and `done_ms` by
+    sink and batch, as far as compaction left the records.
+    """
+
+    topic: str
+    start: int = 0
+    end: int = 0
+    whole: bool = True
+    settled: bool = True
+    problem: str = ""
+    ledger: Ledger = field(default_factory=Ledger)
+    newest_ms: int | None = None
+    decided_ms: dict[tuple[str, int], int] = field(default_factory=dict)
+    done_ms: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def apply(self, key: bytes, value: bytes | None, at_ms: int) -> None:
+        """The next record. Raises LedgerError."""
+        self.ledger.apply(key, value)
+        self.newest_ms = at_ms
+        if value is None or not key.startswith(b"decision/"):
+            return
+        sink, batch, _round = key.decode().removeprefix("decision/").rsplit("/", 2)
+        at = (sink, int(batch))
+        known = self.ledger.decisions.get(at)
+        if known is not None:
+            is_open = known in self.ledger.unfinished()
+            (self.decided_ms if is_open else self.done_ms)[at] = at_ms
+
+
+def ends(
+    admin: Any, partitions: Iterable[TopicPartition], word: str, *, committed: bool = False
+) -> dict[TopicPartition, int | str]:
+    """Where each begins (`earliest`) or ends (`latest`), or a sentence why that is not known."""
+    from confluent_kafka import IsolationLevel, KafkaException
+    from confluent_kafka import TopicPartition as Place
+    from confluent_kafka.admin import OffsetSpec
+
+    wanted = list(partitions)
+    if not wanted:
+        return {}
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    spec = getattr(OffsetSpec, word)()
+    places = [Place(*one) for one in wanted]
+    futures = admin.list_offsets(
+        dict.fromkeys(places, spec), isolation_level=level, request_timeout=TIMEOUT_S
+    )
+    found: dict[TopicPartition, int | str] = {}
+    for one, place in zip(wanted, places, strict=True):
+        try:
+            found[one] = futures[place].result(TIMEOUT_S).offset
+        except KafkaException as error:
+            found[one] = f"Topic '{one.topic}' is not read: {error.args[0].str()}."
+        except FutureTimeout:
+            found[one] = f"Topic '{one.topic}' is not read: no answer in {TIMEOUT_S:.0f} s."
+    return found
+
+
+def read_tails(
+    settings: Mapping[str, str], admin: Any, topics: Iterable[str], count: int | None = TAIL
+) -> dict[str, Tail]:
+    """The last `count` offsets (None: all) of each ledger's decisions, by topic."""
+    return fold_tails(settings, admin, {topic: Tail(topic) for topic in topics}, count)
+
+
+def fold_tails(
+    settings: Mapping[str, str], admin: Any, tails: dict[str, F], count: int | None
+) -> dict[str, F]:
+    """The same, of partition 0 of any topics."""
+    places = [TopicPartition(topic, DECISION_PARTITION) for topic in tails]
+    firsts = ends(admin, places, "earliest")
+    stable = ends(admin, places, "latest", committed=True)
+    highest = ends(admin, places, "latest")
+    wanted: dict[str, Folded] = {}
+    for place in places:
+        tail, asked = tails[place.topic], (firsts[place], stable[place], highest[place])
+        tail.problem = next((one for one in asked if isinstance(one, str)), "")
+        if tail.problem:
+            continue
+        first, end, high = (int(one) for one in asked)
+        tail.start = first if count is None else max(first, end - count)
+        tail.whole, tail.end, tail.settled = tail.start == first, end, end >= high
+        if tail.start < end:
+            wanted[place.topic] = tail
+    if wanted:
+        _read(settings, wanted)
+    return tails
+
+
+def _read(settings: Mapping[str, str], wanted: dict[str, Folded]) -> None:
+    from confluent_kafka import TopicPartition as Place
+
+    client = consumer({**reader_settings(settings), "group.id": "eo-kafka-jobs"})  # never joined
+    try:
+        client.assign([Place(one.topic, DECISION_PARTITION, one.start) for one in wanted.values()])
+        moved = time.monotonic()
+        while wanted:
+            first = client.poll(0.5)
+            messages = () if first is None else [first, *client.consume(_AT_ONCE, timeout=0)]
+            for message in messages:
+                _take(wanted, message)
+                moved = time.monotonic()
+            if time.monotonic() - moved > STALL_S:
+                break
+    finally:
+        client.close()
+    for tail in wanted.values():
+        tail.problem = f"Topic '{tail.topic}' is not read: nothing came for {STALL_S:.0f} s."
+
+
+def _take(wanted: dict[str, Folded], message: Any) -> None:
+    from confluent_kafka import KafkaError
+
+    error, topic = message.error(), message.topic()
+    tail = wanted.get(topic or "")
+    if tail is None:
+        return  # of none, or of one that is read, or cannot be
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        if not error.retriable():
+            tail.problem = f"Topic '{topic}' is not read: {error.str()}."
+            del wanted[topic]
+        return
+    if error is None and message.offset() < tail.end:
+        try:
+            tail.apply(message.key() or b"", message.value(), message.timestamp()[1])
+        except EoKafkaError as damaged:
+            tail.problem = str(damaged)
+            del wanted[topic]
+            return
+    if error is not None or message.offset() >= tail.end - 1:
+        with suppress(KeyError):
+            del wanted[topic]

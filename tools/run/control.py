@@ -1,0 +1,132 @@
+"""Orders from the job's control topic, for the supervisor that holds the job's seat."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from ...core.errors import EoKafkaError
+from ..control import words
+from ..control.seat import Seat
+from ..control.words import Do, Stands, Told, Wish
+from ..snapshots.last import check_exportable, export_last
+from .orders import Order, Orders
+
+_ORDERS = {
+    Do.SUSPEND: Order.SUSPEND,
+    Do.RESUME: Order.GO,
+    Do.RESTART: Order.RESTART,
+    Do.CANCEL: Order.CANCEL,
+}
+_HOLDS = {
+    Stands.RUN: Order.GO,
+    Stands.SUSPENDED: Order.SUSPEND,
+    Stands.CANCELLED: Order.CANCEL,
+}
+
+log = logging.getLogger(__name__)
+
+
+class ControlledOrders(Orders):
+    """`options`: the sink's, as far as an export needs them."""
+
+    elected = True
+
+    def __init__(self, seat: Seat, options: Mapping[str, str]) -> None:
+        self._seat = seat
+        self._options = options
+        self._before = Stands.RUN  # what held before the newest wish
+
+    @property
+    def pending(self) -> bool:
+        """Whether the newest wish is not answered."""
+        wish = self._seat.wish
+        return self._seat.holds and wish is not None and not self._is_done(wish)
+
+    def look(self) -> Order:
+        """By the newest wish and what was answered."""
+        self._seat.look()
+        if not self._seat.holds:
+            return Order.STAND_BY
+        wish = self._seat.wish
+        if wish is None or self._is_done(wish):
+            self._before = words.stands(wish, self._seat.told)
+            return _HOLDS[self._before]
+        return _ORDERS[Do(wish.do)]
+
+    def _is_done(self, wish: Wish) -> bool:
+        told = self._seat.told
+        return told is not None and told.wish == wish.id and told.done
+
+    def why(self) -> str:
+        """Who asked for what holds, and when."""
+        wish = self._seat.wish
+        if wish is None:
+            return ""
+        at = datetime.fromtimestamp(wish.at_ms / 1000, timezone.utc)
+        return f"{wish.by}, {at:%Y-%m-%d %H:%M:%S} UTC"
+
+    def may_obey(self) -> bool:
+        """Whether there is a snapshot to export, if that is wished."""
+        wish = self._seat.wish
+        if wish is None or not self.pending or not wish.snapshot:
+            return True
+        try:
+            check_exportable(self._seat.job, wish.snapshot, self._options)
+        except EoKafkaError as error:
+            log.error("'%s' is refused: %s", wish.do, error)
+            self._answer("running", f"Refused, and the job goes on. {error}", self._before, False)
+            return False
+        return True
+
+    def phase(self, phase: str, said: str = "") -> None:
+        """Also to who waits for an answer."""
+        if not self._seat.holds:
+            return
+        wish, told = self._seat.wish, self._seat.told
+        if wish is None or self._is_done(wish):
+            before = told or Told(phase)
+            self._tell(replace(before, phase=phase))
+        else:
+            self._tell(Told(phase, self._before.value, wish.id, said=said or phase))
+
+    def obeyed(self, phase: str, said: str) -> None:
+        """Nothing if nobody waits."""
+        wish = self._seat.wish
+        if wish is None or not self.pending:
+            self.phase(phase)
+            return
+        done = True
+        if wish.snapshot:
+            self.phase("exporting", f"exporting '{wish.snapshot}'")
+            try:
+                made = export_last(self._seat.job, wish.snapshot, self._options)
+                said += f" Its last state, of batch {made.snapshot.batch}, is exported as "
+                said += f"'{wish.snapshot}'."
+            except EoKafkaError as error:
+                done, said = False, f"{said} {error}"
+                log.error("Snapshot '%s' was not exported: %s", wish.snapshot, error)
+        self._answer(phase, said, wish.outcome, done)
+
+    def _answer(self, phase: str, said: str, holds: Stands, done: bool) -> None:
+        wish = self._seat.wish
+        assert wish is not None
+        self._before = holds
+        self._tell(Told(phase, holds.value, wish.id, done=True, ok=done, said=said))
+
+    def _tell(self, told: Told) -> None:
+        self._seat.tell(
+            replace(
+                told,
+                said=words.printable(told.said),
+                host=self._seat.host,
+                pid=self._seat.pid,
+                at_ms=words.now_ms(),
+            )
+        )
+
+    def close(self) -> None:
+        """Another one takes over."""
+        self._seat.close()
