@@ -103,8 +103,8 @@ def test_a_driver_that_cannot_be_started_has_died(caplog):
 
 
 def test_where_health_is_answered():
-    assert address("8080", []) == ("127.0.0.1", 8080), "nothing listens elsewhere unless asked to"
-    assert address("10.0.0.1:80", []) == ("10.0.0.1", 80)
+    assert address("--health", "8080", []) == ("127.0.0.1", 8080), "nothing listens elsewhere unless asked to"
+    assert address("--health", "10.0.0.1:80", []) == ("10.0.0.1", 80)
     for wrong in ("", "x", "0", "65536", "host:"):
         problems: list[str] = []
         address(wrong, problems)

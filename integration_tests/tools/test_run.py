@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from eo_kafka.broker.settings import free_port
 from harness import (
@@ -34,6 +35,20 @@ def asked(port: int, path: str) -> tuple[int, dict[str, object]]:
             return error.code, json.load(error)
 
 
+def scraped(port: int) -> dict[str, float]:
+    """What Prometheus is told, by name and labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        samples = [sample for family in families for sample in family.samples]
+    return {" ".join([one.name, *one.labels.values()]): one.value for one in samples}
+
+
+def lag(port: int) -> list[float]:
+    """The sum over all partitions, of each query."""
+    found = [of for name, of in scraped(port).items() if name.startswith("eo_kafka_lag_records")]
+    return [sum(found)] if found else []
+
+
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.full)])
 def test_a_job_that_is_killed_again_and_again_is_exact_and_ends_in_order(
     broker, make_topic, tmp_path, kills
@@ -41,7 +56,8 @@ def test_a_job_that_is_killed_again_and_again_is_exact_and_ends_in_order(
     servers, port = broker.bootstrap_servers, free_port()
     wanted = values(0, 100)
     job = make_copy(servers, make_topic, tmp_path, wanted, per_batch=40)
-    words = ["--restart", "fixed:100ms", "--health", str(port)]
+    of_metrics = free_port()
+    words = ["--restart", "fixed:100ms", "--health", str(port), "--metrics", str(of_metrics)]
     with supervised(job, tmp_path, *words) as running:
         for number, what in enumerate((["java", "driver", "all"] * kills)[:kills]):
             at_least = 100 * number + random.randint(1, 100)
@@ -61,6 +77,12 @@ def test_a_job_that_is_killed_again_and_again_is_exact_and_ends_in_order(
         )
         wait_until(lambda: asked(port, "ready")[0] == 200, "it is ready")
         assert asked(port, "live")[1]["restarts"] == kills
+        wait_until(lambda: lag(of_metrics) == [0.0], "the last driver has read all")
+        seen = scraped(of_metrics)
+        assert seen["eo_kafka_run_restarts_total"] == kills
+        assert seen["eo_kafka_run_phase running"] == 1
+        assert seen["eo_kafka_run_stuck"] == 0
+        assert [of for name, of in seen.items() if name.startswith("eo_kafka_query_active")] == [1]
         running.process.terminate()
         assert running.await_ended() == 0, running.said()[-2000:]
         assert running.living() == []

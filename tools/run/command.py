@@ -27,11 +27,13 @@ from ...core.log_lines import show_from
 from ..shared.job_function import add_config, pairs
 from .control_options import Controlled, add_control, orders_of, read_control
 from .driver import Driver
-from .health import address, served
+from .health import address, probes, served
+from .metrics import check_installed, exposed
 from .policy import DEFAULT, HOW, Policy, Restarts, parse, seconds_of
 from .status import COMMAND, DriverWords
 from .supervisor import ExitCode, Supervisor
 
+METRICS = "metrics.prom"  # beside the status
 WRONG = ("cluster",)  # of --deploy-mode: the driver would be elsewhere
 LEASE_S = 10.0  # as long as a supervisor keeps its place without a word
 
@@ -93,6 +95,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="answer /live and /ready there; default host: loopback",
     )
     parser.add_argument(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        help="answer /metrics there, for Prometheus (docs/metrics.md); default host: loopback",
+    )
+    parser.add_argument(
         "--stuck-after",
         default="10m",
         metavar="TIME",
@@ -113,6 +120,7 @@ class Wanted:
     grace_s: float
     once: bool
     health: tuple[str, int] | None
+    metrics: tuple[str, int] | None
     stuck_after_s: float
     control: Controlled | None  # by --job
 
@@ -141,7 +149,14 @@ def _supervised(wanted: Wanted, folder: Path) -> ExitCode:
     restarts = Restarts(wanted.policy, random.random)
     orders = orders_of(wanted.control)
     supervisor = Supervisor(start, restarts, wanted.grace_s, wanted.stuck_after_s, orders)
-    with served(wanted.health, supervisor.view):
+    of_health, of_metrics = probes(supervisor.view), {}
+    if wanted.metrics:
+        answer = exposed(supervisor.view, folder / METRICS)
+        of_metrics = {"metrics": lambda: (200, "text/plain; version=0.0.4", answer())}
+    with (
+        served("--health", wanted.health, of_health),
+        served("--metrics", wanted.metrics, of_metrics),
+    ):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, supervisor.ask_to_end)
         return supervisor.run()
@@ -154,7 +169,9 @@ def _started(wanted: Wanted, folder: Path) -> Driver:
     status = None
     if wanted.function:
         status = folder / "status.json"
-        status.unlink(missing_ok=True)  # the last run's
+        metrics = folder / METRICS
+        for of_last_run in (status, metrics):
+            of_last_run.unlink(missing_ok=True)
         words = DriverWords(
             wanted.function,
             wanted.config,
@@ -163,6 +180,7 @@ def _started(wanted: Wanted, folder: Path) -> Driver:
             wanted.grace_s,
             str(status),
             wanted.control.job if wanted.control else "",
+            str(metrics) if wanted.metrics else "",
         )
         told = folder / "driver.json"  # no argument: others can see those, and it may hold secrets
         told.write_text(json.dumps(asdict(words)))
@@ -199,7 +217,12 @@ def checked(arguments: argparse.Namespace) -> Wanted:
         problems += _problems_of_script(arguments)
     grace_s = seconds_of("--grace", arguments.grace, problems)
     stuck_after_s = seconds_of("--stuck-after", arguments.stuck_after, problems)
-    health = address(arguments.health, problems) if arguments.health else None
+    health = address("--health", arguments.health, problems) if arguments.health else None
+    metrics = None
+    if arguments.metrics:
+        metrics = address("--metrics", arguments.metrics, problems)
+        with _collected(problems):
+            check_installed()
     control = None
     with _collected(problems):
         control = read_control(arguments)
@@ -215,6 +238,7 @@ def checked(arguments: argparse.Namespace) -> Wanted:
         grace_s=grace_s,
         once=arguments.once,
         health=health,
+        metrics=metrics,
         stuck_after_s=stuck_after_s,
         control=control,
     )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import EoKafkaError, OptionsError
 from ...core.log_lines import show_from
 from ..shared.job_function import Config, job_function
+from .metrics import DriverMetrics
 from .query_start import NoQuery, check_job, started
 from .status import DriverWords, Status
 from .verdict import last_error
@@ -95,7 +96,9 @@ def _run(words: DriverWords, status: Status, path: Path) -> None:
     builder: Any = SparkSession.builder.appName(words.function)
     for name, value in words.conf.items():
         builder = builder.config(name, value)
-    made = function(builder.getOrCreate(), Config(words.config))
+    session = builder.getOrCreate()
+    metrics = DriverMetrics(session, Path(words.metrics)) if words.metrics else None
+    made = function(session, Config(words.config))
     check_job(words.job, made)
     if words.once and hasattr(made, "awaitTermination"):
         raise OptionsError(
@@ -116,17 +119,24 @@ def _run(words: DriverWords, status: Status, path: Path) -> None:
     # From here on; before, there is nothing to end, and SIGTERM ends the process.
     asked: list[int] = []  # a handler may not wait for a lock that it has interrupted
     signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
-    _watch(query, asked, words.grace_s, status, path)
+    _watch(query, asked, words.grace_s, status, path, metrics)
 
 
 def _watch(
-    query: StreamingQuery, asked: list[int], grace_s: float, status: Status, path: Path
+    query: StreamingQuery,
+    asked: list[int],
+    grace_s: float,
+    status: Status,
+    path: Path,
+    metrics: DriverMetrics | None,
 ) -> None:
     status.query = str(query.id)
     status.busy_since_s = time.monotonic()  # its first batch takes the longest
     while True:
         _look(query, status)
         _tell(status, path)
+        if metrics is not None:
+            metrics.write()
         if query.awaitTermination(LOOK_S):
             return
         if asked:

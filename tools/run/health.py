@@ -1,11 +1,12 @@
-"""What a supervisor tells over HTTP, for probes of Kubernetes and monitors: /live and /ready."""
+"""What a supervisor tells over HTTP: /live and /ready for probes of Kubernetes, /metrics."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -14,26 +15,33 @@ from ...core.errors import OptionsError
 LOOPBACK = "127.0.0.1"
 
 
-def address(text: str, problems: list[str]) -> tuple[str, int]:
-    """What `--health` names: `8080` or `127.0.0.1:8080`. What is wrong goes to `problems`."""
+Page = tuple[int, str, bytes]  # status, type of the content, content
+
+
+def address(option: str, text: str, problems: list[str]) -> tuple[str, int]:
+    """What `--health` or `--metrics` names: `8080` or `127.0.0.1:8080`. What is wrong goes to
+    `problems`."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        problems.append(f"--health takes PORT or HOST:PORT, not '{text}'.")
+        problems.append(f"{option} takes PORT or HOST:PORT, not '{text}'.")
         return LOOPBACK, 0
     return host or LOOPBACK, int(port)
 
 
 @contextmanager
-def served(where: tuple[str, int] | None, view: Callable[[], dict[str, Any]]) -> Iterator[None]:
-    """Answer there until the block ends. Raises OptionsError: nobody can listen there."""
+def served(
+    option: str, where: tuple[str, int] | None, pages: Mapping[str, Callable[[], Page]]
+) -> Iterator[None]:
+    """Answer there until the block ends: what `pages` has for a path. Raises OptionsError: nobody
+    can listen where the option says."""
     if where is None:
         yield
         return
     try:
-        server = ThreadingHTTPServer(where, _handler(view))
+        server = ThreadingHTTPServer(where, _handler(pages))
     except OSError as error:
         raise OptionsError(
-            [f"--health {where[0]}:{where[1]}: {error.strerror or error}."]
+            [f"{option} {where[0]}:{where[1]}: {error.strerror or error}."]
         ) from None
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.2,), daemon=True)
@@ -45,7 +53,18 @@ def served(where: tuple[str, int] | None, view: Callable[[], dict[str, Any]]) ->
         server.server_close()
 
 
-def _handler(view: Callable[[], dict[str, Any]]) -> type[BaseHTTPRequestHandler]:
+def probes(view: Callable[[], dict[str, Any]]) -> dict[str, Callable[[], Page]]:
+    """/live and /ready of what `view` tells."""
+
+    def probe(name: str) -> Page:
+        shown = view()
+        body = json.dumps(shown).encode() + b"\n"
+        return 200 if shown[name] else 503, "application/json", body
+
+    return {name: partial(probe, name) for name in ("live", "ready")}
+
+
+def _handler(pages: Mapping[str, Callable[[], Page]]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         """One request. It tells no message of an error and no option."""
 
@@ -53,13 +72,12 @@ def _handler(view: Callable[[], dict[str, Any]]) -> type[BaseHTTPRequestHandler]
 
         def do_GET(self) -> None:
             name = self.path.partition("?")[0].strip("/")
-            if name not in ("live", "ready"):
-                self.send_error(404, "There are /live and /ready")
+            if name not in pages:
+                self.send_error(404, f"There is /{' and /'.join(pages)}")
                 return
-            shown = view()
-            body = json.dumps(shown).encode() + b"\n"
-            self.send_response(200 if shown[name] else 503)
-            self.send_header("Content-Type", "application/json")
+            status, kind, body = pages[name]()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

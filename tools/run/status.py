@@ -25,6 +25,7 @@ class DriverWords:
     grace_s: float
     status: str  # the file to write that into
     job: str = ""  # whose control topic is obeyed; empty: of none
+    metrics: str = ""  # the file for those of its queries; empty: nobody asks
 
 
 @dataclass
