@@ -103,13 +103,18 @@ def test_a_driver_that_cannot_be_started_has_died(caplog):
 
 
 def test_where_health_is_answered():
-    assert address("--health", "8080", []) == ("127.0.0.1", 8080), "nothing listens elsewhere unless asked to"
+    here = address("--health", "8080", [])
+    assert here == ("127.0.0.1", 8080), "nothing listens elsewhere unless asked to"
     assert address("--health", "10.0.0.1:80", []) == ("10.0.0.1", 80)
     for wrong in ("", "x", "0", "65536", "host:"):
         problems: list[str] = []
-        address(wrong, problems)
+        address("--health", wrong, problems)
         assert problems, wrong
-    with served(("127.0.0.1", 0), dict), served(None, dict):
+    with served("--health", ("127.0.0.1", 0), {}), served("--health", None, {}):
         pass
-    with pytest.raises(OptionsError, match="203.0.113.1:80"), served(("203.0.113.1", 80), dict):
+    elsewhere = ("203.0.113.1", 80)
+    with (
+        pytest.raises(OptionsError, match=r"--metrics 203\.0\.113\.1:80"),
+        served("--metrics", elsewhere, {}),
+    ):
         pass
