@@ -173,8 +173,11 @@ def test_the_tutorial_works(tmp_path: Path) -> None:
     addresses = {"9092": str(free_port())}
     with closing(Newcomer("docs/tutorial.md", tmp_path, addresses=addresses)) as follower:
         said = list(follower.follow())
-    assert "DONE" in said[-2].output
-    assert "1 passed" in said[-1].output
+    outputs = {typed.command: typed.output for typed in said}
+    assert "DONE" in outputs[next(word for word in outputs if word.startswith("eo-kafka job"))]
+    assert "1 passed" in outputs["cd my-job && pytest"]
+    assert "Of 2000 records" in outputs["python tickets/sample.py check"]
+    assert "Equal by key" in said[-1].output
 
 
 def test_the_quick_start_works(tmp_path: Path) -> None:
