@@ -13,6 +13,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from eo_kafka.connectors.monitoring.query_metrics import QueryMetrics
+from eo_kafka.tools.jobs.metrics import families
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docker" / "monitoring"
@@ -26,7 +27,7 @@ promtool = shutil.which("promtool")
 def names() -> set[str]:
     """As a server shows them, without what a histogram and a summary add."""
     registry = CollectorRegistry()
-    found = QueryMetrics(registry).describe()
+    found = [*QueryMetrics(registry).describe(), *families([], 0)]
     return OF_RUN | {f"{one.name}_total" if one.type == "counter" else one.name for one in found}
 
 

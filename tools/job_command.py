@@ -27,12 +27,20 @@ from ..state.ledger.succession import SUCCESSION_KEY, Succession
 from ..state.snapshots.checkpoint import open_checkpoint
 from ..state.snapshots.query_id import read_query_id
 from ..state.snapshots.redo import redo
-from .jobs.command import add_actions, run_asking, run_delete, run_history, run_list
+from .jobs.command import (
+    add_actions,
+    run_asking,
+    run_delete,
+    run_history,
+    run_list,
+    run_metrics,
+)
 from .shared.command_line import add_connection, add_json, connection, read_settings, table
 
 OF_ALL = {
     "list": run_list,
     "history": run_history,
+    "metrics": run_metrics,
     "delete": run_delete,
     **dict.fromkeys(("suspend", "resume", "restart", "cancel"), run_asking),
 }

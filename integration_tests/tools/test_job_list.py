@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from prometheus_client.parser import text_string_to_metric_families
 
 from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.broker.settings import free_port
 from eo_kafka.errors import CorruptLedger
 from eo_kafka.sinks.protocol import committer, preflight
 from eo_kafka.tools.cli import main
@@ -73,6 +78,22 @@ def newer() -> tuple[bytes, bytes]:
     return b"generation", b'{"v":2,"generation":9,"zone":"b"}'
 
 
+def scraped(servers: str) -> dict[tuple[str, ...], float]:
+    """What `eo-kafka job metrics` answers; it ends in order."""
+    port = str(free_port())
+    words = ["job", "metrics", "--listen", port, "--bootstrap-servers", servers]
+    command = [sys.executable, "-m", "eo_kafka.tools.cli", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"Answers on http://127.0.0.1:{port}/metrics\n"
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            families = [*text_string_to_metric_families(answer.read().decode())]
+        process.terminate()
+        assert process.wait(30) == 0
+    samples = [sample for family in families for sample in family.samples]
+    return {(one.name, *one.labels.values()): one.value for one in samples}
+
+
 def test_every_job_is_a_row_whatever_its_ledger_says(own, make_job, tool):
     servers = own.bootstrap_servers
     quiet, writing, decided = (make_job(name) for name in ("quiet", "writing", "decided"))
@@ -115,6 +136,20 @@ def test_every_job_is_a_row_whatever_its_ledger_says(own, make_job, tool):
     assert "Run that version" in jobs["newer"]["problem"]
     assert "Unknown ledger record" in jobs["foreign"]["problem"]
     assert jobs["empty"]["lastBatch"] is None and jobs["empty"]["lag"]["offsets"] is None
+
+    told = scraped(servers)
+    assert told["eo_kafka_job_state", "quiet", "quiet"] == 1
+    assert told["eo_kafka_job_state", "newer", "unreadable"] == 1
+    assert told["eo_kafka_job_state", "newer", "quiet"] == 0
+    assert (told["eo_kafka_job_batch", "quiet"], told["eo_kafka_job_lag_records", "quiet"]) == (
+        1,
+        30,
+    )
+    assert told["eo_kafka_job_open_transactions", "writing"] == 1
+    assert told["eo_kafka_job_open_transactions", "quiet"] == 0
+    assert 0 < told["eo_kafka_job_transaction_timeout_seconds", "writing"] <= 60
+    assert told["eo_kafka_job_oldest_transaction_seconds", "writing"] < 60
+    assert ("eo_kafka_job_batch", "empty") not in told
 
     code, text = tool("list", parse=False)
     assert code == 3

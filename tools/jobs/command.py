@@ -1,4 +1,4 @@
-"""`eo-kafka job list | history | delete`, of all jobs of a cluster by their ledgers, and
+"""`eo-kafka job list | history | metrics | delete`, of all jobs of a cluster by their ledgers, and
 `suspend | resume | restart | cancel`, which ask a job's supervisor."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..control.asking import ask
 from ..control.words import Do
 from ..run.policy import seconds_of
 from ..shared.command_line import add_connection, add_json, connection, print_json
-from . import report
+from . import metrics, report
 from .deletion import delete
 from .standing import State
 from .survey import survey
@@ -52,6 +52,13 @@ def add_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="TIME",
         help="refuse if the ledger was written later than so long ago; default: 2m",
     )
+    exporting = actions.add_parser(
+        "metrics", help="answer /metrics with all jobs of the cluster, for Prometheus"
+    )
+    exporting.add_argument(
+        "--listen", required=True, metavar="[HOST:]PORT", help="default host: loopback"
+    )
+    add_connection(exporting)
     for action in (history, deleting):
         action.add_argument("job", help="the job's name (option jobName)")
     for action in (listing, history, deleting):
@@ -133,6 +140,12 @@ def run_list(arguments: argparse.Namespace) -> int:
     else:
         print("No job has a ledger here that this principal may describe.")
     return LEFT_OUT if any(one.state is State.UNREADABLE for one in found) else 0
+
+
+def run_metrics(arguments: argparse.Namespace) -> int:
+    """Answer until it is ended."""
+    metrics.serve(_settings(arguments), arguments.listen)
+    return 0
 
 
 def _settings(arguments: argparse.Namespace) -> Mapping[str, str]:
