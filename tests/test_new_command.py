@@ -15,19 +15,20 @@ from eo_kafka.tools import cli
 from eo_kafka.tools.new import project
 
 OPEN = re.compile(r"\$\S*?\}|\$\w+")
-KNOWN = {"${KAFKA_PASSWORD}", "${PGPASSWORD}", "${BASE}", "${NAME}"}
+KNOWN = {"${KAFKA_PASSWORD}", "${PGPASSWORD}", "${RABBITMQ_URL}", "${BASE}", "${NAME}"}
 NAMES = ("my-job", "my.job", "class", "job_2", "json", "a b", "ä", "..", ".hidden")
 FLOW = {"flow.py", "spark-pipeline.yml"}
 MORE = {
     "backfill": {"backfill.py"},
     "cdc": {"customers.py", "debezium.py"},
+    "queue-inbox": {"orders.py"},
     "upsert-postgres": {"customers.py", "debezium.py", "table.py"},
 }
 NO_FLOW = {"enrich", "late"}  # what writes by foreachBatch, and what needs a setting of Spark's
 FILES = {
     *(".gitignore", "Dockerfile", "README.md", "config.toml", "pytest.ini", "requirements.txt"),
     *("conftest.py", "generate.py", "job.py", "model.py", "pipeline.py", "rows.py", "sample.py"),
-    *("outputs.py", "streams.py", "test_pipeline.py", "topics.py", "wanted.py"),
+    *("inputs.py", "outputs.py", "streams.py", "test_pipeline.py", "topics.py", "wanted.py"),
 }
 
 

@@ -27,7 +27,7 @@ EO_KAFKA = Path(sys.executable).with_name("eo-kafka")
 IN_CI = ("sessions", "join", "enrich", "late", "cdc")
 FOR_RELEASES = (
     *("backfill", "cogroup", "distinct", "outbox", "sliding", "top-n", "tumbling"),
-    "upsert-postgres",
+    *("queue-inbox", "upsert-postgres"),
 )
 TEMPLATES = ("copy", *IN_CI, *FOR_RELEASES)
 
@@ -95,6 +95,8 @@ def test_a_project_runs_as_a_declarative_pipeline(template, broker, request, tmp
     folder = new(template, tmp_path / f"flow-{template}", "--dev-servers", broker.bootstrap_servers)
     if template == "upsert-postgres":
         write_into(folder, request.getfixturevalue("eo_postgres").url)
+    if template == "queue-inbox":
+        set_to(folder, "url", request.getfixturevalue("eo_rabbitmq").url)
     if template == "backfill":
         set_to(folder, "begins", '{"0": 0}')
     for count in ("100", "50"):

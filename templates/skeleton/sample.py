@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import Producer
+import inputs
 
 import job
 import outputs
@@ -33,14 +33,8 @@ def write(count: int) -> None:
     config = job.config("job", "dev")
     topics.create({config[role]: policy for role, policy in TOPICS.items()})
     outputs.create()
-    before = written()
-    producer = Producer(
-        {"bootstrap.servers": config["bootstrap_servers"], "enable.idempotence": True}
-    )
-    for role, key, value in first(before + count)[before:]:
-        producer.produce(config[role], encoded(value), key)
-    if producer.flush(60):
-        raise SystemExit("Kafka did not take all records.")
+    before = inputs.written()
+    inputs.write(first(before + count)[before:])
     print(f"Records {before + 1} to {before + count} are written.")
 
 
@@ -54,7 +48,7 @@ def read(limit: int) -> None:
 def check() -> None:
     """Compare all that the job wrote with what it should have, of all that `write` gave it."""
     config = job.config("job", "dev")
-    made, count, found = first(written()), 0, outputs.read()
+    made, count, found = first(inputs.written()), 0, outputs.read()
     for role, expected in wanted(made, typed(Settings, config), found).items():
         rows = found[role]
         if TOPICS.get(role) == "compact":
@@ -76,12 +70,6 @@ def first(count: int) -> list[Made]:
     return [*itertools.islice(records(count, START), count)]
 
 
-def written() -> int:
-    """How many records are in the topics that the job reads."""
-    config = job.config("job", "dev")
-    return sum(topics.end(config[role]) for role in topics.INPUTS)
-
-
 def multiset(rows: Iterable[Row]) -> Counter[str]:
     """Rows as text, with how often each is there."""
     return Counter(json.dumps(row, sort_keys=True) for row in rows)
@@ -95,13 +83,6 @@ def shown(rows: Iterable[Row]) -> str:
         told = " ".join(f"{name}={_told(one)}" if name else str(one) for name, one in pairs)
         lines.append(TIME.sub(r"\1", f"  {key:12} {told}"))
     return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..." for line in lines)
-
-
-def encoded(value: object) -> bytes | None:
-    """Text as it is, objects as JSON."""
-    if value is None:
-        return None
-    return value.encode() if isinstance(value, str) else json.dumps(value).encode()
 
 
 def _told(value: Any) -> str:
