@@ -36,6 +36,7 @@ COMMANDS = (
         "registry", "run a real schema registry on this machine", "eo_kafka.tools.registry_command"
     ),
     Command("run", "keep a job running: start its driver again", "eo_kafka.tools.run.command"),
+    Command("watch", "show jobs again and again", "eo_kafka.tools.jobs.watch"),
     Command("job", "list jobs, ask for something, repair one", "eo_kafka.tools.job_command"),
     Command(
         "snapshots",

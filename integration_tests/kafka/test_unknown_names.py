@@ -53,6 +53,7 @@ COMMANDS = (
     "doctor --topic {0} --job {0} --write",
     "explain --job {0}",
     "job show {0}",
+    "watch {0} --once",
     "job reset {0}",
     "job repair {0} --batch 1 --accept-loss",
     "txn list --job {0}",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +23,7 @@ from eo_kafka.errors import CorruptLedger
 from eo_kafka.sinks.protocol import committer, preflight
 from eo_kafka.tools.cli import main
 from hand_made_job import HandMadeJob
+from harness import wait_until
 
 GOLDEN = Path(__file__).parents[2] / "tests/golden/ledger_v1.json"
 
@@ -234,3 +237,36 @@ def test_a_job_is_deleted_only_if_nothing_says_that_it_runs_and_starts_anew(own,
     preflight._checked.clear()  # as another driver
     job.run(2)  # goes on from its checkpoint: a new ledger, and nothing twice
     assert job.visible.total() == 30 and max(job.visible.values()) == 1
+
+
+def test_a_job_is_watched_while_it_works_and_while_kafka_is_away(own, make_job, capsys, tmp_path):
+    where = ["--bootstrap-servers", own.bootstrap_servers]
+    job = make_job("watched")
+    job.run(0, 1)
+    assert main(["watch", "watched", "--once", "--json", *where]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert [one["batch"] for one in shown["batches"]] == [0, 1]
+    assert main(["watch", "another", "--once", *where]) == 1
+    assert "No ledger of job 'another'" in capsys.readouterr().err
+
+    said = tmp_path / "said"
+    command = [sys.executable, "-m", "eo_kafka.tools.cli", "watch", "watched", "--every", "300ms"]
+    with said.open("w") as file, subprocess.Popen([*command, *where], stdout=file) as process:
+        wait_until(lambda: "quiet" in said.read_text(), "it is shown")
+        job.run(2)
+        wait_until(lambda: row_of_batch(2, said.read_text()), "its next batch")
+        own.kill()
+        before = len(said.read_text())
+        wait_until(
+            lambda: "No Kafka broker listens" in said.read_text()[before:], "Kafka is away", 120
+        )
+        own.start()
+        before = len(said.read_text())
+        wait_until(lambda: row_of_batch(2, said.read_text()[before:]), "it is back", 120)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+
+
+def row_of_batch(number: int, said: str) -> bool:
+    """Whether a line of its history is there."""
+    return re.search(rf"(?m)^ *{number} +0 +DONE ", said) is not None

@@ -131,7 +131,7 @@ def run_list(arguments: argparse.Namespace) -> int:
     if bool(arguments.job) != bool(arguments.ledger_topic):
         raise OptionsError(["--job and --ledger-topic need each other: whose ledger is it?"])
     named = {arguments.ledger_topic: arguments.job} if arguments.job else {}
-    found = survey(_settings(arguments), named)
+    found = survey(settings_of(arguments), named)
     now_ms = int(time.time() * 1000)
     if arguments.json:
         print_json({"jobs": [report.as_json(one, now_ms) for one in found]})
@@ -144,11 +144,12 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 def run_metrics(arguments: argparse.Namespace) -> int:
     """Answer until it is ended."""
-    metrics.serve(_settings(arguments), arguments.listen)
+    metrics.serve(settings_of(arguments), arguments.listen)
     return 0
 
 
-def _settings(arguments: argparse.Namespace) -> Mapping[str, str]:
+def settings_of(arguments: argparse.Namespace) -> Mapping[str, str]:
+    """Of the client that looks."""
     return read_job("any", connection(arguments)).kafka
 
 
