@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import functions as F
 
+from eo_kafka.broker import rabbitmq
 from eo_kafka.testing.driver import Driver
 from eo_kafka.testing.processes import wait_until
 from harness import committed, produce
@@ -33,7 +34,9 @@ TEMPLATES = ("copy", *IN_CI, *FOR_RELEASES)
 
 
 def new(template: str, folder: Path, *more: str) -> Path:
-    """The folder of a new project."""
+    """The folder of a new project. The test is skipped where what the project needs is missing."""
+    if template == "queue-inbox" and (reason := rabbitmq.why_not()):
+        pytest.skip(reason)
     command = [EO_KAFKA, "new", template, folder, *more]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
     return folder

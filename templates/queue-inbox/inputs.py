@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import orders
-
 import job
+import orders
 from rows import Made
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
+from collections.abc import Iterator
 
-import orders
 import pytest
 
+import orders
 from conftest import Tested
-from eo_kafka.testing.plugin import Queues
+from eo_kafka.broker.rabbitmq import RabbitMQ
+from eo_kafka.testing import Broker
 from generate import records
 from model import expected
 from pipeline import Settings
@@ -19,25 +20,34 @@ COUNT = 300
 
 
 @pytest.fixture
-def settings(tested: Tested, eo_rabbitmq: Queues) -> Settings:
-    """Of the job, with a queue and an inbox of this test's own."""
-    name = f"orders-{uuid.uuid4().hex[:12]}"
-    own = {"url": eo_rabbitmq.url, "source": name, "inbox": f"{name}.inbox"}
-    tested.job.config |= own
+def rabbitmq() -> Iterator[RabbitMQ]:
+    """A real one of this test's own. Fails, and says why, where it is not installed."""
+    with RabbitMQ() as server:
+        yield server
+
+
+@pytest.fixture
+def settings(tested: Tested, rabbitmq: RabbitMQ, eo_broker: Broker) -> Settings:
+    """Of the job, with an inbox of this test's own."""
+    inbox = eo_broker.topic("inbox").real_name
+    tested.job.config |= {"url": rabbitmq.url, "source": "orders", "inbox": inbox}
     return typed(Settings, tested.job.config)
 
 
-def test_each_order_is_there_once_though_driver_disk_and_task_are_lost(
-    tested: Tested, settings: Settings
+def test_each_order_is_there_once_though_driver_disk_task_and_rabbitmq_are_lost(
+    tested: Tested, settings: Settings, rabbitmq: RabbitMQ
 ) -> None:
     made = [*records(COUNT, START)]
     third = len(made) // 3
     orders.publish(settings.url, settings.source, made[:third])
     tested.job.run()
     orders.publish(settings.url, settings.source, made[third : 2 * third])
-    # They are in the inbox, and the queue does not know: it delivers them again
     tested.job.run(crash="queue.after_commit", until="crashed")
     tested.job.lose_checkpoint()
+    rabbitmq.kill()
+    rabbitmq.start()
+    # They are in the inbox, and the queue does not know: it delivers them again
+    assert orders.waiting(settings.url, settings.source) == third
     orders.publish(settings.url, settings.source, made[2 * third :])
     tested.job.run(crash="S3.while_writing", how="kill")  # one task; Spark tries it again
     wanted = expected(made, settings)["sink"]

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import inputs
-
 import job
 import outputs
 import topics
