@@ -26,9 +26,10 @@ class Target(ABC):
     """A place that rows of a stream go into, each batch at once and once.
 
     The class is made with the options `target.*` of the sink as a dict, by each process that needs
-    it: `RedisTarget({"url": ...})`. It should connect when it is first used. `name` and `writer`
-    consist of letters, digits, `-` and `_`, 60 at most; all of one writer's names begin with the
-    `writer`. `eo_kafka.testing.check_target` tries it out.
+    it: `RedisTarget({"url": ...})`. It should connect when it is first used, and give each request
+    a timeout: nothing here ends a call that hangs. `name` and `writer` consist of letters, digits,
+    `-` and `_`, 60 at most; all of one writer's names begin with the `writer`.
+    `eo_kafka.testing.check_target` tries it out.
 
     Examples:
         >>> class Memory(Target): ...

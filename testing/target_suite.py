@@ -81,33 +81,45 @@ class _Suite:
         target, writer = self._target, self._writer
         self._is(target.marker(writer), "a writer that has applied nothing has no marker")
         assert target.place == target.place, "`place` must stay the same"
-        name, table = self._staged(chunks=2)
+        names, table = self._staged(2, 12)
+        (name, _), (near, _) = names.items()
         self._check("staged rows must not be shown")
-        assert dict(target.staged(writer)) == {name: 2}, "`staged` must count what is staged"
+        assert dict(target.staged(writer)) == names, "`staged` must count what is staged"
         assert not target.staged(f"{writer[:-1]}-"), "`staged` must give this writer's names alone"
         self._refused({name: 3}, self._marker, NotStaged, "a chunk is missing")
+        self._refused({**names, near: 13}, self._marker, NotStaged, "a chunk is missing")
         self._refused({f"{name}-x": 1}, self._marker, NotStaged, "a name is not staged")
-        self._refused({name: 2}, "another", MarkerChanged, "the marker is another one")
-        self._apply({name: 2}, table)
+        self._refused(names, "another", MarkerChanged, "the marker is another one")
+        self._apply(names, table)
         self._refused({}, None, MarkerChanged, "the marker is there already")
         target.discard([name])
-        target.discard([name, f"{name}-x"])
+        assert dict(target.staged(writer)) == {near: 12}, "`discard` must remove its names alone"
+        target.discard([name, f"{name}-x", near])
         self._check("`discard` must not take away what is shown")
-        assert name not in target.staged(writer), "`discard` must remove what is staged"
+        assert not target.staged(writer), "`discard` must remove what is staged"
         self._apply({}, None)
-        name, _ = self._staged()
-        target.discard([name])
-        assert name not in target.staged(writer), "`discard` must remove what is staged"
-        self._refused({name: 1}, self._marker, NotStaged, "it was discarded")
-        other = f"eo-{uuid.uuid4().hex[:16]}"
+        names, _ = self._staged(1)
+        self._refused(names, "another", MarkerChanged, "the marker is another one")
+        target.discard(names)
+        assert not target.staged(writer), "`discard` must remove what is staged"
+        self._refused(names, self._marker, NotStaged, "it was discarded")
+        self._check_another_writer(f"eo-{uuid.uuid4().hex[:16]}")
+
+    def _check_another_writer(self, other: str) -> None:
+        target = self._target
         self._is(target.marker(other), "another writer has a marker of its own")
+        theirs, mine = _marker(), "one writer's marker must stay when another one applies"
+        target.apply(other, {}, None, theirs.encode())
+        self._is(target.marker(self._writer), mine, self._marker)
+        self._apply({}, None)
+        self._is(target.marker(other), mine, theirs)
 
     def check_two_at_once(self, rounds: int = 3) -> None:
         """Two processes apply the same rows on top of the same marker."""
         for _ in range(rounds):
-            name, table = self._staged()
-            after = uuid.uuid4().hex
-            asked = {"apply": [self._writer, {name: 1}, self._marker, after]}
+            names, table = self._staged(1)
+            after = _marker()
+            asked = {"apply": [self._writer, names, self._marker, after]}
             both = [self._ready(asked) for _ in range(2)]
             for one in both:
                 _go(one)
@@ -124,9 +136,9 @@ class _Suite:
         """A process is killed while it applies: all of it is shown with the marker, or nothing."""
         took = 0.05
         for _ in range(kills):
-            name, table = self._staged(chunks=2)
-            after = uuid.uuid4().hex
-            asked = {"apply": [self._writer, {name: 2}, self._marker, after]}
+            names, table = self._staged(2, 2)
+            after = _marker()
+            asked = {"apply": [self._writer, names, self._marker, after]}
             process = self._ready(asked)
             began = time.monotonic()
             _go(process)
@@ -145,29 +157,38 @@ class _Suite:
                 self._marker = after
             self._check("a kill must leave rows and marker of the same moment")
             if found == before:
-                self._apply({name: 2}, table)
-            self._target.discard([name])
+                self._apply(names, table)
+            self._target.discard(names)
 
-    def _staged(self, chunks: int = 1) -> tuple[str, pa.Table]:
+    def _staged(self, *chunks: int) -> tuple[dict[str, int], pa.Table]:
+        """Names with so many chunks each, each name the beginning of the next."""
         import pyarrow as pa
 
         self._number += 1
-        name = f"{self._writer}-00000000-{self._number}-0-7"
-        tables, asked = [], []
-        for number in range(chunks):
-            tables.append(self._rows(10 * self._number + number))
-            path = self._folder / f"{self._number}-{number}.arrow"
-            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, tables[-1].schema) as to:
-                to.write_table(tables[-1])
-            asked.append([name, number, str(path)])
+        names = {
+            f"{self._writer}-00000000-{self._number}-0-7{'0' * n}": of
+            for n, of in enumerate(chunks)
+        }
+        tables: list[pa.Table] = []
+        asked: list[list[object]] = []
+        for name, of in names.items():
+            for number in range(of):
+                tables.append(self._rows(100 * self._number + len(tables)))
+                path = self._folder / f"{name}-{number}.arrow"
+                with (
+                    pa.OSFile(str(path), "wb") as file,
+                    pa.ipc.new_file(file, tables[-1].schema) as to,
+                ):
+                    to.write_table(tables[-1])
+                asked.append([name, number, str(path)])
         process = self._ready({"stage": asked})
         _go(process)
         said, told = process.communicate(timeout=PROGRAM_S)
         assert said.split()[-1:] == ["done"], f"rows could not be staged:\n{told}"
-        return name, pa.concat_tables(tables)
+        return names, pa.concat_tables(tables)
 
     def _apply(self, names: Mapping[str, int], table: pa.Table | None) -> None:
-        after = uuid.uuid4().hex
+        after = _marker()
         before = None if self._marker is None else self._marker.encode()
         self._target.apply(self._writer, names, before, after.encode())
         self._marker = after
@@ -218,6 +239,11 @@ class _Suite:
         if process.stdout.readline().strip() != "ready":
             raise AssertionError(f"the target cannot be made:\n{process.communicate()[1]}")
         return process
+
+
+def _marker() -> str:
+    """As long as a real one, and with whatever a target may trip over."""
+    return json.dumps({"id": uuid.uuid4().hex, "odd": "'\"\\;%s{}", "long": "x" * 300})
 
 
 def _go(process: subprocess.Popen[str]) -> None:

@@ -191,7 +191,7 @@ def _maps(ledger: Ledger, options: SinkOptions) -> list[str]:
     parts = (
         part
         for found in ledger.of_sink(options.sink).values()
-        if not found.target.startswith("table ")
+        if found.target.startswith("map ") or not found.target
         for part in found.participants
     )
     return sorted({f"'{part.staged.place}'" for part in parts if part.staged})

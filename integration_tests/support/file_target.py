@@ -45,13 +45,20 @@ class FileTarget(Target):
         self, writer: str, names: Mapping[str, int], before: bytes | None, after: bytes
     ) -> None:
         with self._locked():
-            if self._broken != "looks_at_no_marker" and self.marker(writer) != before:
+            found = self.marker(writer)
+            if self._broken == "any_marker":
+                found = before if found and before else found
+            if self._broken != "looks_at_no_marker" and found != before:
                 raise MarkerChanged
             files = [f"{name}.{n}" for name, of in names.items() for n in range(of)]
             for file in files:
                 if not (self._path / file).exists() and self._broken != "takes_what_is_there":
                     raise NotStaged(file)
             time.sleep(0.05)  # for whoever kills, and for another driver
+            if self._broken == "first_name_only":
+                files = [file for file in files if file.startswith(f"{next(iter(names))}.")]
+            if self._broken == "cuts_the_marker":
+                after = after[:200]
             if self._broken == "forgets_the_marker" and names:
                 after = b"other"
             marker = self._marker(writer)
@@ -63,11 +70,15 @@ class FileTarget(Target):
 
     def discard(self, names: Collection[str]) -> None:
         for name in names:
-            for file in self._path.glob(f"{name}.*"):
+            for file in self._path.glob(f"{name}{self._end}*"):
                 file.unlink(missing_ok=True)
             if self._broken == "discards_what_is_shown":
                 for file in (self._path / "shown").glob(f"{name}.*"):
                     file.unlink()
+
+    @property
+    def _end(self) -> str:
+        return "" if self._broken == "discards_more" else "."
 
     def _marker(self, writer: str) -> Path:
         return self._path / ("marker-all" if self._broken == "one_for_all" else f"marker-{writer}")

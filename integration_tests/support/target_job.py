@@ -32,7 +32,7 @@ class TargetJob(TableJob):
         return read_options(self.given, names, self.columns)
 
     def there(self) -> Counter:
-        if self.given["target"] == DELTA:
+        if "target.path" in self.given:
             return Counter(delta_rows(self.database))
         client = redis.Redis.from_url(self.database)
         rows = client.lrange(self.given["target.list"], 0, -1)

@@ -41,6 +41,11 @@ class RedisServer:
         self._process = subprocess.Popen([program, *words])
         wait_until(self._answers, "Redis answers")
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it was not started"
+        return self._process.pid
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from both_places import abort, in_both
 from eo_kafka.errors import LedgerError, RepairNeeded
 from eo_kafka.testing.processes import wait_until
-from eo_kafka.testing.records import committed_messages, control_plane
 from eo_kafka.tools import cli
 from table_job import TableJob, job_of, kill_at, new_table
 
@@ -120,26 +120,6 @@ def both(eo_postgres, broker, make_topic) -> TableJob:
     url = eo_postgres.url
     topic = make_topic("both", partitions=2)
     return job_of(url, broker.bootstrap_servers, new_table(url), topic=topic)
-
-
-def abort(job: TableJob, partitions: set[int]) -> None:
-    """What the broker does with transactions that are open for longer than their timeout."""
-    with control_plane(job.given["kafka.bootstrap.servers"]) as control:
-        found = control.open_transactions(job.options.ids.task_pattern(), job.options.ids.is_task)
-        mine = [
-            one.identity
-            for one in found
-            if int(one.transactional_id.split(".p")[1].split(".", maxsplit=1)[0]) in partitions
-        ]
-        assert len(mine) == len(partitions)
-        answers = control.end(mine, commit=False, version=control.end_txn_version())
-    assert set(answers.values()) == {"NONE"}
-
-
-def in_both(job: TableJob) -> Counter:
-    """Rows of the topic, as read_committed."""
-    found = committed_messages(job.given["kafka.bootstrap.servers"], job.given["topic"])
-    return Counter((int(one.key()), one.value().decode()) for one in found)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,10 @@ BREAKS = {
     "no_lock": "of two drivers with the same marker one must win",
     "discards_what_is_shown": "`discard` must not take away what is shown",
     "one_for_all": "another writer has a marker of its own",
+    "any_marker": "`apply` must raise MarkerChanged: the marker is another one",
+    "first_name_only": "`apply` must show the rows, each once",
+    "cuts_the_marker": "the marker is what `apply` was given",
+    "discards_more": "`discard` must remove its names alone",
 }
 
 

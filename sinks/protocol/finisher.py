@@ -181,7 +181,7 @@ class Finisher:
         if target is None or target.fail_on_loss:
             raise LedgerError(
                 f"{sentence} The batch stays decided. To go on without these rows, "
-                "set option 'failOnDataLoss' to false."
+                "set option 'failOnDataLoss' to false until the next batch is written."
             )
         log.warning("%s Going on without these rows, as 'failOnDataLoss' is false.", sentence)
         return lost

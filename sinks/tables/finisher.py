@@ -109,8 +109,8 @@ class StagedTableRows:
         try:
             with self._marker(connection) as (place, markers, marker):
                 if self._is_applied(marker):
-                    if passed != set(marker.passed):
-                        back = self._taken_back(marker, passed)
+                    if passed - set(marker.passed):  # others may have been given up
+                        back = self._taken_back(marker, passed | set(marker.passed))
                         markers.write(back, self._job.job_and_ledger[0])
                     return
                 if not parts:

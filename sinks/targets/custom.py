@@ -52,6 +52,11 @@ def _made(reference: str, settings: tuple[tuple[str, str], ...]) -> Target:
     except KeyError as error:
         missing = f"target.{error.args[0]}" if error.args else "one"
         raise OptionsError([f"Option '{missing}' must be specified for '{reference}'."]) from None
+    except EoKafkaError:
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {cut(error, 500)}"
+        raise SourceError(f"'{cut(reference)}' could not be made: {what}.") from error
     if not isinstance(found, Target):
         raise OptionsError(
             [f"Option 'target': '{cut(reference)}' made no eo_kafka.targets.Target."]

@@ -18,6 +18,7 @@ from ...state.ledger.ledger import Ledger
 from ...targets.port import MarkerChanged, NotStaged
 from ..marker import History, Marker, newest_parts
 from ..staged_losses import check_gone_with_topic
+from .custom import told
 from .target import Marks, StagedCustomTarget
 
 APPLY_TIMEOUT_S = 60.0  # for a target that is away for a while
@@ -46,7 +47,8 @@ class StagedTargetRows:
 
     def lost(self) -> set[int]:
         """The partitions that have rows which are neither applied nor staged any more."""
-        self._lost = set() if self.begun else self._target.lost(self._job, self._parts)
+        if not self.begun:
+            self._insisting(self._look)
         return self._lost
 
     def not_applied(self) -> tuple[Participant, ...]:
@@ -65,7 +67,8 @@ class StagedTargetRows:
 
     def remove(self) -> None:
         """S8: nobody needs it any more."""
-        self._target.made().discard([part.staged.home for part in self._parts if part.staged])
+        with told(self._target.place):
+            self._target.made().discard([part.staged.home for part in self._parts if part.staged])
 
     def _insisting(self, do: Callable[[], None]) -> None:
         """`do`, again when the target was away or the marker changed: what has become of it, it
@@ -87,22 +90,32 @@ class StagedTargetRows:
     def _take(self) -> None:
         marker, raw = self._read()
         self.begun = marker.shows(self._decision.batch, self._parts)
-        if self._lost and marker.generation != self._holder:
+        if self._lost:
+            self._shut_out(marker, raw)
+
+    def _look(self) -> None:
+        self._lost = self._target.lost(self._job, self._parts)
+
+    def _shut_out(self, marker: Marker, raw: bytes) -> None:
+        """Earlier drivers: other rows come in the place of what they may still apply."""
+        if marker.generation != self._holder:
             self._marks.write(raw, replace(marker, generation=self._holder))
 
     def _apply(self, parts: list[Participant], passed: set[int]) -> None:
         marker, raw = self._read()
         here, batch = marker.ledger, self._decision.batch
         if marker.shows(batch, self._parts):
-            if passed != set(marker.passed):
-                self._marks.write(raw, self._taken_back(marker, passed))
+            if passed - set(marker.passed):
+                self._marks.write(raw, self._taken_back(marker, passed | set(marker.passed)))
             return
-        if parts:
-            now = Marker.of(here, self._holder, batch, self._parts, passed)
-            names = {part.staged.home: part.staged.chunks for part in parts if part.staged}
-            crash_point("S7.before_target")
-            self._marks.write(raw, now, names)
-            crash_point("S7.in_target")
+        if not parts:
+            self._shut_out(marker, raw)
+            return
+        now = Marker.of(here, self._holder, batch, self._parts, passed)
+        names = {part.staged.home: part.staged.chunks for part in parts if part.staged}
+        crash_point("S7.before_target")
+        self._marks.write(raw, now, names)
+        crash_point("S7.in_target")
 
     def _read(self) -> tuple[Marker, bytes]:
         """Ours. Raises Fenced, LedgerError."""

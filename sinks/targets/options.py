@@ -58,6 +58,8 @@ def read_options(
             f"Option 'guarantee' is '{reader.get(options.GUARANTEE)}': a target is written "
             f"'{EXACTLY_ONCE}'. Take it away."
         )
+    if reader.get(options.COMMIT) == options.IDEMPOTENT:
+        reader.problem("Option 'commit' is 'idempotent': a target is decided by the job's ledger.")
     reader.check_names([option.name for option in (*OPTIONS, *options.OPTIONS)])
     found = _sink_options(rest, reader)
     if reader.problems or found is None:

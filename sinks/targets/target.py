@@ -79,7 +79,8 @@ class StagedCustomTarget(CustomTarget):
             left = []
             for name in self.made().staged(writer):
                 whose = generation_in(name, writer, ledger.topic_id)
-                if name not in kept and (whose is None or whose <= generation):
+                mine = name.startswith(f"{writer}-")  # whatever else the target may answer
+                if mine and name not in kept and (whose is None or whose <= generation):
                     left.append(name)
             if left:
                 self.made().discard(left)
@@ -95,7 +96,7 @@ class StagedCustomTarget(CustomTarget):
     def lost(self, job: Job, parts: Sequence[Participant]) -> set[int]:
         """The partitions whose staged rows are not there."""
         with told(self.place):
-            there = self.made().staged(writer_of(*_whose(job)))
+            there = dict(self.made().staged(writer_of(*_whose(job))))
         return {
             part.partition
             for part in parts
@@ -149,8 +150,8 @@ class Marks:
         if raw is None:
             return None, None
         try:
-            return Marker(**json.loads(raw)), raw
-        except (ValueError, TypeError):
+            return Marker(**json.loads(raw.decode())), raw
+        except (ValueError, TypeError, AttributeError):  # the last of text, which is no bytes
             raise LedgerError(
                 f"The marker of {self._target.place} is not what eo-kafka wrote: {cut(raw, 200)}. "
                 "Nothing was written. Another program writes there under the same name, or the "

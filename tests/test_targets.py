@@ -1,0 +1,92 @@
+"""`format("eo-target")` without Kafka: options, and what a class answers that keeps no promise."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import pyarrow as pa
+import pytest
+
+from eo_kafka.core.errors import LedgerError, OptionsError, SourceError
+from eo_kafka.sinks.targets.custom import name_of, writer_of
+from eo_kafka.sinks.targets.options import read_options
+from eo_kafka.sinks.targets.target import Marks
+from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.targets import Target
+
+GIVEN = {
+    "target": f"{__name__}:Odd",
+    "jobName": "j",
+    "kafka.bootstrap.servers": "localhost:1",
+}
+COLUMNS = [("id", "bigint")]
+
+
+class Odd(Target):
+    """Answers what its options say."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        if "raises" in options:
+            raise {"value": ValueError, "key": KeyError, "other": RuntimeError}[options["raises"]](
+                "it"
+            )
+        self.names: list[str] = []
+
+    @property
+    def place(self) -> str:
+        return "odd"
+
+    def stage(self, name: str, number: int, rows: pa.Table) -> None: ...
+
+    def staged(self, writer: str) -> Mapping[str, int]:
+        return dict.fromkeys(self.names, 1)
+
+    def marker(self, writer: str) -> bytes | None:
+        return "{}"  # type: ignore[return-value]
+
+    def apply(
+        self, writer: str, names: Mapping[str, int], before: bytes | None, after: bytes
+    ) -> None: ...
+
+    def discard(self, names: Collection[str]) -> None:
+        self.names = [name for name in self.names if name not in names]
+
+
+def read(**more: str):
+    return read_options({**GIVEN, **more}, ["id"], COLUMNS)
+
+
+def test_a_commit_by_the_tasks_is_refused() -> None:
+    with pytest.raises(OptionsError, match="'commit' is 'idempotent'"):
+        read(commit="idempotent")
+
+
+@pytest.mark.parametrize(
+    ("raises", "error", "said"),
+    [
+        ("value", OptionsError, "Option 'target' .*: it"),
+        ("key", OptionsError, "'target.it' must be specified"),
+        ("other", SourceError, "could not be made: RuntimeError: it"),
+    ],
+)
+def test_what_a_class_raises_when_it_is_made_is_told(raises, error, said) -> None:
+    with pytest.raises(error, match=said):
+        read(**{"target.raises": raises})
+
+
+def test_names_of_another_writer_are_never_discarded() -> None:
+    """Whatever a target answers: they may be decided."""
+    options, target = read()
+    writer = writer_of(options.job_and_ledger[0], options.sink)
+    mine = name_of(writer, "id", 1, 0, 0)
+    theirs = name_of(writer_of("another", ""), "id", 1, 0, 0)
+    odd = target.made()
+    odd.names = [mine, theirs]
+    target.make_room(options, Ledger(topic_id="id"), 2)
+    assert odd.names == [theirs]
+
+
+def test_a_marker_that_is_text_is_told() -> None:
+    options, target = read()
+    with pytest.raises(LedgerError, match="is not what eo-kafka wrote"):
+        Marks(target, options, Ledger(topic_id="id")).read()
