@@ -27,6 +27,7 @@ from map_two_phase_job import map_job, staged, written_map  # noqa: F401 - fixtu
 from queue_job import own_rabbitmq, queue_copy  # noqa: F401 - fixtures
 from spark_fixtures import crash_folder, crash_points, spark  # noqa: F401 - fixtures
 from table_job import own_postgres, table_job  # noqa: F401 - fixtures
+from table_rows import rows_of  # noqa: F401 - a fixture
 
 # Every JVM here lives for seconds: what its second compiler would find out is never used.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -51,7 +51,8 @@ SELECT a.attname::text,
     has_column_privilege(a.attrelid, a.attnum, 'UPDATE'),
     (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname)
      FROM pg_collation l JOIN pg_namespace n ON n.oid = l.collnamespace
-     WHERE l.oid = a.attcollation AND a.attcollation <> t.typcollation)
+     WHERE l.oid = a.attcollation AND a.attcollation <> t.typcollation),
+    a.attnotnull
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
 JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
@@ -83,6 +84,7 @@ class Column:
     may_insert: bool
     may_update: bool
     collation: str | None = None  # if it is not its type's: says which keys are the same
+    not_null: bool = False
 
 
 def columns_of(connection: psycopg.Connection[Any], place: Place) -> dict[str, Column]:
@@ -114,7 +116,7 @@ def problems(connection: psycopg.Connection[Any], target: TableTarget) -> list[s
     columns = columns_of(connection, place)
     return [
         *_of_table(connection, target, place),
-        *_of_rows(target, columns),
+        *(_of_rows(target, columns) if target.columns else _of_any_rows(target, columns)),
         *_of_keys(connection, target, place, columns),
     ]
 
@@ -174,6 +176,19 @@ def _of_rows(target: TableTarget, columns: dict[str, Column]) -> Iterator[str]:
                 f"Column '{column.name}' of table '{target.table}' is NOT NULL without a default, "
                 "and the rows do not have it."
             )
+
+
+def _of_any_rows(target: TableTarget, columns: dict[str, Column]) -> Iterator[str]:
+    """Where nobody knows which columns the rows have: what none could do without."""
+    taking = [one for one in columns.values() if not one.is_made]
+    if not any(one.may_insert for one in taking):
+        yield f"This role lacks INSERT on every column of table '{target.table}'."
+    others = [one for one in taking if one.name not in target.keys]
+    if target.keys and others and not any(one.may_update for one in others):
+        yield f"This role lacks UPDATE on every column of table '{target.table}'."
+    for name in target.keys:
+        if name not in columns:
+            yield f"Column '{name}' (option 'keys') is not in table '{target.table}'."
 
 
 def _misfit(kind: str, column: Column) -> str:

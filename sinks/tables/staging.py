@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from ...clients.postgres.client import connected, explained, may_pass, said
 from ...core.crash_points import crash_point
 from ...core.errors import Fenced, SinkError
 from ...core.transaction import Participant, Staged
+from .constraints import explained as refused_by
 from .table import Place, TableTarget, found
 
 if TYPE_CHECKING:
@@ -31,6 +33,18 @@ _LEFT = """
 SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relkind = 'r' AND starts_with(c.relname::text, %s)
 """
+
+
+def prefix_of(ledger: str, sink: str, target: str) -> str:
+    """What the staging tables' names of a ledger's id, a sink and a table begin with."""
+    whose = f"{ledger}/{sink}/{target}"
+    return f"{PREFIX}{hashlib.sha256(whose.encode()).hexdigest()[:12]}_"
+
+
+def comment_of(job: str, made: datetime) -> str:
+    """What a staging table says of itself; PostgreSQL keeps no table's age."""
+    now = made.isoformat(timespec="seconds")
+    return f"Rows of eo-kafka job {job} that wait for a decision, since {now}"
 
 
 @dataclass(frozen=True)
@@ -49,14 +63,20 @@ class StagingTables:
 
     @property
     def _prefix(self) -> str:
-        whose = f"{self.ledger}/{self.sink}/{self.place.words}"
-        return f"{PREFIX}{hashlib.sha256(whose.encode()).hexdigest()[:12]}_"
+        return prefix_of(self.ledger, self.sink, self.place.words)
 
-    def make(self, target: TableTarget, types: dict[str, str], generation: int, job: str) -> None:
-        """An empty one, with the table's types and none of its constraints."""
+    def make(
+        self,
+        target: TableTarget,
+        types: dict[str, str],
+        constraints: Sequence[str],
+        generation: int,
+        job: str,
+    ) -> None:
+        """An empty one, with the table's types and these of its constraints, as SQL."""
         from psycopg import sql
 
-        columns = [
+        columns: list[sql.Composable] = [
             sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(types[name]))
             for name in target.names
         ]
@@ -66,6 +86,7 @@ class StagingTables:
         columns += [
             sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(words)) for name, words in own
         ]
+        columns += map(sql.SQL, constraints)
         name = sql.Identifier(self.place.beside, self.name(generation))
         # Not to be vacuumed or analyzed: it lives as long as a batch
         self.connection.execute(
@@ -75,7 +96,7 @@ class StagingTables:
             ).format(
                 name=name,
                 columns=sql.SQL(", ").join(columns),
-                words=sql.Literal(f"Rows of eo-kafka job {job} that wait for a decision"),
+                words=sql.Literal(comment_of(job, datetime.now(timezone.utc))),
             )
         )
 
@@ -210,8 +231,11 @@ class TaskStaging:
             return explained(error, self._target.postgres)
         where = (error.diag.context or "").splitlines()
         why = said(error)
-        if (error.diag.table_name or "").startswith(PREFIX):  # CHECK: see schema.staged_as
-            why = f"a column would cut or round a value, {why}"
+        if (error.diag.table_name or "").startswith(PREFIX):  # a CHECK
+            constraint = error.diag.constraint_name or PREFIX
+            is_cut = constraint.startswith(PREFIX)  # see schema.staged_as
+            what = "a column would cut or round a value"
+            why = f"{what if is_cut else refused_by(constraint, self._target)}, {why}"
         return SinkError(
             f"PostgreSQL does not take a row of partition {self._partition} for "
             f"{self._target.place}: {why}{f' [{where[0][:200]}]' if where else ''}. "

@@ -14,9 +14,10 @@ from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
 from ..marker import History, Marker
 from ..staged_losses import check_restored, check_unequal
+from .constraints import taken_over
 from .marker import Markers
 from .schema import columns_of, problems, staged_as
-from .staging import PARTITION, StagingTables, drop, of_parts, rows_staged
+from .staging import GONE, PARTITION, StagingTables, drop, of_parts, rows_staged
 from .table import TableTarget, found
 
 if TYPE_CHECKING:
@@ -91,11 +92,10 @@ class StagedTable(TableTarget):
             if removed:
                 log.info("Removed what was staged and nothing decided: %s.", ", ".join(removed))
             if self.columns:  # not an operator's command
-                types = {
-                    name: staged_as(column)
-                    for name, column in columns_of(connection, place).items()
-                }
-                staging.make(self, types, generation, job.job_and_ledger[0])
+                columns = columns_of(connection, place)
+                types = {name: staged_as(column) for name, column in columns.items()}
+                constraints = taken_over(connection, place, self, columns, GONE)
+                staging.make(self, types, constraints, generation, job.job_and_ledger[0])
 
     def check_staged(self, job: Job, batch: int, prepared: Sequence[Participant]) -> None:
         parts = [part for part in prepared if part.staged]

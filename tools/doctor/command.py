@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from ...clients.kafka import topics as kafka_topics
 from ...clients.kafka.control_plane import ControlPlane
@@ -22,6 +23,7 @@ from ...state.ledger.job import JOB_NAME, LEDGER, PREFIX, STATE
 from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json
 from .cluster_check import check_cluster
 from .machine_check import Finding, Level, check_machine
+from .table_check import check_table
 from .topic_rehearsal import rehearse
 
 CHECKING = (topics.log, kafka_topics.log)  # they warn of what they could not see
@@ -47,6 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also open a transaction on --topic and abort it: checks permissions, compares clocks",
     )
+    parser.add_argument(
+        "--table-config",
+        type=Path,
+        metavar="FILE",
+        help="a table of PostgreSQL that a job writes: its options 'url', 'table', 'keys' and so "
+        "on, a name=value each line; with a cluster also what jobs have left beside it",
+    )
     add_connection(parser)
     add_json(parser)
 
@@ -62,6 +71,10 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         with told_as_findings():
             findings += _cluster(options, arguments.write)
+    if arguments.table_config:
+        named = {arguments.ledger_topic: arguments.job} if arguments.ledger_topic else {}
+        kafka = options.kafka if options else None
+        findings += check_table(arguments.table_config, kafka, arguments.job, named)
     broken = any(found.level is Level.PROBLEM for found in findings)
     if arguments.json:
         rows = [

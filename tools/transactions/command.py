@@ -13,6 +13,7 @@ import textwrap
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 
 from ...core.errors import EoKafkaError, LedgerError, OptionsError
 from ...core.options import time_span_ms
@@ -23,6 +24,15 @@ from ..shared.command_line import WIDTH, add_connection, add_json, connection, p
 from .ending import Asked, Outcome, end
 from .report import as_json, details, ledger_says, listing
 from .search import TransactionSearch, is_of
+from .staged_tables import (
+    Beside,
+    end_tables,
+    look_beside,
+    table_as_json,
+    target_of,
+)
+from .staged_tables import as_json as beside_as_json
+from .staged_tables import listing as beside_listing
 from .verdict import OPEN_STATES, Judged, Standing
 
 ATTENTION = 3
@@ -58,6 +68,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="only those that have been open for longer, such as 10m or '2 hours', by the "
             "clocks of this machine and the broker",
         )
+    listing.add_argument(
+        "--table-config",
+        type=Path,
+        metavar="FILE",
+        help="also what jobs have beside a table of PostgreSQL: its options 'url', 'table' and "
+        "'stagingSchema', a name=value each line",
+    )
+    abort.add_argument(
+        "--table-config",
+        type=Path,
+        metavar="FILE",
+        help="with --job: also drop the job's staging tables beside this table that no decision "
+        "needs",
+    )
     for action in (show, commit, abort):
         action.add_argument("ids", nargs="*", metavar="ID", help="transactional ids")
     for action in actions.choices.values():
@@ -76,13 +100,24 @@ def run(arguments: argparse.Namespace) -> int:
     """Do it; the exit code. Raises EoKafkaError."""
     if arguments.ledger_topic and not arguments.job:
         raise OptionsError(["--ledger-topic needs --job, whose ledger it is."])
+    of_table: Path | None = getattr(arguments, "table_config", None)
+    if of_table and arguments.action == "abort" and (not arguments.job or arguments.ids):
+        raise OptionsError(["--table-config needs --job, whose staging tables are to go."])
+    target = target_of(of_table) if of_table else None
     settings = _options(arguments, job=None).kafka
     named = {arguments.ledger_topic: arguments.job} if arguments.ledger_topic else {}
     with closing(TransactionSearch(settings, named)) as search:
-        found = _older(_find(search, arguments), getattr(arguments, "older_than", None))
+        than_ms = getattr(arguments, "older_than", None)
+        found = _older(_find(search, arguments), than_ms)
         if arguments.action in ("list", "show"):
-            return _print_found(found, arguments)
-        return _end(search, found, arguments)
+            beside = look_beside(search, target, arguments.job, than_ms) if target else None
+            return _print_found(found, arguments, beside)
+        code = _end(search, found, arguments)
+        if target is None or code:
+            return code
+        # After the transactions: what closed the ledger for them has made older tables nobody's
+        beside = look_beside(search, target, arguments.job, than_ms)
+        return _end_tables(search, beside, arguments)
 
 
 def _time_span_ms(text: str) -> int:
@@ -175,13 +210,18 @@ def _jobs_asked_for(
     return owned, left_out
 
 
-def _print_found(found: Sequence[Judged], arguments: argparse.Namespace) -> int:
+def _print_found(
+    found: Sequence[Judged], arguments: argparse.Namespace, beside: Beside | None
+) -> int:
     now_ms = int(time.time() * 1000)
-    alarming = [one for one in found if one.needs_attention(now_ms)]
+    alarming = any(one.needs_attention(now_ms) for one in found)
+    alarming |= beside is not None and any(one.attention for one in beside.tables)
     if arguments.json:
-        print_json({"transactions": [as_json(one, now_ms) for one in found]})
+        tables = beside_as_json(beside) if beside else {}
+        print_json({"transactions": [as_json(one, now_ms) for one in found], **tables})
     elif arguments.action == "list":
         print(listing(found, now_ms) if found else "No open transactions.")
+        print(f"\n{beside_listing(beside)}" if beside else "", end="\n" if beside else "")
     else:
         print("\n\n".join(details(one, now_ms) for one in found) or "No transactions.")
     return ATTENTION if alarming and arguments.action == "list" else 0
@@ -218,6 +258,29 @@ def _end(search: TransactionSearch, found: list[Judged], arguments: argparse.Nam
     else:
         _print_outcomes(outcomes, asked)
     return 0 if all(one.done for one in outcomes) else 1
+
+
+def _end_tables(search: TransactionSearch, beside: Beside, arguments: argparse.Namespace) -> int:
+    outcomes = end_tables(
+        search,
+        beside,
+        lambda topic: _options(arguments, arguments.job, topic, arguments.prefix or ""),
+        yes=arguments.yes,
+        dry_run=arguments.dry_run,
+    )
+    if arguments.json:
+        shown = [
+            {**table_as_json(one), "done": done, "outcome": said} for one, done, said in outcomes
+        ]
+        print_json({"dryRun": arguments.dry_run, "stagingTables": shown})
+        return 0 if all(done for _, done, _ in outcomes) else 1
+    for one, _, said in outcomes:
+        text = f"{one.standing}: {said}"
+        print(one.found.name)
+        print(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  "))
+    if not outcomes:
+        print("No staging tables.")
+    return 0 if all(done for _, done, _ in outcomes) else 1
 
 
 def _print_outcomes(outcomes: Sequence[Outcome], asked: Asked) -> None:

@@ -103,17 +103,24 @@ def close_to_drivers(
     a leader that is cut off. Raises Fenced if a driver takes one at the same time."""
     closed = {}
     for one in {job.job.topic: job for job in found if job.job}.values():
-        coordinator = Coordinator(options_of(one), control)
-        coordinator.fence()
-        generation = coordinator.read().generation
-        coordinator.write(
-            generation,
-            lambda ledger: Write(
-                [(records.GENERATION_KEY, records.encode_generation(ledger.generation + 1))]
-            ),
-        )
-        closed[coordinator.topic] = coordinator.ledger
+        topic, ledger = close_ledger(options_of(one), control)
+        closed[topic] = ledger
     return closed
+
+
+def close_ledger(options: SinkOptions, control: ControlPlane) -> tuple[str, Ledger]:
+    """The same of one job: its ledger's topic, and all that stands before the generation that was
+    taken."""
+    coordinator = Coordinator(options, control)
+    coordinator.fence()
+    generation = coordinator.read().generation
+    coordinator.write(
+        generation,
+        lambda ledger: Write(
+            [(records.GENERATION_KEY, records.encode_generation(ledger.generation + 1))]
+        ),
+    )
+    return coordinator.topic, coordinator.ledger
 
 
 def _first_look(judged: Judged, asked: Asked) -> Outcome:

@@ -1,0 +1,124 @@
+"""What eo-kafka keeps beside a table: staging tables and markers, for an operator's eyes. Driver.
+
+Whose a staging table is, its name's hash says: of a marker's ledger, sink and table. A table that
+no marker explains is nobody's that is known, whatever its comment says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ...clients.postgres.client import connected
+from .marker import TABLE
+from .staging import PREFIX, drop, prefix_of
+from .table import Place, TableTarget, found
+
+if TYPE_CHECKING:
+    import psycopg
+
+_COMMENT = re.compile(r"Rows of eo-kafka job (.*) that wait for a decision(?:, since (\S+))?")
+_NAME = re.compile(rf"({PREFIX}[0-9a-f]{{12}}_)(\d+)")
+_TABLES = """
+SELECT c.relname::text, c.oid, coalesce(obj_description(c.oid, 'pg_class'), ''),
+    has_table_privilege(c.oid, 'SELECT')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relkind = 'r' AND starts_with(c.relname::text, %s) ORDER BY 1
+"""
+
+
+@dataclass(frozen=True)
+class MarkerRow:
+    """What a job has written into a table last. `batch` is None before its first one."""
+
+    ledger: str
+    sink: str
+    target: str
+    job: str
+    generation: int
+    batch: int | None
+    round: int | None
+    written: datetime
+
+
+@dataclass(frozen=True)
+class StagingTable:
+    """One that is there. `rows` is None if the role may not read it; `made` if it does not say;
+    `marker` if nobody's is known."""
+
+    schema: str
+    name: str
+    generation: int
+    job: str
+    rows: int | None
+    size: int
+    made: datetime | None
+    marker: MarkerRow | None
+
+
+def look(target: TableTarget) -> tuple[list[StagingTable], list[MarkerRow]]:
+    """All staging tables in the schema beside a table, whoever's, and the markers there. Counts the
+    tables' rows. Raises EnvironmentRefused, SinkError, ReadTimeout."""
+    with connected(target.postgres) as connection:
+        place = found(connection, target)
+        tables = connection.execute(_TABLES, (place.beside, PREFIX)).fetchall()
+        markers = _markers(connection, place)  # a table's marker is older than the table
+        return list(_described(connection, place, tables, markers)), markers
+
+
+def remove(target: TableTarget, names: Sequence[str]) -> list[str]:
+    """Drop staging tables; those that are gone now. Raises as `look` does."""
+    with connected(target.postgres) as connection:
+        place = found(connection, target)
+        return [name for name in names if drop(connection, place.beside, name)]
+
+
+def _markers(connection: psycopg.Connection[Any], place: Place) -> list[MarkerRow]:
+    from psycopg import sql
+
+    name = sql.Identifier(place.beside, TABLE)
+    there = connection.execute("SELECT to_regclass(%s)", [name.as_string(connection)]).fetchone()
+    if there is None or there[0] is None:
+        return []
+    asked = sql.SQL(
+        "SELECT ledger, sink, target, job, generation, batch, round, written FROM {} "
+        "ORDER BY written"
+    ).format(name)
+    return [MarkerRow(*row) for row in connection.execute(asked).fetchall()]
+
+
+def _described(
+    connection: psycopg.Connection[Any],
+    place: Place,
+    tables: Sequence[tuple[str, int, str, bool]],
+    markers: Sequence[MarkerRow],
+) -> Iterator[StagingTable]:
+    from psycopg import errors, sql
+
+    of = {prefix_of(one.ledger, one.sink, one.target): one for one in markers}
+    for name, oid, comment, may_read in tables:
+        parts, words = _NAME.fullmatch(name), _COMMENT.fullmatch(comment)
+        if parts is None:
+            continue
+        marker = of.get(parts[1])
+        counted = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(place.beside, name))
+        try:
+            rows = connection.execute(counted).fetchone() if may_read else None
+            size = connection.execute("SELECT pg_total_relation_size(%s::oid)", [oid]).fetchone()
+        except errors.UndefinedTable:  # its batch has ended since
+            continue
+        if size is None or size[0] is None:
+            continue
+        yield StagingTable(
+            place.beside,
+            name,
+            int(parts[2]),
+            marker.job if marker else words[1] if words else "",
+            rows[0] if rows else None,
+            size[0],
+            datetime.fromisoformat(words[2]) if words and words[2] else None,
+            marker,
+        )
