@@ -65,8 +65,13 @@ class QueryMetrics(StreamingQueryListener):
         ValueError: The registry has such metrics already: one of these serves a whole session.
 
     Examples:
-        >>> spark.streams.addListener(eo_kafka.QueryMetrics())
-        >>> prometheus_client.start_http_server(9404, addr="127.0.0.1")
+        >>> from prometheus_client import CollectorRegistry, start_http_server
+        >>> registry = CollectorRegistry()
+        >>> metrics = eo_kafka.QueryMetrics(registry)
+        >>> spark.streams.addListener(metrics)
+        >>> server, thread = start_http_server(9404, addr="127.0.0.1", registry=registry)
+        >>> server.shutdown()
+        >>> spark.streams.removeListener(metrics)
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:

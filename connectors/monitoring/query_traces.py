@@ -60,7 +60,9 @@ class QueryTraces(StreamingQueryListener):
         OptionsError: opentelemetry-api is not installed.
 
     Examples:
-        >>> spark.streams.addListener(eo_kafka.QueryTraces())
+        >>> traces = eo_kafka.QueryTraces()
+        >>> spark.streams.addListener(traces)
+        >>> spark.streams.removeListener(traces)
     """
 
     def __init__(self, tracer: Tracer | None = None) -> None:
