@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from ...sinks.protocol import batch_figures
 from ...sinks.protocol.batch_figures import SinkProgress
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# By context, which has one for its life: asking the JVM takes longer than reading what is there
+_directories: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 _TO_LOCAL_DIRS = (
     ("SparkEnv", "blockManager"),
     ("storage.BlockManager", "diskBlockManager"),
@@ -138,6 +141,8 @@ def _driver_directory() -> str | None:
     context: Any = SparkContext._active_spark_context
     if context is None:
         return None
+    if context in _directories:
+        return _directories[context]
     found = context._jsc.sc().env()
     for owner, name in _TO_LOCAL_DIRS:
         field = context._jvm.java.lang.Class.forName(f"org.apache.spark.{owner}")
@@ -145,4 +150,5 @@ def _driver_directory() -> str | None:
         field.setAccessible(True)
         found = field.get(found)
     path: str = found[0].getPath()
+    _directories[context] = path
     return path
