@@ -16,6 +16,7 @@ from ...core.options import OptionReader
 from ...state.ledger.job import EXACTLY_ONCE
 from .. import options
 from ..options import SinkOptions
+from ..staged_options import ledger_options
 from . import options as map_options
 from .merge import merge_function
 from .options import RowShape, read_shape
@@ -55,7 +56,12 @@ def read_two_phase(
     reader.check_names(
         [option.name for option in (*_OF_MAP, *options.OPTIONS)], besides=hazelcast_client.PREFIX
     )
-    found = _sink_options(given, reader)
+    rest = {
+        name: value
+        for name, value in given.items()
+        if not name.lower().startswith(hazelcast_client.PREFIX)
+    }
+    found = ledger_options(rest, (*_OF_MAP, options.BATCH_ID), reader)
     if reader.problems or found is None:
         raise OptionsError(reader.problems)
     return replace(found, staging=target, fail_on_data_loss=target.fail_on_loss), target, shape
@@ -104,22 +110,3 @@ def _merge(reader: OptionReader) -> str | None:
         except ValueError as error:
             reader.problem(f"Option 'mergeFunction' is '{name}': it {error}.")
     return name
-
-
-def _sink_options(given: Mapping[str, str], reader: OptionReader) -> SinkOptions | None:
-    """The ledger's side of the options; what is wrong with it is noted in `reader`."""
-    own = {option.key for option in _OF_MAP} | {options.BATCH_ID.key, options.GUARANTEE.key}
-    rest = {name: value for name, value in given.items() if name.lower() not in own}
-    try:
-        return SinkOptions.parse(
-            {
-                name: value
-                for name, value in rest.items()
-                if not name.lower().startswith(hazelcast_client.PREFIX)
-            },
-            streaming=True,
-        )
-    except OptionsError as error:
-        for sentence in error.problems:
-            reader.problem(sentence)
-        return None

@@ -13,11 +13,11 @@ from ...clients.postgres import client as postgres_client
 from ...clients.postgres.client import PostgresSettings
 from ...core.errors import OptionsError
 from ...core.options import Option, OptionReader, boolean, one_of, text
-from ...state.ledger.job import EXACTLY_ONCE
 from .. import options
 from ..options import SinkOptions
 from ..rows.columns_needed import column_problems
 from ..rows.one_value import KAFKA_COLUMNS
+from ..staged_options import check_guarantee, ledger_options
 from .target import StagedTable
 
 STAGED = "staged"
@@ -81,13 +81,9 @@ def read_table(
     sent as JSON); raises OptionsError with every problem. Contacts nobody."""
     reader = OptionReader(given)
     target = _target(reader, columns)
-    if reader.get(options.GUARANTEE) != EXACTLY_ONCE:
-        reader.problem(
-            f"Option 'guarantee' is '{reader.get(options.GUARANTEE)}': a table is written "
-            f"'{EXACTLY_ONCE}'. Take it away."
-        )
+    check_guarantee(reader, "a table")
     reader.check_names([option.name for option in (*OPTIONS, *options.OPTIONS)])
-    found = _sink_options(given, reader)
+    found = ledger_options(given, OPTIONS, reader)
     reader.get(COMMIT)
     if reader.problems or found is None:
         raise OptionsError(reader.problems)
@@ -156,15 +152,3 @@ def _table_columns(
     if reserved:
         reader.problem(f"Column '{reserved[0]}': names that begin with '_eo_' are eo-kafka's own.")
     return into
-
-
-def _sink_options(given: Mapping[str, str], reader: OptionReader) -> SinkOptions | None:
-    """The ledger's side of the options; what is wrong with it is noted in `reader`."""
-    own = {option.key for option in OPTIONS} | {options.GUARANTEE.key}
-    rest = {name: value for name, value in given.items() if name.lower() not in own}
-    try:
-        return SinkOptions.parse(rest, streaming=True)
-    except OptionsError as error:
-        for sentence in error.problems:
-            reader.problem(sentence)
-        return None

@@ -9,11 +9,11 @@ from typing import Any
 
 from ...core.errors import OptionsError
 from ...core.options import Option, OptionReader, boolean, text
-from ...state.ledger.job import EXACTLY_ONCE
 from .. import options
 from ..options import SinkOptions
 from ..rows.columns_needed import column_problems
 from ..rows.one_value import KAFKA_COLUMNS
+from ..staged_options import check_guarantee, ledger_options
 from .target import StagedCustomTarget
 
 PREFIX = "target."
@@ -53,15 +53,11 @@ def read_options(
     if len(set(columns)) != len(columns):
         reader.problem("Two columns of the rows have the same name.")
     target = _target(reader, own, tuple(into))
-    if reader.get(options.GUARANTEE) != EXACTLY_ONCE:
-        reader.problem(
-            f"Option 'guarantee' is '{reader.get(options.GUARANTEE)}': a target is written "
-            f"'{EXACTLY_ONCE}'. Take it away."
-        )
+    check_guarantee(reader, "a target")
     if reader.get(options.COMMIT) == options.IDEMPOTENT:
         reader.problem("Option 'commit' is 'idempotent': a target is decided by the job's ledger.")
     reader.check_names([option.name for option in (*OPTIONS, *options.OPTIONS)])
-    found = _sink_options(rest, reader)
+    found = ledger_options(rest, OPTIONS, reader)
     if reader.problems or found is None:
         raise OptionsError(reader.problems)
     target.made()
@@ -98,15 +94,3 @@ def _target(
             f"Option '{TARGET.name}' must be specified: 'module:class' of the target to write."
         )
     return StagedCustomTarget(reader.get(TARGET) or "", own, into, reader.get(FAIL_ON_DATA_LOSS))
-
-
-def _sink_options(given: Mapping[str, str], reader: OptionReader) -> SinkOptions | None:
-    """The ledger's side of the options; what is wrong with it is noted in `reader`."""
-    own = {option.key for option in OPTIONS} | {options.GUARANTEE.key}
-    rest = {name: value for name, value in given.items() if name.lower() not in own}
-    try:
-        return SinkOptions.parse(rest, streaming=True)
-    except OptionsError as error:
-        for sentence in error.problems:
-            reader.problem(sentence)
-        return None
