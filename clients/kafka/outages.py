@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 # How librdkafka begins what it says of a broker: `sasl_ssl://host:9092/1: `.
 _BROKER = re.compile(r"(?:\w+://)?\[?([^/\]]+)\]?:(\d+)/")
 _CONNECT_TIMEOUT_S = 3.0
+_HIGHEST_PORT = 65_535
 SILENT = "no answer"
 _PAUSE_S, _PAUSE_MAX_S = 0.25, 5.0  # one that never comes back is looked for at leisure
 _watched: set[tuple[str, int]] = set()
@@ -77,12 +78,14 @@ def _until_back(host: str, port: int) -> None:
 def connection_problem(host: str, port: int, timeout_s: float = _CONNECT_TIMEOUT_S) -> str | None:
     """Why nothing takes a connection there, or None. Waits for `timeout_s` for each address of the
     host, at most."""
+    if port > _HIGHEST_PORT:  # the C library connects to its lower 16 bits, and so does librdkafka
+        return f"no port is above {_HIGHEST_PORT}"
     try:
         socket.create_connection((host, port), timeout_s).close()
     except TimeoutError:
         return SILENT
     except OSError as error:
         return error.strerror or str(error) or type(error).__name__
-    except (ValueError, OverflowError) as error:  # a name or a port that none can have
+    except ValueError as error:  # a name that none can have
         return str(error)
     return None
