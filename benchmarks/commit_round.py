@@ -3,9 +3,9 @@
     python -m benchmarks.commit_round [--nodes 1,3,10] [--tasks 1,10,50,200,1000] [--rounds 3]
 
 Run it from the root of the repository. Each batch is run by the sink's own code, without Spark: the
-tasks prepare one after the other, each a row into a partition of its own; then `commit()` is timed,
-and in it the requests that end the transactions. The brokers share this machine's cores, so with
-many of them the times are upper bounds. The page goes to docs/benchmarks/commit_round.md.
+tasks prepare one after the other, each a row, into up to 1,000 partitions; then `commit()` is
+timed, and in it the requests that end the transactions. The brokers share this machine's cores, so
+with many of them the times are upper bounds. The page goes to docs/benchmarks/commit_round.md.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.state.ledger.coordinator import Coordinator
 from eo_kafka.state.ledger.topic_settings import MAX_MESSAGE_BYTES
 
+PARTITIONS = 1000
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "commit_round.md"
 
 
@@ -54,7 +55,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Job:
-    """A job whose tasks each write to a partition of their own."""
+    """A job whose tasks each write a row: to a partition of their own, up to PARTITIONS of them."""
 
     servers: str
     tasks: int
@@ -80,7 +81,7 @@ class Job:
         for number in range(self.tasks):
             began = time.monotonic()
             task = two_phase.TaskIdentity(self.name, batch, number, number)
-            values = {"value": [b"row"], "partition": pa.array([number], pa.int32())}
+            values = {"value": [b"row"], "partition": pa.array([number % PARTITIONS], pa.int32())}
             rows = iter([pa.RecordBatch.from_pydict(values)])
             reports.append(two_phase.write(self.options, plan, task, rows))
             took.append(time.monotonic() - began)
@@ -123,7 +124,7 @@ def measure(nodes: int, tasks: Sequence[int], rounds: int) -> dict[int, Round]:
         found = {}
         for number in tasks:
             job = Job(kafka.bootstrap_servers, number)
-            admin.create_topics([NewTopic(job.name, number)])[job.name].result(60)
+            admin.create_topics([NewTopic(job.name, min(number, PARTITIONS))])[job.name].result(60)
             batches = [job.run(batch) for batch in range(rounds + 1)][1:]
             found[number] = _medians(batches)
             print(f"{nodes} brokers, {number} tasks: {found[number]}", file=sys.stderr, flush=True)

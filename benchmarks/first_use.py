@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -31,8 +32,7 @@ def command(name: str) -> list[str]:
 def environment(cache: str) -> dict[str, str]:
     """This process's, with `cache` as the user's cache folder."""
     env = {**os.environ, "XDG_CACHE_HOME": cache}
-    for name in ("NUMBA_CACHE_DIR", "SPARK_REUSE_WORKER"):
-        env.pop(name, None)
+    env.pop("SPARK_REUSE_WORKER", None)
     return env
 
 
@@ -49,11 +49,11 @@ def _one(name: str) -> None:
     print(f"{time.process_time() - began:.2f}")
 
 
-def main() -> None:
+def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--one", choices=USES, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(given)
     if arguments.one:
         _one(arguments.one)
         return
@@ -73,7 +73,7 @@ def main() -> None:
         first, cached = (sorted(side) for side in zip(*pairs, strict=True))
         print(
             f"| {name} | {statistics.median(first):.1f} ({first[0]:.1f}-{first[-1]:.1f}) | "
-            f"{statistics.median(cached):.1f} ({cached[0]:.1f}-{cached[-1]:.1f}) |"
+            f"{statistics.median(cached):.2f} ({cached[0]:.2f}-{cached[-1]:.2f}) |"
         )
 
 

@@ -1,142 +1,167 @@
 # mypy: ignore-errors
-"""Compiles loops with numba: the compiler's settings, its cache, access to memory.
+"""Compiles loops with numba: what they are made of, and object code for core/loops.py to keep.
 
-numba compiles a loop on first use and caches it in the user's cache folder; loops hold no GIL.
-Importing this file takes numba, so callers ask `librdkafka.available()` first. Addresses and sizes
-travel as int64. The rule for all loops (core/digest_kernel.py, sources/read_kernels.py,
-sinks/rows/write_kernels.py, formats/): what one reads is inside a message of librdkafka or
-inside a range the caller has checked; what it writes was sized by a counting loop before, or has a
-limit that it looks at.
+Importing this file takes numba, so only what must be compiled is imported with it. Addresses and
+sizes travel as int64. The rule for all loops (core/digest_kernel.py, sources/read_kernels.py,
+sinks/rows/write_kernels.py, sinks/maps/request_kernels.py, formats/avro/): what one reads is inside
+a message of librdkafka or inside a range the caller has checked; what it writes was sized by a
+counting loop before, or has a limit that it looks at. None makes an array.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import os
-import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
+import llvmlite.binding as llvm
+import numpy as np
 from llvmlite import ir
-from numba import config, njit, types
+from numba import from_dtype, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 from . import librdkafka
+from .loops import Kind, ObjectCode, target_machine
 
-# A function that is missing when a loop is loaded makes LLVM abort the process.
+# numba loads what it compiles, and a function that is missing then makes LLVM abort the process.
 librdkafka.bind()
 
 I64, I32, U64, U8 = types.int64, types.int32, types.uint64, types.uint8
 NOTHING = types.void
-_SHARED_CACHE = config.CACHE_DIR
-_here = threading.local()
-_PATIENCE_S = 60.0
-
-
-def cache_folder() -> str:
-    """Where compiled loops are kept: the user's own folder, never a shared one like /tmp."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    return str(Path(base, "eo-kafka", "numba"))
-
-
-def compiled(function: Any) -> Any:
-    """Cached where a cache can be written (numba replaces its files atomically), else not."""
-    try:
-        folder = Path(_SHARED_CACHE or cache_folder())
-        if not _unzip_source(function):
-            folder = folder / _digest(_package(function))
-        config.CACHE_DIR = str(folder)
-        return _one_process_compiles(njit(cache=True, nogil=True)(function), folder)
-    except (OSError, RuntimeError):
-        return njit(nogil=True)(function)
-    finally:
-        config.CACHE_DIR = _SHARED_CACHE
-
-
-def _one_process_compiles(loop: Any, folder: Path) -> Any:
-    """The first queries on a machine start several workers at once: one of them compiles a loop,
-    and the others wait and take it from the cache, which costs them a tenth."""
-    compile_or_load = loop.compile
-
-    def alone(signature: Any) -> Any:
-        with _compiling(folder):
-            return compile_or_load(signature)
-
-    loop.compile = alone
-    return loop
-
-
-@contextmanager
-def _compiling(folder: Path) -> Iterator[None]:
-    """Alone of all processes that share the cache, where its file system has locks."""
-    with ExitStack() as held:
-        if not getattr(_here, "compiles", False):  # a loop that calls another one compiles it, too
-            _here.compiles = True
-            held.callback(setattr, _here, "compiles", False)
-            with suppress(OSError, ImportError):
-                import fcntl  # not on Windows
-
-                folder.mkdir(parents=True, exist_ok=True)
-                lock = held.enter_context((folder / "lock").open("w"))
-                deadline = time.monotonic() + _PATIENCE_S
-                while time.monotonic() < deadline:  # one that is stopped must not stop all
-                    with suppress(BlockingIOError):
-                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        break
-                    time.sleep(0.05)
-        yield
 
 
 def part(function: Any) -> Any:
-    """A part of compiled loops, which Python itself cannot call: what that would need takes a
-    quarter of the time to compile. None divides by what may be zero."""
+    """A loop, or a part of one. Python itself cannot call it: what that would need takes a quarter
+    of the time to compile. None divides by what may be zero."""
     return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy")(function)
 
 
-def _package(function: Any) -> Path:
-    """The folder of the package that a loop is in: ours, but for those of tests."""
-    depth = function.__module__.count(".")
-    return Path(function.__code__.co_filename).parents[max(0, depth - 1)]
+def loop(module: str, name: str, kinds: Kind) -> ObjectCode:
+    """For `loops.Loop`: a C function that takes the address of the words."""
+    called, arguments = getattr(import_module(module), name), _arguments(kinds)
+
+    def entry(at):
+        words, given = arguments(at)
+        _put_results(words, called(*given))
+
+    return _object_code(entry, f"{module}.{name}", 1)
 
 
-@functools.cache
-def _digest(package: Path) -> str:
-    """Of a whole package: a loop may have parts from any file of it, and numba itself only looks
-    whether the loop's own file is another one. Raises OSError."""
-    found = hashlib.sha256()
-    for folder, inner, names in os.walk(package):  # half the time of rglob
-        inner.sort()
-        for name in sorted(names):
-            if name.endswith(".py"):
-                with open(os.path.join(folder, name), "rb") as source:
-                    found.update(source.read())
-    return found.hexdigest()[:16]
+def callback(module: str, name: str, arguments: int) -> ObjectCode:
+    """For `loops.callback`."""
+    return _object_code(getattr(import_module(module), name), f"{module}.{name}", arguments)
 
 
-def _unzip_source(function: Any) -> bool:
-    """numba keeps a cache for each path of a source file. In a zip (`--py-files`) that is another
-    path for each application, in a folder that numba fails to do without where it is not writable.
-    So the source goes beside our cache, under the digest of the zip. Answers whether it did. Raises
-    OSError."""
-    loader = sys.modules[function.__module__].__loader__
-    archive = getattr(loader, "archive", None)
-    if archive is None:
-        return False
-    digest = hashlib.sha256(Path(archive).read_bytes()).hexdigest()[:16]
-    path = Path(cache_folder(), digest, *function.__module__.split(".")).with_suffix(".py")
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged = path.with_suffix(f".{os.getpid()}")
-        staged.write_text(loader.get_source(function.__module__))
-        staged.replace(path)
-    function.__code__ = function.__code__.replace(co_filename=str(path))
-    return True
+def _arguments(kinds: Kind) -> Any:
+    """What takes arguments out of the words from an address on: the address behind them, and the
+    arguments."""
+
+    @intrinsic
+    def arguments(_typing, at):
+        of_all = _type(kinds)
+
+        def generate(context, builder, _signature, given):
+            at, values = _taken(context, builder, given[0], kinds, of_all)
+            return context.make_tuple(builder, types.Tuple([I64, of_all]), [at, values])
+
+        return types.Tuple([I64, of_all])(I64), generate
+
+    return arguments
+
+
+def _type(kind: Kind) -> Any:
+    if isinstance(kind, tuple):
+        return types.Tuple([_type(one) for one in kind])
+    if kind == "int":
+        return I64
+    if kind == "bool":
+        return types.boolean
+    return types.Array(from_dtype(np.dtype(kind[0])), int(kind[1:]), "C")
+
+
+def _taken(context: Any, builder: Any, at: Any, kind: Kind, of_type: Any) -> tuple[Any, Any]:
+    """The address behind an argument's words, and the argument."""
+    word = ir.IntType(64)
+
+    def next_word() -> Any:
+        nonlocal at
+        found = builder.load(builder.inttoptr(at, word.as_pointer()))
+        at = builder.add(at, word(8))
+        return found
+
+    if isinstance(kind, tuple):
+        values = []
+        for one, of_one in zip(kind, of_type.types, strict=True):
+            at, value = _taken(context, builder, at, one, of_one)
+            values.append(value)
+        return at, context.make_tuple(builder, of_type, values)
+    if not isinstance(of_type, types.Array):
+        value = next_word()
+        return at, value if kind == "int" else context.cast(builder, value, I64, of_type)
+    array = context.make_array(of_type)(context, builder)
+    data, shape = next_word(), [next_word() for _ in range(of_type.ndim)]
+    size = word(np.dtype(kind[0]).itemsize)
+    strides = [size]
+    for length in shape[:0:-1]:
+        strides.insert(0, builder.mul(strides[0], length))
+    pointer = builder.inttoptr(data, array.data.type)
+    populate_array(array, pointer, shape, strides, size, meminfo=None)
+    return at, array._getvalue()
+
+
+@intrinsic
+def _put_results(_typing, at, results):
+    """A loop returns nothing, a number or several."""
+    several = list(results) if isinstance(results, types.BaseTuple) else [results]
+    kinds = [one for one in several if one != types.none]
+
+    def generate(context, builder, signature, given):
+        address, value = given
+        values = [value]
+        if isinstance(signature.args[1], types.BaseTuple):
+            values = [builder.extract_value(value, at) for at in range(len(kinds))]
+        for number, kind in enumerate(kinds):
+            place = builder.add(address, ir.IntType(64)(8 * number))
+            place = builder.inttoptr(place, ir.IntType(64).as_pointer())
+            builder.store(context.cast(builder, values[number], kind, I64), place)
+        return context.get_dummy_value()
+
+    return NOTHING(I64, results), generate
+
+
+def _object_code(function: Any, name: str, arguments: int) -> ObjectCode:
+    signature = NOTHING(*[I64] * arguments)
+    dispatcher = part(getattr(function, "py_func", function))
+    dispatcher.compile(signature)
+    made = dispatcher.overloads[signature.args]
+    symbol = "eo_kafka." + name
+    module = made.library._final_module.clone()
+    module.link_in(llvm.parse_assembly(str(_plain_function(symbol, made, arguments))))
+    module.verify()
+    needs = [one.name for one in module.functions if one.is_declaration]
+    needs = [one for one in needs if not one.startswith("llvm.")]
+    return ObjectCode(symbol, needs, target_machine().emit_object(module))
+
+
+def _plain_function(symbol: str, made: Any, arguments: int) -> ir.Module:
+    """A C function that calls one of numba's, which has room for a result and for an exception
+    before its arguments, and answers with a status: 0 if nothing went wrong."""
+    module, word = ir.Module(), ir.IntType(64)
+    room = ir.IntType(8).as_pointer()
+    inner_type = ir.FunctionType(
+        ir.IntType(32), [room.as_pointer(), room.as_pointer(), *[word] * arguments]
+    )
+    inner = ir.Function(module, inner_type, made.fndesc.llvm_func_name)
+    outer = ir.Function(module, ir.FunctionType(ir.IntType(32), [word] * arguments), symbol)
+    builder = ir.IRBuilder(outer.append_basic_block())
+    rooms = [builder.alloca(room), builder.alloca(room)]
+    builder.ret(builder.call(inner, [*rooms, *outer.args]))
+    # numba frees what an array was the last to hold; ours hold nothing.
+    frees = ir.Function(module, ir.FunctionType(ir.VoidType(), [room]), "NRT_MemInfo_call_dtor")
+    frees.linkage = "linkonce_odr"
+    ir.IRBuilder(frees.append_basic_block()).ret_void()
+    return module
 
 
 def _load(bits, numba_type):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .compiled import I64, U64, compiled, high, part, u8, u64
+from .compiled import I64, U64, high, part, u8, u64
 from .digest import INVERSES, PRIMES
 
 _PRIME_A, _PRIME_B = PRIMES
@@ -49,7 +49,7 @@ def _mix(word):
     return word ^ (word >> U64(31))
 
 
-@compiled
+@part
 def digest_rows(topic, partitions, key, value, first, number, name, content, lanes):
     """Add the fingerprints of rows to `lanes`; the framing is eo_kafka.core.digest's.
 

@@ -24,6 +24,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from . import loops
+
 POINTER = ctypes.c_void_p
 QUEUE_FULL = -184
 PARTITION_EOF = -191
@@ -116,8 +118,9 @@ def available() -> str | None:
         version = tuple(int(part) for part in str(confluent_kafka.__version__).split(".")[:2])
         if not _OLDEST <= version < _TOO_NEW:
             return f"confluent-kafka {confluent_kafka.__version__} is not one it was tested with"
-        importlib.import_module("numba.extending")
         bind()
+        if not loops.are_kept():
+            importlib.import_module("numba.extending")
     except Unavailable as reason:
         return str(reason)
     except (ImportError, OSError, RuntimeError) as error:

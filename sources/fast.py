@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import librdkafka
 from ..core.errors import SourceError
 from . import plain
+from . import read_loops as loops
 from .plain import Fetched
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ def fetch(
     Raises SourceError for timestamps that no column holds, librdkafka.Unavailable when the
     consumer is not one this can drive.
     """
-    from . import read_kernels as kernels
-
     rk, handle = librdkafka.library(), librdkafka.raw_handle(consumer)
     queue = rk.rd_kafka_queue_get_partition(handle, topic.encode(), partition)
     if not queue:
@@ -64,9 +63,7 @@ def fetch(
                 return plain.from_messages(early, end, include_headers)
             left = deadline - time.monotonic()
             wait_ms = int(1000 * min(max(left, 0), _SLICE_S))
-            fetched = _take(
-                kernels, queue, topic, partition, end, max_rows, wait_ms, include_headers
-            )
+            fetched = _take(queue, topic, partition, end, max_rows, wait_ms, include_headers)
             if fetched is not None:
                 return fetched
             if left <= 0:
@@ -76,7 +73,6 @@ def fetch(
 
 
 def _take(
-    kernels: Any,
     queue: int,
     topic: str,
     partition: int,
@@ -89,40 +85,37 @@ def _take(
     import numpy as np
 
     messages = np.empty(max_rows, np.int64)
-    totals, cells = np.zeros(kernels.TOTALS, np.int64), np.zeros(8, np.int64)
-    totals[kernels.LAST] = -1
+    totals, cells = np.zeros(loops.TOTALS, np.int64), np.zeros(8, np.int64)
+    totals[loops.LAST] = -1
     count, want = 0, min(_FIRST_TAKE, max_rows)
     try:
         while want > 0:
-            got = kernels.take(
+            got = loops.take(
                 queue, wait_ms, messages, count, want, end, totals, include_headers, cells
             )
             count, wait_ms = count + got, 0
-            if got < want or totals[kernels.EVENTS] or totals[kernels.BEYOND]:
+            if got < want or totals[loops.EVENTS] or totals[loops.BEYOND]:
                 break
-            size = int(
-                totals[[kernels.KEY_BYTES, kernels.VALUE_BYTES, kernels.CONTENT_BYTES]].sum()
-            )
+            size = int(totals[[loops.KEY_BYTES, loops.VALUE_BYTES, loops.CONTENT_BYTES]].sum())
             # as many as fit if they are like those before
             fit = (BYTES_MAX - size) * count // max(size, 1)
             want = min(max_rows - count, fit, 4 * count)
         if not count:
             return None
         batch = None
-        if totals[kernels.ROWS]:
+        if totals[loops.ROWS]:
             batch = _record_batch(
-                kernels, messages[:count], totals, cells, topic, partition, end, include_headers
+                messages[:count], totals, cells, topic, partition, end, include_headers
             )
-        eof, error = _events(messages[:count]) if totals[kernels.EVENTS] else (None, None)
-        last = int(totals[kernels.LAST])
-        moved = end if totals[kernels.BEYOND] else last + 1 if last >= 0 else None
+        eof, error = _events(messages[:count]) if totals[loops.EVENTS] else (None, None)
+        last = int(totals[loops.LAST])
+        moved = end if totals[loops.BEYOND] else last + 1 if last >= 0 else None
         return Fetched(batch, moved, eof, error)
     finally:
-        kernels.discard(messages, count)
+        loops.discard(messages, count)
 
 
 def _record_batch(
-    kernels: Any,
     messages: np.ndarray[Any, Any],
     totals: np.ndarray[Any, Any],
     cells: np.ndarray[Any, Any],
@@ -134,17 +127,17 @@ def _record_batch(
     import numpy as np
     import pyarrow as pa
 
-    rows, headers = int(totals[kernels.ROWS]), int(totals[kernels.HEADERS])
+    rows, headers = int(totals[loops.ROWS]), int(totals[loops.HEADERS])
     key, value = (
-        _column(rows, totals[kernels.KEY_BYTES]),
-        _column(rows, totals[kernels.VALUE_BYTES]),
+        _column(rows, totals[loops.KEY_BYTES]),
+        _column(rows, totals[loops.VALUE_BYTES]),
     )
-    name = _column(headers, totals[kernels.NAME_BYTES])
-    content = _column(headers, totals[kernels.CONTENT_BYTES])
+    name = _column(headers, totals[loops.NAME_BYTES])
+    content = _column(headers, totals[loops.CONTENT_BYTES])
     lists = (np.zeros(rows + 1, np.int32), np.zeros(rows, np.uint8))
     offsets, times = np.empty(rows, np.int64), np.empty(rows, np.int64)
     kinds = np.empty(rows, np.int32)
-    kernels.pack(
+    loops.pack(
         messages, messages.size, end, key, value, offsets, times, kinds,
         include_headers, lists, name, content, cells,
     )  # fmt: skip

@@ -5,7 +5,18 @@ from __future__ import annotations
 
 from numba import types
 
-from ..core.compiled import I32, I64, NOTHING, compiled, copy, i32, i64, part, put64
+from ..core.compiled import I32, I64, NOTHING, copy, i32, i64, part, put64
+from .read_loops import (
+    BEYOND,
+    CONTENT_BYTES,
+    EVENTS,
+    HEADERS,
+    KEY_BYTES,
+    LAST,
+    NAME_BYTES,
+    ROWS,
+    VALUE_BYTES,
+)
 
 _consume = types.ExternalFunction("rd_kafka_consume_batch_queue", I64(I64, I32, I64, I64))
 _timestamp = types.ExternalFunction("rd_kafka_message_timestamp", I64(I64, I64))
@@ -18,12 +29,8 @@ _strlen = types.ExternalFunction("strlen", I64(I64))
 # rd_kafka_message_t: err i32 @0, topic @8, partition i32 @16, payload @24, len @32, key @40,
 # key_len @48, offset @56, _private @64
 
-# what copying the taken messages will need, and what was seen on the way
-ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, NAME_BYTES, CONTENT_BYTES, LAST, EVENTS, BEYOND = range(9)
-TOTALS = 9
 
-
-@compiled
+@part
 def take(queue, timeout_ms, messages, at, limit, end, totals, with_headers, cells):
     """Take up to `limit` messages into messages[at:], adding what they need to `totals`.
 
@@ -82,7 +89,7 @@ def _append(source, size, row, data, offsets, present):
         offsets[row + 1] = start
 
 
-@compiled
+@part
 def pack(
     messages,
     count,
@@ -129,7 +136,7 @@ def pack(
     return row
 
 
-@compiled
+@part
 def discard(messages, count):
     """Give messages[:count] back to librdkafka."""
     for i in range(count):

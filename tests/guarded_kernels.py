@@ -193,7 +193,7 @@ def source() -> None:
 
 def control() -> None:
     """One byte too far."""
-    from eo_kafka.formats.avro.slot_kernels import gather
+    from eo_kafka.formats.avro.slots import _gather as gather
 
     data, target = guarded(10), np.zeros(16, np.uint8)
     starts, sizes = np.zeros(1, np.int64), np.full(1, 10)
@@ -204,6 +204,9 @@ def control() -> None:
 
 
 if __name__ == "__main__":
+    from eo_kafka.core import librdkafka
+
+    assert librdkafka.available() is None
     guard_numpy()
     globals()[sys.argv[1]]()
     print("well")

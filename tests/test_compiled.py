@@ -1,4 +1,4 @@
-"""Compiled loops that are kept are those of the code that is there."""
+"""Compiled loops that are kept are those of the code that is there, and need no numba."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from eo_kafka.core import librdkafka
+from eo_kafka.core import librdkafka, loops
+from eo_kafka.core.loops import Loop
 
 pytestmark = pytest.mark.skipif(
     librdkafka.available() is not None, reason=str(librdkafka.available())
 )
 LOOP = """
-from eo_kafka.core.compiled import compiled
-from {parts} import answer
+from eo_kafka.core.compiled import i64, part
+from package.far.away.parts import answer
 
-@compiled
+@part
 def asked(number):
     return answer(number)
 
-print(asked(1), sum(asked.stats.cache_hits.values()))
+@part
+def all_kinds(number, yes, words, pair, table):
+    table[1, 0] = words[0] + pair[0][1]
+    return number + pair[1] if yes else number, table.shape[0]
 """
 PART = """
 from eo_kafka.core.compiled import part
@@ -31,30 +36,98 @@ from eo_kafka.core.compiled import part
 def answer(number):
     return number + {added}
 """
+ASK = """
+import sys
+from eo_kafka.core.loops import Loop
+
+print(Loop("package.near.loop", "asked", results=1)(1), "numba" in sys.modules)
+"""
 
 
-@pytest.mark.parametrize(
-    ("loop", "part"), [("loop", "parts"), ("package.near.loop", "package.far.away.parts")]
-)
-def test_a_loop_whose_part_was_changed_is_compiled_anew(
-    tmp_path: Path, loop: str, part: str
-) -> None:
-    files = [tmp_path.joinpath(*name.split(".")).with_suffix(".py") for name in (loop, part)]
-    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    for name, text in (("near/loop", LOOP), ("far/away/parts", PART.format(added=1))):
+        file = tmp_path.joinpath("package", name).with_suffix(".py")
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    (tmp_path / "package" / "__init__.py").touch()
+    return tmp_path
 
-    def asked() -> list[str]:
-        program = [sys.executable, "-c", f"import {loop}"]
+
+def asked(package: Path, cache: str = "cache", **more: str) -> list[str]:
+    env = {**os.environ, "XDG_CACHE_HOME": str(package / cache), **more}
+    env["PYTHONPATH"] = os.pathsep.join([str(package), *filter(None, sys.path)])
+    program = [sys.executable, "-c", ASK]
+    run = subprocess.run(program, env=env, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.split()
+
+
+def kept(package: Path) -> list[Path]:
+    return list(package.joinpath("cache").rglob("*.loop"))
+
+
+def test_a_loop_is_compiled_once_and_anew_when_a_part_of_it_was_changed(package: Path) -> None:
+    assert asked(package) == ["2", "True"]
+    assert asked(package) == ["2", "False"]
+    package.joinpath("package/far/away/parts.py").write_text(PART.format(added=10))
+    assert asked(package) == ["11", "True"]
+    assert len(kept(package)) == 2
+
+
+@pytest.mark.parametrize("spoil", [lambda code: code[:-7], lambda code: code + b"!", lambda _: b""])
+def test_what_is_not_whole_in_the_cache_is_compiled_anew(package: Path, spoil) -> None:
+    asked(package)
+    (loop,) = kept(package)
+    good = loop.read_bytes()
+    loop.write_bytes(spoil(good))
+    assert asked(package) == ["2", "True"]
+    assert loop.read_bytes() == good
+    assert asked(package) == ["2", "False"]
+
+
+def test_where_nothing_can_be_kept_each_process_compiles(package: Path) -> None:
+    package.joinpath("a file").touch()
+    assert asked(package, cache="a file") == ["2", "True"]
+    assert asked(package, cache="a file") == ["2", "True"]
+
+
+def test_a_loop_in_an_archive_is_kept_too(package: Path) -> None:
+    archive = package / "package.zip"
+    subprocess.run(
+        [sys.executable, "-m", "zipfile", "-c", archive, "package"], cwd=package, check=True
+    )
+    package.joinpath("package").rename(package / "gone")
+    for numba in ("True", "False"):
+        env = {"XDG_CACHE_HOME": str(package / "cache")}
+        env["PYTHONPATH"] = os.pathsep.join([str(archive), *filter(None, sys.path)])
         run = subprocess.run(
-            program, cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+            [sys.executable, "-c", ASK],
+            env={**os.environ, **env},
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
-        return run.stdout.split()
+        assert run.stdout.split() == ["2", numba], run.stderr
 
-    for file in files:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    files[0].write_text(LOOP.format(parts=part))
-    files[1].write_text(PART.format(added=1))
-    assert asked() == ["2", "0"]
-    assert asked() == ["2", "1"]
-    files[1].write_text(PART.format(added=10))
-    assert asked() == ["11", "0"]
+
+def test_all_kinds_of_arguments_arrive(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(package))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(package / "cache"))
+    loop = Loop("package.near.loop", "all_kinds", results=2)
+    words, inner = np.array([40, 0], np.uint8), np.array([0, -2], np.int32)
+    table = np.zeros((3, 2), np.int64)
+    assert loop(2**62, True, words, (inner, -5), table) == (2**62 - 5, 3)
+    assert table.tolist() == [[0, 0], [38, 0], [0, 0]]
+    assert loop(np.int32(-1), np.bool_(False), words[1:], (inner[1:], 0), table)[0] == -1
+    assert loop(7, False, words, (inner.astype(np.int64), 0), table) == (7, 3)
+    assert table[1, 0] == 38
+    assert len(kept(package)) == 2  # one for each set of types
+    with pytest.raises(ValueError, match="contiguous"):
+        loop(7, False, words, (inner, 0), table.T)
+
+
+def test_a_loop_whose_functions_are_not_there_is_an_error_and_not_the_end(monkeypatch) -> None:
+    code = loops.ObjectCode("f", ["rd_kafka_no_such_function"], b"")
+    with pytest.raises(RuntimeError, match="has no rd_kafka_no_such_function"):
+        loops._load(code)

@@ -11,7 +11,7 @@ import pytest
 PRELUDE = """
 import gc, sys, weakref
 from eo_kafka.connectors import kafka_sink, kafka_source
-from eo_kafka.sources import read_kernels
+from eo_kafka.core import compiled  # numba
 
 class Node:
     pass

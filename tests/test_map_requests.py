@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hazelcast.config import Config
@@ -16,11 +15,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eo_kafka.core import librdkafka
+from eo_kafka.core.loops import Loop
 from eo_kafka.errors import SinkError
-from eo_kafka.sinks.maps import request_kernels as kernels
 from eo_kafka.sinks.maps import requests as map_requests
 from eo_kafka.sinks.maps.objects import entries_of, keys_of
 from eo_kafka.sinks.maps.requests import requests_of
+
+partition_of = Loop("eo_kafka.sinks.maps.request_kernels", "partition_of", results=1)
 
 pytestmark = pytest.mark.skipif(
     librdkafka.available() is not None, reason=str(librdkafka.available())
@@ -102,7 +103,7 @@ def test_bytes_that_are_no_text_are_what_the_client_sends(rows) -> None:
 @example(-(2**31), 271)
 def test_a_hash_has_the_partition_that_the_members_find_it_in(found: int, partitions: int) -> None:
     expected = 0 if found == -(2**31) else abs(found) % partitions
-    assert kernels.partition_of(np.uint32(found & 0xFFFFFFFF), partitions) == expected
+    assert partition_of(found & 0xFFFFFFFF, partitions) == expected
 
 
 def test_a_request_can_be_numbered_and_is_too_large_at_two_gibibytes(monkeypatch) -> None:

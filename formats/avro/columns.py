@@ -11,6 +11,7 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any
 
+from ...core.loops import Loop
 from ...core.warm_up import is_ready
 from ..shared.ranges import Ranges
 from .codec import parsed
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ..shared.decoding import Rows
 
     Numbers = npt.NDArray[np.int64]
+
+_decode = Loop(f"{__package__}.kernels", "decode")
 
 
 def decoded(
@@ -85,17 +88,15 @@ class _Decoder:
         """The slots, where each begins in them, and how many entries it has."""
         import numpy as np
 
-        from . import kernels
-
         counts = np.zeros(self._program.slots, np.int64)
-        base = np.zeros_like(counts)
+        base, before = np.zeros_like(counts), np.zeros_like(counts)
+        stack = np.zeros((self._program.depth, 3), np.int64)
         none = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint8))
 
         def loop(slots: Any, store: bool) -> None:
-            kernels.decode(
+            _decode(
                 self._code,
                 self._jumps,
-                self._program.depth,
                 rows.data,
                 rows.starts,
                 rows.ends,
@@ -103,6 +104,8 @@ class _Decoder:
                 slots,
                 base,
                 counts,
+                before,
+                stack,
                 store,
             )
 

@@ -8,9 +8,7 @@ hold it, makes a row bad; the plain decoder is asked about that one.
 
 from __future__ import annotations
 
-import numpy as np
-
-from ...core.compiled import I64, U64, compiled, part
+from ...core.compiled import I64, U64, part
 from .program import (
     AGAIN,
     BOOLEAN,
@@ -220,20 +218,25 @@ def _row(code, jumps, data, at, end, slots, base, counts, store, stack):
     return at == end
 
 
-@compiled
-def decode(code, jumps, depth, data, starts, ends, state, slots, base, counts, store):
+@part
+def _copy(source, target):
+    for i in range(source.size):
+        target[i] = source[i]
+
+
+@part
+def decode(code, jumps, data, starts, ends, state, slots, base, counts, before, stack, store):
     """Every row of `data`; rows that are no value become BAD in `state`, and have nulls.
 
-    Not `store`, it only counts the entries of each slot, for whoever makes room for them.
+    Not `store`, it only counts the entries of each slot, for whoever makes room for them. `before`
+    (as large as `counts`) and `stack` (three words for each level of arrays and maps) are scratch.
     """
-    stack = np.zeros((depth, 3), I64)
-    before = np.empty_like(counts)
     for row in range(len(starts)):
-        before[:] = counts
+        _copy(counts, before)
         if state[row] == GOOD:
             at, end = starts[row], ends[row]
             if not _row(code, jumps, data, at, end, slots, base, counts, store, stack):
                 state[row] = BAD
-                counts[:] = before
+                _copy(before, counts)
         if state[row] != GOOD:
             _nulls(code, 0, len(code), slots, base, counts, store)

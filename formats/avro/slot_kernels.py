@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from ...core.compiled import compiled, copy, i64
+from ...core.compiled import copy, i64, part
 
 
-@compiled
+@part
 def gather(count, data, starts, sizes, target):
     """Pieces of `data` one behind the other. All but `count` are addresses."""
     for row in range(count):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...core.loops import Loop
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 GOOD, NULL, BAD = 0, 1, 2  # of a row: to be read, without a value, left to the plain decoder
 _INT32_MAX = 2**31 - 1
 _MILLI_US = 1000
+_gather = Loop(f"{__package__}.slot_kernels", "gather")
 
 
 class Unsupported(Exception):
@@ -102,12 +105,10 @@ class Columns:
         import numpy as np
         import pyarrow as pa
 
-        from .slot_kernels import gather
-
         offsets = _offsets(sizes)
         target = np.empty(int(offsets[-1]), np.uint8)
         used = (self._data, values, sizes, target)
-        gather(len(values), *(one.ctypes.data for one in used))
+        _gather(len(values), *(one.ctypes.data for one in used))
         found = _array(kind, there, offsets.astype(np.int32), target, size=len(values))
         if pa.types.is_string(kind):
             found.validate(full=True)

@@ -169,9 +169,9 @@ def test_loops_out_of_a_zip_are_compiled_once_for_all_applications(wheel, bare, 
     (tmp_path / "another").mkdir()  # each application has the zip under another path
     other = Path(shutil.copy(zip_of(wheel), tmp_path / "another"))
     first = digest_from(zip_of(wheel), bare, tmp_path)
-    compiled = sorted(tmp_path.rglob("*digest_rows*.nbc"))
+    compiled = sorted(tmp_path.rglob("*digest_rows*.loop"))
     assert digest_from(other, bare, tmp_path) == first
-    assert sorted(tmp_path.rglob("*digest_rows*.nbc")) == compiled
+    assert sorted(tmp_path.rglob("*digest_rows*.loop")) == compiled
     assert len(compiled) == 1
 
 

@@ -7,9 +7,9 @@ counted.
 
 from __future__ import annotations
 
-from numba import njit, types
+from numba import types
 
-from ...core.compiled import I32, I64, compiled, copy, i32, part, put32, same, u8
+from ...core.compiled import I32, I64, copy, i32, part, put32, same, u8
 
 U32 = types.uint32
 FRAME = 6  # of each key and value: length i32, which counts this head too, and flags u16
@@ -61,14 +61,14 @@ def _hash(address, size):
     return U32(found ^ (found >> U32(16)))
 
 
-@njit  # which a test calls
+@part
 def partition_of(found, partitions):
     """Of a hash, as the members have it: the lowest number has no absolute value."""
     signed = I64(I32(found))
     return I64(0) if signed == -0x80000000 else abs(signed) % partitions
 
 
-@compiled
+@part
 def place(key, value, table, chosen, partitions, sizes):
     """Of each key's first row: `chosen`, the row that counts, which is its last, and its partition;
     -1 for all others. `table` (its size a power of two, more than there are rows) begins as -1
@@ -104,7 +104,7 @@ def _put(at, kind, address, size):
     return at + FRAME + HEAD + size
 
 
-@compiled
+@part
 def fill(key, value, kinds, chosen, partitions, at):
     """Write each entry where its partition's next one goes: the addresses `at`, which move on."""
     for i in range(chosen.size):

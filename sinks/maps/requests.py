@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...clients.hazelcast import internals
 from ...core.errors import SinkError
+from ...core.loops import Loop
 from ..rows.columns import pointers
 from .objects import checked_text
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from hazelcast import HazelcastClient
     from hazelcast.future import Future
 
+_place, _fill = (Loop(f"{__package__}.request_kernels", name) for name in ("place", "fill"))
 _LARGEST = 2**31 - 256  # of a key and its value; a request counts its bytes in 31 bits
 
 
@@ -35,8 +37,6 @@ def requests_of(name: str, rows: pa.RecordBatch, json: bool, partitions: int) ->
     counts. Executor. Raises SinkError. Needs compiled loops: `librdkafka.available()`."""
     import numpy as np
 
-    from . import request_kernels as kernels
-
     keys, values = rows.column("key"), rows.column("value")
     kinds = (_kind(keys), internals.JSON if json else _kind(values))
     key, value = pointers(keys), pointers(checked_text(values) if json else values)
@@ -44,7 +44,7 @@ def requests_of(name: str, rows: pa.RecordBatch, json: bool, partitions: int) ->
     chosen, placed = np.empty(count, np.int64), np.empty(count, np.int64)
     table = np.full(1 << (2 * count).bit_length(), -1, np.int64)
     sizes = np.zeros(partitions, np.int64)
-    kernels.place(key, value, table, chosen, placed, sizes)
+    _place(key, value, table, chosen, placed, sizes)
     if sizes.max(initial=0) > _LARGEST:
         raise SinkError(
             f"Rows of one partition of map '{name}' are {sizes.max() >> 20} MiB, and one put takes "
@@ -57,7 +57,7 @@ def requests_of(name: str, rows: pa.RecordBatch, json: bool, partitions: int) ->
     buffer = np.empty(int(lengths.sum()), np.uint8)
     at = np.zeros(partitions, np.int64)
     at[used] = buffer.ctypes.data + ends - lengths + len(head)
-    kernels.fill(key, value, kinds, chosen, placed, at)
+    _fill(key, value, kinds, chosen, placed, at)
     whole, puts = buffer.data, []  # each request keeps the buffer alive
     for partition, length, last in zip(used.tolist(), lengths.tolist(), ends.tolist(), strict=True):
         request = whole[last - length : last]

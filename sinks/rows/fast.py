@@ -17,6 +17,7 @@ from ...core import librdkafka
 from ...core.digest import Digest
 from ...core.errors import SinkError
 from . import plain
+from . import write_loops as loops
 from .columns import Rows, by_topic
 
 if TYPE_CHECKING:
@@ -63,17 +64,6 @@ def _warn(reason: str) -> None:
     log.warning("Rows are sent one by one, several times slower than possible: %s.", reason)
 
 
-@functools.cache
-def _callback(before: int) -> Any:
-    """The compiled delivery report callback, going on to `before` for records not ours."""
-    import llvmlite.binding
-
-    from . import write_kernels as kernels
-
-    llvmlite.binding.add_symbol(kernels.DELIVERY_BEFORE, before)
-    return kernels.delivery_callback()
-
-
 _state: dict[str, int] = {}
 
 
@@ -84,7 +74,7 @@ def _watch(handle: int) -> None:
         return
     if before != _state.setdefault("before", before):
         raise librdkafka.Unavailable("the producer has a delivery report callback of its own")
-    _state["mine"] = _callback(before).address
+    _state["mine"] = loops.delivery_callback(before)
     librdkafka.exchange_delivery_callback(handle, _state["mine"])
 
 
@@ -95,11 +85,9 @@ class ArrowProducer(plain.ArrowProducer):
         super().__init__(producer, default_topic)
         import numpy as np
 
-        from . import write_kernels as kernels
-
         self._handle = librdkafka.raw_handle(producer)
         _watch(self._handle)
-        self._slot = np.zeros(kernels.SLOT_BYTES // 8, np.int64)
+        self._slot = np.zeros(loops.SLOT_BYTES // 8, np.int64)
         _slots.append(self._slot)
         self._opaque = self._slot.ctypes.data + 1
 
@@ -181,11 +169,9 @@ class ArrowProducer(plain.ArrowProducer):
     def _send_one_by_one(self, topic: str, handle: int, rows: Rows) -> None:
         import numpy as np
 
-        from . import write_kernels as kernels
-
-        arguments, at = np.zeros(7 * kernels.VU_BYTES // 8, np.int64), 0
+        arguments, at = np.zeros(7 * loops.VU_BYTES // 8, np.int64), 0
         while True:
-            at, code = kernels.produce_rows(
+            at, code = loops.produce_rows(
                 self._handle, handle, self._opaque, at, rows.partitions, rows.key, rows.value,
                 rows.first, rows.number, rows.name, rows.content, arguments,
             )  # fmt: skip
@@ -209,10 +195,8 @@ def _message_type() -> np.dtype[Any]:
 def _digest(digest: Digest, topic: str, rows: Rows) -> None:
     import numpy as np
 
-    from ...core.digest_kernel import digest_rows
-
     lanes = np.zeros(2, np.uint64)
-    digest_rows(
+    loops.digest_rows(
         np.frombuffer(topic.encode(), np.uint8), rows.partitions, rows.key, rows.value,
         rows.first, rows.number, rows.name, rows.content, lanes,
     )  # fmt: skip

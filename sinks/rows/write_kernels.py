@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from numba import types
 
-from numba import cfunc, types
-
-from ...core.compiled import I32, I64, NOTHING, compiled, copy, i32, i64, put32, put64
+from ...core.compiled import I32, I64, NOTHING, copy, i32, i64, part, put32, put64
+from .write_loops import DELIVERY_BEFORE, NAME_MAX, VU_BYTES
 
 _headers_new = types.ExternalFunction("rd_kafka_headers_new", I64(I64))
 _headers_destroy = types.ExternalFunction("rd_kafka_headers_destroy", NOTHING(I64))
@@ -17,16 +16,13 @@ _error_code = types.ExternalFunction("rd_kafka_error_code", I32(I64))
 _error_destroy = types.ExternalFunction("rd_kafka_error_destroy", NOTHING(I64))
 _topic_name = types.ExternalFunction("rd_kafka_topic_name", I64(I64))
 _strlen = types.ExternalFunction("strlen", I64(I64))
-# bound by sinks/rows/fast.py before the callback below is compiled or loaded
-DELIVERY_BEFORE = "eo_kafka_delivery_callback_before"
 _delivery_before = types.ExternalFunction(DELIVERY_BEFORE, NOTHING(I64, I64, I64))
 
 # rd_kafka_vu_t: type i32 @0, union @8, 72 bytes in all
 _RKT, _PARTITION, _VALUE, _KEY, _OPAQUE, _FLAGS, _HEADERS = 2, 3, 4, 5, 6, 7, 10
-VU_BYTES = 72
 
 
-@compiled
+@part
 def produce_rows(
     handle, topic, opaque, start, partitions, key, value, first, number, name, content, arguments
 ):
@@ -60,38 +56,32 @@ def produce_rows(
     return partitions.size, I32(0)
 
 
-# a slot: failures i64 @0, first error i32 @8, its partition i32 @12, acknowledged i64 @16, its
-# topic @24
-NAME_MAX, SLOT_BYTES = 250, 280
 # An idempotent producer's batch that is sent again after a later one of the same partition was
 # taken (a topic made a moment ago) is answered "duplicate sequence", which librdkafka 2.16 reports
 # as delivered. It is not in the log: what tells is that it has no offset.
 DUPLICATE_SEQUENCE_NUMBER = 46
 
 
-def delivery_callback() -> Any:
-    """The compiled delivery report callback, as numba's cfunc; keep it for the process's life.
+@part
+def delivered(handle, message, opaque):
+    """The delivery report callback; write_loops.py has the slots that it writes to.
 
     Our records carry the address of a slot plus 1 as their opaque. All others belong to
     confluent-kafka and go on to its callback (its opaques are even addresses).
     """
-
-    def delivered(handle, message, opaque):
-        mine = i64(message + 64)
-        if mine & 1 == 0:
-            _delivery_before(handle, message, opaque)
+    mine = i64(message + 64)
+    if mine & 1 == 0:
+        _delivery_before(handle, message, opaque)
+    else:
+        slot, code = mine - 1, i32(message)
+        if code == 0 and i64(message + 56) < 0:
+            code = I32(DUPLICATE_SEQUENCE_NUMBER)
+        if code == 0:
+            put64(slot + 16, i64(slot + 16) + 1)
         else:
-            slot, code = mine - 1, i32(message)
-            if code == 0 and i64(message + 56) < 0:
-                code = I32(DUPLICATE_SEQUENCE_NUMBER)
-            if code == 0:
-                put64(slot + 16, i64(slot + 16) + 1)
-            else:
-                if i64(slot) == 0:
-                    put32(slot + 8, code)
-                    put32(slot + 12, i32(message + 16))
-                    name = _topic_name(i64(message + 8))
-                    copy(slot + 24, name, min(_strlen(name), NAME_MAX))
-                put64(slot, i64(slot) + 1)
-
-    return cfunc(NOTHING(I64, I64, I64), nopython=True)(delivered)
+            if i64(slot) == 0:
+                put32(slot + 8, code)
+                put32(slot + 12, i32(message + 16))
+                name = _topic_name(i64(message + 8))
+                copy(slot + 24, name, min(_strlen(name), NAME_MAX))
+            put64(slot, i64(slot) + 1)

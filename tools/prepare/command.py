@@ -10,7 +10,7 @@ import importlib.util
 import platform
 import time
 
-from ...core import compiled, librdkafka
+from ...core import librdkafka, loops
 from . import bytecode
 
 
@@ -67,4 +67,4 @@ def _compile_loops() -> None:
     for name, use in USES.items():
         if name != "avro" or importlib.util.find_spec("fastavro"):
             use()
-    print(f"compiled loops: in {compiled.cache_folder()} ({time.monotonic() - began:.0f} s)")
+    print(f"compiled loops: in {loops.cache_folder()} ({time.monotonic() - began:.0f} s)")

@@ -19,15 +19,15 @@ _RECORD = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long
 def source() -> str:
     """Reads a partition that no broker serves."""
     from ...sources import fast
-    from ...sources import read_kernels as kernels
+    from ...sources import read_loops as loops
 
     consumer = config.consumer({**_NOWHERE, "group.id": "g"})
     consumer.assign([TopicPartition("t", 0, 0)])
     found = fast.fetch(consumer, "t", 0, 1, timeout=0.01)
     none = np.empty(0, np.int64)
-    totals, cells = np.zeros(kernels.TOTALS, np.int64), np.zeros(8, np.int64)
-    batch = fast._record_batch(kernels, none, totals, cells, "t", 0, 1, True)
-    kernels.discard(none, 0)
+    totals, cells = np.zeros(loops.TOTALS, np.int64), np.zeros(8, np.int64)
+    batch = fast._record_batch(none, totals, cells, "t", 0, 1, True)
+    loops.discard(none, 0)
     consumer.close()
     return f"{found.batch} {batch.num_rows}"
 

@@ -1,0 +1,14 @@
+"""The compiled loops that read, and what they count (sources/read_kernels.py)."""
+
+from __future__ import annotations
+
+from ..core.loops import Loop
+
+# what copying the taken messages will need, and what was seen on the way
+ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, NAME_BYTES, CONTENT_BYTES, LAST, EVENTS, BEYOND = range(9)
+TOTALS = 9
+
+_MODULE = f"{__package__}.read_kernels"
+take = Loop(_MODULE, "take", results=1)
+pack = Loop(_MODULE, "pack", results=1)
+discard = Loop(_MODULE, "discard")
