@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+import browser
 import class_archive
 import docker_engine
 import spark_home
@@ -49,7 +50,11 @@ def pytest_unconfigure() -> None:
 
 def pytest_report_header() -> list[str]:
     """What this run cannot do."""
-    reasons = {"on containers": docker_engine.why_not(), "of queues": rabbitmq.why_not()}
+    reasons = {
+        "on containers": docker_engine.why_not(),
+        "of queues": rabbitmq.why_not(),
+        "in a browser": browser.why_not(),
+    }
     return [
         f"WARNING: the tests {which} are SKIPPED. {reason}"
         for which, reason in reasons.items()

@@ -64,9 +64,10 @@ BELOW = {
         *("tools/doctor", "connectors/monitoring", "connectors/direct", "sources/queues"),
     ),
     "tools/run": ("tools/control", "tools/snapshots", "connectors/monitoring"),
+    "tools/ui": ("tools/doctor", "tools/jobs"),
     "tools": (
         *("tools/doctor", "tools/explain", "tools/jobs", "tools/new", "tools/snapshots"),
-        "tools/verify",
+        *("tools/ui", "tools/verify"),
     ),
     "testing": ("tools/verify", "tools/run"),  # sinks/targets by tools/shared
 }

@@ -21,6 +21,7 @@ from eo_kafka.connectors.monitoring.query_traces import QueryTraces
 from eo_kafka.connectors.monitoring.staleness import Staleness
 from eo_kafka.core.offsets import TopicPartition, encode
 from eo_kafka.sinks.protocol.batch_figures import SinkProgress
+from eo_kafka.state.snapshots import restored
 
 ORDER = ("query", "job", "step", "source", "topic", "partition", "le")
 STEPS = {"plan": 10.0, "tasks": 100.0, "decide": 20.0, "finish": 15.0, "done": 5.0}
@@ -212,3 +213,14 @@ def test_traces_of_what_cannot_be_told_are_a_warning(caplog):
 def test_spark_has_what_the_metrics_read():
     assert isinstance(StreamingQueryProgress.stateOperators, property)
     assert eo_kafka.QueryMetrics is QueryMetrics
+
+
+def test_the_newest_restore_of_each_job_is_told(told, monkeypatch):
+    monkeypatch.setattr(restored, "_newest", {})
+    assert ("eo_kafka_restore_seconds", "counts") not in told.samples()
+    restored.note("counts", restored.Restored(3, 10, 9.0, 900.0))
+    restored.note("counts", restored.Restored(4, 2048, 1.5, 1000.0))
+    seen = told.samples()
+    assert seen["eo_kafka_restore_seconds", "counts"] == 1.5
+    assert seen["eo_kafka_restore_bytes", "counts"] == 2048
+    assert seen["eo_kafka_restore_timestamp_seconds", "counts"] == 1000

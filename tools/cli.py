@@ -37,6 +37,7 @@ COMMANDS = (
     ),
     Command("run", "keep a job running: start its driver again", "eo_kafka.tools.run.command"),
     Command("watch", "show jobs again and again", "eo_kafka.tools.jobs.watch"),
+    Command("ui", "show jobs as a page, in a browser", "eo_kafka.tools.ui.command"),
     Command("job", "list jobs, ask for something, repair one", "eo_kafka.tools.job_command"),
     Command(
         "snapshots",

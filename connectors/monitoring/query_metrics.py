@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from ...core.errors import OptionsError
+from ...state.snapshots import restored
 from .query_figures import QueryFigures
 from .query_progress import progress
 
@@ -45,6 +46,7 @@ log = logging.getLogger(__name__)
 
 BY_QUERY = ("query",)
 BY_JOB = ("query", "job")
+RESTORED = ("job",)
 BY_STEP = ("query", "job", "step")
 BY_PARTITION = ("query", "source", "topic", "partition")
 
@@ -123,6 +125,7 @@ def _families(queries: list[QueryFigures], now: float) -> Iterator[Metric]:
     yield from _of_queries(queries)
     yield from _of_sources(queries, now)
     yield from _of_sinks(queries)
+    yield from _of_restores(restored.newest())
 
 
 def _of_queries(queries: list[QueryFigures]) -> Iterator[Metric]:
@@ -196,3 +199,19 @@ def _of_sinks(queries: list[QueryFigures]) -> Iterator[Metric]:
             for step, (count, total) in sink.steps.items():
                 steps.add_metric((*labels, step), count, total)
     yield from (steps, rows, opened, size, sent)
+
+
+def _of_restores(found: dict[str, restored.Restored]) -> Iterator[Metric]:
+    """Of this process: `eo_kafka.start` restores before the query begins."""
+    took = GaugeMetricFamily(
+        "eo_kafka_restore_seconds", "what the newest restore took", labels=RESTORED
+    )
+    size = GaugeMetricFamily("eo_kafka_restore_bytes", "what it wrote back", labels=RESTORED)
+    ended = GaugeMetricFamily(
+        "eo_kafka_restore_timestamp_seconds", "when it had ended", labels=RESTORED
+    )
+    for job, one in found.items():
+        took.add_metric((job,), one.seconds)
+        size.add_metric((job,), one.size)
+        ended.add_metric((job,), one.at_s)
+    yield from (took, size, ended)

@@ -22,6 +22,8 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import batch, preflight
 from eo_kafka.sinks.rows import fast, plain, plain_write
 from eo_kafka.tools import cli
+from eo_kafka.tools.ui.cluster import Cluster
+from eo_kafka.tools.ui.looks import all_of
 from harness import committed, make_copy, wait_until
 
 IMPATIENT = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "10"}
@@ -80,12 +82,26 @@ COMMANDS = (
 
 def test_no_command_creates_what_it_does_not_find(broker_that_creates, missing, tmp_path, capsys):
     others = {"broker", "hazelcast", "registry", "prepare", "new", "run"}  # which ask no Kafka
+    others.add("ui")  # below
     named = {command.words.split()[0] for command in cli.COMMANDS} - others
     assert named == {words.split()[0] for words in COMMANDS}
     for words in COMMANDS:
         command = words.format(missing, tmp_path).split()
         assert cli.main([*command, "--bootstrap-servers", broker_that_creates]) in (0, 1, 3)
         assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_page_about_what_is_not_there_creates_nothing(broker_that_creates, missing):
+    cluster = Cluster({"kafka.bootstrap.servers": broker_that_creates})
+    asked = [
+        cluster.transactions(missing),
+        cluster.on_topic(missing),
+        cluster.snapshots(missing),
+        cluster.topics(missing, (missing,), (missing,)),
+    ]
+    transactions, on_topic, snapshots, topics = all_of(asked, 60)
+    assert transactions.value == [] and snapshots.value.found == {} and topics.value.topics == ()
+    assert "does not exist" in on_topic.problem
 
 
 def options(servers: str, word: str, checkpoint: Path) -> dict[str, str]:

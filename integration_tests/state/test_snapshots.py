@@ -28,7 +28,7 @@ from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.state.ledger.ledger import Ledger, fold
 from eo_kafka.state.ledger.log_reader import read_records
-from eo_kafka.state.snapshots import restoring
+from eo_kafka.state.snapshots import restored, restoring
 from eo_kafka.tools import cli
 from harness import committed, control_plane, wait_until
 
@@ -301,6 +301,8 @@ def test_a_restore_needs_an_empty_folder_and_a_job_with_a_snapshot(job, tmp_path
         head = eo_kafka.restore(str(job.checkpoint), job.topic, job.given)
     assert head is not None
     assert head.batch == 0
+    noted = restored.newest()[job.topic]  # for its metrics
+    assert (noted.batch, noted.size) == (0, head.size) and 0 < noted.seconds < 60
     (said,) = [one for one in caplog.records if one.name == restoring.__name__]
     assert re.fullmatch(
         rf"Job '{job.topic}' goes on at batch 0: snapshot 'latest' of 20\d\d-\S+T\S+\+00:00 "

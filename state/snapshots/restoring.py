@@ -6,6 +6,7 @@ Runs in the user's own process, before the query is started.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
@@ -18,6 +19,7 @@ from ..ledger.ledger import Ledger
 from . import writing_back as files
 from .checkpoint import open_checkpoint
 from .export import LATEST, Export
+from .restored import Restored, note
 from .search import Found, SnapshotSearch
 
 log = logging.getLogger(__name__)
@@ -81,9 +83,12 @@ def restore(
     if export is None:
         _check_can_go_on(ledger, found.head, search.options)
     target = open_checkpoint(checkpoint)
+    began = time.monotonic()
     what = f"Restoring batch {found.head.batch} of {job}"
     with bar(what, found.head.size, shown=progress) as told:
         files.restore(search.options.kafka, found.topic, found.end, found.head, target, told)
+    took = time.monotonic() - began
+    note(job, Restored(found.head.batch, found.head.size, took, time.time()))
     _say(found, job, checkpoint)
     return found.head
 

@@ -116,6 +116,11 @@ class SnapshotSearch:
         names = (export.name_in(topic, self.job) for topic in topics)
         return {name: self.export_of(name) for name in sorted(name for name in names if name)}
 
+    def all(self) -> dict[str, Found | None]:
+        """The job's own newest one, and its exports."""
+        newest = self.newest(self.ledger())
+        return {**({newest.name: newest} if newest else {}), **self.exports()}
+
     def export_of(self, name: str) -> FoundExport | None:
         """An export whose topic is there; None if it is unfinished."""
         topic = export.topic_of(self.job, name)
@@ -181,6 +186,4 @@ def snapshots(job: str, options: Mapping[str, str]) -> dict[str, Found | None]:
         >>> sorted(eo_kafka.snapshots("firsts", kafka))
         ['latest']
     """
-    search = SnapshotSearch(job, options)
-    newest = search.newest(search.ledger())
-    return {**({newest.name: newest} if newest else {}), **search.exports()}
+    return SnapshotSearch(job, options).all()

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from ...core.errors import cut
 from ...core.options import json_object
 
+DRIVER_ENDED = "Driver ended"  # so begins what a supervisor says of one that nobody asked to end
 WISH_KEY, TOLD_KEY = b"wish", b"told"
 VERSION = 1
 TEXT_MAX = 4000

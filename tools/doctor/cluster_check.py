@@ -58,6 +58,12 @@ def check_cluster(options: SinkOptions) -> list[Finding]:
     if brokers > 1:
         problems = ledger_topic.transaction_log_problems(admin)
         findings += topic_check.durability(ledger_topic.TRANSACTION_LOG, problems)
+    return [*findings, *check_topics(options, admin, brokers)]
+
+
+def check_topics(options: SinkOptions, admin: Any, brokers: int) -> list[Finding]:
+    """Those of the topics that the options name, and of the job's own."""
+    findings: list[Finding] = []
     for subject, check in topic_check.checks(options, admin, brokers):
         findings += _tried(subject, check)
     return findings

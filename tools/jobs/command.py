@@ -69,7 +69,7 @@ def add_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_asking(actions)
 
 
-_ASKED = {
+ASKED = {
     Do.SUSPEND: "end the job's driver in order, and start none until 'resume'",
     Do.RESUME: "let the job's supervisor run it again, also after 'cancel'",
     Do.RESTART: "end the job's driver in order, and start it again",
@@ -78,7 +78,7 @@ _ASKED = {
 
 
 def _add_asking(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    for do, told in _ASKED.items():
+    for do, told in ASKED.items():
         asking = actions.add_parser(
             do.value,
             help=told,

@@ -11,7 +11,7 @@ from ..shared.command_line import duration, table
 from .standing import Lag, Standing
 from .tails import Tail
 
-_TITLES = (
+TITLES = (
     "job",
     "state",
     "batch",
@@ -28,7 +28,7 @@ _RIGHT = "batch written lag open left format"
 
 def listing(found: Sequence[Standing], now_ms: int) -> str:
     """A line for each job, and below why some of it is not known."""
-    lines = [table(_TITLES, [_row(one, now_ms) for one in found], right=_RIGHT)]
+    lines = [table(TITLES, [cells(one, now_ms) for one in found], right=_RIGHT)]
     for one in found:
         if one.problem:
             lines += ["", f"{one.job}  {one.topic}".rstrip(), f"  {one.problem}"]
@@ -37,7 +37,8 @@ def listing(found: Sequence[Standing], now_ms: int) -> str:
     return "\n".join(lines)
 
 
-def _row(one: Standing, now_ms: int) -> tuple[object, ...]:
+def cells(one: Standing, now_ms: int) -> tuple[object, ...]:
+    """A job's line, as `TITLES` names its cells."""
     return (
         one.job,
         one.state.value,
@@ -110,6 +111,7 @@ def batch(decision: Decision, tail: Tail | None) -> dict[str, Any]:
         "generation": decision.generation,
         "tasks": len(decision.participants),
         "rows": sum(part.rows for part in decision.participants),
+        "plannedMs": tail.planned_ms.get(decision.generation) if tail else None,
         "decidedMs": tail.decided_ms.get(at) if tail else None,
         "doneMs": tail.done_ms.get(at) if tail else None,
         "target": decision.target or None,
@@ -119,9 +121,18 @@ def batch(decision: Decision, tail: Tail | None) -> dict[str, Any]:
     }
 
 
+HISTORY_TITLES = ("batch", "round", "state", "generation", "tasks", "rows", "decided", "commit")
+
+
 def history(tail: Tail, count: int, now_ms: int) -> str:
     """The newest batches, a line each."""
-    rows = []
+    rows = history_cells(tail, count, now_ms)
+    return table(HISTORY_TITLES, rows, right="batch round generation tasks rows decided commit")
+
+
+def history_cells(tail: Tail, count: int, now_ms: int) -> list[tuple[object, ...]]:
+    """Their lines, as `HISTORY_TITLES` names the cells."""
+    rows: list[tuple[object, ...]] = []
     for decision in newest(tail, count):
         at = (decision.sink, decision.batch)
         decided, done = tail.decided_ms.get(at), tail.done_ms.get(at)
@@ -139,8 +150,7 @@ def history(tail: Tail, count: int, now_ms: int) -> str:
                 took,
             )
         )
-    titles = ("batch", "round", "state", "generation", "tasks", "rows", "decided", "commit")
-    return table(titles, rows, right="batch round generation tasks rows decided commit")
+    return rows
 
 
 def newest(tail: Tail, count: int) -> list[Decision]:

@@ -34,27 +34,46 @@ def survey(
 ) -> list[Standing]:
     """Every job, by name; `only`: of this one alone. `named`: topic -> job, of ledgers whose names
     are not the default. Raises EnvironmentRefused, OutcomeUnknown: nothing can be seen."""
-    admin, _ = connect(settings, TIMEOUT_S)
-    with closing(TransactionSearch(settings, named)) as search:
+    with closing(Onlooker(settings, named)) as onlooker:
+        return onlooker.look(only)
+
+
+class Onlooker:
+    """The same again and again, by clients that it keeps: a connection costs brokers more than a
+    question. One thread at a time uses it; after an error it is closed, and another one made.
+    Raises EnvironmentRefused."""
+
+    def __init__(self, settings: Mapping[str, str], named: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._admin, _ = connect(settings, TIMEOUT_S)
+        self._search = TransactionSearch(settings, named)
+
+    def close(self) -> None:
+        """Its connections."""
+        self._search.close()
+
+    def look(self, only: str | None = None) -> list[Standing]:
+        """As `survey`."""
+        search, admin = self._search, self._admin
         described = list(search.describe(_ours(search)).values())
         ledgers = {topic: job for topic, job in search.ledgers().items() if only in (None, job)}
         metadata = admin.list_topics(timeout=TIMEOUT_S).topics
-        tails = read_tails(settings, admin, ledgers)
+        tails = read_tails(self._settings, admin, ledgers)
         lags = _lags(search, admin, tails, metadata)
-        watched = watches(settings, admin, ledgers.values(), metadata)
-    now_ms = int(time.time() * 1000)
-    found: list[Standing] = []
-    of_jobs: set[str] = set()
-    for topic, job in sorted(ledgers.items(), key=lambda one: one[1]):
-        mine = [one for one in described if _is_of(one, job)]
-        of_jobs.update(one.transactional_id for one in mine)
-        exports = [name for other in metadata if (name := export.name_in(other, job))]
-        known = standing(job, tails[topic], mine, lags[topic], sorted(exports), now_ms)
-        found.append(replace(known, watch=watched.get(job)))
-    if only is None:
-        rest = [one for one in described if one.transactional_id not in of_jobs]
-        found += _without_ledger(rest, now_ms)
-    return found
+        watched = watches(self._settings, admin, ledgers.values(), metadata)
+        now_ms = int(time.time() * 1000)
+        found: list[Standing] = []
+        of_jobs: set[str] = set()
+        for topic, job in sorted(ledgers.items(), key=lambda one: one[1]):
+            mine = [one for one in described if _is_of(one, job)]
+            of_jobs.update(one.transactional_id for one in mine)
+            exports = [name for other in metadata if (name := export.name_in(other, job))]
+            known = standing(job, tails[topic], mine, lags[topic], sorted(exports), now_ms)
+            found.append(replace(known, watch=watched.get(job)))
+        if only is None:
+            rest = [one for one in described if one.transactional_id not in of_jobs]
+            found += _without_ledger(rest, now_ms)
+        return found
 
 
 def _ours(search: TransactionSearch) -> list[str]:

@@ -16,6 +16,7 @@ from ...clients.kafka.config import consumer
 from ...clients.kafka.topics import TIMEOUT_S
 from ...core.errors import EoKafkaError
 from ...core.offsets import TopicPartition
+from ...state.ledger import records
 from ...state.ledger.ledger import DECISION_PARTITION, Ledger
 from ...state.ledger.log_reader import reader_settings
 
@@ -46,8 +47,9 @@ class Tail:
     """A ledger as its records from offset `start` on say it, if `problem` is empty.
 
     `whole`: these are all that there are. `settled`: no decision is being written. Times are those
-    of the records, in ms since 1970, by the clock of who wrote them: `decided_ms` and `done_ms` by
-    sink and batch, as far as compaction left the records.
+    of the records, in ms since 1970, by the clock of who wrote them: `decided_ms` (S6) and
+    `done_ms` (S8) by sink and batch, `planned_ms` (S1) by generation, as far as compaction left
+    the records.
     """
 
     topic: str
@@ -58,6 +60,7 @@ class Tail:
     problem: str = ""
     ledger: Ledger = field(default_factory=Ledger)
     newest_ms: int | None = None
+    planned_ms: dict[int, int] = field(default_factory=dict)
     decided_ms: dict[tuple[str, int], int] = field(default_factory=dict)
     done_ms: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -65,6 +68,8 @@ class Tail:
         """The next record. Raises LedgerError."""
         self.ledger.apply(key, value)
         self.newest_ms = at_ms
+        if key == records.GENERATION_KEY and value is not None:
+            self.planned_ms[self.ledger.generation] = at_ms
         if value is None or not key.startswith(b"decision/"):
             return
         sink, batch, _round = key.decode().removeprefix("decision/").rsplit("/", 2)

@@ -82,13 +82,13 @@ class ControlledOrders(Orders):
         return True
 
     def phase(self, phase: str, said: str = "") -> None:
-        """Also to who waits for an answer."""
+        """Also to who waits for an answer. What was said last stands until there is more to say."""
         if not self._seat.holds:
             return
         wish, told = self._seat.wish, self._seat.told
         if wish is None or self._is_done(wish):
             before = told or Told(phase)
-            self._tell(replace(before, phase=phase))
+            self._tell(replace(before, phase=phase, said=said or before.said))
         else:
             self._tell(Told(phase, self._before.value, wish.id, said=said or phase))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from ..control import words
 from ..shared.command_line import duration
 from .driver import Driver
 from .guard import UNWATCHED
@@ -98,6 +99,7 @@ class Supervisor:
         self._runs = self._superseded = 0
         self._phase = "starting"
         self._how = ""  # the last driver ended, for who asked for it
+        self._why = ""  # this ends, for who looks at the job
         self._was_stuck = False
 
     def ask_to_end(self, number: int, _frame: object = None) -> None:
@@ -119,7 +121,7 @@ class Supervisor:
                     return final
             return self._ended_while_waiting()
         finally:
-            self._orders.phase("ended")
+            self._orders.phase("ended", self._why)
             self._orders.close()
 
     def _wait_in(self, phase: str, told: str) -> None:
@@ -151,7 +153,7 @@ class Supervisor:
             driver = self._driver = self._start()
         except OSError as error:  # no memory, no process: as if it had died
             log.warning("Driver could not be started: %s.", error.strerror)
-            return self._restart(0.0, None)
+            return self._restart(0.0, None, f"it could not be started: {error.strerror}")
         try:
             log.info("Driver started: run %d, process %d.", self._runs, driver.pid)
             self._phase, self._how = "running", ""
@@ -241,7 +243,7 @@ class Supervisor:
             return None
         if ending.in_order or self._asked:
             return ExitCode.IN_ORDER if ending.in_order else self._died_when_asked(code)
-        return self._restart(ran_s, driver)
+        return self._restart(ran_s, driver, ending.told)
 
     def _after_error(self, error: OurError | None) -> ExitCode | None:
         """None: another start would do."""
@@ -254,7 +256,8 @@ class Supervisor:
         if error.way is Way.RESTART or is_passing or self._is_replaced():
             log.warning("%s: %s", error.name, error.said)
             return None
-        log.error("%s: %s", error.name, error.said)
+        self._why = f"{error.name}: {error.said}"
+        log.error("%s", self._why)
         log.error("It is %s. %s", error.way.value, to_do(error.name))
         return ExitCode.PERSON if error.way is Way.PERSON else ExitCode.SUPERSEDED
 
@@ -274,16 +277,19 @@ class Supervisor:
         by_signal = code in (KILLED + signal.SIGTERM, KILLED + signal.SIGINT)
         return ExitCode.IN_ORDER if by_signal else ExitCode.BY_FORCE
 
-    def _restart(self, ran_s: float, driver: Driver | None) -> ExitCode | None:
+    def _restart(self, ran_s: float, driver: Driver | None, how: str) -> ExitCode | None:
         found = self._restarts.failed(time.monotonic(), ran_s)
         if isinstance(found, GiveUp):
-            log.error("Gave up. %s %s", found.why, LEFT_OPEN)
+            self._why = f"Gave up. {found.why}"
+            log.error("%s %s", self._why, LEFT_OPEN)
             return ExitCode.GAVE_UP
-        log.info("It is started again in %s.", duration(found.seconds))
+        again = f"It is started again in {duration(found.seconds)}."
+        log.info("%s", again)
         if driver is not None:
             driver.kill()
         self._phase = "waiting"
-        self._orders.phase("waiting")
+        ended = f"{words.DRIVER_ENDED} after {duration(ran_s)}: {how}."
+        self._orders.phase("waiting", f"{ended} {again}")
         deadline = time.monotonic() + found.seconds
         while not self._asked and (left := deadline - time.monotonic()) > 0:
             if self._orders.look() is not Order.GO:

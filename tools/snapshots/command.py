@@ -71,15 +71,18 @@ def _list(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
         ]
         print_json({"job": arguments.job, "snapshots": shown})
     elif found:
-        titles = ("name", "batch", "made", "files", "bytes", "new")
-        rows = [_row(name, one) for name, one in found.items()]
-        print(table(titles, rows, right="batch files bytes new"))
+        rows = [cells(name, one) for name, one in found.items()]
+        print(table(TITLES, rows, right="batch files bytes new"))
     else:
         print(f"Job '{arguments.job}' has no snapshots.")
     return 0
 
 
-def _row(name: str, found: Found | None) -> tuple[object, ...]:
+TITLES = ("name", "batch", "made", "files", "bytes", "new")
+
+
+def cells(name: str, found: Found | None) -> tuple[object, ...]:
+    """A snapshot's line, as `TITLES` names its cells."""
     if found is None:
         return name, "", "unfinished: export it again, or delete it", "", "", ""
     head = found.head

@@ -18,10 +18,10 @@ from pathlib import Path
 from ...core.errors import EoKafkaError, LedgerError, OptionsError
 from ...core.options import time_span_ms
 from ...core.transaction import TransactionState
-from ...sinks.options import SinkOptions
-from ...state.ledger.job import LEDGER, PREFIX
+from ...state.ledger.job import PREFIX
 from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json
-from .ending import Asked, Outcome, end
+from .acting import end_found, options_for
+from .ending import Asked, Outcome
 from .report import as_json, details, ledger_says, listing
 from .search import TransactionSearch, is_of
 from .staged_tables import (
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     if of_table and arguments.action == "abort" and (not arguments.job or arguments.ids):
         raise OptionsError(["--table-config needs --job, whose staging tables are to go."])
     target = target_of(of_table) if of_table else None
-    settings = _options(arguments, job=None).kafka
+    settings = options_for(connection(arguments), None).kafka
     named = {arguments.ledger_topic: arguments.job} if arguments.ledger_topic else {}
     with closing(TransactionSearch(settings, named)) as search:
         than_ms = getattr(arguments, "older_than", None)
@@ -132,16 +132,6 @@ def _older(found: list[Judged], than_ms: int | None) -> list[Judged]:
         return found
     now_ms = int(time.time() * 1000)
     return [one for one in found if one.open_for_ms(now_ms) > than_ms]
-
-
-def _options(
-    arguments: argparse.Namespace, job: str | None, ledger: str = "", prefix: str = ""
-) -> SinkOptions:
-    given = connection(arguments)
-    given |= {"jobName": job} if job else {}
-    given |= {LEDGER.name: ledger} if ledger else {}
-    given |= {PREFIX.name: prefix} if prefix else {}
-    return SinkOptions.parse(given, streaming=job is not None)
 
 
 def _find(search: TransactionSearch, arguments: argparse.Namespace) -> list[Judged]:
@@ -235,19 +225,8 @@ def _end(search: TransactionSearch, found: list[Judged], arguments: argparse.Nam
         dry_run=arguments.dry_run,
     )
 
-    def options_of(one: Judged) -> SinkOptions:
-        assert one.job is not None and one.parts is not None
-        return _options(arguments, one.job.job, one.job.topic, one.parts.prefix)
-
-    outcomes = end(
-        search,
-        found if asked.commit or arguments.ids else [one for one in found if one.is_open],
-        asked,
-        options_of,
-        lambda some, closed: search.judge(
-            [one.described.transactional_id for one in some], closed=closed
-        ),
-    )
+    some = found if asked.commit or arguments.ids else [one for one in found if one.is_open]
+    outcomes = end_found(search, some, asked, connection(arguments))
     if arguments.json:
         now_ms = int(time.time() * 1000)
         shown = [
@@ -264,7 +243,9 @@ def _end_tables(search: TransactionSearch, beside: Beside, arguments: argparse.N
     outcomes = end_tables(
         search,
         beside,
-        lambda topic: _options(arguments, arguments.job, topic, arguments.prefix or ""),
+        lambda topic: options_for(
+            connection(arguments), arguments.job, topic, arguments.prefix or ""
+        ),
         yes=arguments.yes,
         dry_run=arguments.dry_run,
     )

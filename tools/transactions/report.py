@@ -8,25 +8,27 @@ from typing import Any
 from ..shared.command_line import duration, table
 from .verdict import Judged
 
+TITLES = ("transactional id", "state", "age", "left", "ledger, token")
+
 
 def listing(found: Sequence[Judged], now_ms: int) -> str:
     """A line for each transaction, and below what must be done about some."""
-    rows = [
-        (
-            one.described.transactional_id,
-            one.described.state.value if not one.hung_on else "hung",
-            _age(one, now_ms),
-            _left(one, now_ms),
-            _summary(one),
-        )
-        for one in found
-    ]
-    titles = ("transactional id", "state", "age", "left", "ledger, token")
-    lines = [table(titles, rows, right="age left")]
+    lines = [table(TITLES, [cells(one, now_ms) for one in found], right="age left")]
     for one in found:
         if reason := one.needs_attention(now_ms):
             lines += ["", one.described.transactional_id, f"  {reason}"]
     return "\n".join(lines)
+
+
+def cells(one: Judged, now_ms: int) -> tuple[str, ...]:
+    """A transaction's line, as `TITLES` names its cells."""
+    return (
+        one.described.transactional_id,
+        one.described.state.value if not one.hung_on else "hung",
+        _age(one, now_ms),
+        _left(one, now_ms),
+        _summary(one),
+    )
 
 
 def _summary(one: Judged) -> str:
@@ -48,6 +50,12 @@ def _left(one: Judged, now_ms: int) -> str:
 
 def details(one: Judged, now_ms: int) -> str:
     """Everything known about one transaction, a line for each fact."""
+    lines = "".join(f"\n  {name:<12}{text}" for name, text in facts(one, now_ms))
+    return f"{one.described.transactional_id}{lines}"
+
+
+def facts(one: Judged, now_ms: int) -> list[tuple[str, str]]:
+    """The same, as names and texts."""
     described, parts = one.described, one.parts
     lines = [
         (
@@ -81,7 +89,7 @@ def details(one: Judged, now_ms: int) -> str:
     lines.append(("token", one.token.value))
     if reason := one.needs_attention(now_ms):
         lines.append(("attention", reason))
-    return described.transactional_id + "".join(f"\n  {name:<12}{text}" for name, text in lines)
+    return lines
 
 
 def ledger_says(one: Judged) -> str:

@@ -128,6 +128,12 @@ class TransactionSearch(ControlPlane):
                 judged += self._decided(job, seen)
         return judged
 
+    def of_job(self, job: str) -> list[Judged]:
+        """The job's transactions that are open, under any prefix, and those that its ledger has
+        decided and not settled."""
+        listed = [name for name in self.ids("") if is_of(name, job)]
+        return self.judge(listed, {job})
+
     def _decided(self, job: JobLedger, seen: Collection[Identity]) -> list[Judged]:
         """The transactions of the job's DECIDED batches but those `seen`."""
         missing = [
