@@ -18,7 +18,7 @@ REPORT_OF_TESTS := .pytest_cache/report.xml
 # The longest files first, by integration_tests/durations.json (integration_tests/support/balance.py)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --junitxml=$(REPORT_OF_TESTS)
 
-.PHONY: help setup demo demo-cluster test test-all test-full test-containers durations soak lint docs format public-api release bench clean
+.PHONY: help setup demo demo-postgres demo-cluster test test-all test-full test-containers durations soak lint docs format public-api release bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -26,6 +26,10 @@ help: ## What can be made
 demo: $(VENV)/installed ## The main job on 336,776 real flights, killed while it runs (FORMAT=kafka: Spark's own connector)
 	$(BIN)/eo-kafka prepare
 	$(BIN)/python examples/flights/demo.py --format $(FORMAT)
+
+demo-postgres: $(VENV)/installed ## The same into a topic and a table of PostgreSQL, by one decision; killed seven times
+	$(BIN)/eo-kafka prepare
+	$(BIN)/python examples/flights/demo.py --format eo-postgres
 
 demo-cluster: $(VENV)/installed ## The same on containers: three brokers, a Spark cluster; a worker and the driver killed
 	docker/engine.sh bash -c 'PYTHON=$(CURDIR)/$(BIN)/python docker/build-local.sh kafka job && $(BIN)/python examples/flights/cluster.py'

@@ -3,9 +3,9 @@
     python -m benchmarks.tables [--rows 200000] [--rounds 5]
 
 Run it from the root of the repository. Rows are a number and a text of 90 bytes, by two tasks, one
-after the other. In each round, in turns: COPY into a table, staging (S3 to S5), and the whole batch
-from the plan to DONE, with and without keys. All in one process, on its own Kafka and PostgreSQL,
-so the ratios are of one run.
+after the other. In each round, in turns: COPY into a table, the tasks' part (S3 to S5), and the
+whole batch from the plan to DONE, with and without keys, with each way to commit. All in one
+process, on its own Kafka and PostgreSQL, so the ratios are of one run.
 """
 
 from __future__ import annotations
@@ -30,21 +30,27 @@ from eo_kafka.sinks.tables.options import read_table
 TASKS = 2
 BATCH_ROWS = 10_000  # as Spark's
 COLUMNS = [("id", "bigint"), ("word", "string")]
-WAYS = {"appended": {}, "by keys": {"keys": "id"}}
+TWO_PHASE = {"commit": "two-phase"}
+WAYS = {
+    "staged, appended": {},
+    "staged, by keys": {"keys": "id"},
+    "two-phase, appended": TWO_PHASE,
+    "two-phase, by keys": {"keys": "id", **TWO_PHASE},
+}
 
 
 def main() -> None:
     arguments = _arguments()
     with KafkaBroker() as kafka, Postgres() as server:
-        for way, more in WAYS.items():
-            table = f"bench_{len(more)}"
-            key = ", PRIMARY KEY (id)" if more else ""
+        for number, (way, more) in enumerate(WAYS.items()):
+            table = f"bench_{number}"
+            key = ", PRIMARY KEY (id)" if "keys" in more else ""
             with psycopg.connect(server.url, autocommit=True) as connection:
                 for name in (table, f"{table}_plain"):
                     connection.execute(f"CREATE TABLE {name} (id bigint, word text{key})")
             given = {"url": server.url, "table": table, "jobName": table, **more}
             given["kafka.bootstrap.servers"] = kafka.bootstrap_servers
-            rates: dict[str, list[float]] = {"COPY": [], "staging": [], "whole batch": []}
+            rates: dict[str, list[float]] = {"COPY": [], "the tasks": [], "whole batch": []}
             for turn in range(arguments.rounds + 1):
                 rows = _rows(arguments.rows, turn)
                 begin = time.perf_counter()

@@ -4,9 +4,9 @@
         frame.writeStream.format("eo-postgres").option("url", server.url)
 
 A server that listens on 127.0.0.1 only and asks nobody for a password, with PostgreSQL's defaults
-but for its address. Its programs come from Maven Central, as Kafka does (zonky's archive), so that
-nothing has to be installed. For tests and trying things out, Linux only. PostgreSQL refuses to run
-as root: then it runs as `nobody`.
+but for its address and `max_prepared_transactions`, which is 0 there. Its programs come from Maven
+Central, as Kafka does (zonky's archive), so that nothing has to be installed. For tests and trying
+things out, Linux only. PostgreSQL refuses to run as root: then it runs as `nobody`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Postgres(Server):
     """One server; its data goes with it. It can be killed and started again. Methods raise
     BrokerError."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_prepared_transactions: int = 64) -> None:
+        self.prepared = max_prepared_transactions  # from its next start on
         self.port = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._process: JavaProcess | None = None
@@ -103,6 +104,7 @@ class Postgres(Server):
             [
                 *(str(self._home / "bin" / "postgres"), "-D", str(self.data)),
                 *("-h", LOOPBACK, "-p", str(self.port), "-k", ""),
+                *("-c", f"max_prepared_transactions={self.prepared}"),
             ],
             self._home / "log",
             user=_NOBODY if os.geteuid() == 0 else None,

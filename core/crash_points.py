@@ -85,6 +85,11 @@ OTHER_POINTS = {
         "postgres.while_staging",  # some of a task's rows are on their way
         "S7.in_table",  # the transaction has rows and marker, and is not committed
     ),
+    "a batch that writes a table with commit=two-phase": (
+        "postgres.before_prepare",  # a task's transaction has its rows and their mark
+        "postgres.prepared",  # it is prepared; nobody else knows
+        "S7.in_commits",  # of the decided transactions the first is committed
+    ),
     "a batch that writes a target of one's own": (
         "target.while_staging",  # some of a task's chunks are staged
         "S7.before_target",  # it is decided, and nothing of it is shown

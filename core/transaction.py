@@ -78,7 +78,8 @@ class Described:
 class Staged:
     """Rows of a task that wait beside their target, the map or table `place`, staged by task
     attempt `attempt`. Of a map: `chunks` entries of the job's staging map on the Hazelcast cluster
-    with the id `home`. Of a table: `chunks` rows of the staging table `home`."""
+    with the id `home`. Of a table: `chunks` rows of the staging table, or in the prepared
+    transaction, `home`."""
 
     place: str
     home: str

@@ -28,7 +28,8 @@ class StagedRows(Protocol):
         """The partitions that have rows which are neither applied nor staged any more."""
 
     def not_applied(self) -> tuple[Participant, ...]:
-        """The participants that have rows which are not applied."""
+        """The participants that have rows which are not applied. A target that applies them one by
+        one may apply here what it still has."""
 
     def in_part(self) -> set[int]:
         """The partitions of which some rows are applied and some are not."""
@@ -68,7 +69,9 @@ class StagedTarget(Protocol):
         """S1, after everything is rolled forward: remove what generations before `generation`
         staged and nothing decided, and make ready what this one's tasks stage in."""
 
-    def check_staged(self, job: Job, batch: int, prepared: Sequence[Participant]) -> None:
+    def check_staged(
+        self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
+    ) -> None:
         """S6: raise Undecided unless all that the tasks staged for `batch` is there."""
 
     def discard(

@@ -44,8 +44,16 @@ def test_no_password_is_shown_and_the_target_is_the_table_and_its_server():
     assert jdbc.target == "table 'orders' of db:5432/shop"
 
 
+def test_deletes_are_for_staged_rows_alone():
+    """Two tasks that have one key are not found out where one of them deletes what is not there."""
+    columns = [*COLUMNS, ("op", "string")]
+    keyed = {"keys": "id", "operationColumn": "op"}
+    assert "needs 'commit' to be 'staged'" in problems(columns, **keyed, commit="two-phase")
+    assert read_table({**GIVEN, **keyed}, columns)[1].commit == "staged"
+
+
 def test_all_that_is_wrong_is_told_at_once():
-    said = problems(keys="nr,nr", operationColumn="op", commit="two-phase", guarantee="none")
+    said = problems(keys="nr,nr", operationColumn="op", commit="often", guarantee="none")
     for word in ("'keys' must be", "needs option 'keys'", "'commit' must be", "'guarantee' is"):
         assert word in said, word
     assert "names 'nr'" in problems(keys="nr")

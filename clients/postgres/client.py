@@ -37,11 +37,13 @@ _DEFAULTS = {
     "client_encoding": "UTF8",
 }
 _NEEDED = "PostgreSQL needs its client on driver and executors: pip install 'eo-kafka[postgres]'."
-# An acknowledged commit must be on the server's disk, and a batch takes as long as it takes:
-# whatever the role's settings are.
+# An acknowledged commit must be on the server's disk, and a batch takes as long as it takes, but
+# nobody waits for a lock for ever: whatever the role's settings are.
 _SAFE = """
-SELECT set_config(name, CASE name WHEN 'synchronous_commit' THEN 'on' ELSE '0' END, false)
+SELECT set_config(name, CASE name WHEN 'synchronous_commit' THEN 'on'
+    WHEN 'lock_timeout' THEN '60s' ELSE '0' END, false)
 FROM pg_settings WHERE (name = 'synchronous_commit' AND setting = 'off')
+OR (name = 'lock_timeout' AND setting = '0')
 OR (name IN ('statement_timeout', 'transaction_timeout') AND setting <> '0')
 """
 # Classes of errors that the same request may not meet again; 25P03 ended the transaction of a

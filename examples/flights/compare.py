@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pandas as pd
+import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from flights import DELAYED_MINUTES, HOUR, airline_names
 
+COUNTS = ("flights", "cancelled", "delayed", "minutes", "worst")
 Key = tuple[str, str]  # carrier, hour
 Row = dict[str, object]
 
@@ -76,6 +78,30 @@ def committed(bootstrap_servers: str, topic: str) -> list[tuple[Key, Row]]:
         key = json.loads(message.key() or b"")
         found.append(((key["carrier"], key["hour"]), json.loads(message.value() or b"")))
     return found
+
+
+def create_table(url: str, table: str) -> None:
+    """An empty one. It has no key: a row that is written twice is there twice."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE TABLE {table} (carrier text, hour text, airline text, "
+            + ", ".join(f"{name} bigint" for name in COUNTS)
+            + ")"
+        )
+
+
+def stored(url: str, table: str) -> list[tuple[Key, Row]]:
+    """The windows in a table, every row of them."""
+    names = ("airline", *COUNTS)
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(f"SELECT carrier, hour, {', '.join(names)} FROM {table}")
+        return [
+            (
+                (carrier, hour),
+                {of: one for of, one in zip(names, row, strict=True) if one is not None},
+            )
+            for carrier, hour, *row in rows
+        ]
 
 
 def _messages(bootstrap_servers: str, topic: str) -> Iterator[Message]:

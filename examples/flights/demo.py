@@ -1,6 +1,7 @@
 """The demo: a streaming job over real flights, killed again and again, and what came out of it.
 
     python examples/flights/demo.py --format eo-kafka     exactly once
+    python examples/flights/demo.py --format eo-postgres  the same into a topic and a table
     python examples/flights/demo.py --format kafka        the same job with Spark's own connector
 
 Exits with 0 only if eo-kafka's output is, row by row, what a batch computation says. Spark's own
@@ -21,13 +22,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
-from compare import Comparison, committed, compare, computed
+from compare import Comparison, committed, compare, computed, create_table, stored
 from flights import flights
 from nemesis import Kill, Nemesis
 from report import airlines, as_table, chart, sample
 from run import Job, Run, producer
 
 from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.broker.postgres import Postgres
 
 STALLED_SECONDS = 120.0
 # Kafka and each of Spark's JVMs live too short for the optimizing compiler to pay for itself
@@ -38,10 +40,12 @@ def main() -> int:
     arguments = _arguments()
     begin = time.monotonic()
     table = flights(arguments.limit)
-    with kafka(arguments.bootstrap_servers) as servers:
-        run = new_run(arguments, servers)
+    with kafka(arguments.bootstrap_servers) as servers, database(arguments) as url:
+        run = new_run(arguments, servers, url)
         print(f"{len(table):,} flights go through format('{run.format}'); logs in {run.folder}")
         run.create_topics()
+        if url:
+            create_table(url, run.table)
         with producer(run) as playing:
             job = Job(run, table["scheduled"].iloc[-1].floor("h") + pd.Timedelta("1h"))
             nemesis = Nemesis(run, job, len(table), arguments.seed, arguments.kills)
@@ -49,10 +53,13 @@ def main() -> int:
         found = committed(servers, run.output)
         result = compare(computed(table), found)
         tell(run, table, nemesis.kills, found, result, late)
-        if run.format == "eo-kafka":
+        equal = result.equal
+        if url:
+            equal &= tell_table(compare(computed(table), stored(url, run.table)))
+        if run.format != "kafka":
             show_ledger(run)
     print(f"\nIt took {time.monotonic() - begin:.0f} s.")
-    return 0 if run.format == "kafka" or (result.equal and not late) else 1
+    return 0 if run.format == "kafka" or (equal and not late) else 1
 
 
 class SupervisedJob(Protocol):
@@ -140,6 +147,13 @@ def tell(
     print(f"\nThe chart: {path}")
 
 
+def tell_table(result: Comparison) -> bool:
+    """Print what is in the table beside the topic; whether it is what should be."""
+    print(f"\nin the table of PostgreSQL: {result.records:,} rows, {result.windows:,} expected")
+    print(f"    {result.lost:,} lost, {result.duplicates:,} duplicates, {result.wrong:,} wrong")
+    return result.equal
+
+
 def show_ledger(run: Run) -> None:
     """How an operator looks at what the job decided, micro-batch by micro-batch."""
     words = ["job", "show", run.job_name, "--bootstrap-servers", run.bootstrap_servers]
@@ -183,12 +197,12 @@ class ProgressLine:
             print()
 
 
-def new_run(arguments: argparse.Namespace, servers: str) -> Run:
+def new_run(arguments: argparse.Namespace, servers: str, url: str = "") -> Run:
     """Names and a folder that no earlier run has."""
     name = f"{arguments.format}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
     folder = (arguments.output / name).absolute()
     folder.mkdir(parents=True)
-    return Run(name, arguments.format, servers, folder, arguments.limit, arguments.seconds)
+    return Run(name, arguments.format, servers, folder, arguments.limit, arguments.seconds, url)
 
 
 @contextlib.contextmanager
@@ -201,13 +215,26 @@ def kafka(given: str | None) -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
+@contextlib.contextmanager
+def database(arguments: argparse.Namespace) -> Iterator[str]:
+    """The PostgreSQL that was named, else one of our own; "" where the job writes no table."""
+    if arguments.format != "eo-postgres" or arguments.url:
+        yield arguments.url or ""
+        return
+    with Postgres() as server:
+        yield server.url
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--format", choices=("eo-kafka", "kafka"), default="eo-kafka")
+    parser.add_argument(
+        "--format", choices=("eo-kafka", "eo-postgres", "kafka"), default="eo-kafka"
+    )
     parser.add_argument("--output", type=Path, default=Path("demo-output"), metavar="FOLDER")
     parser.add_argument("--bootstrap-servers", help="a Kafka to use (default: starts its own)")
+    parser.add_argument("--url", help="a PostgreSQL to use for eo-postgres (default: its own)")
     parser.add_argument("--limit", type=int, help="only the first so many flights")
     parser.add_argument("--kills", type=int, help="only the last so many kills")
     parser.add_argument("--seconds", type=float, default=60, help="how long the producer plays")

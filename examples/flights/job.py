@@ -41,7 +41,7 @@ def main() -> None:
 def read(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
     """The events of the input topic, parsed."""
     records = (
-        spark.readStream.format(arguments.format)
+        spark.readStream.format(source_of(arguments.format))
         .option("kafka.bootstrap.servers", arguments.bootstrap_servers)
         .option("subscribe", arguments.input)
         .option("startingOffsets", "earliest")
@@ -51,6 +51,11 @@ def read(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
     return records.select(F.from_json(F.col("value").cast("string"), EVENT).alias("event")).select(
         "event.*"
     )
+
+
+def source_of(data_format: str) -> str:
+    """What reads the flights: a table is only written."""
+    return "eo-kafka" if data_format == "eo-postgres" else data_format
 
 
 def airlines(spark: SparkSession) -> DataFrame:
@@ -77,13 +82,15 @@ def delays(flights: DataFrame, airlines: DataFrame) -> DataFrame:
 
 
 def write(delays: DataFrame, arguments: argparse.Namespace) -> StreamingQuery:
-    """Start the query: a record for each window, keyed by carrier and hour."""
+    """Start the query: a record for each window, keyed by carrier and hour; with eo-postgres, a row
+    of the table, too, by the same decision."""
     hour = F.date_format("window.start", "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("hour")
     counts = ("flights", "cancelled", "delayed", "minutes", "worst")
     writer = (
         delays.select(
             F.to_json(F.struct("carrier", hour)).alias("key"),
             F.to_json(F.struct("airline", *counts)).alias("value"),
+            *(["carrier", hour, "airline", *counts] if arguments.url else []),
         )
         .writeStream.format(arguments.format)
         .queryName(arguments.job_name)
@@ -93,6 +100,9 @@ def write(delays: DataFrame, arguments: argparse.Namespace) -> StreamingQuery:
     )
     if arguments.format == "kafka":
         return writer.start()
+    if arguments.url:
+        writer = writer.option("url", arguments.url).option("table", arguments.table)
+        writer = writer.option("commit", "two-phase")
     # Each decision takes a snapshot with it, from which a job without its checkpoint goes on.
     return eo_kafka.start(writer.option("snapshots", "true"))
 
@@ -143,11 +153,13 @@ def session(data_format: str, master: str) -> SparkSession:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--format", choices=("eo-kafka", "kafka"), required=True)
+    parser.add_argument("--format", choices=("eo-kafka", "eo-postgres", "kafka"), required=True)
     parser.add_argument("--master", default="local[2,4]", help="Spark's (default: two cores here)")
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--input", required=True, help="the topic of flights")
     parser.add_argument("--output", required=True, help="the topic of windows")
+    parser.add_argument("--url", help="the PostgreSQL that has the table, for eo-postgres")
+    parser.add_argument("--table", help="the table of windows there")
     parser.add_argument("--job-name", required=True)
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--per-batch", type=int, required=True, help="most events a micro-batch")

@@ -34,6 +34,7 @@ PLANS = {
     ],
     "kafka": [("JVM", "half done")] * 4,
 }
+PLANS["eo-postgres"] = PLANS["eo-kafka"]
 FIRST, LAST = 0.03, 0.88  # of the flights; the kills are spread between
 MOMENT_SECONDS = 60.0
 

@@ -32,6 +32,7 @@ class Run:
     folder: Path
     limit: int | None
     seconds: float  # how long the producer plays
+    database: str = ""  # URL of the PostgreSQL that has the table, if there is one
 
     @property
     def input(self) -> str:
@@ -42,6 +43,11 @@ class Run:
     def output(self) -> str:
         """The topic of delays by carrier and hour."""
         return f"delays-{self.id}"
+
+    @property
+    def table(self) -> str:
+        """The table of the same."""
+        return f"delays_{self.id.replace('-', '_')}"
 
     @property
     def job_name(self) -> str:
@@ -92,6 +98,8 @@ class Job:
         words += ["--output", self._run.output, "--job-name", self._run.job_name]
         words += ["--checkpoint", self._run.checkpoint, "--progress", self._progress]
         words += ["--per-batch", PER_BATCH, "--until", self._until.isoformat()]
+        if self._run.database:
+            words += ["--url", self._run.database, "--table", self._run.table]
         self._process = _start(self._run, "job", words)
         self.starts += 1
 

@@ -134,6 +134,16 @@ class TableJob:
             asked = connection.execute(statement)
             return asked.fetchall() if asked.description else []
 
+    def prepared(self) -> list[str]:
+        """The prepared transactions that hold the table, whoever's."""
+        found = self.ask(
+            "SELECT DISTINCT gid FROM pg_prepared_xacts p "
+            "JOIN pg_locks mine ON mine.transactionid = p.transaction AND mine.granted "
+            "JOIN pg_locks held USING (virtualtransaction) WHERE mine.pid IS NULL "
+            f"AND held.pid IS NULL AND held.relation = '{self.given['table']}'::regclass"
+        )
+        return sorted(name for (name,) in found)
+
     def left(self) -> list[str]:
         """Staging tables that are there, of any job that staged for this table."""
         table = self.given["table"].partition(".")[0]

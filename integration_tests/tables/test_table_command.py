@@ -64,7 +64,52 @@ def test_a_decided_batch_waits_beside_an_orphan_and_only_the_orphan_goes(
     assert table_job.there() == table_job.expected(0, 1, 2)
     code, said = command("txn", "list", "--job", name)
     assert code == 0
-    assert "No staging tables." in said
+    assert "No staging tables or prepared" in said
+
+
+def test_prepared_transactions_are_listed_with_their_age_and_only_orphans_are_rolled_back(
+    table_job, crash_points, command
+) -> None:
+    name = table_job.given["jobName"]
+    table_job.given["commit"] = "two-phase"
+    table_job.run(0)
+    kill_at(table_job, crash_points, "S6.after_decision", 1)
+    waiting = table_job.prepared()
+    prefix = waiting[0].rpartition("_")[0].rpartition("_")[0].rpartition("_")[0]
+    with psycopg.connect(table_job.database, autocommit=True) as connection:
+        for orphan in (f"{prefix}_1_0_99", "eo_kafka_prepared_0123456789abcdef_1_0_0"):
+            connection.execute("BEGIN")
+            connection.execute("SELECT pg_current_xact_id()")
+            connection.execute(f"PREPARE TRANSACTION '{orphan}'")
+    try:
+        _abort_orphans(table_job, command, name, waiting, f"{prefix}_1_0_99")
+    finally:
+        table_job.ask("ROLLBACK PREPARED 'eo_kafka_prepared_0123456789abcdef_1_0_0'")
+    table_job.run(1, 2)
+    assert table_job.there() == table_job.expected(0, 1, 2)
+
+
+def _abort_orphans(table_job, command, name, waiting, orphan) -> None:
+    code, said = command("txn", "list", "--job", name, "--json")
+    assert code == 3
+    shown = {one["table"]: one for one in json.loads(said)["stagingTables"]}
+    assert shown.keys() == {*waiting, orphan}
+    assert shown[waiting[0]]["kind"] == "prepared transaction"
+    assert shown[waiting[0]]["needed"]
+    assert 0 <= shown[orphan]["ageSeconds"] < 600
+    assert shown[orphan]["ledger"] == "not decided, stale"
+    _, said = command("doctor", "--job", name, "--json")
+    assert f"'{waiting[0]}' of job '{name}': decided and not in the table yet" in said
+    code, said = command("txn", "abort", "--job", name, "--dry-run")
+    assert "would roll it back" in said
+    code, said = command("txn", "abort", "--job", name, "--yes")
+    assert code == 1  # the decided ones are refused
+    assert "its batch is decided" in said
+    assert "rolled back" in said
+    code, said = command("txn", "list")
+    assert "no ledger" in said  # another Kafka's: shown, and never ended
+    assert orphan not in said
+    assert table_job.prepared() == waiting
 
 
 def test_what_a_driver_might_still_decide_goes_only_after_its_ledger_is_closed(

@@ -199,7 +199,9 @@ def test_a_replay_with_other_rows_stops_the_query(both, crash_points) -> None:
     assert both.there() == in_both(both) == both.expected(0, 1, 2)
 
 
-def test_a_command_applies_what_is_decided(table_job, crash_points, tmp_path) -> None:
+@pytest.mark.parametrize("commit", ["staged", pytest.param("two-phase", marks=FULL)])
+def test_a_command_applies_what_is_decided(table_job, crash_points, tmp_path, commit) -> None:
+    table_job.given["commit"] = commit
     table_job.run(0)
     kill_at(table_job, crash_points, "S6.after_decision", 1)
     job, _ = table_job.options.job_and_ledger

@@ -170,6 +170,56 @@ def test_a_replica_that_lacks_an_applied_batch_is_refused_when_it_is_promoted(
     assert job.there() == job.expected(0, 2)  # as it was accepted
 
 
+def test_a_replica_that_lacks_a_prepared_transaction_of_a_decided_batch(
+    own_postgres, replica, broker, crash_points
+) -> None:
+    """It knows neither the transaction nor its mark: the batch is written again, and told."""
+    url = own_postgres.url
+    job = job_of(url, broker.bootstrap_servers, new_table(url), commit="two-phase")
+    started(replica)
+    job.run(0)
+    count = f"SELECT count(*) FROM {job.given['table']}"
+    wait_until(lambda: asked(replica, count) == 100, "the replica has batch 0", timeout=30)
+    replica.stop()
+    # libpq tries one server after the other, as a job does that knows of both
+    hosts = url.replace("127.0.0.1:", "").partition("@")[2]
+    both = f"postgresql://postgres@127.0.0.1:{hosts.partition('/')[0]},127.0.0.1:{replica.port}"
+    job.given["url"] = f"{both}/postgres"
+    crash_points.arm("S6.after_decision", "wait")
+    with driver(job, 1) as process:
+        crash_points.wait_reached("S6.after_decision")
+        assert len(job.prepared()) == 2  # only there
+        own_postgres.kill()
+        started(replica)
+        assert asked(replica, "SELECT pg_promote()")
+        crash_points.release("S6.after_decision")
+        _, said = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "ParticipantsLost" in said
+    assert "Batch 1 was decided" in said
+    assert "partitions [0, 1] (100 rows)" in said
+    job.database = replica.url
+    assert job.there() == job.expected(0)
+    job.run(1, 2)
+    assert job.there() == job.expected(0, 1, 2)
+
+
+def test_a_disk_that_fills_while_rows_are_prepared(big, own_postgres) -> None:
+    big.given["commit"] = "two-phase"
+    with small_disk(own_postgres) as disk:
+        big.run(0)
+        filler = fill(disk)
+        with pytest.raises(Exception, match=r"(?i)no space left|No answer from PostgreSQL") as told:
+            big.prepare(1)
+        assert "Traceback" not in str(told.value)
+        filler.unlink()
+        alive(own_postgres)
+        assert big.there() == big.expected(0)
+        big.run(1, 2)
+        assert big.there() == big.expected(0, 1, 2)
+        assert big.prepared() == []
+
+
 def started(standby: Postgres) -> None:
     """A standby says another sentence once it takes statements."""
     standby._process = standby._begun()

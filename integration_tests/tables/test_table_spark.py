@@ -58,14 +58,26 @@ def values_in(url: str, table: str) -> Counter:
         return Counter(bytes(one) for (one,) in connection.execute(f"SELECT value FROM {table}"))
 
 
+@pytest.mark.parametrize(
+    ("commit", "point"),
+    [
+        ("staged", "postgres.while_staging"),
+        pytest.param("two-phase", "postgres.before_prepare", marks=FULL),
+        ("two-phase", "postgres.prepared"),  # what it has prepared is in the next attempt's way
+    ],
+)
 def test_a_task_that_is_killed_while_it_stages_repeats_nothing(
-    copy, table, spark, crash_points, eo_postgres
+    copy, table, spark, crash_points, eo_postgres, commit, point
 ) -> None:
     values = [f"{number}".encode() for number in range(1000)]
     produce(copy.servers, copy.source_topic, values)
-    crash_points.arm("postgres.while_staging", "kill")  # a task
+    copy.table_options["commit"] = commit
+    if commit == "two-phase":
+        with psycopg.connect(eo_postgres.url, autocommit=True) as connection:
+            connection.execute(f"ALTER TABLE {table} ADD UNIQUE (value)")
+    crash_points.arm(point, "kill")  # a task
     copy.run(spark)
-    assert crash_points.reached("postgres.while_staging")
+    assert crash_points.reached(point)
     assert values_in(eo_postgres.url, table) == Counter(values)
     ledger = read_ledger(copy)
     assert {found.state.value for found in ledger.decisions.values()} == {"DONE"}
@@ -84,11 +96,15 @@ def test_a_task_that_is_killed_while_it_stages_repeats_nothing(
         "S6.after_decision",
         "S7.applied",
         "S8.after_done",
+        "postgres.prepared",
+        "S7.in_commits",
     ],
 )
 def test_a_driver_that_is_killed_anywhere_leaves_each_row_once(
     copy, table, spark, crash_points, eo_postgres, tmp_path, point
 ) -> None:
+    if point in ("postgres.prepared", "S7.in_commits"):
+        copy.table_options["commit"] = "two-phase"
     values = [f"{number}".encode() for number in range(1000)]
     produce(copy.servers, copy.source_topic, values)
     kill_driver_at(copy, crash_points, point, tmp_path / "log")

@@ -22,7 +22,7 @@ from target_places import redis_server  # noqa: F401 - a fixture
 
 def test_a_key_that_is_no_list_takes_neither_rows_nor_the_marker(redis_server, broker, monkeypatch):
     """Redis takes back nothing of a MULTI when a command in it fails."""
-    monkeypatch.setattr("eo_kafka.sinks.targets.finisher.APPLY_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("eo_kafka.sinks.insisting.APPLY_TIMEOUT_S", 1.0)
     job = redis_job(redis_server, broker.bootstrap_servers)
     redis_server.client.set(job.given["target.list"], "not a list")
     with pytest.raises(Exception, match="WRONGTYPE"):

@@ -79,7 +79,9 @@ class StagedMap(MapTarget):
         if removed:
             log.info("Removed %d staged chunks that nothing decided.", removed)
 
-    def check_staged(self, job: Job, batch: int, prepared: Sequence[Participant]) -> None:
+    def check_staged(
+        self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
+    ) -> None:
         parts = [part for part in prepared if part.staged]
         if not parts:
             return

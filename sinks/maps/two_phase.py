@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..options import SinkOptions
 from ..protocol import staged_write
 from ..protocol.committable import TaskReport, WritePlan
+from ..protocol.staged_write import Stager
 from ..protocol.two_phase import TaskIdentity
 from .staging import ChunkKey, MapTarget, Staging, TaskStaging
 
@@ -24,18 +25,11 @@ def write(
 ) -> TaskReport:
     """Stage one partition's entries: a key and a value each, null to remove it. See
     `staged_write.write`."""
-    return staged_write.write(options, _Stager(target), plan, task, batches)
 
-
-class _Stager:
-    def __init__(self, target: MapTarget) -> None:
-        self._target = target
-        self.label = target.map
-
-    def sent(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return batches
-
-    def begin(self, options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> TaskStaging:
+    def begin(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> TaskStaging:
         whose = (options.sink, plan.generation, task.batch, plan.round_of(task.batch))
         first = ChunkKey(*whose, task.partition, task.task_attempt_id, 0)
-        return TaskStaging(Staging(self._target, options.job_and_ledger[0]), first)
+        return TaskStaging(Staging(target, options.job_and_ledger[0]), first)
+
+    stager = Stager(target.map, lambda entries: entries, begin)
+    return staged_write.write(options, stager, plan, task, batches)

@@ -30,7 +30,7 @@ def check_prepared(
     """
     prepared = [report.prepared for report in reports if report.prepared is not None]
     if options.staging is not None:
-        options.staging.check_staged(options, reports[0].batch, prepared)
+        options.staging.check_staged(options, ledger, reports[0].batch, prepared)
     mine = [part for part in prepared if part.has_transaction]
     wrote = [part for report in reports if (part := report.participant)]
     torn = torn_of(reports)

@@ -6,8 +6,8 @@ decision.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from ...core.crash_points import crash_point
@@ -33,16 +33,15 @@ class Staging(Protocol):
         """The same batches as a topic gets them, each staged on its way."""
 
 
-class Stager(Protocol):
-    """How rows are staged for one target."""
+@dataclass(frozen=True)
+class Stager:
+    """How rows are staged for one target. `label` goes into the rows' digest where there is no
+    topic; `sent` makes the batches as a topic gets them, for a task that stages nothing; `begin` is
+    of a task that stages its rows."""
 
-    label: str  # goes into the rows' digest where there is no topic
-
-    def sent(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches as a topic gets them, of a task that stages nothing."""
-
-    def begin(self, options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> Staging:
-        """Of a task that stages its rows."""
+    label: str
+    sent: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    begin: Callable[[SinkOptions, WritePlan, TaskIdentity], Staging]
 
 
 def write(

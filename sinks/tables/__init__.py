@@ -1,1 +1,1 @@
-"""Writers of tables: rows staged in PostgreSQL, and applied in one transaction a batch."""
+"""Writers of tables: rows staged in PostgreSQL or prepared there, until a batch's decision."""

@@ -1,7 +1,8 @@
-"""What eo-kafka keeps beside a table: staging tables and markers, for an operator's eyes. Driver.
+"""What eo-kafka keeps beside a table: staging tables, prepared transactions and markers, for an
+operator's eyes. Driver.
 
-Whose a staging table is, its name's hash says: of a marker's ledger, sink and table. A table that
-no marker explains is nobody's that is known, whatever its comment says.
+Whose a staging table or a prepared transaction is, its name's hash says: of a marker's ledger, sink
+and table. One that no marker explains is nobody's that is known, whatever a comment says.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.postgres.client import connected
 from .marker import TABLE
+from .prepared import PREFIX as PREPARED
+from .prepared import end, parsed
+from .prepared import prefix_of as prepared_prefix_of
 from .staging import PREFIX, drop, prefix_of
 from .table import Place, TableTarget, found
 
@@ -27,6 +31,11 @@ SELECT c.relname::text, c.oid, coalesce(obj_description(c.oid, 'pg_class'), ''),
     has_table_privilege(c.oid, 'SELECT')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relkind = 'r' AND starts_with(c.relname::text, %s) ORDER BY 1
+"""
+# Of the whole database: such a transaction does not say which table it wrote
+_PREPARED = """
+SELECT gid, prepared FROM pg_prepared_xacts
+WHERE database = current_database() AND starts_with(gid, %s) ORDER BY prepared
 """
 
 
@@ -46,34 +55,45 @@ class MarkerRow:
 
 @dataclass(frozen=True)
 class StagingTable:
-    """One that is there. `rows` is None if the role may not read it; `made` if it does not say;
-    `marker` if nobody's is known."""
+    """One that is there, or a prepared transaction, whose `size` is None. `rows` is None if the
+    role may not read it, or nobody can; `made` if it does not say; `marker` if nobody's is known.
+    """
 
     schema: str
     name: str
     generation: int
     job: str
     rows: int | None
-    size: int
+    size: int | None
     made: datetime | None
     marker: MarkerRow | None
 
 
 def look(target: TableTarget) -> tuple[list[StagingTable], list[MarkerRow]]:
-    """All staging tables in the schema beside a table, whoever's, and the markers there. Counts the
-    tables' rows. Raises EnvironmentRefused, SinkError, ReadTimeout."""
+    """All staging tables in the schema beside a table, whoever's, prepared transactions of the
+    database that have names of ours, and the markers there. Counts the tables' rows. Raises
+    EnvironmentRefused, SinkError, ReadTimeout."""
     with connected(target.postgres) as connection:
         place = found(connection, target)
         tables = connection.execute(_TABLES, (place.beside, PREFIX)).fetchall()
         markers = _markers(connection, place)  # a table's marker is older than the table
-        return list(_described(connection, place, tables, markers)), markers
+        waiting = [
+            *_described(connection, place, tables, markers),
+            *_prepared(connection, markers),
+        ]
+        return waiting, markers
 
 
 def remove(target: TableTarget, names: Sequence[str]) -> list[str]:
-    """Drop staging tables; those that are gone now. Raises as `look` does."""
+    """Drop staging tables, roll back prepared transactions; those that are gone now. Raises as
+    `look` does."""
     with connected(target.postgres) as connection:
         place = found(connection, target)
-        return [name for name in names if drop(connection, place.beside, name)]
+        prepared = {name for name in names if parsed(name)}
+        for name in prepared:
+            end(connection, "ROLLBACK", name)
+        tables = [name for name in names if name not in prepared]
+        return [*prepared, *(name for name in tables if drop(connection, place.beside, name))]
 
 
 def _markers(connection: psycopg.Connection[Any], place: Place) -> list[MarkerRow]:
@@ -122,3 +142,17 @@ def _described(
             datetime.fromisoformat(words[2]) if words and words[2] else None,
             marker,
         )
+
+
+def _prepared(
+    connection: psycopg.Connection[Any], markers: Sequence[MarkerRow]
+) -> Iterator[StagingTable]:
+    here = connection.info.dbname
+    of = {prepared_prefix_of(here, one.ledger, one.sink, one.target): one for one in markers}
+    for name, made in connection.execute(_PREPARED, [PREPARED]).fetchall():
+        parts = parsed(name)
+        if parts is None:
+            continue
+        marker = of.get(parts[0])
+        job = marker.job if marker else ""
+        yield StagingTable("", name, parts[1], job, None, None, made, marker)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import OutcomeUnknown
+from ...core.errors import Fenced, LedgerError, OutcomeUnknown
 from ..marker import Marker
-from .table import Place
+from .table import Place, is_beside, make_beside
 
 if TYPE_CHECKING:
     import psycopg
 
 TABLE = "eo_kafka_batches"
+# A driver that stands still in the transaction loses it, and its successor waits for that.
+LIMITS = "SET LOCAL idle_in_transaction_session_timeout = '15s'; SET LOCAL lock_timeout = '60s'"
 _CREATE = """
 CREATE TABLE IF NOT EXISTS {} (
     ledger text, sink text, target text,
@@ -53,15 +56,24 @@ class Markers:
 
     def create(self) -> None:
         """The table of markers, if it is not there."""
-        from psycopg import errors, sql
+        make_beside(self._connection, self._place, TABLE, _CREATE)
 
-        if self._exists():
-            return
-        try:
-            self._connection.execute(sql.SQL(_CREATE).format(self._table))
-        except errors.UniqueViolation:  # somebody else made it at the same moment
-            if not self._exists():
-                raise
+    def shut_out(self, generation: int, job: str) -> None:
+        """Every driver before this one, in a transaction of the caller's, which has the marker's
+        lock from then on. Raises Fenced, LedgerError."""
+        marker = self.read(lock=True)
+        if marker is None:
+            raise LedgerError(
+                f"The marker of table '{self._place.words}' in '{self._place.beside}.{TABLE}' went "
+                "while a batch began. Start the query again."
+            )
+        if marker.generation > generation:
+            raise Fenced(
+                f"Generation {marker.generation} of job '{job}' has taken over table "
+                f"'{self._place.words}' from {generation}. This driver stops and has changed "
+                "nothing in it."
+            )
+        self.write(replace(marker, generation=generation), job)
 
     def read(self, *, lock: bool = False) -> Marker | None:
         """Ours; with `lock`, nobody else changes it until the transaction ends."""
@@ -81,18 +93,10 @@ class Markers:
         written = sql.SQL(", ").join(map(sql.Literal, values))
         self._connection.execute(sql.SQL(_WRITE).format(self._table, written))
 
-    def _exists(self) -> bool:
-        asked = self._connection.execute(
-            "SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = %s AND c.relname = %s)",
-            (self._place.beside, TABLE),
-        ).fetchone()
-        return asked is not None and bool(asked[0])
-
     def _all(self, *, lock: bool = False) -> list[Marker]:
         from psycopg import sql
 
-        if not self._exists():
+        if not is_beside(self._connection, self._place, TABLE):
             return []
         whose = (sql.Literal(self._sink), sql.Literal(self._place.words))
         asked = sql.SQL(_READ).format(self._table, *whose)

@@ -14,7 +14,7 @@ from ...clients.postgres.client import PostgresSettings
 from ...core.errors import OptionsError
 from ...core.options import Option, OptionReader, boolean, one_of, text
 from .. import options
-from ..options import SinkOptions
+from ..options import TWO_PHASE, SinkOptions
 from ..rows.columns_needed import column_problems
 from ..rows.one_value import KAFKA_COLUMNS
 from ..staged_options import check_guarantee, ledger_options
@@ -44,7 +44,8 @@ OPERATION_COLUMN: Option[str | None] = Option(
     "operationColumn",
     text,
     None,
-    "With `keys`: a text column that says `upsert` or `delete` of each row; it is not written.",
+    "With `keys` and `commit=staged`: a text column that says `upsert` or `delete` of each row; it "
+    "is not written.",
 )
 STAGING_SCHEMA: Option[str | None] = Option(
     "stagingSchema",
@@ -55,10 +56,12 @@ STAGING_SCHEMA: Option[str | None] = Option(
 )
 COMMIT = Option(
     "commit",
-    one_of(STAGED),
+    one_of(STAGED, TWO_PHASE),
     STAGED,
     "`staged`: tasks copy rows into a staging table, and after the decision one transaction moves "
-    "them into the table.",
+    "them into the table. `two-phase`: each task writes into the table itself, in a transaction "
+    "that it leaves prepared (`PREPARE TRANSACTION`), and after the decision they are committed "
+    "one by one; the server needs `max_prepared_transactions`.",
 )
 FAIL_ON_DATA_LOSS = Option(
     "failOnDataLoss",
@@ -84,7 +87,13 @@ def read_table(
     check_guarantee(reader, "a table")
     reader.check_names([option.name for option in (*OPTIONS, *options.OPTIONS)])
     found = ledger_options(given, OPTIONS, reader)
-    reader.get(COMMIT)
+    target = replace(target, commit=reader.get(COMMIT))
+    if target.commit == TWO_PHASE and target.operation is not None:
+        reader.problem(
+            "Option 'operationColumn' needs 'commit' to be 'staged': to delete a key that is not "
+            "there locks nothing, so with 'two-phase' nobody would find out that another task has "
+            "a row of the same key."
+        )
     if reader.problems or found is None:
         raise OptionsError(reader.problems)
     return replace(found, staging=target, fail_on_data_loss=target.fail_on_loss), target
@@ -93,7 +102,7 @@ def read_table(
 def read_target(given: Mapping[str, str]) -> StagedTable:
     """For an operator's command: which table a job writes. Raises OptionsError."""
     reader = OptionReader(given)
-    target = _target(reader, None)
+    target = replace(_target(reader, None), commit=reader.get(COMMIT))
     reader.check_names(option.name for option in OPTIONS)
     reader.finish()
     return target

@@ -12,21 +12,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def copied(target: TableTarget, batch: pa.RecordBatch, whose: tuple[int, int, int]) -> memoryview:
+def copied(
+    target: TableTarget, batch: pa.RecordBatch, whose: tuple[int, int, int] | None
+) -> memoryview:
     """A batch's rows for the staging table. `whose`: partition, attempt, and how many rows of it
-    went before. Raises SinkError for a row that has no key, or no operation."""
+    went before; None for the table itself, which has no such columns. Raises SinkError for a row
+    that has no key, or no operation."""
     import pyarrow as pa
     from pyarrow import csv
 
     rows = batch.num_rows
-    partition, attempt, before = whose
     columns = [plain(batch.column(name)) for name in target.names]
-    columns += [pa.array([partition] * rows, pa.int32()), pa.array([attempt] * rows, pa.int64())]
-    if target.keys:
-        _check_keys(target, batch)
-        columns.append(pa.array(range(before, before + rows), pa.int64()))
-    if target.operation is not None:
-        columns.append(_gone(target, batch))
+    if whose is not None:
+        partition, attempt, before = whose
+        columns += [pa.repeat(pa.scalar(partition, pa.int32()), rows)]
+        columns += [pa.repeat(pa.scalar(attempt, pa.int64()), rows)]
+        if target.keys:
+            _check_keys(target, batch)
+            columns.append(pa.array(range(before, before + rows), pa.int64()))
+        if target.operation is not None:
+            columns.append(_gone(target, batch))
     written = pa.BufferOutputStream()
     # Null is an empty field without quotes, and an empty text one with them: COPY's own rule
     how = csv.WriteOptions(include_header=False, quoting_style="all_valid")

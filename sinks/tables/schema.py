@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..options import TWO_PHASE
 from .table import Place, TableTarget, find
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ def columns_of(connection: psycopg.Connection[Any], place: Place) -> dict[str, C
     return {row[0]: Column(*row) for row in connection.execute(_OF_COLUMNS, [place.oid])}
 
 
+def is_cut(column: Column) -> bool:
+    """Whether the column would silently change a value that does not fit."""
+    return column.base in _CUT and column.typmod >= 0
+
+
 def staged_as(column: Column) -> str:
     """The type of a staging table's column: that of the table's, and keys are the same in both. A
     row that would lose something in the table is refused here, before the batch is decided.
@@ -99,7 +105,7 @@ def staged_as(column: Column) -> str:
     from psycopg import sql
 
     same = f" COLLATE {column.collation}" if column.collation else ""
-    if column.base not in _CUT or column.typmod < 0:
+    if not is_cut(column):
         return f"{column.words}{same}"
     name = sql.Identifier(column.name).as_string()
     return f"{column.base}{same} CHECK ({name} = {name}::{column.words})"
@@ -116,6 +122,7 @@ def problems(connection: psycopg.Connection[Any], target: TableTarget) -> list[s
     columns = columns_of(connection, place)
     return [
         *_of_table(connection, target, place),
+        *(_of_two_phase(connection, target) if target.commit == TWO_PHASE else []),
         *(_of_rows(target, columns) if target.columns else _of_any_rows(target, columns)),
         *_of_keys(connection, target, place, columns),
     ]
@@ -152,6 +159,16 @@ def _of_table(
         yield (
             f"This role lacks CREATE on schema '{place.beside}', where rows are staged: grant it, "
             "or name another schema in option 'stagingSchema'."
+        )
+
+
+def _of_two_phase(connection: psycopg.Connection[Any], target: TableTarget) -> Iterator[str]:
+    row = connection.execute("SHOW max_prepared_transactions").fetchone()
+    if row is None or row[0] == "0":
+        yield (
+            f"PostgreSQL at {target.postgres.place} has max_prepared_transactions = 0, its default:"
+            " it takes no prepared transaction, which option 'commit' 'two-phase' needs. Set it to "
+            "twice the number of a batch's tasks at least, and restart the server; or use 'staged'."
         )
 
 

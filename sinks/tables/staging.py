@@ -23,6 +23,7 @@ from .table import Place, TableTarget, found
 if TYPE_CHECKING:
     import psycopg
     import pyarrow as pa
+    from psycopg import sql
 
 PREFIX = "eo_kafka_staged_"
 # Beside the rows' columns: whose they are, and what tells the newest row of a key
@@ -76,17 +77,6 @@ class StagingTables:
         """An empty one, with the table's types and these of its constraints, as SQL."""
         from psycopg import sql
 
-        columns: list[sql.Composable] = [
-            sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(types[name]))
-            for name in target.names
-        ]
-        own = [(PARTITION, "int NOT NULL"), (ATTEMPT, "bigint NOT NULL")]
-        own += [(ROW, "bigint NOT NULL")] if target.keys else []
-        own += [(GONE, "boolean NOT NULL")] if target.operation else []
-        columns += [
-            sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(words)) for name, words in own
-        ]
-        columns += map(sql.SQL, constraints)
         name = sql.Identifier(self.place.beside, self.name(generation))
         # Not to be vacuumed or analyzed: it lives as long as a batch
         self.connection.execute(
@@ -95,7 +85,7 @@ class StagingTables:
                 "WITH (autovacuum_enabled = false); COMMENT ON TABLE {name} IS {words}"
             ).format(
                 name=name,
-                columns=sql.SQL(", ").join(columns),
+                columns=definition(target, types, constraints),
                 words=sql.Literal(comment_of(job, datetime.now(timezone.utc))),
             )
         )
@@ -109,6 +99,29 @@ class StagingTables:
             if name not in kept and int(name.removeprefix(self._prefix)) <= generation
         ]
         return [name for name in left if drop(self.connection, self.place.beside, name)]
+
+
+def own_columns(target: TableTarget) -> list[str]:
+    """Those that a staging table has beside the rows' own."""
+    own = [PARTITION, ATTEMPT]
+    own += [ROW] if target.keys else []
+    return own + ([GONE] if target.operation else [])
+
+
+def definition(target: TableTarget, types: dict[str, str], constraints: Sequence[str]) -> Any:
+    """The columns and constraints of a staging table, as SQL."""
+    from psycopg import sql
+
+    columns: list[sql.Composable] = [
+        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(types[name])) for name in target.names
+    ]
+    kinds = {PARTITION: "int", GONE: "boolean"}
+    columns += [
+        sql.SQL("{} {} NOT NULL").format(sql.Identifier(name), sql.SQL(kinds.get(name, "bigint")))
+        for name in own_columns(target)
+    ]
+    columns += map(sql.SQL, constraints)
+    return sql.SQL(", ").join(columns)
 
 
 def drop(connection: psycopg.Connection[Any], schema: str, name: str) -> bool:
@@ -188,45 +201,65 @@ class TaskStaging:
         self._ledger, self._sink = ledger, sink
         self._generation, self._partition, self._attempt = whose
         self._rows = 0
+        self._home = ""
         self.staged: Staged | None = None  # once the server has all of it
 
     def through(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows as a topic gets them, or what stands for them in a digest; at their end the
         server has all rows."""
-        from psycopg import Error, errors, sql
-
-        from .rows import copied
+        from psycopg import Error
 
         with connected(self._target.postgres) as connection:
             place = found(connection, self._target)
-            home = StagingTables(connection, place, self._ledger, self._sink).name(self._generation)
-            own = [PARTITION, ATTEMPT]
-            own += [ROW] if self._target.keys else []
-            own += [GONE] if self._target.operation else []
-            into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(
-                sql.Identifier(place.beside, home),
-                sql.SQL(", ").join(map(sql.Identifier, [*self._target.names, *own])),
-            )
             try:
-                with connection.cursor().copy(into) as copy:
-                    for batch in batches:
-                        whose = (self._partition, self._attempt, self._rows)
-                        copy.write(copied(self._target, batch, whose))
-                        self._rows += batch.num_rows
-                        crash_point("postgres.while_staging")
-                        yield self._target.sent(batch)
-            except errors.UndefinedTable:
-                raise Fenced(
-                    f"Partition {self._partition} has no staging table '{home}' any more: another "
-                    "driver has taken over, or the batch has ended without this attempt. Nothing "
-                    "of this attempt is visible."
-                ) from None
+                yield from self._written(connection, place, batches)
             except Error as error:
                 raise self._refused(error) from None
         if self._rows:
-            self.staged = Staged(place.words, home, self._attempt, self._rows)
+            self.staged = Staged(place.words, self._home, self._attempt, self._rows)
+
+    def _written(
+        self, connection: psycopg.Connection[Any], place: Place, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        from psycopg import sql
+
+        tables = StagingTables(connection, place, self._ledger, self._sink)
+        self._home = tables.name(self._generation)
+        home = sql.Identifier(place.beside, self._home)
+        yield from self._copied(connection, home, batches, own_columns(self._target))
+
+    def _copied(
+        self,
+        connection: psycopg.Connection[Any],
+        table: sql.Identifier,
+        batches: Iterator[pa.RecordBatch],
+        own: Sequence[str],
+    ) -> Iterator[pa.RecordBatch]:
+        """Through one COPY into a table that has these of our own columns, too."""
+        from psycopg import sql
+
+        from .rows import copied
+
+        into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(
+            table, sql.SQL(", ").join(map(sql.Identifier, [*self._target.names, *own]))
+        )
+        with connection.cursor().copy(into) as copy:
+            for batch in batches:
+                whose = (self._partition, self._attempt, self._rows) if own else None
+                copy.write(copied(self._target, batch, whose))
+                self._rows += batch.num_rows
+                crash_point("postgres.while_staging")
+                yield self._target.sent(batch)
 
     def _refused(self, error: psycopg.Error) -> Exception:
+        from psycopg import errors
+
+        if isinstance(error, errors.UndefinedTable):
+            return Fenced(
+                f"Partition {self._partition} has no staging table '{self._home}' any more: "
+                "another driver has taken over, or the batch has ended without this attempt. "
+                "Nothing of this attempt is visible."
+            )
         if may_pass(error):
             return explained(error, self._target.postgres)
         where = (error.diag.context or "").splitlines()

@@ -10,6 +10,8 @@ from ...core.errors import EnvironmentRefused, cut
 from ..rows.one_value import sent
 
 if TYPE_CHECKING:
+    from typing import LiteralString
+
     import psycopg
     import pyarrow as pa
 
@@ -26,7 +28,7 @@ class TableTarget:
     """Which table rows go into once they are decided, and how. Pickled to the tasks; its repr shows
     no secrets. `columns` are the rows' that go into it (name, Spark's type; `json` for what is sent
     as JSON); `keys` tell its rows apart, none where all are appended; `operation` is the column
-    that says which rows are deleted."""
+    that says which rows are deleted; `commit` the way from the tasks to the table."""
 
     table: str
     postgres: PostgresSettings
@@ -35,6 +37,7 @@ class TableTarget:
     operation: str | None
     staging_schema: str | None
     fail_on_loss: bool
+    commit: str = "staged"
 
     @property
     def place(self) -> str:
@@ -82,3 +85,28 @@ def found(connection: psycopg.Connection[Any], target: TableTarget) -> Place:
             "and start again."
         )
     return place
+
+
+def is_beside(connection: psycopg.Connection[Any], place: Place, name: str) -> bool:
+    """Whether this is there of what is kept beside a table. Raises what psycopg does."""
+    asked = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = %s AND c.relname = %s)",
+        (place.beside, name),
+    ).fetchone()
+    return asked is not None and bool(asked[0])
+
+
+def make_beside(
+    connection: psycopg.Connection[Any], place: Place, name: str, create: LiteralString
+) -> None:
+    """Make it by this statement, if it is not there. Raises what psycopg does."""
+    from psycopg import errors, sql
+
+    if is_beside(connection, place, name):
+        return
+    try:
+        connection.execute(sql.SQL(create).format(sql.Identifier(place.beside, name)))
+    except errors.UniqueViolation:  # somebody else made it at the same moment
+        if not is_beside(connection, place, name):
+            raise

@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...clients.postgres.client import connected
-from ...core.errors import OptionsError, SinkError, Undecided, cut
+from ...core.errors import OptionsError, RepairNeeded, SinkError, Undecided, cut
 from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
-from ..marker import History, Marker
+from ..marker import History, Marker, newest_parts
+from ..options import TWO_PHASE
 from ..staged_losses import check_restored, check_unequal
 from .constraints import taken_over
-from .marker import Markers
+from .marker import LIMITS, Markers
+from .prepared import PreparedTransactions, is_prepared
 from .schema import columns_of, problems, staged_as
 from .staging import GONE, PARTITION, StagingTables, drop, of_parts, rows_staged
 from .table import TableTarget, found
@@ -23,7 +25,8 @@ from .table import TableTarget, found
 if TYPE_CHECKING:
     import psycopg
 
-    from .finisher import StagedTableRows
+    from .decided import DecidedTableRows
+    from .table import Place
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +50,7 @@ class StagedTable(TableTarget):
 
     @property
     def how_lost(self) -> str:
-        return "(its staging table is gone or was changed)"
+        return "(its staging table, or prepared transaction, is gone or was changed)"
 
     def check_same(self, job: Job, ledger: Ledger, *, fenced: bool) -> None:
         with connected(self.postgres) as connection:
@@ -85,34 +88,84 @@ class StagedTable(TableTarget):
             for part in decision.participants
             if part.staged
         }
+        name = job.job_and_ledger[0]
         with connected(self.postgres) as connection:
             place = found(connection, self)
             staging = StagingTables(connection, place, ledger.topic_id, job.sink)
             removed = staging.remove_left(generation, kept)
+            prepared = _prepared(connection, place, job, ledger)
+            markers = Markers(connection, place, job.sink, ledger.topic_id)
+            if prepared.are_used:  # also if the option was another one since
+                with connection.transaction():
+                    connection.execute(LIMITS)
+                    markers.shut_out(generation, name)
+                prepared.shut_gate(generation)
+                removed += prepared.roll_back(prepared.left(kept, 0, generation))
+                self._check_strays(prepared, prepared.strays(kept, generation))
             if removed:
                 log.info("Removed what was staged and nothing decided: %s.", ", ".join(removed))
-            if self.columns:  # not an operator's command
-                columns = columns_of(connection, place)
-                types = {name: staged_as(column) for name, column in columns.items()}
-                constraints = taken_over(connection, place, self, columns, GONE)
-                staging.make(self, types, constraints, generation, job.job_and_ledger[0])
+            if not self.columns:  # an operator's command
+                return
+            if self.commit == TWO_PHASE:
+                _warn_of_room(connection, job, ledger)
+                prepared.open_gate(generation, markers, name)
+                return
+            columns = columns_of(connection, place)
+            types = {name: staged_as(column) for name, column in columns.items()}
+            constraints = taken_over(connection, place, self, columns, GONE)
+            staging.make(self, types, constraints, generation, name)
 
-    def check_staged(self, job: Job, batch: int, prepared: Sequence[Participant]) -> None:
+    def _check_strays(
+        self, prepared: PreparedTransactions, strays: Sequence[tuple[str, int]]
+    ) -> None:
+        """Raise RepairNeeded if somebody has committed what nothing decided."""
+        rows = sum(count for _, count in strays if count > 0)
+        names = [name for name, count in strays if count > 0]
+        if names:
+            sentence = (
+                f"{len(names)} prepared transactions were committed by hand though nothing had "
+                f"decided them ({', '.join(names[:3])}): their {rows:,} rows are in {self.place}, "
+                "and the batch will be written as a whole."
+            )
+            if self.fail_on_loss:
+                raise RepairNeeded(
+                    f"{sentence} Nothing was written now. Delete these rows, or leave them to be "
+                    "there twice; then delete the names from "
+                    f"'{prepared.place.beside}.eo_kafka_prepared' and start the query again."
+                )
+            log.warning("%s Going on, as 'failOnDataLoss' is false.", sentence)
+        prepared.forget([name for name, _ in strays])
+
+    def check_staged(
+        self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
+    ) -> None:
         parts = [part for part in prepared if part.staged]
         if not parts:
             return
         with connected(self.postgres) as connection:
             place = found(connection, self)
+            waiting = [part for part in parts if is_prepared(part)]
+            if waiting:
+                # They stay: no attempt of a task is left that could end another one's
+                known = _prepared(connection, place, job, ledger)
+                known.shut_gate(max(part.generation for part in waiting))
+                listed = known.listed()
+                gone = [p.partition for p in waiting if p.staged and p.staged.home not in listed]
+                self._check_lost(batch, gone)
+                return
             staged = rows_staged(connection, place, parts)
             lost = [part.partition for part in parts if staged.get(part.partition) != part.rows]
-            if lost:
-                raise Undecided(
-                    f"Batch {batch} is not decided: rows of partitions {sorted(lost)} that were "
-                    f"staged for {self.place} are not there any more. Nothing is visible; the "
-                    "batch will be run again from the same offsets."
-                )
+            self._check_lost(batch, lost)
             if self.keys and len(parts) > 1:
                 self._check_keys(connection, place.beside, batch, parts)
+
+    def _check_lost(self, batch: int, lost: Sequence[int]) -> None:
+        if lost:
+            raise Undecided(
+                f"Batch {batch} is not decided: rows of partitions {sorted(lost)} that were "
+                f"staged for {self.place} are not there any more. Nothing is visible; the "
+                "batch will be run again from the same offsets."
+            )
 
     def _check_keys(
         self,
@@ -153,22 +206,29 @@ class StagedTable(TableTarget):
         self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
     ) -> None:
         decided = {decision.generation for decision in ledger.decisions.values()}
-        homes = {
-            part.staged.home for part in prepared if part.staged and part.generation not in decided
-        }
-        if not homes:
+        left = [p for p in prepared if p.staged and p.generation not in decided]
+        if not left:
             return
         with connected(self.postgres) as connection:
             place = found(connection, self)
-            for home in homes:
+            for home in {p.staged.home for p in left if p.staged and not is_prepared(p)}:
                 drop(connection, place.beside, home)
+            # A newer driver has done so, and its tasks hold
+            for mine in {p.generation for p in left if is_prepared(p)} & {ledger.generation}:
+                known = _prepared(connection, place, job, ledger)
+                known.shut_gate(mine)
+                known.roll_back(known.left((), mine, mine))
 
     def check_unequal(self, decision: Decision, unequal: Sequence[Participant]) -> None:
         check_unequal(self.place, decision, unequal, fail=self.fail_on_loss)
 
-    def rows_of(self, job: Job, ledger: Ledger, decision: Decision) -> StagedTableRows:
+    def rows_of(self, job: Job, ledger: Ledger, decision: Decision) -> DecidedTableRows:
+        """As its tasks have left them, whatever option `commit` says now."""
         from .finisher import StagedTableRows
+        from .prepared_finisher import PreparedTableRows
 
+        if any(is_prepared(part) for part in newest_parts(decision)):
+            return PreparedTableRows(self, job, ledger, decision)
         return StagedTableRows(self, job, ledger, decision)
 
 
@@ -176,3 +236,24 @@ def _markers(
     connection: psycopg.Connection[Any], target: TableTarget, job: Job, ledger: Ledger
 ) -> Markers:
     return Markers(connection, found(connection, target), job.sink, ledger.topic_id)
+
+
+def _prepared(
+    connection: psycopg.Connection[Any], place: Place, job: Job, ledger: Ledger
+) -> PreparedTransactions:
+    return PreparedTransactions(connection, place, ledger.topic_id, job.sink)
+
+
+def _warn_of_room(connection: psycopg.Connection[Any], job: Job, ledger: Ledger) -> None:
+    """If the tasks of the newest batch would not find room, each with one that is repeated."""
+    known = ledger.of_sink(job.sink)
+    tasks = len(known[max(known)].participants) if known else 0
+    row = connection.execute("SHOW max_prepared_transactions").fetchone()
+    if row is not None and int(row[0]) < 2 * tasks:
+        log.warning(
+            "max_prepared_transactions is %s, and the last batch had %d tasks with rows: each "
+            "needs one, and another one if it is repeated. Set it to %d at least.",
+            row[0],
+            tasks,
+            2 * tasks,
+        )

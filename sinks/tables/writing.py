@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ..options import SinkOptions
+from ..options import TWO_PHASE, SinkOptions
 from ..protocol import staged_write
 from ..protocol.committable import TaskReport, WritePlan
+from ..protocol.staged_write import Stager
 from ..protocol.two_phase import TaskIdentity
+from .preparing import TaskPrepared
 from .staging import TaskStaging
 from .table import TableTarget
 
@@ -23,18 +26,13 @@ def write(
     task: TaskIdentity,
     batches: Iterator[pa.RecordBatch],
 ) -> TaskReport:
-    """Stage one partition's rows. See `staged_write.write`."""
-    return staged_write.write(options, _Stager(target), plan, task, batches)
+    """Stage, or prepare, one partition's rows. See `staged_write.write`."""
 
-
-class _Stager:
-    def __init__(self, target: TableTarget) -> None:
-        self._target = target
-        self.label = target.table
-
-    def sent(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return map(self._target.sent, batches)
-
-    def begin(self, options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> TaskStaging:
+    def begin(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> TaskStaging:
         whose = (plan.generation, task.partition, task.task_attempt_id)
-        return TaskStaging(self._target, plan.ledger_id, options.sink, whose)
+        if target.commit == TWO_PHASE:
+            return TaskPrepared(target, plan.ledger_id, options.sink, whose, task.batch)
+        return TaskStaging(target, plan.ledger_id, options.sink, whose)
+
+    stager = Stager(target.table, partial(map, target.sent), begin)
+    return staged_write.write(options, stager, plan, task, batches)

@@ -6,22 +6,21 @@ read before it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from ...core.crash_points import crash_point
-from ...core.errors import Fenced, LedgerError, OutcomeUnknown, SourceError
+from ...core.errors import Fenced, LedgerError, SourceError
 from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
 from ...targets.port import MarkerChanged, NotStaged
+from ..insisting import insisting
 from ..marker import History, Marker, newest_parts
 from ..staged_losses import check_gone_with_topic
 from .custom import told
 from .target import Marks, StagedCustomTarget
 
-APPLY_TIMEOUT_S = 60.0  # for a target that is away for a while
 PAUSE_S = 0.5
 
 
@@ -71,21 +70,8 @@ class StagedTargetRows:
             self._target.made().discard([part.staged.home for part in self._parts if part.staged])
 
     def _insisting(self, do: Callable[[], None]) -> None:
-        """`do`, again when the target was away or the marker changed: what has become of it, it
-        sees by itself."""
-        deadline = time.monotonic() + APPLY_TIMEOUT_S
-        while True:
-            try:
-                return do()
-            except (SourceError, MarkerChanged, NotStaged) as error:
-                if time.monotonic() > deadline:
-                    raise OutcomeUnknown(
-                        f"Batch {self._decision.batch} is decided, and whether "
-                        f"{self._target.place} has it is unknown: "
-                        f"{str(error) or type(error).__name__} "
-                        "Start the query again when that is mended: it goes on with this batch."
-                    ) from error
-            time.sleep(PAUSE_S)
+        again = (SourceError, MarkerChanged, NotStaged)
+        insisting(do, self._decision.batch, self._target.place, again, PAUSE_S)
 
     def _take(self) -> None:
         marker, raw = self._read()

@@ -85,7 +85,9 @@ class StagedCustomTarget(CustomTarget):
             if left:
                 self.made().discard(left)
 
-    def check_staged(self, job: Job, batch: int, prepared: Sequence[Participant]) -> None:
+    def check_staged(
+        self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
+    ) -> None:
         if lost := self.lost(job, prepared):
             raise Undecided(
                 f"Batch {batch} is not decided: rows of partitions {sorted(lost)} that were staged "

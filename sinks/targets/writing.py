@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...core.crash_points import crash_point
@@ -10,6 +11,7 @@ from ...core.transaction import Staged
 from ..options import SinkOptions
 from ..protocol import staged_write
 from ..protocol.committable import TaskReport, WritePlan
+from ..protocol.staged_write import Stager
 from ..protocol.two_phase import TaskIdentity
 from .custom import CustomTarget, name_of, told, writer_of
 
@@ -27,22 +29,15 @@ def write(
     batches: Iterator[pa.RecordBatch],
 ) -> TaskReport:
     """Stage one partition's rows. See `staged_write.write`."""
-    return staged_write.write(options, _Stager(target), plan, task, batches)
 
-
-class _Stager:
-    def __init__(self, target: CustomTarget) -> None:
-        self._target = target
-        self.label = target.reference
-
-    def sent(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return map(self._target.sent, batches)
-
-    def begin(self, options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> TaskStaging:
+    def begin(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> TaskStaging:
         writer = writer_of(options.job_and_ledger[0], options.sink)
         whose = (plan.generation, task.partition, task.task_attempt_id)
         name = name_of(writer, plan.ledger_id, *whose)
-        return TaskStaging(self._target, name, task.task_attempt_id)
+        return TaskStaging(target, name, task.task_attempt_id)
+
+    stager = Stager(target.reference, partial(map, target.sent), begin)
+    return staged_write.write(options, stager, plan, task, batches)
 
 
 class TaskStaging:

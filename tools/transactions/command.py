@@ -79,8 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table-config",
         type=Path,
         metavar="FILE",
-        help="with --job: also drop the job's staging tables beside this table that no decision "
-        "needs",
+        help="with --job: also end the job's staging tables and prepared transactions beside this "
+        "table that no decision needs",
     )
     for action in (show, commit, abort):
         action.add_argument("ids", nargs="*", metavar="ID", help="transactional ids")
@@ -260,7 +260,7 @@ def _end_tables(search: TransactionSearch, beside: Beside, arguments: argparse.N
         print(one.found.name)
         print(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  "))
     if not outcomes:
-        print("No staging tables.")
+        print("No staging tables or prepared transactions.")
     return 0 if all(done for _, done, _ in outcomes) else 1
 
 

@@ -1,6 +1,7 @@
-"""What jobs have beside a table of PostgreSQL: staging tables, judged by the ledgers, and markers.
+"""What jobs have beside a table of PostgreSQL: staging tables and prepared transactions, judged by
+the ledgers, and markers.
 
-Only a decision needs a staging table: one that is in no DECIDED batch, and whose generation nobody
+Only a decision needs one of them: one that is in no DECIDED batch, and whose generation nobody
 can decide any more, may go.
 """
 
@@ -23,18 +24,24 @@ from .ending import close_ledger
 from .search import TransactionSearch
 
 DAY_S = 86_400.0
+QUARTER_S = 900.0  # a prepared transaction holds locks, and VACUUM back
 
 
 @dataclass(frozen=True)
 class JudgedTable:
-    """A staging table and what its ledger says. `may_go`: True; False: a decision needs it, or
-    nobody knows; None: its driver may be about to decide."""
+    """A staging table, or a prepared transaction, and what its ledger says. `may_go`: True; False:
+    a decision needs it, or nobody knows; None: its driver may be about to decide."""
 
     found: StagingTable
     standing: str
     may_go: bool | None
     topic: str = ""
     is_decided: bool = False
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether it is a transaction, and no table."""
+        return self.found.size is None
 
     @property
     def age_s(self) -> float | None:
@@ -47,8 +54,17 @@ class JudgedTable:
         """Why somebody must act, or None."""
         if self.is_decided:
             return "decided and not in the table yet: start the query"
-        is_old = self.age_s is not None and self.age_s > DAY_S
-        if is_old and self.may_go is not False:
+        age_s = self.age_s or 0.0
+        if self.is_prepared and age_s > QUARTER_S:
+            return (
+                "prepared for more than a quarter of an hour: its rows are locked, and VACUUM "
+                "removes nothing newer. No decision needs it: it goes with the job's next batch, "
+                "or by 'eo-kafka txn abort --job ... --table-config ...'"
+                if self.may_go is not False
+                else "prepared for more than a quarter of an hour, by a job whose ledger is not "
+                "in this Kafka: its rows are locked, and VACUUM removes nothing newer"
+            )
+        if age_s > DAY_S and self.may_go is not False:
             return (
                 "older than a day, and no decision needs it: it goes with the job's next batch, or "
                 "by 'eo-kafka txn abort --job ... --table-config ...'"
@@ -141,10 +157,12 @@ def end_tables(
         if not (now.may_go or (now.may_go is None and yes and dry_run)):
             outcomes.append((now, False, f"refused: {_why(now)}"))
         elif dry_run:
-            outcomes.append((now, True, "would drop it"))
+            said = "would roll it back" if one.is_prepared else "would drop it"
+            outcomes.append((now, True, said))
         else:
             gone = bool(remove(beside.target, [one.found.name]))
-            said = "dropped" if gone else "not dropped: somebody is writing into it; try again"
+            said = "rolled back" if one.is_prepared else "dropped"
+            said = said if gone else "not dropped: somebody is writing into it; try again"
             outcomes.append((now, gone, said))
     return outcomes
 
@@ -185,7 +203,8 @@ def as_json(beside: Beside) -> dict[str, Any]:
 def table_as_json(one: JudgedTable) -> dict[str, Any]:
     """One staging table."""
     return {
-        "table": f"{one.found.schema}.{one.found.name}",
+        "kind": "prepared transaction" if one.is_prepared else "staging table",
+        "table": f"{one.found.schema}.{one.found.name}" if one.found.schema else one.found.name,
         "job": one.found.job,
         "generation": one.found.generation,
         "rows": one.found.rows,
@@ -202,13 +221,13 @@ def listing(beside: Beside) -> str:
     """A line for each staging table and each marker."""
     lines = [f"Beside {beside.target.place}:"]
     if beside.tables:
-        titles = ("staging table", "job", "rows", "kB", "age", "ledger")
+        titles = ("staged or prepared", "job", "rows", "kB", "age", "ledger")
         rows = [
             (
                 one.found.name,
                 one.found.job,
                 "?" if one.found.rows is None else f"{one.found.rows:,}",
-                f"{one.found.size / 1024:,.0f}",
+                "-" if one.found.size is None else f"{one.found.size / 1024:,.0f}",
                 "-" if one.age_s is None else duration(one.age_s),
                 one.standing,
             )
@@ -218,7 +237,7 @@ def listing(beside: Beside) -> str:
         for one in beside.tables:
             lines += ["", one.found.name, f"  {one.attention}"] if one.attention else []
     else:
-        lines.append("No staging tables.")
+        lines.append("No staging tables or prepared transactions.")
     return "\n".join([*lines, "", _markers(beside.markers)])
 
 
