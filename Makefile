@@ -80,6 +80,7 @@ bench: setup ## Throughput beside kafka (JVM), Flink and Quix Streams, in ratios
 	$(BIN)/python -m benchmarks.decoding
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.commit_round
+	$(BIN)/python -m benchmarks.latency
 	$(BIN)/python -m benchmarks.guarantee_cost
 	$(BIN)/python -m benchmarks.snapshots
 	$(BIN)/python -m benchmarks.snapshot_interval

@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from . import targets as targets
     from . import windows as windows
+    from .connectors.direct.frames import pandas_frames as pandas_frames
+    from .connectors.direct.frames import polars_frames as polars_frames
     from .connectors.direct.start import direct as direct
     from .connectors.direct.start import direct_batch as direct_batch
     from .connectors.foreach_batch import foreach_batch as foreach_batch
@@ -49,6 +51,8 @@ _HOMES = {
     "export_snapshot": ".tools.snapshots.exporting",
     "foreach_batch": ".connectors.foreach_batch",
     "from_avro": ".connectors.avro",
+    "pandas_frames": ".connectors.direct.frames",
+    "polars_frames": ".connectors.direct.frames",
     "progress": ".connectors.monitoring.query_progress",
     "register": ".registration",
     "repartition": ".connectors.repartition",

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ..core.errors import OptionsError
-from ..core.maps import BACKEND
 from ..sinks.maps.backend import backend_of
 from .kafka_sink import KafkaStreamWriter
 from .plain_errors import plain_errors
 from .running_query import running_query
 from .spark_versions import StreamArrowWriter
+from .written_format import format_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 BATCH = "foreachBatchId"
-# By the option that no other format has
-_FORMATS = {BACKEND.key: "eo-map", "table": "eo-postgres", "target": "eo-target"}
 _TWICE = (
     "This query has already written batch {batch} of job '{job}' with another "
     "eo_kafka.foreach_batch of the same 'jobName'. A batch is written once, so these rows "
@@ -78,7 +76,7 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
         >>> query.awaitTermination()
     """
     given = {name.lower(): value for name, value in options.items()}
-    format = next((of for key, of in _FORMATS.items() if key in given), "eo-kafka")
+    format = format_of(given)
     has_ledger = format != "eo-map" or backend_of(given).has_ledger
     if has_ledger and not given.get("jobname", "").strip():
         raise OptionsError(

@@ -44,7 +44,9 @@ BELOW = {
     "sinks/tables": ("sinks/protocol", "clients/postgres"),
     "sinks/targets": ("sinks/protocol", "targets"),
     "connectors": ("formats", "sources", "sources/maps", "sinks/protocol", "sinks/maps"),
-    "connectors/direct": ("connectors",),
+    "connectors/direct": (
+        *("connectors", "connectors/maps", "connectors/tables", "connectors/targets"),
+    ),
     "connectors/maps": ("connectors",),
     "connectors/queues": ("connectors", "sources/queues"),
     "connectors/monitoring": ("connectors",),

@@ -9,10 +9,20 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, StructType
 
-from eo_kafka.connectors.direct.format import format_of
+from eo_kafka.connectors.direct.format import format_for
 from eo_kafka.connectors.direct.lane import Lane, LaneRead, range_rows, ranges_of
-from eo_kafka.core.errors import SinkError
+from eo_kafka.connectors.direct.sinks import LaneStreamWriter
+from eo_kafka.connectors.kafka_sink import KafkaStreamWriter
+from eo_kafka.connectors.maps.writers import (
+    ImapStreamWriter,
+    ImapTwoPhaseWriter,
+    TopicMapStreamWriter,
+)
+from eo_kafka.connectors.tables.writers import TableStreamWriter
+from eo_kafka.connectors.targets.writers import TargetStreamWriter
+from eo_kafka.core.errors import OptionsError, SinkError
 from eo_kafka.core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
+from eo_kafka.formats import bad_records
 from eo_kafka.formats.options import FormatOptions
 from eo_kafka.formats.reading import Reading
 from eo_kafka.sources import reader
@@ -105,7 +115,82 @@ def test_a_lane_travels_with_its_function() -> None:
         for batch in batches:
             yield pa.record_batch({"value": [tag] * batch.num_rows})
 
-    sent = pickle.loads(cloudpickle.dumps(format_of(lane(tagged))))
+    sent = pickle.loads(cloudpickle.dumps(format_for(lane(tagged))))
     (made,) = sent.lane.transform(iter([pa.record_batch({"value": [b"1", b"2"]})]))
     assert made["value"].to_pylist() == [tag, tag]
-    assert sent.name() != format_of(lane(tagged)).name()
+    assert sent.name() != format_for(lane(tagged)).name()
+
+
+KAFKA = {"kafka.bootstrap.servers": "127.0.0.1:1", "jobName": "j"}
+TABLE = {"url": "postgresql://w:s3cr3t@127.0.0.1:1/d", "table": "t"}
+IMAP = {"backend": "hazelcast", "map": "m", "hazelcast.members": "127.0.0.1:1"}
+RAW = StructType().add("key", BinaryType()).add("value", BinaryType())
+
+
+def source_of(given: dict[str, str], schema: StructType = RAW):
+    """What Spark makes of a lane's format; options come in lower case."""
+    raw = OPTIONS.schema()
+    made = Lane(OPTIONS, Reading(FormatOptions((), None), raw, raw), None, schema)
+    return format_for(made)({name.lower(): value for name, value in given.items()})
+
+
+@pytest.mark.parametrize(
+    ("given", "inner"),
+    [
+        ({**KAFKA, "topic": "t"}, KafkaStreamWriter),
+        ({**KAFKA, **TABLE}, TableStreamWriter),
+        ({**KAFKA, **IMAP, "commit": "two-phase"}, ImapTwoPhaseWriter),
+        (IMAP, ImapStreamWriter),
+        ({**KAFKA, "backend": "kafka", "map": "m"}, TopicMapStreamWriter),
+        (
+            {**KAFKA, "target": "file_target:FileTarget", "target.path": "/nowhere"},
+            TargetStreamWriter,
+        ),
+    ],
+)
+def test_the_options_say_which_writer_the_lane_fills(given, inner) -> None:
+    made = source_of(given).streamWriter(StructType(), overwrite=False)
+    assert type(made) is LaneStreamWriter
+    assert type(made._sink) is inner
+
+
+BAD = StructType([*RAW.fields]).add(
+    "_bad_record", bad_records.spark_type(), metadata={"comment": bad_records.comment("dead")}
+)
+PERMISSIVE = StructType([*RAW.fields]).add("_bad_record", bad_records.spark_type())
+
+
+@pytest.mark.parametrize(
+    ("given", "schema", "sentences"),
+    [
+        ({**KAFKA, **TABLE, "keys": "id"}, BAD, ["is DEADLETTER", "Option 'keys' names 'id'"]),
+        (IMAP, PERMISSIVE, ["removes its key from a map"]),
+        ({"backend": "kafka", "map": "m"}, BAD, ["is DEADLETTER", "bootstrap.servers"]),
+        ({**KAFKA, "tabel": "t", "topic": "o"}, RAW, ["'tabel': did you mean 'table'?"]),
+        ({**KAFKA, **TABLE, "value.format": "json"}, RAW, ["'value.format' of the sink is for"]),
+        ({**KAFKA, **TABLE, **IMAP}, RAW, ["'backend' and 'table' say two formats"]),
+    ],
+)
+def test_what_a_sink_cannot_do_is_told_with_all_that_is_wrong(given, schema, sentences) -> None:
+    with pytest.raises(OptionsError) as stop:
+        source_of(given, schema).streamWriter(StructType(), overwrite=False)
+    told = str(stop.value)
+    assert not [one for one in sentences if one not in told], told
+    assert "s3cr3t" not in told
+
+
+def test_a_batch_into_a_table_needs_its_number() -> None:
+    with pytest.raises(OptionsError, match="needs option 'batchId'"):
+        source_of({**KAFKA, **TABLE}).writer(StructType(), overwrite=False)
+
+
+def test_whoever_takes_the_records_for_a_dataframe_is_told(read_rows) -> None:
+    for step in ("groupBy", "dropDuplicates", "withColumn", "join"):
+        with pytest.raises(SinkError, match=f"asked for '{step}', which is a step of a DataFrame"):
+            read_rows(1, lambda batches, step=step: getattr(batches, step)("key"))
+    with pytest.raises(AttributeError):
+        read_rows(1, lambda batches: batches.nonsense)
+    with pytest.raises(SinkError, match="gave a NoneType and not an iterator"):
+        read_rows(1, lambda batches: None)
+    with pytest.raises(SinkError, match="gave a RecordBatch and not an iterator"):
+        read_rows(1, next)

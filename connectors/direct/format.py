@@ -7,20 +7,17 @@ which Spark hands a user's function to a Python sink. Spark pickles it as it doe
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from pyspark.sql.datasource import InputPartition, WriterCommitMessage
+from pyspark.sql.datasource import InputPartition
 
 from ..kafka import KafkaDataSource
-from ..kafka_sink import KafkaBatchWriter, KafkaStreamWriter
 from ..kafka_source import KafkaBatchReader, KafkaStreamReader, reader_options
-from ..ledger_writer import Report
 from ..plain_errors import plain_errors
 from ..spark_versions import refuse_without_admission_control
-from . import NAME
-from .lane import RANGES, Lane, LaneRead, range_rows
+from . import NAME, sinks
+from .lane import RANGES, Lane, range_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,33 +43,9 @@ class RangesBatchReader(KafkaBatchReader):
             yield range_rows(*partition.value)
 
 
-class _WritesFromRanges:
-    """What both writers do in the place of their `write`, which gets ranges for rows."""
-
-    def __init__(self, given: Mapping[str, str], lane: Lane, overwrite: bool) -> None:
-        super().__init__(given, lane.schema, overwrite)  # type: ignore[call-arg]
-        self._lane = lane
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Runs on executors, once an attempt of a partition."""
-        read = LaneRead(self._lane)
-        report: Report = super().write(read.rows(iterator))  # type: ignore[misc]
-        return replace(report, records_read=read.records)
-
-
-@plain_errors
-class DirectStreamWriter(_WritesFromRanges, KafkaStreamWriter):
-    """One micro-batch; the protocol is the stream writer's."""
-
-
-@plain_errors
-class DirectBatchWriter(_WritesFromRanges, KafkaBatchWriter):
-    """One `save()`; the protocol is the batch writer's."""
-
-
 @plain_errors
 class DirectDataSource(KafkaDataSource):
-    """Both ends of one lane; `format_of` makes a class of its own for each."""
+    """Both ends of one lane; `format_for` makes a class of its own for each."""
 
     lane: ClassVar[Lane]
 
@@ -89,16 +62,16 @@ class DirectDataSource(KafkaDataSource):
         """Called once a `load()`."""
         return RangesBatchReader(reader_options(self.options, streaming=False)[0])
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DirectStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> sinks.LaneStreamWriter:
         """Called before each micro-batch, and again before each `commit` and `abort`."""
-        return DirectStreamWriter(self.options, self.lane, overwrite)
+        return sinks.stream_writer(self.options, self.lane, overwrite)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DirectBatchWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> sinks.LaneBatchWriter:
         """Called once a `save()`."""
-        return DirectBatchWriter(self.options, self.lane, overwrite)
+        return sinks.batch_writer(self.options, self.lane, overwrite)
 
 
-def format_of(lane: Lane) -> type[DirectDataSource]:
+def format_for(lane: Lane) -> type[DirectDataSource]:
     """A format for this lane alone. Its name is new each time: a writer that was made and not yet
     started must not get the function of one that was made after it."""
     name = f"{NAME}{uuid.uuid4().hex[:12]}"

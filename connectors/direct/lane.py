@@ -6,7 +6,7 @@ records go from Kafka's client to the transform and to the sink within one proce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +15,8 @@ from ...core.offsets import OffsetRange, TopicPartition
 from ...formats.reading import Reading
 from ...formats.shared.arrow_types import arrow_schema
 from ...sources.options import SourceOptions
+from .given import Given, iterated
+from .shape import BATCH, in_shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,8 +57,10 @@ class LaneRead:
         records = self._counted(wanted, ids)
         transform = self._lane.transform
         shape = arrow_schema(self._lane.schema)
-        for batch in records if transform is None else transform(records):
-            yield _in_shape(batch, shape)
+        for batch in (
+            records if transform is None else iterated(transform(Given(records, BATCH)), BATCH)
+        ):
+            yield in_shape(batch, shape)
         if next(records, None) is not None or not self._is_read:
             raise SinkError(
                 f"The transform ended after {self.records} records of the task and left others "
@@ -64,7 +68,9 @@ class LaneRead:
                 "all batches of its iterator; to leave records out, yield smaller batches."
             )
 
-    def _counted(self, wanted: Sequence[OffsetRange], ids: Mapping[str, str]) -> Batches:
+    def _counted(
+        self, wanted: Sequence[OffsetRange], ids: Mapping[str, str]
+    ) -> Generator[pa.RecordBatch]:
         from ...sources.reader import read_ranges
 
         options, reading = self._lane.options, self._lane.reading
@@ -102,32 +108,3 @@ def ranges_of(rows: Batches) -> tuple[list[OffsetRange], dict[str, str]]:
             if row["topic_id"] is not None:
                 ids[at.topic] = row["topic_id"]
     return ranges, ids
-
-
-def _in_shape(batch: pa.RecordBatch, shape: pa.Schema) -> pa.RecordBatch:
-    """The batch with the columns of the schema and no other, as the sink drops those it does not
-    know. Raises SinkError."""
-    import pyarrow as pa
-
-    if not isinstance(batch, pa.RecordBatch):
-        raise SinkError(
-            f"The transform gave a {type(batch).__name__} and not a pyarrow.RecordBatch. Nothing "
-            "of the batch is visible."
-        )
-    if missing := [name for name in shape.names if name not in batch.schema.names]:
-        raise SinkError(
-            f"The transform gave no column {missing}; it gave {batch.schema.names}. Nothing of the "
-            "batch is visible. 'schema' of eo_kafka.direct names the columns that are written."
-        )
-    columns = []
-    for field in shape:
-        column = batch.column(field.name)
-        try:
-            columns.append(column if column.type == field.type else column.cast(field.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise SinkError(
-                f"The transform's column '{field.name}' is of type {column.type} and cannot be "
-                f"written as {field.type} ({error}). Nothing of the batch is visible. 'schema' of "
-                "eo_kafka.direct names the types that are written."
-            ) from None
-    return pa.RecordBatch.from_arrays(columns, schema=shape)

@@ -1,4 +1,4 @@
-"""`eo_kafka.direct` and `eo_kafka.direct_batch`: topics to topics, not through Spark's rows."""
+"""`eo_kafka.direct` and `eo_kafka.direct_batch`: from topics, not through Spark's rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from ...core.errors import OptionsError
 from ...formats import reading
 from ...formats.bad_records import COLUMN as BAD_RECORD
 from ...formats.reading import Reading
+from ...formats.shared.arrow_types import arrow_schema
 from ..kafka_source import reader_options
-from .format import DirectDataSource, format_of
+from .format import DirectDataSource, format_for
+from .frames import FrameTransform
 from .lane import Lane, Transform
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrameWriter, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
@@ -28,24 +31,26 @@ def direct(
     transform: Transform | None = None,
     schema: StructType | str | None = None,
 ) -> DataStreamWriter:
-    """A stream from topics to topics whose records do not pass through Spark's rows.
+    """A stream from topics whose records do not pass through Spark's rows.
 
     Spark plans, schedules and repeats offset ranges, and keeps them in its checkpoint. A task reads
     the records of its ranges, gives them to `transform` and writes what that yields, within one
-    process, in the same transactions as `writeStream.format("eo-kafka")`. So the guarantee is the
-    same, and a checkpoint and a job can go to and fro between the two. For steps of one record or
-    one task's records: filter, route, mask, encode anew, look up. What needs a shuffle (windows,
-    joins, `dropDuplicates`) needs a DataFrame. Runs on the driver, once for each start.
+    process, by the same writer as `writeStream` has. So the guarantee is the same, and a checkpoint
+    and a job can go to and fro between the two. For steps of one record or one task's records:
+    filter, route, mask, encode anew, look up. What needs a shuffle (windows, joins,
+    `dropDuplicates`) needs a DataFrame. Runs on the driver, once for each start.
 
     Args:
         spark: The session.
         source: Options of the eo-kafka source, such as `subscribe` and `value.format`.
-        sink: Options of the eo-kafka sink, such as `topic` and `jobName`. More can be set on what
-            is returned.
+        sink: Options of the eo-kafka sink, such as `topic` and `jobName`; with `table` those of
+            format `eo-postgres`, with `backend` of `eo-map`, with `target` of `eo-target`. More can
+            be set on what is returned.
         transform: A function as `DataFrame.mapInArrow` takes it, from an iterator of
             `pyarrow.RecordBatch` with the source's columns to one of batches with those of
             `schema`. Runs on executors, once a task attempt. It must take all batches that it is
-            given, and make the same rows again from the same records. None copies.
+            given, and make the same rows again from the same records. `eo_kafka.pandas_frames` and
+            `eo_kafka.polars_frames` make one of a function of frames. None copies.
         schema: The columns to write and their types, as for `mapInArrow`. Others that the transform
             gives are left out. None: `key`, `value`, and `headers` where `includeHeaders` is set,
             as the source has them. With `mode=DEADLETTER` the transform must hand on
@@ -125,20 +130,59 @@ def _format(
     from pyspark.sql.types import StructType
 
     given = {name: _text(value) for name, value in source.items()}
-    options, formats = reader_options(given, streaming)
+    problems = _problems(transform)
+    try:
+        options, formats = reader_options(given, streaming)
+    except OptionsError as error:
+        problems += error.problems
+    asked: StructType | None = None
+    try:
+        asked = None if schema is None else StructType([*_schema(schema).fields])
+    except OptionsError as error:
+        problems += error.problems
+    if problems:
+        raise OptionsError(problems)
     raw = options.schema()
     columns: Any = reading.schema(formats, raw)
     if isinstance(columns, str):
         columns = StructType.fromDDL(columns)
-    if schema is None:
+    if asked is None:
         written = StructType([field for field in columns.fields if field.name in _COPIED])
     else:
-        written = StructType([*_schema(schema).fields])
+        written = asked
         if formats.dead_letter_topic is not None and BAD_RECORD not in written.names:
             written.add(columns[BAD_RECORD])  # or what cannot be read would be lost
-    made = format_of(Lane(options, Reading(formats, raw, columns), transform, written))
+    shape = _shape(written)
+    if isinstance(transform, FrameTransform):
+        transform = transform.written_as(shape)
+    made = format_for(Lane(options, Reading(formats, raw, columns), transform, written))
     spark.dataSource.register(made)
     return made
+
+
+def _shape(written: StructType) -> pa.Schema:
+    from pyspark.errors import PySparkTypeError
+
+    try:
+        return arrow_schema(written)
+    except PySparkTypeError as error:
+        told = str(error).strip().splitlines()[0]
+        raise OptionsError(
+            [f"'schema' of eo_kafka.direct has a type that Arrow cannot hold: {told}"]
+        ) from None
+
+
+def _problems(transform: object) -> list[str]:
+    """Of what is no transform, where that can be told before it runs."""
+    if transform is None or (callable(transform) and not hasattr(transform, "evalType")):
+        return []
+    what = "a function of Spark's columns (a UDF)" if callable(transform) else "no function"
+    return [
+        f"'transform' of eo_kafka.direct is {what} ({type(transform).__name__}). It must be a "
+        "function from an iterator of pyarrow.RecordBatch to another one, as mapInArrow takes it, "
+        "or what eo_kafka.pandas_frames or eo_kafka.polars_frames makes of one of frames. Steps of "
+        "a DataFrame need readStream and writeStream."
+    ]
 
 
 def _schema(schema: StructType | str) -> StructType:

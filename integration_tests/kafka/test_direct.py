@@ -10,8 +10,10 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.sql.functions import udf
 
 import eo_kafka
+from eo_kafka.core.crash_points import STREAM_POINTS
 from eo_kafka.errors import OptionsError
 from harness import (
     Copy,
@@ -190,11 +192,53 @@ def test_a_transform_that_would_lose_or_cannot_be_written_is_refused(
     assert not committed(broker.bootstrap_servers, sink)
 
 
+@pytest.mark.full  # of the page and of the docstrings in CI
+def test_frames_of_polars_travel_to_the_tasks(run, broker, source, make_topic):
+    sink = make_topic("out")
+
+    def even(frames):
+        import polars
+
+        for frame in frames:
+            number = frame["value"].cast(polars.String).cast(polars.Int32)
+            yield frame.with_columns(value=(number * 10).cast(polars.String)).filter(
+                number % 2 == 0
+            )
+
+    given = eo_kafka.polars_frames(even)
+    run({"subscribe": source}, {"topic": sink, "jobName": sink}, given, "value STRING")
+    expected = Counter(b"%d" % (10 * number) for number in range(0, 300, 2))
+    assert committed(broker.bootstrap_servers, sink) == expected
+
+
 def test_what_is_wrong_is_told_before_the_query_is_made(spark, kafka):
     with pytest.raises(OptionsError, match="subscribe"):
         eo_kafka.direct(spark, {**kafka}, {**kafka, "topic": "t"})
     with pytest.raises(OptionsError, match="'schema' of eo_kafka.direct is 'a !'"):
         eo_kafka.direct(spark, {**kafka, "subscribe": "t"}, {"topic": "t"}, schema="a !")
+    with pytest.raises(OptionsError, match="a type that Arrow cannot hold"):
+        eo_kafka.direct(spark, {**kafka, "subscribe": "t"}, {}, schema="value INTERVAL YEAR")
+    with pytest.raises(OptionsError) as all_at_once:
+        eo_kafka.direct(spark, kafka, {"topic": "t"}, spark.range(1), "a !")
+    for told in ("subscribe", "'schema' of eo_kafka.direct", "is no function (DataFrame)"):
+        assert told in str(all_at_once.value)
+    with pytest.raises(OptionsError, match="a function of Spark's columns"):
+        eo_kafka.direct(spark, {**kafka, "subscribe": "t"}, {"topic": "t"}, udf(str))
+
+
+def test_a_batch_with_a_number_is_written_once_though_a_task_dies(
+    spark, kafka, broker, make_topic, source, crash_points
+):
+    sink = make_topic("out")
+    crash_points.arm("S3.while_writing", "kill")
+    for _ in range(2):  # as a scheduler that did not get the answer
+        eo_kafka.direct_batch(
+            spark,
+            {**kafka, "subscribe": source},
+            {**kafka, "topic": sink, "jobName": sink, "batchId": 7},
+        ).save()
+    assert crash_points.reached("S3.while_writing")
+    assert committed(broker.bootstrap_servers, sink) == Counter(VALUES)
 
 
 def test_each_writer_keeps_its_own_function(spark, kafka, broker, make_topic, source, tmp_path):
@@ -247,3 +291,24 @@ def test_a_task_that_dies_and_a_driver_that_dies_repeat_nothing(
     assert written(job.servers, job.sink_topic)
     job.run(spark)
     assert_exactly_once(job, VALUES)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("point", STREAM_POINTS)
+def test_a_driver_that_dies_at_any_point_of_the_matrix_repeats_nothing(
+    spark, broker, make_topic, tmp_path, crash_points, point
+):
+    job: Copy = make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES, per_batch=200)
+    job.source = "direct"
+    kill_driver_at(job, crash_points, point, tmp_path / "log")
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+
+
+@pytest.mark.full
+def test_at_least_once_loses_nothing(spark, broker, make_topic, tmp_path, crash_points):
+    job: Copy = make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES, per_batch=200)
+    job.source, job.sink_extra = "direct", {"guarantee": "at-least-once"}
+    kill_driver_at(job, crash_points, "S3.while_writing", tmp_path / "log")
+    job.run(spark)
+    assert committed(job.servers, job.sink_topic) >= Counter(VALUES)

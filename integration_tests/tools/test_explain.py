@@ -283,6 +283,12 @@ def test_the_direct_lane_is_told_with_its_transform(spark):
     found = eo_kafka.explain(PLANS["direct"][1](spark))
     told = [(line.place, line.name) for line in found.lines]
     assert told == [("source", "eo-kafka orders"), ("step", "transform"), ("sink", "eo-kafka out")]
+    source = {"kafka.bootstrap.servers": NOWHERE, "subscribe": "orders"}
+    into = {name: value for name, value in SINK.items() if name != "topic"}
+    writer = eo_kafka.direct(spark, source, {**into, "url": "postgresql://x", "table": "t"})
+    found = eo_kafka.explain(writer)
+    assert found.guarantee == EXACT
+    assert [line.name for line in found.lines if line.place == "sink"] == ["eo-postgres"]
 
 
 def test_trusted_functions_are_told_by_name(spark):

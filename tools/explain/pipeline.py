@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...connectors.direct import NAME as DIRECT
+from ...connectors.written_format import format_of
 
 # What a step's outcome flows into: state whose rows are written as they come, that of an
 # aggregation whose groups are written once they are closed, and a shuffle.
@@ -66,7 +67,7 @@ class End:
         """With those of the options that are told."""
         lower = {key.lower(): _LOGIN.sub("//", str(value)) for key, value in options.items()}
         kept = {key: value for key, value in sorted(lower.items()) if key in TOLD}
-        word = "eo-kafka" if name.startswith(DIRECT) else name.lower()
+        word = format_of(lower) if name.startswith(DIRECT) else name.lower()
         return cls(word, kept, within, by_function)
 
     def says(self, option: str, default: str = "") -> str:

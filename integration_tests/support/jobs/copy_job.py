@@ -40,7 +40,8 @@ def start_copy(spark, job):
 
 
 def _direct(spark, job):
-    return eo_kafka.direct(spark, job["source_options"], job["sink_options"])
+    options = job["source_options"], job["sink_options"]
+    return eo_kafka.direct(spark, *options, schema=job.get("schema"))
 
 
 def _of_rows(spark, job):
