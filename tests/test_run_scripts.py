@@ -49,6 +49,11 @@ class Running:
     def await_said(self, what: str, times: int = 1) -> None:
         wait_until(lambda: self.said().count(what) >= times, f"{what}: {self.said()}", 60)
 
+    def await_ready(self) -> None:
+        """The script's word may be there before its supervisor's."""
+        self.await_said("ready")
+        wait_until(self.drivers, f"which process it is: {self.said()}", 60)
+
     def drivers(self) -> list[int]:
         """The sessions of its drivers."""
         return [int(pid) for pid in re.findall(r"process (\d+)\.", self.said())]
@@ -138,7 +143,7 @@ def test_an_error_of_ours_is_restarted_or_told(run, error, code, told):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_one_that_is_asked_to_end_is_gone_with_all_that_it_started(run, number):
     running = run(TREE.format(before=""))
-    running.await_said("ready")
+    running.await_ready()
     child = running.child()
     os.kill(child, signal.SIGKILL)  # nobody would end it: it would be waited for
     running.process.send_signal(number)
@@ -150,7 +155,7 @@ def test_one_that_is_asked_to_end_is_gone_with_all_that_it_started(run, number):
 @pytest.mark.full
 def test_what_outlives_an_orderly_end_is_killed(run):
     running = run(TREE.format(before=""))
-    running.await_said("ready")
+    running.await_ready()
     running.process.terminate()
     assert running.ended() == 0
     assert running.living() == []
@@ -159,7 +164,7 @@ def test_what_outlives_an_orderly_end_is_killed(run):
 @pytest.mark.full
 def test_one_that_does_not_end_is_killed(run):
     running = run(TREE.format(before=NEVER_ENDS), "--grace", "1s")
-    running.await_said("ready")
+    running.await_ready()
     running.process.terminate()
     assert running.ended() == 5
     assert running.living() == []
@@ -168,7 +173,7 @@ def test_one_that_does_not_end_is_killed(run):
 
 def test_the_driver_of_a_supervisor_that_is_killed_is_gone(run):
     running = run(TREE.format(before=""))
-    running.await_said("ready")
+    running.await_ready()
     child = running.child()
     os.kill(child, signal.SIGKILL)
     running.process.kill()
@@ -177,7 +182,7 @@ def test_the_driver_of_a_supervisor_that_is_killed_is_gone(run):
 
 def test_a_guard_that_is_killed_takes_its_driver_with_it(run):
     running = run(TREE.format(before=""), "--restart", "none")
-    running.await_said("ready")
+    running.await_ready()
     os.kill(running.drivers()[0], signal.SIGKILL)
     assert running.ended() == 1
     assert running.living() == []
@@ -204,7 +209,7 @@ def asked(port: int, path: str) -> tuple[int, dict[str, object]]:
 def test_health_of_a_script_says_what_it_knows(run):
     port = free_port()
     running = run(TREE.format(before=""), "--health", str(port), "--restart", "fixed:1h")
-    running.await_said("ready")
+    running.await_ready()
     code, told = asked(port, "ready")
     assert code == 200 and told["restarts"] == 0 and told["stuck"] is None
     assert "it is a script" in told["known"]
