@@ -235,13 +235,16 @@ class Token:
 
     def answers(self, participant: Participant, batch: int) -> bool:
         """Whether this token is the one `participant` wrote for `batch`."""
-        return (self.batch, self.partition, self.round, self.generation, self.digest) == (
-            batch,
-            participant.partition,
-            participant.round,
-            participant.generation,
-            participant.digest,
-        )
+        return self.said == _said_by(participant, batch)
+
+    @property
+    def said(self) -> tuple[int, int, int, int, str]:
+        """By what a token answers for a participant."""
+        return self.batch, self.partition, self.round, self.generation, self.digest
+
+
+def _said_by(one: Participant, batch: int) -> tuple[int, int, int, int, str]:
+    return batch, one.partition, one.round, one.generation, one.digest
 
 
 def gone_topics(written: Iterable[Participant | Token], topic_ids: Mapping[str, str]) -> list[str]:
@@ -252,11 +255,11 @@ def gone_topics(written: Iterable[Participant | Token], topic_ids: Mapping[str, 
 
 def without_token(decision: Decision, tokens: list[Token]) -> tuple[Participant, ...]:
     """The participants of `decision` that have a token, and no visible one speaks for them."""
+    said = {token.said for token in tokens}  # a look at each token by each would be quadratic
     return tuple(
         participant
         for participant in decision.participants
-        if participant.has_token
-        and not any(token.answers(participant, decision.batch) for token in tokens)
+        if participant.has_token and _said_by(participant, decision.batch) not in said
     )
 
 
