@@ -214,12 +214,18 @@ def _initialize() -> None:
 
 def _folder(module: str) -> Path:
     """Of the loops of a package, as it is, for this processor. Raises OSError."""
-    versions = [metadata.version(name) for name in ("numba", "llvmlite")]
-    made_for = "\n".join([_digest(module.partition(".")[0]), *_processor(), *versions])
-    return Path(cache_folder(), hashlib.sha256(made_for.encode()).hexdigest()[:16])
+    return Path(cache_folder(), _made_for(module.partition(".")[0]))
 
 
 @functools.cache
+def _made_for(package: str) -> str:
+    """What kept loops depend on. Asked once a process: it reads the package's sources and versions.
+    Raises OSError."""
+    versions = [metadata.version(name) for name in ("numba", "llvmlite")]
+    found = "\n".join([_digest(package), *_processor(), *versions])
+    return hashlib.sha256(found.encode()).hexdigest()[:16]
+
+
 def _digest(package: str) -> str:
     """Of a whole package: a loop may have parts from any file of it. Raises OSError."""
     module = import_module(package)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from eo_kafka.testing.processes import CrashPoints
 from eo_kafka.testing.records import committed_messages, control_plane
-from table_job import TableJob
+from table_job import TableJob, kill_at
 
 
 def abort(job: TableJob, partitions: set[int]) -> None:
@@ -21,6 +22,20 @@ def abort(job: TableJob, partitions: set[int]) -> None:
         assert len(mine) == len(partitions)
         answers = control.end(mine, commit=False, version=control.end_txn_version())
     assert set(answers.values()) == {"NONE"}
+
+
+def kill_at_and_abort(both: TableJob, points: CrashPoints, aborted: set[int]) -> None:
+    """Kafka aborts partitions of a batch that is decided; the next drivers bring them to both."""
+    both.run(0)
+    kill_at(both, points, "S6.after_decision", 1)
+    abort(both, aborted)
+    both.prepare(1)  # rolls forward what can be
+    kept = {row for part in {0, 1} - aborted for row in both.rows(1, part)}
+    assert set(both.there()) == set(both.expected(0)) | {row[:2] for row in kept}
+    both.prepare(1)  # a driver that died before its decision
+    both.commit(1)
+    both.run(2)
+    assert both.there() == in_both(both) == both.expected(0, 1, 2)
 
 
 def in_both(job: TableJob) -> Counter:

@@ -4,6 +4,7 @@ is who calls it."""
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -201,6 +202,22 @@ def kill_at(job: TableJob, points: CrashPoints, point: str, batch: int) -> None:
     with driver(job, batch) as process:
         assert process.wait(120) == -signal.SIGKILL
     assert points.reached(point)
+
+
+def overtaken(job: TableJob, points: CrashPoints, point: str) -> str:
+    """A driver of batch 1, paused at a point until another one has written batches 1 and 2; what it
+    says when it goes on and fails."""
+    job.run(0)
+    points.arm(point, "stop")
+    with driver(job, 1) as process:
+        assert points.wait_reached(point) == process.pid
+        job.run(1, 2)
+        assert job.there() == job.expected(0, 1, 2)
+        os.kill(process.pid, signal.SIGCONT)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert job.there() == job.expected(0, 1, 2)
+    return str(said)
 
 
 class CuttingProxy:

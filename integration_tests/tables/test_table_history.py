@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from both_places import abort, in_both
+from both_places import abort, in_both, kill_at_and_abort
 from eo_kafka.errors import LedgerError, RepairNeeded
 from eo_kafka.testing.processes import wait_until
 from eo_kafka.tools import cli
@@ -148,16 +148,7 @@ def test_topic_and_table_have_the_same_rows_whoever_dies(both, crash_points, poi
 def test_what_kafka_aborted_is_not_in_the_table_and_comes_back_in_both(
     both, crash_points, aborted
 ) -> None:
-    both.run(0)
-    kill_at(both, crash_points, "S6.after_decision", 1)
-    abort(both, aborted)
-    both.prepare(1)  # rolls forward what can be
-    kept = {row for part in {0, 1} - aborted for row in both.rows(1, part)}
-    assert set(both.there()) == set(both.expected(0)) | {row[:2] for row in kept}
-    both.prepare(1)  # a driver that died before its decision
-    both.commit(1)
-    both.run(2)
-    assert both.there() == in_both(both) == both.expected(0, 1, 2)
+    kill_at_and_abort(both, crash_points, aborted)
 
 
 @pytest.mark.parametrize("keys", [pytest.param("id", marks=FULL), None])

@@ -3,15 +3,13 @@ decided, and otherwise go, whoever is killed or paused, and whatever becomes of 
 
 from __future__ import annotations
 
-import os
-import signal
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 
-from both_places import abort, in_both
+from both_places import abort, in_both, kill_at_and_abort
 from eo_kafka.errors import (
     EnvironmentRefused,
     EoKafkaError,
@@ -28,7 +26,7 @@ from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.sinks.tables import preparing, writing
 from eo_kafka.testing.processes import wait_until
-from table_job import QUERY, CuttingProxy, TableJob, driver, job_of, kill_at, new_table
+from table_job import QUERY, CuttingProxy, TableJob, driver, job_of, kill_at, new_table, overtaken
 
 FULL = pytest.mark.full
 TWO_PHASE = {"commit": "two-phase"}
@@ -134,17 +132,8 @@ def test_a_driver_that_is_killed_leaves_each_batch_to_be_committed_once(
 def test_a_driver_that_was_paused_changes_nothing_when_it_goes_on(
     keyed, crash_points, point
 ) -> None:
-    keyed.run(0)
-    crash_points.arm(point, "stop")
-    with driver(keyed, 1) as process:
-        assert crash_points.wait_reached(point) == process.pid
-        keyed.run(1, 2)
-        assert keyed.there() == keyed.expected(0, 1, 2)
-        os.kill(process.pid, signal.SIGCONT)
-        _, said = process.communicate(timeout=120)
-    assert process.returncode != 0
+    said = overtaken(keyed, crash_points, point)
     assert "Fenced" in said or "WriteFailed" in said
-    assert keyed.there() == keyed.expected(0, 1, 2)
     assert keyed.prepared() == []
 
 
@@ -431,16 +420,7 @@ def test_topic_and_table_have_the_same_rows_whoever_dies(both, crash_points, poi
 def test_what_kafka_aborted_is_not_in_the_table_and_comes_back_in_both(
     both, crash_points, aborted
 ) -> None:
-    both.run(0)
-    kill_at(both, crash_points, "S6.after_decision", 1)
-    abort(both, aborted)
-    both.prepare(1)  # rolls forward what can be
-    kept = {row for part in {0, 1} - aborted for row in both.rows(1, part)}
-    assert set(both.there()) == set(both.expected(0)) | {row[:2] for row in kept}
-    both.prepare(1)  # a driver that died before its decision
-    both.commit(1)
-    both.run(2)
-    assert both.there() == in_both(both) == both.expected(0, 1, 2)
+    kill_at_and_abort(both, crash_points, aborted)
     assert both.prepared() == []
 
 

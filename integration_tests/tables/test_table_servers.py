@@ -90,7 +90,9 @@ def alive(server: Postgres) -> None:
         server.start()
 
 
-def test_a_disk_that_fills_while_rows_are_staged(big, own_postgres) -> None:
+@pytest.mark.parametrize("commit", ["staged", "two-phase"])
+def test_a_disk_that_fills_while_tasks_write(big, own_postgres, commit) -> None:
+    big.given["commit"] = commit
     with small_disk(own_postgres) as disk:
         big.run(0)
         filler = fill(disk)
@@ -102,7 +104,7 @@ def test_a_disk_that_fills_while_rows_are_staged(big, own_postgres) -> None:
         assert big.there() == big.expected(0)
         big.run(1, 2)
         assert big.there() == big.expected(0, 1, 2)
-        assert big.left() == []
+        assert big.left() == big.prepared() == []
 
 
 def test_a_disk_that_fills_after_the_decision(big, own_postgres, crash_points) -> None:
@@ -202,22 +204,6 @@ def test_a_replica_that_lacks_a_prepared_transaction_of_a_decided_batch(
     assert job.there() == job.expected(0)
     job.run(1, 2)
     assert job.there() == job.expected(0, 1, 2)
-
-
-def test_a_disk_that_fills_while_rows_are_prepared(big, own_postgres) -> None:
-    big.given["commit"] = "two-phase"
-    with small_disk(own_postgres) as disk:
-        big.run(0)
-        filler = fill(disk)
-        with pytest.raises(Exception, match=r"(?i)no space left|No answer from PostgreSQL") as told:
-            big.prepare(1)
-        assert "Traceback" not in str(told.value)
-        filler.unlink()
-        alive(own_postgres)
-        assert big.there() == big.expected(0)
-        big.run(1, 2)
-        assert big.there() == big.expected(0, 1, 2)
-        assert big.prepared() == []
 
 
 def started(standby: Postgres) -> None:
