@@ -116,8 +116,14 @@ class DeltaTarget(Target):
         return DeltaTable(self._path)
 
     def _marker(self, table: DeltaTable, writer: str) -> bytes | None:
-        version = table.transaction_version(writer)
-        return None if version is None else self._marker_file(writer, version).read_bytes()
+        while (version := table.transaction_version(writer)) is not None:
+            try:
+                return self._marker_file(writer, version).read_bytes()
+            except FileNotFoundError:
+                table.update_incremental()  # another driver's commit came, and took it away
+                if table.transaction_version(writer) == version:
+                    raise
+        return None
 
     def _marker_file(self, writer: str, version: int) -> Path:
         return self._path / f"_eo_kafka_{writer}-{version}"

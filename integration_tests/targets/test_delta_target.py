@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from eo_kafka.targets import MarkerChanged
+
 import target_places  # noqa: F401 - the examples can be imported then
 
 # isort: split
@@ -118,6 +120,43 @@ def test_vacuum_and_checkpoints_take_neither_what_is_staged_nor_the_marker(tmp_p
     job.commit(1)
     job.run(2)
     assert job.there() == job.expected(0, 1, 2)
+
+
+def test_a_marker_is_read_while_another_driver_commits(tmp_path):
+    path = str(tmp_path / "t")
+    DeltaTable.create(path, SCHEMA)
+    write(path, GOOD)
+
+    class Late(DeltaTarget):
+        """Another driver commits once this one has looked at the table."""
+
+        between: tuple[bytes, bytes] | None = None
+
+        def _table(self):
+            table = super()._table()
+            if self.between is not None:
+                before, after = self.between
+                self.between = None
+                DeltaTarget({"path": path}).apply(WRITER, {}, before, after)
+            return table
+
+    late = Late({"path": path})
+    late.between = (b"after", b"next")
+    assert late.marker(WRITER) == b"next"
+    late.between = (b"next", b"theirs")
+    with pytest.raises(MarkerChanged):
+        late.apply(WRITER, {}, b"next", b"mine")
+    assert late.marker(WRITER) == b"theirs"
+
+
+def test_a_marker_whose_file_was_removed_by_hand_is_told(tmp_path):
+    path = tmp_path / "t"
+    DeltaTable.create(str(path), SCHEMA)
+    write(str(path), GOOD)
+    for file in path.glob(f"_eo_kafka_{WRITER}-*"):
+        file.unlink()
+    with pytest.raises(FileNotFoundError):
+        DeltaTarget({"path": str(path)}).marker(WRITER)
 
 
 def test_another_writer_at_the_same_time_takes_nothing_away(tmp_path, broker):
