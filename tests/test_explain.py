@@ -8,11 +8,12 @@ import pytest
 
 from eo_kafka.core.errors import OptionsError
 from eo_kafka.tools.cli import main
-from eo_kafka.tools.explain.facts import FILES, STEPS, Guarantee
+from eo_kafka.tools.explain.facts import FILES, Guarantee
 from eo_kafka.tools.explain.picture import MARKS, picture
 from eo_kafka.tools.explain.pipeline import AGGREGATE, SHUFFLE, STATE, End, Pipeline, Step
 from eo_kafka.tools.explain.query import read
 from eo_kafka.tools.explain.rate import Rate, too_slow
+from eo_kafka.tools.explain.step_facts import STEPS
 from eo_kafka.tools.explain.verdict import judge
 
 SOURCE = End.of("eo-kafka", {"subscribe": "orders"})
@@ -222,6 +223,13 @@ def test_secrets_are_not_kept():
     text = json.dumps(made.encode()) + str(judge(made)) + repr(judge(made))
     assert "hunter2" not in text
     assert "s3://bucket/rows" in text
+
+
+def test_a_table_in_two_phases_says_what_readers_must_bear():
+    for commit, told in (("two-phase", True), ("staged", False)):
+        options = {"table": "orders", "url": "postgresql://nowhere/x", "commit": commit}
+        needs = " ".join(judge(pipeline(End.of("eo-postgres", options))).needs)
+        assert ("one task after the other" in needs) is told
 
 
 def test_a_queue_says_its_window():

@@ -13,8 +13,10 @@ from eo_kafka.core.transaction import (
     Participant,
     Token,
     TransactionState,
+    without_token,
 )
 from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.tools.transactions import verdict
 from eo_kafka.tools.transactions.ending import Asked, refusal
 from eo_kafka.tools.transactions.verdict import JobLedger, Judged, Standing, TokenState, judge
 
@@ -144,3 +146,22 @@ def test_ids_are_parsed_as_they_are_built():
     assert parse_id(IDS.coordinator).task is None
     for strange in ("", "billing-1", "eo-kafka.c", IDS.coordinator + "x", "." + "0" * 12 + ".c"):
         assert parse_id(strange) is None
+
+
+def test_a_listing_looks_at_all_tokens_once(monkeypatch):
+    """A look for each transaction took minutes for a batch of thousands of tasks."""
+    looks = []
+    monkeypatch.setattr(
+        verdict, "without_token", lambda *asked: looks.append(asked) or without_token(*asked)
+    )
+    tasks = range(200)
+    parts = tuple(
+        Participant(n, 0, 5, Identity(IDS.task("main", n, 5, 0), 7, 0), 10, "digest") for n in tasks
+    )
+    found = Ledger(generation=6)
+    found.decisions[("main", 3)] = Decision("main", 3, 0, DecisionState.DECIDED, 5, 5, 1, 0, parts)
+    job = JobLedger("ledger", "shout", found, (TOKEN,))
+    ended = TransactionState.COMPLETE_COMMIT
+    judged = [judge(described(one.identity.transactional_id, 1, ended), job) for one in parts]
+    assert [one.token for one in judged] == [TokenState.VISIBLE] + [TokenState.NOT_VISIBLE] * 199
+    assert len(looks) == 1

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from eo_kafka.targets import MarkerChanged
-
 import target_places  # noqa: F401 - the examples can be imported then
+from eo_kafka.targets import MarkerChanged
 
 # isort: split
 from delta_target import DeltaTarget

@@ -48,7 +48,7 @@ class SnapshotSearch:
 
     def __init__(self, job: str, options: Mapping[str, str]) -> None:
         self.options = read_job(job, options)
-        self.job, self._ledger_topic = self.options.job_and_ledger
+        self.job, self.ledger_topic = self.options.job_and_ledger
         self.admin, self.brokers = connect(self.options.kafka, TIMEOUT_S)
         self.control = control_plane.shared(self.options.kafka)
         self._coordinator = Coordinator(self.options, self.control)
@@ -56,7 +56,7 @@ class SnapshotSearch:
     @property
     def has_ledger(self) -> bool:
         """Whether the job's ledger is there."""
-        return exists(self.admin, self._ledger_topic)
+        return exists(self.admin, self.ledger_topic)
 
     def ledger(self) -> Ledger:
         """What the job's ledger says now; an empty one if there is none."""
@@ -89,7 +89,7 @@ class SnapshotSearch:
         found = self.newest(self.ledger())
         if found is None:
             raise EoKafkaError(
-                f"Job '{self.job}' has no snapshot (its ledger is '{self._ledger_topic}'). Is the "
+                f"Job '{self.job}' has no snapshot (its ledger is '{self.ledger_topic}'). Is the "
                 "name right? Its sink takes one with each batch if option 'snapshots' is true."
             )
         return found

@@ -77,7 +77,7 @@ class End:
 
 @dataclass(frozen=True)
 class Step:
-    """`kind` is a key of `facts.STEPS`, `name` what the user knows it by. `reaches`: what its
+    """`kind` is a key of `step_facts.STEPS`, `name` what the user knows it by. `reaches`: what its
     outcome flows into. `shuffled`: whether a shuffle stands before it."""
 
     kind: str

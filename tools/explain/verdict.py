@@ -9,8 +9,9 @@ from typing import Any
 
 from ...sinks.options import UPDATE_MODE
 from . import facts
-from .facts import PUTS, SKIPS, Fact, Guarantee, StepFact
+from .facts import PUTS, SKIPS, Fact, Guarantee
 from .pipeline import AGGREGATE, SHUFFLE, STATE, End, Pipeline, Step
+from .step_facts import STEPS, TRUSTABLE, StepFact
 
 SINK = "sink"
 _NO_SINK = Fact(
@@ -155,8 +156,8 @@ def _steps(pipeline: Pipeline, trusted: Collection[str]) -> Iterator[_Judged]:
 
 
 def _step(step: Step, pipeline: Pipeline, trusted: Collection[str]) -> Fact:
-    known = facts.STEPS[step.kind]
-    is_trusted = step.kind in facts.TRUSTABLE and step.name in trusted
+    known = STEPS[step.kind]
+    is_trusted = step.kind in TRUSTABLE and step.name in trusted
     if is_trusted or (known.is_same and known.is_same_within):
         sentence = f"deterministic, as --trust says ({step.name})" if is_trusted else known.sentence
         return Fact("deterministic", facts.EXACT, sentence)

@@ -11,12 +11,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...core.errors import EoKafkaError
 from ...core.options import KAFKA_PREFIX
 from ...state.ledger.job import LEDGER, PREFIX, STATE, WEAK_REPLICATION
 from ...state.snapshots.export import LATEST, Export
 from ...state.snapshots.operators import Operator
 from ...state.snapshots.restoring import restore
-from ...state.snapshots.search import Found, FoundExport, SnapshotSearch, snapshots
+from ...state.snapshots.search import Found, FoundExport, SnapshotSearch
 from ..shared.command_line import add_connection, add_json, connection, print_json, table
 from .exporting import delete_snapshot, export_snapshot, verify_snapshot
 from .start_from import start_from
@@ -63,7 +64,13 @@ def _options(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _list(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
-    found = snapshots(arguments.job, options)
+    search = SnapshotSearch(arguments.job, options)
+    found = search.all()
+    if not found and not search.has_ledger:
+        raise EoKafkaError(
+            f"There is no job '{arguments.job}' on this cluster (no topic "
+            f"'{search.ledger_topic}'). 'eo-kafka job list' shows all that are."
+        )
     if arguments.json:
         shown = [
             {"name": name, "finished": False} if one is None else _as_json(one)

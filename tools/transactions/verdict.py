@@ -8,9 +8,11 @@ more (docs/design.md, "What S1 may abort is settled by order").
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from ...clients.kafka.transactional_id import GENERATION_SLOTS, IdParts, parse_id
 from ...core.transaction import (
@@ -72,6 +74,26 @@ class JobLedger:
     tokens: Sequence[Token] = ()
     tokens_stable: bool = True
 
+    @cached_property
+    def named(self) -> Mapping[str, Sequence[tuple[Decision, Participant]]]:
+        """What decisions say of a transactional id, oldest first."""
+        found = defaultdict(list)
+        for decision in self.ledger.decisions.values():
+            for participant in decision.participants:
+                found[participant.identity.transactional_id].append((decision, participant))
+        return found
+
+    @cached_property
+    def not_visible(self) -> frozenset[tuple[str, int, Participant]]:
+        """Participants of decided batches that have no visible token: sink, batch, and they."""
+        tokens = list(self.tokens)
+        return frozenset(
+            (decision.sink, decision.batch, participant)
+            for decision in self.ledger.decisions.values()
+            if decision.state is DecisionState.DECIDED
+            for participant in without_token(decision, tokens)
+        )
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -129,12 +151,9 @@ def judge(described: Described, job: JobLedger | None) -> Judged:
         return Judged(described, Standing.NO_LEDGER, parts)
     if parts.task is None:
         return Judged(described, Standing.COORDINATOR, parts, job)
-    for decision in job.ledger.decisions.values():
-        for participant in decision.participants:
-            if participant.identity.transactional_id == described.transactional_id and (
-                _covers(participant, described)
-            ):
-                return _named(described, parts, job, decision, participant)
+    for decision, participant in job.named.get(described.transactional_id, ()):
+        if _covers(participant, described):
+            return _named(described, parts, job, decision, participant)
     newest = job.ledger.generation % GENERATION_SLOTS
     standing = Standing.CURRENT if parts.task.generation_slot == newest else Standing.OLDER
     token = TokenState.OPEN if described.state in OPEN_STATES else TokenState.NONE
@@ -188,7 +207,7 @@ def _token(
         return TokenState.VISIBLE  # it was, or the batch would not be DONE
     if decision.state is DecisionState.VOID:
         return TokenState.NOT_VISIBLE
-    if participant not in without_token(decision, list(job.tokens)):
+    if (decision.sink, decision.batch, participant) not in job.not_visible:
         return TokenState.VISIBLE
     if described.state in OPEN_STATES:
         return TokenState.OPEN
