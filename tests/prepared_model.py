@@ -13,8 +13,8 @@ are seen. What it finds after that stays as it is.
 
 What may happen at any moment: a driver dies, a new one starts beside it, an attempt of a task is
 repeated, an answer to COMMIT PREPARED is lost, a replica without some prepared transaction takes
-the server's place. That only the newest generation appends to the ledger is taken from
-tests/commit_model.py, which shows it.
+the server's place, a person removes all marks. That only the newest generation appends to the
+ledger is taken from tests/commit_model.py, which shows it.
 
 Each rule can be switched off (`Rules`); the tests show what then goes wrong.
 """
@@ -54,6 +54,8 @@ def moves(world: World, setting: Setting) -> Moves:
         left = _needed(world, world.generation, setting)
         swept = world._replace(prepared=left, sweeps=world.sweeps + 1)
         yield f"a person sweeps {len(world.prepared - left)}", swept
+    if setting.removals and world.kept and world.marks:
+        yield "a person removes the marks", world._replace(marks=frozenset(), kept=False)
     for index, driver in enumerate(world.drivers):
         if driver.step is not gone:
             yield f"driver {index} dies", die(world, index)
@@ -280,6 +282,10 @@ def s7_prepared(world: World, index: int, setting: Setting) -> Moves:
 
 
 def s7_marks(world: World, index: int, setting: Setting) -> Moves:
+    shown = world.marker.shows(required(world.drivers[index].decision))
+    if setting.rules.sees_removed and not world.kept and not shown:
+        yield "S7 finds marks removed", die(world, index)
+        return
     seen = world.drivers[index].seen | world.marks
     yield "S7 looks at the marks", changed(world, index, seen=seen, step=s7_judge)
 
@@ -300,7 +306,7 @@ def s7_judge(world: World, index: int, setting: Setting) -> Moves:
         yield "S7 finds all", changed(world, index, step=s7_hold)
     elif not driver.again:
         yield "S7 misses some", changed(world, index, again=True, step=s7_take)
-    elif not world.losses:
+    elif not world.losses and world.kept:
         yield "S7 misses", world._replace(fault="a prepared transaction is gone for no reason")
     elif begun and len(lost) < len(decision.parts):
         yield "S7 goes on without", changed(world, index, passed=lost, step=s7_hold)

@@ -20,6 +20,7 @@ class Rules(NamedTuple):
     spares_newer: bool = True  # a sweep
     takes_first: bool = True  # who judges what is lost has shut out every older driver
     looks_who_holds: bool = True  # a driver, before each COMMIT PREPARED, once it can be seen
+    sees_removed: bool = True  # a row that is always beside the marks: are they all there?
     marker_names_passed: bool = True  # which partitions a torn batch lacks
 
 
@@ -32,6 +33,7 @@ class Setting(NamedTuple):
     attempts: int = 1  # of a task
     losses: int = 0  # prepared transactions that a replica lacks
     sweeps: int = 0  # that a person asks for
+    removals: int = 0  # of all marks, by a person
     one_by_one: bool = False  # a driver starts only when those before it are dead
     rules: Rules = Rules()
 
@@ -97,6 +99,7 @@ class World(NamedTuple):
     decision: Decision | None = None  # the newest
     prepared: frozenset[Gid] = frozenset()
     marks: frozenset[Gid] = frozenset()
+    kept: bool = True  # the row that goes with them if somebody removes them
     marker: Marker = Marker()
     gate: int = -1  # the generation whose tasks may write
     swept: int = -1  # up to which generation nobody may prepare any more

@@ -12,6 +12,7 @@ from prepared_world import Driver, Rules, Setting, World
 LOSS = Setting(losses=1)
 RETRY = Setting(partitions=1, attempts=2)
 SWEEP = Setting(sweeps=1)
+REMOVED = Setting(removals=1)
 IN_TURN = Setting(drivers=3, losses=1, one_by_one=True)
 # rule -> (the setting in which it is missed, what is then seen)
 NEEDED = {
@@ -23,6 +24,7 @@ NEEDED = {
     "spares_newer": (Setting(), "a prepared transaction is gone for no reason"),
     "takes_first": (LOSS, "rows are there twice"),
     "looks_who_holds": (LOSS, "rows are there twice"),
+    "sees_removed": (REMOVED, "rows are there twice"),
     "marker_names_passed": (IN_TURN, "is in the commit log and not whole in the table"),
 }
 
@@ -56,6 +58,14 @@ def test_what_a_replica_lacks_is_written_again_also_twice() -> None:
 
     assert outcome.fault == "", "\n".join(outcome.trace)
     assert outcome.labels["S6 DECIDED round 2"]
+
+
+def test_nothing_is_written_twice_when_a_person_removes_the_marks() -> None:
+    """The query stops then, until a person says what is there."""
+    outcome = explore(REMOVED)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.labels["a person removes the marks"]
 
 
 @pytest.mark.full

@@ -48,10 +48,14 @@ def values_in(copy: LaneCopy) -> Counter:
     return Counter(bytes(one) for (one,) in rows(copy.into["url"], copy.into["table"]))
 
 
-@pytest.mark.parametrize("place", ["S7.in_table", *(pytest.param(p, marks=FULL) for p in PLACES)])
+@pytest.mark.parametrize(
+    "place", ["S7.in_table", *(pytest.param(p, marks=FULL) for p in ("S7.in_commits", *PLACES))]
+)
 def test_a_task_that_dies_and_a_driver_that_dies_leave_each_row_once(
     copy, spark, crash_points, tmp_path, place
 ) -> None:
+    if place == "S7.in_commits":
+        copy.into["commit"] = "two-phase"
     die_twice(copy, crash_points, "postgres.while_staging", place, tmp_path / "log")
     copy.run(spark)
     assert_done(copy, values_in(copy))

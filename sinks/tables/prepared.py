@@ -35,6 +35,7 @@ TABLE = "eo_kafka_prepared"
 _END_S = 20.0  # for a session that is being ended
 _GIVEN_UP, _NOTE = -1, "_given_up"  # stands for a number of rows, and ends such a name
 _OPEN = "open"  # ends the row's name that says that a generation's tasks may write
+_KEPT = "kept"  # ends the name of a row that is always there: without it all of them were removed
 _NAME = re.compile(rf"({PREFIX}[0-9a-f]{{16}}_)(\d+)_(\d+)_(\d+)")
 _CREATE = """
 CREATE TABLE IF NOT EXISTS {} (
@@ -151,7 +152,20 @@ class PreparedTransactions:
         with self.connection.transaction():
             self.connection.execute(LIMITS)
             markers.shut_out(generation, job)
+            self.note_kept(self.prefix)
             self.mark(self._gate(generation), None, 0)
+
+    def note_kept(self, prefix: str) -> None:
+        """That the rows of names that begin so are all there, from now on."""
+        make_beside(self.connection, self.place, TABLE, _CREATE)
+        words = "INSERT INTO {} (name, rows) VALUES ({}, 0) ON CONFLICT DO NOTHING"
+        self._execute(words, f"{prefix}{_KEPT}")
+
+    def is_kept(self, prefix: str) -> bool:
+        """Whether nobody has emptied or dropped the table of these rows since that was noted."""
+        if not self.are_used:
+            return False
+        return bool(self._execute("SELECT 1 FROM {} WHERE name = {}", f"{prefix}{_KEPT}"))
 
     def is_open(self, generation: int) -> bool:
         """Whether this generation's tasks may write."""

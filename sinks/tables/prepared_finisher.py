@@ -6,20 +6,23 @@ and the marker is written only if the marks of all are there.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...clients.postgres.client import connected, may_pass
+from ...clients.postgres.client import connected, may_pass, said
 from ...core.crash_points import crash_point
-from ...core.errors import LedgerError
+from ...core.errors import LedgerError, RepairNeeded
 from ...core.transaction import Participant
 from ..marker import Marker
 from .decided import DecidedTableRows
-from .prepared import PREFIX, PreparedTransactions
+from .prepared import PREFIX, TABLE, PreparedTransactions, parsed
 from .table import found
 
 if TYPE_CHECKING:
     import psycopg
+
+log = logging.getLogger(__name__)
 
 
 class PreparedTableRows(DecidedTableRows):
@@ -37,7 +40,7 @@ class PreparedTableRows(DecidedTableRows):
             prepared = self._prepared(connection)
             # In this order: one that is committed in between has gone from the list and is marked
             listed = prepared.listed(PREFIX)  # a ledger's copy has another id, and their names stay
-            there = prepared.committed(self._decision.batch, self._parts)
+            there = self._marked(prepared)
             listed |= prepared.given_up()  # and Kafka says so again
         self.begun = self.begun or bool(there)
         return {
@@ -61,13 +64,46 @@ class PreparedTableRows(DecidedTableRows):
             prepared.roll_back(prepared.left(kept, mine, mine))
 
     def _take(self, connection: psycopg.Connection[Any]) -> None:
-        super()._take(connection)
         prepared = self._prepared(connection)
+        with self._marker(connection) as (_, _, marker):
+            if marker.generation < self._parts[0].generation:  # S1 wrote both: an older copy's
+                prepared.note_kept(self._prefix)
+        super()._take(connection)
         prepared.end_holders()
         with self._marker(connection) as (_, _, marker):  # they may have written it until then
             shown = self._is_applied(marker)
             self._passed = marker.passed if shown else None
-        self.begun = shown or bool(prepared.committed(self._decision.batch, self._parts))
+        self.begun = shown or bool(self._marked(prepared))
+
+    @property
+    def _prefix(self) -> str:
+        """Of the names as they were prepared: a ledger's copy has another id."""
+        home = next(part.staged.home for part in self._parts if part.staged)
+        found = parsed(home)
+        assert found is not None
+        return found[0]
+
+    def _marked(self, prepared: PreparedTransactions) -> set[int]:
+        """The partitions whose rows are in the table, which does not show the batch yet. Raises
+        RepairNeeded if nobody can tell."""
+        there = prepared.committed(self._decision.batch, self._parts)
+        if prepared.is_kept(self._prefix):  # in this order
+            return there
+        sentence = (
+            f"Batch {self._decision.batch} of job '{self._job.job}' is decided, and rows of "
+            f"'{prepared.place.beside}.{TABLE}' were removed by hand, which say what of it is in "
+            f"{self._target.place}."
+        )
+        if self._target.fail_on_loss:
+            raise RepairNeeded(
+                f"{sentence} What is not prepared any more may be there, and would be there twice "
+                "if it were written again. Nothing was changed. Delete the rows of this batch that "
+                "are there, and set option 'failOnDataLoss' to false until it is written: it is "
+                "then written again. What is still in pg_prepared_xacts is not there yet."
+            )
+        log.warning("%s Going on, as 'failOnDataLoss' is false.", sentence)
+        prepared.note_kept(self._prefix)
+        return there
 
     def _apply(
         self, connection: psycopg.Connection[Any], parts: Sequence[Participant], passed: set[int]
@@ -131,6 +167,16 @@ class PreparedTableRows(DecidedTableRows):
             markers.write(now, self._job.job_and_ledger[0])
             prepared.forget([part.staged.home for part in parts if part.staged])
             crash_point("S7.in_table")
+
+    def _refused(self, error: psycopg.Error) -> RepairNeeded:
+        rows = sum(part.rows for part in self._parts)
+        return RepairNeeded(
+            f"Batch {self._decision.batch} of job '{self._job.job}' is decided ({rows:,} rows), "
+            f"and PostgreSQL does not finish what its tasks have prepared in {self._target.place}: "
+            f"{said(error)}. Tasks that were committed before stay so, the batch stays decided, "
+            "and nothing is repeated. Only the role that prepared them, or a superuser, may commit "
+            "them: start the query again as that role (option 'user'): it begins with this batch."
+        )
 
     def _prepared(self, connection: psycopg.Connection[Any]) -> PreparedTransactions:
         place = found(connection, self._target)

@@ -16,7 +16,7 @@ from ...core.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
 from .moving import statements
 from .prepared import PreparedTransactions, parsed
 from .schema import columns_of, is_cut, staged_as
-from .staging import PREFIX, TaskStaging, definition, own_columns
+from .staging import TaskStaging, definition, own_columns, prefix_of
 from .table import Place, TableTarget
 
 if TYPE_CHECKING:
@@ -86,7 +86,9 @@ class TaskPrepared(TaskStaging):
             yield from self._copied(connection, table, batches, own=())
             return
         types = {name: staged_as(column) for name, column in columns.items()}
-        name = f"{PREFIX}{self._generation}_{self._partition}_{self._attempt}"
+        # Until this transaction ends, another job that makes a table of that name waits for it
+        whose = prefix_of(self._ledger, self._sink, place.words)
+        name = f"{whose}{self._generation}_{self._partition}_{self._attempt}"
         home = sql.Identifier(place.beside, name)
         own = own_columns(self._target)
         # Not UNLOGGED: PostgreSQL 17.5 does not start again after a crash just after such a

@@ -41,6 +41,10 @@ SELECT relkind::text, relpersistence::text, pg_is_in_recovery(), current_setting
     has_table_privilege(oid, 'SELECT'), has_table_privilege(oid, 'DELETE')
 FROM pg_class WHERE oid = %s
 """
+_OF_PARTITIONS = """
+SELECT c.oid::regclass::text, c.relkind::text, c.relpersistence::text
+FROM pg_partition_tree(%s) t JOIN pg_class c ON c.oid = t.relid WHERE t.level > 0 ORDER BY 1
+"""
 _OF_COLUMNS = """
 SELECT a.attname::text,
     CASE WHEN b.typtype = 'e' THEN 'enum' ELSE b.typname::text END,
@@ -136,11 +140,7 @@ def _of_table(
     kind, persistence, standby, unsafe, may_select, may_delete = row
     if kind not in "rp":
         yield f"'{place.words}' is no table (views and foreign tables are not written)."
-    if persistence != "p":
-        yield (
-            f"Table '{place.words}' is unlogged or temporary: after a crash of the server its rows "
-            "are gone, and the ledger says that they are written. ALTER TABLE ... SET LOGGED."
-        )
+    yield from _of_what_is_kept(connection, place, persistence)
     if standby:
         yield f"PostgreSQL at {target.postgres.place} is a standby: name the primary in 'url'."
     if unsafe:
@@ -159,6 +159,25 @@ def _of_table(
         yield (
             f"This role lacks CREATE on schema '{place.beside}', where rows are staged: grant it, "
             "or name another schema in option 'stagingSchema'."
+        )
+
+
+def _of_what_is_kept(
+    connection: psycopg.Connection[Any], place: Place, persistence: str
+) -> Iterator[str]:
+    """Of the table and its partitions, which may each be of another kind."""
+    partitions = connection.execute(_OF_PARTITIONS, [place.oid]).fetchall()
+    kept = [(place.words, "", persistence), *partitions]
+    if unlogged := [name for name, _, how in kept if how != "p"]:
+        yield (
+            f"Table '{unlogged[0]}' is unlogged or temporary: after a crash of the "
+            "server its rows are gone, and the ledger says that they are written. ALTER TABLE ... "
+            "SET LOGGED."
+        )
+    if foreign := [name for name, kind, _ in kept if kind == "f"]:
+        yield (
+            f"Partition '{foreign[0]}' of '{place.words}' is a foreign table: the server that has "
+            "it commits by itself, so that a batch could be there in part, or twice. Detach it."
         )
 
 

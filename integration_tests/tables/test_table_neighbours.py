@@ -1,0 +1,107 @@
+"""What others do to a table and to what is kept beside it: partitions of another kind, another job
+in the schema, another role, marks that somebody removes. Nothing is lost or repeated in silence."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from eo_kafka.errors import OptionsError, RepairNeeded
+from table_job import TableJob, job_of, kill_at, new_table
+
+KEYED = {"keys": "id", "commit": "two-phase"}
+
+
+@pytest.mark.parametrize("made", ["UNLOGGED", "FOREIGN"])
+@pytest.mark.parametrize("commit", ["staged", "two-phase"])
+def test_a_partition_that_would_lose_or_repeat_rows_is_refused(
+    eo_postgres, broker, made, commit
+) -> None:
+    """The table itself is logged. A partition that is not is empty after a crash of the server, and
+    the ledger says that the rows are there; one of another server commits by itself."""
+    url = eo_postgres.url
+    table = new_table(url)
+    schema = table.partition(".")[0]
+    job = job_of(url, broker.bootstrap_servers, table, commit=commit)
+    job.ask(f"DROP TABLE {table}")
+    job.ask(f"CREATE TABLE {table} (id bigint, word text) PARTITION BY RANGE (id)")
+    job.ask(f"CREATE TABLE {schema}.rest PARTITION OF {table} DEFAULT")
+    job.run(0)
+    if made == "FOREIGN":
+        job.ask(f"CREATE FOREIGN DATA WRAPPER {schema}")
+        job.ask(f"CREATE SERVER {schema} FOREIGN DATA WRAPPER {schema}")
+    job.ask(
+        f"CREATE {made} TABLE {schema}.odd PARTITION OF {table} FOR VALUES FROM (10000) TO (20000)"
+        + (f" SERVER {schema}" if made == "FOREIGN" else "")
+    )
+    with pytest.raises(OptionsError, match=rf"{schema}.odd'.*(unlogged|foreign table)"):
+        job.prepare(1)
+    job.ask(f"DROP {made.replace('UNLOGGED', '')} TABLE {schema}.odd")
+    job.run(1)
+    assert job.there() == job.expected(0, 1)
+
+
+def test_two_jobs_that_write_tables_of_one_schema_do_not_wait_for_each_other(
+    eo_postgres, broker
+) -> None:
+    """Both are in the same generation, and their tasks' attempts have the same numbers."""
+    url, servers = eo_postgres.url, broker.bootstrap_servers
+    table = new_table(url, ", PRIMARY KEY (id)")
+    other = f"{table}_too"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {other} (LIKE {table} INCLUDING ALL)")
+    jobs: list[TableJob] = [job_of(url, servers, name, **KEYED) for name in (table, other)]
+    for job in jobs:
+        job.prepare(0)
+    for job in jobs:
+        job.commit(0)
+        assert job.there() == job.expected(0)
+
+
+def test_another_role_cannot_commit_what_is_prepared_and_is_told_so(
+    own_postgres, broker, crash_points
+) -> None:
+    url = own_postgres.url
+    job = job_of(url, broker.bootstrap_servers, new_table(url), commit="two-phase")
+    schema = job.given["table"].partition(".")[0]
+    job.ask("CREATE ROLE other LOGIN")
+    job.ask(f"GRANT ALL ON SCHEMA {schema} TO other")
+    job.ask("ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO other")
+    job.ask(f"GRANT ALL ON {job.given['table']} TO other")
+    kill_at(job, crash_points, "S7.in_commits", 0)  # one of two is there
+    job.given["url"] = url.replace("//postgres@", "//other@")
+    with pytest.raises(RepairNeeded, match="Tasks that were committed before stay so.*that role"):
+        job.run(0)
+    job.given["url"] = url
+    job.run(0, 1)
+    assert job.there() == job.expected(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("point", "removed"),
+    [
+        ("S7.in_table", "TRUNCATE {}"),
+        ("S7.in_table", "DROP TABLE {}"),
+        ("S7.in_commits", "DELETE FROM {}"),  # a lock keeps all else away
+    ],
+)
+def test_a_decided_batch_whose_marks_somebody_removed_is_not_written_again_in_silence(
+    eo_postgres, broker, crash_points, point, removed
+) -> None:
+    url = eo_postgres.url
+    job = job_of(url, broker.bootstrap_servers, new_table(url), commit="two-phase")
+    table = job.given["table"]
+    marks = f"{table.partition('.')[0]}.eo_kafka_prepared"
+    job.run(0)
+    kill_at(job, crash_points, point, 1)  # committed, all or one of two, and not in the marker
+    job.ask(removed.format(marks))
+    for _ in range(2):
+        with pytest.raises(RepairNeeded, match="Batch 1 .*rows of .*eo_kafka_prepared' were remo"):
+            job.prepare(1)
+    job.ask(f"DELETE FROM {table} WHERE id >= 10000")
+    job.given["failOnDataLoss"] = "false"
+    job.prepare(1)
+    del job.given["failOnDataLoss"]
+    job.run(1, 2)
+    assert job.there() == job.expected(0, 1, 2)
+    assert job.prepared() == []
