@@ -50,14 +50,20 @@ def test_what_is_left_is_found_by_query_and_batch(directory):
     course.lap(DECIDE)
     course.lap(DONE)
     course.snapshot = SnapshotHead(4, 1, QUERY, Blob("d", 1), 0, 3, 100, 40, 0)
-    reports = [report(4, OPEN, began=Moment.now()), report(4), report(4, OPEN, committed=True)]
+    course.aborted = 2
+    told = {"size": 10, "aborted": 3}  # the plan's, by every task
+    reports = [
+        report(4, OPEN, began=Moment.now(), **told),
+        report(4, **told),
+        report(4, OPEN, committed=True, **told),
+    ]
 
     batch_figures.leave(OPTIONS, reports, course, [12.04, 0.0], [7, 5])
 
     (found,) = batch_figures.of_batch(str(directory), QUERY, 4)
     assert list(found.durationMs) == ["plan", "tasks", "decide", "done"]
     assert found == batch_figures.SinkProgress(
-        "j", 4, {**found.durationMs, "plan": 12.0}, 1, 3, 100, 40, 9, 12
+        "j", 4, {**found.durationMs, "plan": 12.0}, 1, 3, 100, 40, 9, 12, 30, 5
     )
     assert not list(batch_figures.of_batch(str(directory), "another", 4))
     assert not list(batch_figures.of_batch(str(directory), QUERY, 5))

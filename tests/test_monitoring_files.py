@@ -52,7 +52,7 @@ def test_the_page_says_what_to_do_for_each_alert():
 def test_alerts_and_dashboard_ask_for_metrics_that_there_are():
     asked = "".join(rule["expr"] for rule in ALERTS) + "".join(expressions())
     assert used(asked) <= names()
-    assert len(expressions()) == 16
+    assert len(expressions()) == 18
 
 
 @pytest.mark.skipif(promtool is None, reason="no promtool here (Debian's package prometheus)")

@@ -85,7 +85,13 @@ def test_sums_over_batches_and_states_of_the_newest(told):
     told.add(found(4, offsets(p0=60, p1=70), offsets(p0=100, p1=70)), late=3)
     told.add(
         found(
-            5, offsets(p0=90, p1=80), offsets(p0=100, p1=90), snapshotBytes=7, snapshotSentBytes=5
+            5,
+            offsets(p0=90, p1=80),
+            offsets(p0=100, p1=90),
+            snapshotBytes=7,
+            snapshotSentBytes=5,
+            numOutputBytes=800,
+            abortedTransactions=2,
         )
     )
     told.now += 2.5
@@ -99,6 +105,8 @@ def test_sums_over_batches_and_states_of_the_newest(told):
     assert seen["eo_kafka_input_records_total", "shout"] == 100
     assert seen["eo_kafka_late_rows_total", "shout"] == 3
     assert seen["eo_kafka_output_rows_total", "shout", "shouting"] == 80
+    assert seen["eo_kafka_output_bytes_total", "shout", "shouting"] == 800
+    assert seen["eo_kafka_aborted_transactions_total", "shout", "shouting"] == 2
     assert seen["eo_kafka_batch_transactions", "shout", "shouting"] == 2
     assert seen["eo_kafka_snapshot_bytes", "shout", "shouting"] == 7
     assert seen["eo_kafka_snapshot_sent_bytes_total", "shout", "shouting"] == 5

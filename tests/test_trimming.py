@@ -61,6 +61,8 @@ class Open:
 class Finished:
     """A finisher whose transactions all commit."""
 
+    aborted = 0
+
     def __init__(self, *_: object) -> None: ...
 
     def finish(self, _decision: object) -> Outcome:

@@ -52,6 +52,8 @@ class SinkFigures:
     """What one job of the query has written."""
 
     rows: int = 0
+    size: int = 0  # of what was sent to topics
+    aborted: int = 0
     transactions: int = 0
     snapshot_bytes: int | None = None
     snapshot_sent_bytes: int = 0
@@ -60,6 +62,8 @@ class SinkFigures:
     def add(self, sink: SinkProgress) -> None:
         """One more batch."""
         self.rows += sink.numOutputRows or 0
+        self.size += sink.numOutputBytes or 0
+        self.aborted += sink.abortedTransactions or 0
         self.transactions = sink.openTransactions
         self.snapshot_bytes = sink.snapshotBytes or self.snapshot_bytes
         self.snapshot_sent_bytes += sink.snapshotSentBytes or 0

@@ -179,6 +179,12 @@ def _of_sinks(queries: list[QueryFigures]) -> Iterator[Metric]:
         "eo_kafka_step_seconds", "what the steps of a batch took, S1 to S8", labels=BY_STEP
     )
     rows = CounterMetricFamily("eo_kafka_output_rows", "rows that batches wrote", labels=BY_JOB)
+    sizes = CounterMetricFamily(
+        "eo_kafka_output_bytes", "bytes of keys and values sent to topics", labels=BY_JOB
+    )
+    aborted = CounterMetricFamily(
+        "eo_kafka_aborted_transactions", "open transactions that nothing decided", labels=BY_JOB
+    )
     opened = GaugeMetricFamily(
         "eo_kafka_batch_transactions", "transactions of the newest batch", labels=BY_JOB
     )
@@ -192,13 +198,15 @@ def _of_sinks(queries: list[QueryFigures]) -> Iterator[Metric]:
         for job, sink in one.sinks.items():
             labels = (one.name, job)
             rows.add_metric(labels, sink.rows)
+            sizes.add_metric(labels, sink.size)
+            aborted.add_metric(labels, sink.aborted)
             opened.add_metric(labels, sink.transactions)
             sent.add_metric(labels, sink.snapshot_sent_bytes)
             if sink.snapshot_bytes is not None:
                 size.add_metric(labels, sink.snapshot_bytes)
             for step, (count, total) in sink.steps.items():
                 steps.add_metric((*labels, step), count, total)
-    yield from (steps, rows, opened, size, sent)
+    yield from (steps, rows, sizes, aborted, opened, size, sent)
 
 
 def _of_restores(found: dict[str, restored.Restored]) -> Iterator[Metric]:

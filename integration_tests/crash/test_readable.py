@@ -27,7 +27,8 @@ def test_a_committed_batch_can_be_read_though_an_attempt_died_at_its_first_rows(
     plan = job.plan()
     lost = StuckTask(lambda rows: job.write(plan, rows, attempt=0), b"lost")
     wait_open(job, 1)
-    job.commit(job.write(plan, iter([batch_of(b"a", b"b")]), attempt=1))
+    report = job.write(plan, iter([batch_of(b"a", b"b")]), attempt=1)
+    assert job.commit(report).aborted == 1
     assert committed(job.servers, job.topic) == Counter([b"a", b"b"])
     assert job.open() == []
     lost.end()

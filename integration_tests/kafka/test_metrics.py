@@ -12,7 +12,14 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.parser import text_string_to_metric_families
 
 import eo_kafka
-from harness import assert_exactly_once, fail_at, make_copy, wait_until
+from harness import (
+    assert_exactly_once,
+    fail_at,
+    kill_driver_at,
+    make_copy,
+    open_tasks,
+    wait_until,
+)
 
 VALUES = [b"%d" % number for number in range(300)]
 
@@ -61,11 +68,25 @@ def test_a_query_that_fails_goes_on_and_falls_behind(job, spark, scraped, crash_
     seen = scraped()
     assert seen["eo_kafka_batch_seconds_count"] == 4
     assert seen["eo_kafka_input_records_total"] == seen["eo_kafka_output_rows_total"] == 300
+    # Each value is its key, too; of a batch that ran again only what was sent when it was committed
+    assert seen["eo_kafka_output_bytes_total"] == 2 * sum(map(len, VALUES))
     assert seen["eo_kafka_lag_records"] == seen["eo_kafka_lag_seconds"] == 0
     assert seen["eo_kafka_batch_transactions"] == 2  # of its two tasks
     assert 0 < seen["eo_kafka_snapshot_bytes"] <= seen["eo_kafka_snapshot_sent_bytes_total"]
     assert seen["eo_kafka_step_seconds_count tasks"] == 4
     assert 0 < seen["eo_kafka_step_seconds_sum tasks"] < seen["eo_kafka_batch_seconds_sum"]
+    assert_exactly_once(job, VALUES)
+
+
+def test_transactions_of_a_dead_driver_are_counted_where_they_are_ended(
+    job, spark, scraped, crash_points, tmp_path
+):
+    kill_driver_at(job, crash_points, "S5.prepared", tmp_path / "driver.log")
+    left = len(open_tasks(job))
+    assert left > 0
+    job.run(spark)
+    wait_until(lambda: scraped().get("eo_kafka_batch_id") == 2, "the last batch")
+    assert scraped()["eo_kafka_aborted_transactions_total"] == left
     assert_exactly_once(job, VALUES)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from eo_kafka.core.transaction import Described
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, one_phase, two_phase
+from eo_kafka.sinks.protocol.batch_figures import Course
 from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
@@ -63,8 +64,8 @@ class HandMadeTasks:
         write = one_phase.write if self.options.one_phase else two_phase.write
         return write(self.options, plan, task, batches)
 
-    def commit(self, *reports: TaskReport) -> None:
-        committer.commit(self.options, reports, reports[0].batch)
+    def commit(self, *reports: TaskReport) -> Course:
+        return committer.commit(self.options, reports, reports[0].batch)
 
     def open(self) -> list[Described]:
         ids = self.options.ids

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from eo_kafka.tools.run.processes import session
-from harness import JOBS, Copy
+from harness import JOBS, Copy, wait_until
 
 FUNCTION = "jobs.proved_jobs:copy"
 CONF = ("spark.master=local[2]", "spark.ui.enabled=false", "spark.log.level=ERROR")
@@ -39,7 +39,9 @@ class Supervised:
     def kill(self, what: str) -> None:
         """SIGKILL to the newest driver's `java`, its Python `driver`, or to `all` of it."""
         (leader,) = re.findall(r"process (\d+)\.", self.said())[-1:]
-        driver = psutil.Process(int(leader)).children()[0]
+        guard = psutil.Process(int(leader))
+        wait_until(guard.children, "the guard has started the driver")
+        driver = guard.children()[0]
         jvm = [one for one in driver.children() if one.name() == "java"]
         found = {"java": jvm, "driver": [driver], "all": map(psutil.Process, self.living())}
         for one in found[what]:
@@ -51,8 +53,16 @@ class Supervised:
 
 
 @contextmanager
-def supervised(job: Copy, folder: Path, *words: str, script: bool = False) -> Iterator[Supervised]:
-    """Nothing of it is left. `script`: the one of harness.py, with its argument."""
+def supervised(
+    job: Copy,
+    folder: Path,
+    *words: str,
+    script: bool = False,
+    function: str = FUNCTION,
+    **more: str,
+) -> Iterator[Supervised]:
+    """Nothing of it is left. `script`: the one of harness.py, with its argument. `more`: what
+    `function` is told besides."""
     config = {
         "bootstrap_servers": job.servers,
         "source": job.source_topic,
@@ -62,6 +72,7 @@ def supervised(job: Copy, folder: Path, *words: str, script: bool = False) -> It
         "per_batch": str(job.per_batch),
         "kafka.transaction.timeout.ms": str(job.timeout_ms),
         **job.sink_extra,
+        **more,
     }
     log = folder / "supervisor.log"
     command = [sys.executable, "-m", "eo_kafka.tools.cli", "run", *words]
@@ -69,7 +80,7 @@ def supervised(job: Copy, folder: Path, *words: str, script: bool = False) -> It
         command += [str(JOBS / job.script), json.dumps(job.as_job())]
     else:
         pairs = (f"{name}={value}" for name, value in config.items())
-        command += [FUNCTION, "--conf", *CONF, "--config", *pairs]
+        command += [function, "--conf", *CONF, "--config", *pairs]
     with log.open("ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=JOBS.parent

@@ -9,12 +9,14 @@ import signal
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from eo_kafka.broker.settings import free_port
 from harness import (
+    Copy,
     assert_exactly_once,
     assert_settled,
     committed,
@@ -23,7 +25,7 @@ from harness import (
     produce,
     wait_until,
 )
-from supervisors import LONG_S, supervised, values
+from supervisors import LONG_S, Supervised, supervised, values
 
 
 def asked(port: int, path: str) -> tuple[int, dict[str, object]]:
@@ -43,50 +45,99 @@ def scraped(port: int) -> dict[str, float]:
     return {" ".join([one.name, *one.labels.values()]): one.value for one in samples}
 
 
+def fed(job: Copy, more: list[bytes]) -> list[bytes]:
+    """More input; it is returned."""
+    produce(job.servers, job.source_topic, more)
+    return more
+
+
+def await_rows(running: Supervised, job: Copy, at_least: int) -> None:
+    wait_until(
+        lambda: committed(job.servers, job.sink_topic).total() >= at_least,
+        f"{at_least} rows: {running.said()[-2000:]}",
+        LONG_S,
+    )
+
+
+def killed_at_random(running: Supervised, job: Copy, kills: int, first: int) -> list[bytes]:
+    """Kills drivers at any moment of their lives, some before their first batch; each death is
+    followed by a hundred more values, from `first` on, which are returned."""
+    more: list[bytes] = []
+    for number in range(kills):
+        wait_until(lambda at=number: running.said().count("Driver started") > at, "it is started")
+        if number % 2 == 0:  # the odd ones may die in their start
+            before = committed(job.servers, job.sink_topic).total()
+            await_rows(running, job, before + random.randint(1, 40))
+        time.sleep(random.uniform(0, 6))
+        running.kill("driver")
+        more += fed(job, values(first + len(more), 100))
+    return more
+
+
 def lag(port: int) -> list[float]:
     """The sum over all partitions, of each query."""
     found = [of for name, of in scraped(port).items() if name.startswith("eo_kafka_lag_records")]
     return [sum(found)] if found else []
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.full)])
 def test_a_job_that_is_killed_again_and_again_is_exact_and_ends_in_order(
-    broker, make_topic, tmp_path, kills
+    broker, make_topic, tmp_path
 ):
-    servers, port = broker.bootstrap_servers, free_port()
+    servers, port, killed = broker.bootstrap_servers, free_port(), ("java", "driver")
     wanted = values(0, 100)
     job = make_copy(servers, make_topic, tmp_path, wanted, per_batch=40)
     of_metrics = free_port()
     words = ["--restart", "fixed:100ms", "--health", str(port), "--metrics", str(of_metrics)]
     with supervised(job, tmp_path, *words) as running:
-        for number, what in enumerate((["java", "driver", "all"] * kills)[:kills]):
-            at_least = 100 * number + random.randint(1, 100)
-            wait_until(
-                lambda at=at_least: committed(servers, job.sink_topic).total() >= at,
-                f"{at_least} rows: {running.said()[-2000:]}",
-                LONG_S,
-            )
+        for number, what in enumerate(killed):
+            await_rows(running, job, 100 * number + random.randint(1, 100))
             running.kill(what)
-            more = values(len(wanted), 100)
-            wanted += more
-            produce(servers, job.source_topic, more)
-        wait_until(
-            lambda: committed(servers, job.sink_topic).total() >= len(wanted),
-            f"all rows: {running.said()[-2000:]}",
-            LONG_S,
-        )
+            wanted += fed(job, values(len(wanted), 100))
+        await_rows(running, job, len(wanted))
         wait_until(lambda: asked(port, "ready")[0] == 200, "it is ready")
-        assert asked(port, "live")[1]["restarts"] == kills
+        assert asked(port, "live")[1]["restarts"] == len(killed)
         wait_until(lambda: lag(of_metrics) == [0.0], "the last driver has read all")
         seen = scraped(of_metrics)
-        assert seen["eo_kafka_run_restarts_total"] == kills
+        assert seen["eo_kafka_run_restarts_total"] == len(killed)
         assert seen["eo_kafka_run_phase running"] == 1
         assert seen["eo_kafka_run_stuck"] == 0
         assert [of for name, of in seen.items() if name.startswith("eo_kafka_query_active")] == [1]
         running.process.terminate()
         assert running.await_ended() == 0, running.said()[-2000:]
         assert running.living() == []
-        assert running.said().count("Driver started") == kills + 1
+        assert running.said().count("Driver started") == len(killed) + 1
+    assert_exactly_once(job, wanted)
+
+
+@pytest.mark.full
+def test_ten_kills_and_a_batch_that_raises_each_time_leave_the_output_exact(
+    broker, make_topic, tmp_path
+):
+    """Five kills, the poison, of which the supervisor gives up; its cause is mended, five more."""
+    wanted = values(0, 100)
+    job = make_copy(broker.bootstrap_servers, make_topic, tmp_path, wanted, per_batch=40)
+    handled, second = tmp_path / "handled", tmp_path / "second"
+    second.mkdir()
+    words = ["--restart", "fixed:100ms"]
+    of_job = {"function": "jobs.proved_jobs:picky", "handled": str(handled)}
+    with supervised(job, tmp_path, *words, "--give-up-after", "8", **of_job) as running:
+        wanted += killed_at_random(running, job, 5, len(wanted))
+        wanted += fed(job, [*values(len(wanted), 50), b"poison", *values(len(wanted) + 50, 50)])
+        assert running.await_ended() == 1, running.said()[-2000:]
+        assert running.living() == []
+        said = running.said()
+        assert "Gave up. It died 8 times without a healthy run between." in said
+        assert said.count("Driver started") == 8
+        assert "this job does not take poison" in said
+    found = committed(job.servers, job.sink_topic)
+    assert found <= Counter(wanted) and found.total() >= 500 and b"poison" not in found
+    handled.touch()
+    with supervised(job, second, *words, **of_job) as running:
+        wanted += killed_at_random(running, job, 5, len(wanted) - 1)
+        await_rows(running, job, len(wanted))
+        running.process.terminate()
+        assert running.await_ended() == 0, running.said()[-2000:]
+        assert running.said().count("Driver started") == 6
     assert_exactly_once(job, wanted)
 
 

@@ -37,7 +37,10 @@ class SinkProgress:
     `done` (S8). `openTransactions`: how many waited for the decision. The snapshot's files and
     bytes, and the bytes of them that were new, are None where the batch took none.
     `numOutputRows`: how many rows its tasks wrote or, in a batch that runs again, found written.
-    `numInputRecords`: how many records the tasks of the direct lane read; None elsewhere."""
+    `numInputRecords`: how many records the tasks of the direct lane read; None elsewhere.
+    `numOutputBytes`: of the keys and values that its tasks sent to topics, before compression.
+    `abortedTransactions`: how many transactions S1 and S7 found open, and ended, that nothing had
+    decided: of drivers and attempts that died."""
 
     jobName: str
     batchId: int
@@ -48,6 +51,8 @@ class SinkProgress:
     snapshotSentBytes: int | None = None
     numOutputRows: int | None = None
     numInputRecords: int | None = None
+    numOutputBytes: int | None = None
+    abortedTransactions: int | None = None
 
 
 class Course:
@@ -56,6 +61,7 @@ class Course:
     def __init__(self) -> None:
         self.ms: dict[str, float] = {}
         self.snapshot: SnapshotHead | None = None
+        self.aborted = 0  # transactions that were open, and that nothing had decided
         self._began = self._since = time.perf_counter()
 
     def age_s(self) -> float:
@@ -97,6 +103,8 @@ def leave(
             snapshotSentBytes=head.sent if head else None,
             numOutputRows=sum(report.rows for report in reports),
             numInputRecords=sum(records_read) if records_read else None,
+            numOutputBytes=sum(report.size for report in reports),
+            abortedTransactions=reports[0].aborted + course.aborted,
         )
         whose = driver_memory.whose(options)
         path = Path(directory, f"{_of_query(reports[0].query_id)}-{whose}")

@@ -56,6 +56,7 @@ class WritePlan:
     began: Moment | None = None  # before any task of the batch
     planned: Mapping[int, str] = field(default_factory=dict)  # where it ends (batch_identity.py)
     ledger_id: str = ""  # of the ledger's topic
+    aborted: int = 0  # transactions that were open, and that nothing had decided
 
     def torn_at(self, batch: int) -> Torn | None:
         """What is left of an earlier run of `batch`, if it was interrupted half-way."""
@@ -114,6 +115,8 @@ class TaskReport:
     planned: str | None = None
     token_until: int = 0  # the offset after its token's; 0 without one
     open_s: float = 0.0  # how long the task's transaction was, at S5, by the task's own clock
+    size: int = 0  # bytes of the keys and values that it sent to topics
+    aborted: int = 0  # the plan's
 
     @property
     def prepared(self) -> Participant | None:

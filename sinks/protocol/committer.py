@@ -67,6 +67,7 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> C
             settle(coordinator, decision.generation, with_state(decision, DecisionState.DONE))
             finisher.forget(decision)
             course.lap(DONE)
+        course.aborted = finisher.aborted
     except OutcomeUnknown:
         control_plane.forget(options.kafka)
         raise

@@ -62,6 +62,7 @@ class Finisher:
         self._accept_gone = accept_gone
         self._control = control
         self._coordinator = coordinator
+        self.aborted = 0  # transactions that were open, and that nothing had decided
 
     def finish(self, decision: Decision) -> Outcome:
         """Commit every participant: its transaction, and then what it staged for a map or a table.
@@ -114,7 +115,10 @@ class Finisher:
         for _ in range(ATTEMPTS):
             found = self._list_others(decision) if listed is None else listed
             version = decision.end_txn_version
-            if end_listed(self._control, self._options.ids, coordinator.identity, found, version):
+            ids, holder = self._options.ids, coordinator.identity
+            ended = end_listed(self._control, ids, holder, found, version)
+            if ended is not None:
+                self.aborted += ended
                 return
             # Perhaps only an operator's command: then what is open is still ours to end.
             listed = None
@@ -249,7 +253,8 @@ class Finisher:
         """Abort the job's open transactions that are in no decision of the ledger, nor in `keep`
         (a decision made since the ledger was read). Raises OutcomeUnknown, EnvironmentRefused."""
         ids, holder = self._options.ids, self._coordinator.identity
-        abort_stragglers(self._control, ids, holder, self._decided(keep), version)
+        ended = abort_stragglers(self._control, ids, holder, self._decided(keep), version)
+        self.aborted += ended or 0
 
     def _decided(self, also: tuple[Participant, ...]) -> set[Identity]:
         parts = [

@@ -107,7 +107,7 @@ class _Attempt:
         crash_point("S5.prepared")
         self.transaction.commit()
         crash_point("one-phase.committed")
-        return self._report(participant)
+        return self._report(participant, self.transaction.size)
 
     def _is_first(self) -> bool:
         """Whether it is certain, without asking for tokens, that no attempt of this generation had
@@ -187,7 +187,7 @@ class _Attempt:
             )
         )
 
-    def _report(self, participant: Participant) -> TaskReport:
+    def _report(self, participant: Participant, size: int = 0) -> TaskReport:
         return two_phase.report(
             self._plan,
             self._task,
@@ -195,4 +195,5 @@ class _Attempt:
             participant.digest,
             participant,
             committed=True,
+            size=size,
         )

@@ -81,6 +81,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         began=Moment.now(),
         planned=batch_identity.planned(options, coordinator.ledger),
         ledger_id=coordinator.ledger.topic_id,
+        aborted=finisher.aborted,
     )
 
 

@@ -32,9 +32,10 @@ def abort_stragglers(
     kept: Collection[Identity],
     version: int,
     pinning: tuple[str, int] | None = None,
-) -> bool:
+) -> int | None:
     """Abort the job's open transactions that are not in `kept`; with `pinning`, only those that
-    wrote to that partition. False if another holds the coordinator's id: then none was.
+    wrote to that partition. Returns how many were; None, and none was, if another holds the
+    coordinator's id.
 
     Raises OutcomeUnknown if they could not be listed or ended, EnvironmentRefused.
     """
@@ -76,20 +77,21 @@ def end_listed(
     holder: Identity | None,
     listed: Sequence[Described],
     version: int,
-) -> bool:
-    """Abort what was listed, if `holder` still has the coordinator's id; False if it has not.
+) -> int | None:
+    """Abort what was listed, if `holder` still has the coordinator's id; None if it has not.
+    Returns how many that were.
 
     Ids are used again by later generations, so what may be aborted is settled by order: list
     first, look at the coordinator after. If `holder` still has its id, no newer driver had a task
     by the time of the listing, and an abort for exactly that (producer id, epoch) hits no other.
     """
     if not listed:
-        return True
+        return 0
     if control.describe_one(ids.coordinator).identity != holder:
-        return False
+        return None
     end_all(control, [described.identity for described in listed], version)
     log.info("Aborted %d open transactions that nothing decided: %s", len(listed), listed)
-    return True
+    return len(listed)
 
 
 def end_all(control: ControlPlane, wanted: Sequence[Identity], version: int) -> None:

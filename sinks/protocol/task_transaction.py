@@ -78,6 +78,11 @@ class TaskTransaction:
         return self._writer.rows if self._writer else 0
 
     @property
+    def size(self) -> int:
+        """Bytes of the keys and values sent so far."""
+        return self._writer.size if self._writer else 0
+
+    @property
     def digest(self) -> str:
         """Of the rows sent so far."""
         return self._writer.digest.text() if self._writer else ""

@@ -84,6 +84,7 @@ def write(
         prepared,
         token_until=transaction.ours_until,
         open_s=transaction.open_s,
+        size=transaction.size,
     )
 
 
@@ -174,6 +175,7 @@ def report(
     skipped: bool = False,
     token_until: int = 0,
     open_s: float = 0.0,
+    size: int = 0,
 ) -> TaskReport:
     """What the task answers to the driver. In a repair every task takes part in the new round,
     also those that only look on."""
@@ -197,4 +199,6 @@ def report(
         planned=plan.planned.get(task.batch),
         token_until=token_until,
         open_s=open_s,
+        size=size,
+        aborted=plan.aborted,
     )

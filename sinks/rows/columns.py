@@ -31,6 +31,12 @@ class Rows:
     content: tuple[Any, Any]
     owner: Any
 
+    @property
+    def size(self) -> int:
+        """Bytes of keys and values."""
+        columns = (self.key[1], self.value[1])
+        return sum(int(sizes.sum(where=sizes > 0)) for sizes in columns)
+
     def take(self, at: Any) -> Rows:
         """The rows `at` some positions, or in a slice."""
         key, value = ((column[0][at], column[1][at]) for column in (self.key, self.value))

@@ -120,6 +120,7 @@ class ArrowProducer(plain.ArrowProducer):
             # Before any row goes out: the first call of a process may have to compile it, and the
             # transaction's timeout runs from its first row.
             _digest(self.digest, topic, rows)
+            self.size += rows.size
             try:
                 self._send_topic(topic, handle, rows)
             finally:

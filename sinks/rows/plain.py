@@ -28,14 +28,15 @@ class ArrowProducer:
     Columns go by name: `value` (string or binary, also large), and if present `key`, `topic`
     (string), `partition` (int32, null: the partitioner chooses) and `headers`
     (list<struct<key, value>>). Other columns are ignored. `default_topic` wins over the column.
-    `rows` and `digest` cover all rows handed over so far; whether they were delivered, `failures`
-    says after `flush()`.
+    `rows`, `size` (bytes of keys and values) and `digest` cover all rows handed over so far;
+    whether they were delivered, `failures` says after `flush()`.
     """
 
     def __init__(self, producer: Any, default_topic: str | None) -> None:
         self._producer = producer
         self._default_topic = default_topic
         self.rows = 0
+        self.size = 0
         self.digest = Digest()
         self._acknowledged = 0
         self._failed = 0
@@ -63,6 +64,7 @@ class ArrowProducer:
             self._produce(topic, partition, key, value, headers)
             self.digest.add(topic.encode(), partition, key, value, headers)
             self.rows += 1
+            self.size += len(key or b"") + len(value or b"")
             if self.rows % _POLL_EVERY == 0:
                 self._poll(0)
         self._poll(0)

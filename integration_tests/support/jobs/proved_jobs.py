@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +39,19 @@ def sink_options(config: Mapping[str, str]) -> dict[str, str]:
 def copy(spark, config):
     """Nothing is wrong with it."""
     return source(spark, config).writeStream.format("eo-kafka").options(**sink_options(config))
+
+
+def picky(spark, config):
+    """A copy whose function does not take the value `poison`, until the file `handled` is there."""
+
+    def look(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for batch in batches:
+            if b"poison" in set(batch["value"]) and not Path(config["handled"]).exists():
+                raise ValueError("this job does not take poison")
+            yield batch
+
+    rows = source(spark, config).mapInPandas(look, "key binary, value binary")
+    return rows.writeStream.format("eo-kafka").options(**sink_options(config))
 
 
 def started(spark, config):
