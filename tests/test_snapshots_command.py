@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -97,7 +98,8 @@ def test_the_list_names_what_is_unfinished(monkeypatch, capsys):
         "before": FoundExport("before", "e", 8, HEAD, made),
         "half": None,
     }
-    monkeypatch.setattr(command, "snapshots", lambda job, options: found)
+    search = SimpleNamespace(all=lambda: found)
+    monkeypatch.setattr(command, "SnapshotSearch", lambda job, options: search)
     assert main(["snapshots", "list", "shout", *SERVERS]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "name    batch  made                                       files    bytes  new",
