@@ -81,8 +81,7 @@ def application(name: str, servers: str, topics: list[str], steady_s: float) -> 
                 read = sum(batch["numInputRows"] for batch in query.recentProgress)
                 if query.name not in done and read >= RECORDS:
                     done[query.name] = time.monotonic() - began
-            seen = _seen(servers)
-            most = {key: max(value, most.get(key, 0)) for key, value in seen.items()}
+            most = _most(most, servers)
             if len(done) + sum(not query.isActive for query in queries) >= len(queries):
                 break
             time.sleep(0.5)
@@ -112,8 +111,7 @@ def _steady(servers: str, topics: list[str], seconds: float) -> dict[str, float]
         most: dict[str, float] = {}
         began, cpu = time.monotonic(), _cpu_s()
         while (ran := time.monotonic() - began) < seconds:
-            seen = _seen(servers)
-            most = {key: max(value, most.get(key, 0)) for key, value in seen.items()}
+            most = _most(most, servers)
             time.sleep(1)
         found = {f"steady_{key}": value for key, value in most.items()}
         return {**found, "cpu": 100 * (_cpu_s() - cpu) / ran}
@@ -136,6 +134,11 @@ def _feed(servers: str, topics: list[str], ended: threading.Event) -> None:
 def _cpu_s() -> float:
     """Of this application's processes but its own, with those that have ended."""
     return sum(sum(one.cpu_times()[:4]) for one in psutil.Process().children(recursive=True))
+
+
+def _most(before: dict[str, float], servers: str) -> dict[str, float]:
+    """Each figure as it is now, or as it was if that was more."""
+    return {key: max(value, before.get(key, 0)) for key, value in _seen(servers).items()}
 
 
 def _seen(servers: str) -> dict[str, float]:

@@ -3,9 +3,7 @@ once, whoever is killed or paused."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 from collections import Counter
 
 import pytest
@@ -13,7 +11,7 @@ import pytest
 from eo_kafka.errors import Fenced, LedgerError, Undecided
 from eo_kafka.sinks.protocol import committer
 from harness import committed
-from table_job import driver, kill_at
+from table_job import kill_at, overtaken
 from target_job import TargetJob, delta_job, redis_job
 from target_places import redis_server  # noqa: F401 - a fixture
 
@@ -78,16 +76,7 @@ def test_a_driver_that_is_killed_leaves_each_batch_to_be_shown_once(job, crash_p
     ],
 )
 def test_a_driver_that_was_paused_changes_nothing_when_it_goes_on(job, crash_points, point):
-    job.run(0)
-    crash_points.arm(point, "stop")
-    with driver(job, 1) as process:
-        assert crash_points.wait_reached(point) == process.pid
-        job.run(1, 2)
-        assert job.there() == job.expected(0, 1, 2)
-        os.kill(process.pid, signal.SIGCONT)
-        process.communicate(timeout=120)
-    assert process.returncode != 0
-    assert job.there() == job.expected(0, 1, 2)
+    overtaken(job, crash_points, point)
     job.run(3)
     assert job.there() == job.expected(0, 1, 2, 3)
 
