@@ -14,6 +14,7 @@ from ..kafka_source import reader_options
 from .format import DirectDataSource, format_for
 from .frames import FrameTransform
 from .lane import Lane, Transform
+from .slots import with_most_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +43,8 @@ def direct(
 
     Args:
         spark: The session.
-        source: Options of the eo-kafka source, such as `subscribe` and `value.format`.
+        source: Options of the eo-kafka source, such as `subscribe` and `value.format`. Without one
+            about the number of tasks, a batch has at most twice as many as Spark runs at once.
         sink: Options of the eo-kafka sink, such as `topic` and `jobName`; with `table` those of
             format `eo-postgres`, with `backend` of `eo-map`, with `target` of `eo-target`. More can
             be set on what is returned.
@@ -80,7 +82,8 @@ def direct(
         >>> query.awaitTermination()
     """
     made = _format(spark, source, transform, schema, streaming=True)
-    ranges = spark.readStream.format(made.name()).options(**source).load()
+    given = with_most_tasks(spark, source, sink)
+    ranges = spark.readStream.format(made.name()).options(**given).load()
     return ranges.writeStream.format(made.name()).options(**sink)
 
 
@@ -116,7 +119,8 @@ def direct_batch(
         ... ).save()
     """
     made = _format(spark, source, transform, schema, streaming=False)
-    ranges = spark.read.format(made.name()).options(**source).load()
+    given = with_most_tasks(spark, source, sink)
+    ranges = spark.read.format(made.name()).options(**given).load()
     return ranges.write.format(made.name()).mode("append").options(**sink)
 
 

@@ -96,6 +96,34 @@ def test_a_transform_filters_changes_and_routes(run, broker, source, make_topic)
     assert told.sources[0].numInputRows == 3, "Spark counts ranges"
 
 
+@pytest.mark.parametrize(
+    "given, sink, tasks",
+    [
+        ({}, {}, 4),  # the session runs two at once
+        ({"maxPartitions": 5}, {}, 5),
+        ({"minPartitions": 8}, {}, 8),
+        ({}, {"commit": "idempotent"}, 8),
+    ],
+)
+def test_a_batch_has_no_more_tasks_than_are_worth_their_price(
+    run, broker, make_topic, given, sink, tasks
+):
+    topic, output = make_topic("in", partitions=8), make_topic("out")
+    produce(broker.bootstrap_servers, topic, VALUES)
+
+    def in_task(batches):
+        from pyspark import TaskContext
+
+        task = b"%d" % TaskContext.get().partitionId()
+        for batch in batches:
+            yield pa.record_batch({"value": pa.array([task] * batch.num_rows)})
+
+    job = {"topic": output, "jobName": f"tasks-{output}"}
+    run({"subscribe": topic, **given}, {**job, **sink}, in_task, "value BINARY")
+    found = committed(broker.bootstrap_servers, output)
+    assert (len(found), found.total()) == (tasks, len(VALUES))
+
+
 def test_a_checkpoint_goes_to_and_fro_between_rows_and_the_lane(
     spark, broker, make_topic, tmp_path
 ):
