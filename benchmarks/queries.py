@@ -202,10 +202,10 @@ def _run(writer: DataStreamWriter) -> list[Batch]:
             progress = query.recentProgress
         finally:
             query.stop()
-    return [Batch(rows, report["durationMs"]) for report in progress if (rows := _rows(report))]
+    return [Batch(rows, report["durationMs"]) for report in progress if (rows := rows_of(report))]
 
 
-def _rows(report: StreamingQueryProgress) -> int:
+def rows_of(report: StreamingQueryProgress) -> int:
     """How many records a batch read; of the direct lane Spark counts the ranges."""
     found = eo_kafka.progress(report)
     told = [one.numInputRecords for one in found.sinks] if found else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,10 @@ CORES = 2
 
 @contextmanager
 def benchmark_session(
-    master: str = f"local[{CORES}]", *, unix_sockets: bool = False
+    master: str = f"local[{CORES}]", *, unix_sockets: bool = False, jars: Sequence[str] = ()
 ) -> Iterator[SparkSession]:
-    """Spark with the JVM connector beside ours; both come as their users get them. Python workers
-    are spoken to over TCP, Spark's default, or `unix_sockets`."""
+    """Spark with the JVM connector beside ours, and more `jars`; both come as their users get them.
+    Python workers are spoken to over TCP, Spark's default, or `unix_sockets`."""
     from pyspark.sql import SparkSession
 
     from benchmarks.nothing import NothingSource, PreparedSource
@@ -31,7 +31,7 @@ def benchmark_session(
     spark = (
         SparkSession.builder.master(master)
         .appName("eo-kafka benchmark")
-        .config("spark.jars", jvm_connector_jars())
+        .config("spark.jars", ",".join([jvm_connector_jars(), *jars]))
         .config("spark.driver.memory", "2g")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,8 +39,9 @@ class Topics:
         """Returns when the topic exists. Raises KafkaException."""
         self._admin.create_topics([NewTopic(topic, num_partitions=partitions)])[topic].result(30)
 
-    def fill(self, workload: Workload) -> None:
-        """Create the topic and write its records: unique keys, values that do not compress."""
+    def fill(self, workload: Workload, *, text: bool = False) -> None:
+        """Create the topic and write its records: unique keys, values that do not compress. As
+        `text` they are letters and digits, and compress by a quarter."""
         self.create(workload.topic, workload.partitions)
         producer = Producer(
             {
@@ -52,6 +54,7 @@ class Topics:
         )
         size = workload.size - KEY_BYTES
         noise = random.Random(workload.topic).randbytes(1 << 20)
+        noise = base64.b64encode(noise) if text else noise
         for number in range(workload.records):
             start = number * 61 % (len(noise) - size)
             key = number.to_bytes(KEY_BYTES, "big")

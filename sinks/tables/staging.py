@@ -165,11 +165,17 @@ def rows_staged(
         ).fetchone()
         if there is None or not there[0]:
             continue
-        mine = [part for part in parts if part.staged and part.staged.home == home]
-        asked = sql.SQL("SELECT s.{p}, count(*) FROM {t} s {of} GROUP BY 1").format(
-            p=sql.Identifier(PARTITION), t=sql.Identifier(place.beside, home), of=of_parts(mine)
+        # All attempts are counted: that takes half the time of a join with those of `parts`
+        asked = sql.SQL("SELECT s.{p}, s.{a}, count(*) FROM {t} s GROUP BY 1, 2").format(
+            p=sql.Identifier(PARTITION),
+            a=sql.Identifier(ATTEMPT),
+            t=sql.Identifier(place.beside, home),
         )
-        staged |= dict(connection.execute(asked).fetchall())
+        counts = {(of, by): rows for of, by, rows in connection.execute(asked)}
+        for part in parts:
+            if part.staged and part.staged.home == home:
+                rows = counts.get((part.partition, part.staged.attempt))
+                staged |= {} if rows is None else {part.partition: rows}
     return staged
 
 
