@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import windows as windows
     from .connectors.direct.frames import pandas_frames as pandas_frames
     from .connectors.direct.frames import polars_frames as polars_frames
+    from .connectors.direct.lookup import Lookup as Lookup
     from .connectors.direct.start import direct as direct
     from .connectors.direct.start import direct_batch as direct_batch
     from .connectors.foreach_batch import foreach_batch as foreach_batch
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ConsumerGroup": ".connectors.monitoring.consumer_group",
+    "Lookup": ".connectors.direct.lookup",
     "QueryMetrics": ".connectors.monitoring.query_metrics",
     "QueryTraces": ".connectors.monitoring.query_traces",
     "SideInput": ".connectors.maps.side_input",

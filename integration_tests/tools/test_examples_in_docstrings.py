@@ -21,7 +21,7 @@ ORDER = (
     *("start_from", "delete_snapshot", "cancel_and_export", "repartition"),
     *("foreach_batch", "progress", "explain", "StateView", "ConsumerGroup", "SideInput"),
     *("QueryMetrics", "QueryTraces"),
-    *("to_avro", "from_avro", "direct", "direct_batch"),
+    *("to_avro", "from_avro", "direct", "direct_batch", "Lookup"),
     *("pandas_frames", "polars_frames"),
 )
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -34,7 +34,7 @@ def names(own, spark) -> dict[str, object]:
     compacted = {"cleanup.policy": "compact"}
     topics = [
         NewTopic(name, 1)
-        for name in ("orders", "firsts", "totals", "enriched", "loud", "copied", "known")
+        for name in ("orders", "firsts", "totals", "enriched", "loud", "copied", "known", "found")
     ]
     for made in admin.create_topics([*topics, NewTopic("customers", 1, config=compacted)]).values():
         made.result(timeout=30)
@@ -70,5 +70,6 @@ def test_each_example_does_what_it_shows(names, own, spark, tmp_path):
     assert committed(own.bootstrap_servers, "loud") == {b"A": 2, b"B": 1}
     assert committed(own.bootstrap_servers, "copied") == {b"a": 2, b"b": 1}
     assert committed(own.bootstrap_servers, "known") == {b"a": 4, b"b": 2}  # by both libraries
+    assert committed(own.bootstrap_servers, "found") == {b"a": 2}
     # concat() gives null for "b", which has no entry
     assert committed(own.bootstrap_servers, "enriched") == {b"a a": 2, None: 1}

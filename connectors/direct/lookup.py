@@ -1,0 +1,167 @@
+"""`eo_kafka.Lookup`: entries of a map beside the records of the direct lane, without a join."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import OptionsError
+from ...core.options import time_span_ms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LOADED: dict[str, tuple[object, float, pa.Table]] = {}  # in this process: whose, when, entries
+
+
+class Lookup:
+    """Entries of a map, which a transform of `eo_kafka.direct` adds to its records.
+
+    Each worker process loads all entries when it first needs them, so the map must fit into its
+    memory. A batch that runs again may find other entries: that does no harm before a sink with
+    exactly-once, of which a reader sees one run of each batch. With `commit=idempotent` the query
+    then stops. `eo_kafka.SideInput` gives a replay the same entries. Made on the driver, with a
+    session; used on executors.
+
+    Args:
+        options: The options for reading the map with `format("eo-map")`.
+        refresh: How old entries may be, such as `10 minutes`. By default each task takes new ones.
+
+    Raises:
+        OptionsError: An option or `refresh` is wrong.
+
+    Examples:
+        >>> customers = eo_kafka.Lookup({"backend": "kafka", "map": "customers", **kafka})
+        >>> def enrich(batches):
+        ...     for batch in batches:
+        ...         yield customers.add(batch, on="key", name="value", how="inner")
+        >>> query = eo_kafka.direct(
+        ...     spark,
+        ...     {**kafka, "subscribe": "orders", "startingOffsets": "earliest"},
+        ...     {**kafka, "topic": "found", "jobName": "found"},
+        ...     enrich,
+        ...     "key BINARY, value STRING",
+        ... ).option("checkpointLocation", "/data/found").trigger(availableNow=True).start()
+        >>> query.awaitTermination()
+    """
+
+    def __init__(self, options: Mapping[str, str], refresh: str | None = None) -> None:
+        from pyspark.sql.datasource import CaseInsensitiveDict
+        from pyspark.sql.types import StructType
+
+        from ...formats.shared.arrow_types import arrow_schema
+        from ..maps.format import MapDataSource
+
+        problems: list[str] = []
+        try:
+            source = MapDataSource(CaseInsensitiveDict(dict(options)))
+            schema: Any = StructType.fromDDL(source.schema())
+            if hasattr(schema["key"].dataType, "fields"):
+                problems.append("The keys of the map are structs: a column cannot be looked up.")
+        except OptionsError as error:
+            problems += error.problems
+        try:
+            self._refresh_ms = None if refresh is None else time_span_ms(refresh)
+        except ValueError as error:
+            problems.append(f"Argument 'refresh' {error}; it is '{refresh}'.")
+        if problems:
+            raise OptionsError(problems)
+        self._reader = source.reader(schema)
+        self._shape = arrow_schema(StructType([schema["key"], schema["value"]]))
+        self._map = str(options["map"])
+        self._id = repr(sorted(options.items()))
+
+    def __repr__(self) -> str:
+        return f"Lookup(map={self._map!r})"  # options may hold a password
+
+    def add(
+        self, batch: pa.RecordBatch, on: str = "key", how: str = "left", name: str = "entry"
+    ) -> pa.RecordBatch:
+        """Add the map's values to a batch of records. Executor, as often as wanted.
+
+        Args:
+            batch: The records.
+            on: The column of `batch` that holds the map's key. Text and bytes are compared as
+                bytes; else it must be of the key's type.
+            how: `left` keeps records without an entry, with null; `inner` drops them.
+            name: The name of the column with the entry's value. It replaces one of this name.
+
+        Returns:
+            The records, in their order, with that column.
+
+        Raises:
+            OptionsError: `how` is another word, column `on` is missing or of another type.
+            SourceError, ReadTimeout, EnvironmentRefused: As `format("eo-map")`.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if on not in batch.schema.names or how not in ("left", "inner"):
+            raise OptionsError(
+                [
+                    f"Lookup.add needs a column '{on}' among {batch.schema.names}, and 'how' to be "
+                    f"'left' or 'inner'; it is '{how}'."
+                ]
+            )
+        entries = self.entries()
+        wanted, keys = _bytes(batch.column(on)), _bytes(entries.column("key"))
+        if wanted.type != keys.type:
+            raise OptionsError(
+                [
+                    f"Column '{on}' is {wanted.type}, and the keys of map '{self._map}' are "
+                    f"{keys.type}. Cast the column."
+                ]
+            )
+        at = pc.index_in(wanted, value_set=keys, skip_nulls=True)
+        values = entries.column("value").take(at)
+        kept = {one: batch.column(one) for one in batch.schema.names}
+        found = pa.Table.from_pydict({**kept, name: values})
+        if how == "inner":
+            found = found.filter(pc.is_valid(at))
+        return pa.record_batch(
+            [column.combine_chunks() for column in found.columns], names=found.column_names
+        )
+
+    def entries(self) -> pa.Table:
+        """All entries, columns `key` and `value`, for a join of one's own. Executor; reads the map
+        unless this process has entries that are new enough. Raises as `add`."""
+        loaded = _LOADED.get(self._id)
+        now = time.monotonic()
+        if loaded is not None and self._is_new(*loaded[:2], now):
+            return loaded[2]
+        found = self._read()
+        _LOADED[self._id] = (_task(), now, found)
+        return found
+
+    def _is_new(self, task: object, taken_s: float, now_s: float) -> bool:
+        if self._refresh_ms is None:
+            return task == _task()
+        return (now_s - taken_s) * 1000 < self._refresh_ms
+
+    def _read(self) -> pa.Table:
+        import pyarrow as pa
+
+        reader: Any = self._reader
+        batches = [
+            batch.select(["key", "value"])
+            for part in reader.partitions()
+            for batch in reader.read(part)
+        ]
+        return pa.Table.from_batches(batches) if batches else self._shape.empty_table()
+
+
+def _task() -> object:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else (context.stageId(), context.taskAttemptId())
+
+
+def _bytes(column: Any) -> Any:
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return column.cast(pa.binary())
+    return column
