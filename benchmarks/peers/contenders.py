@@ -16,6 +16,7 @@ from benchmarks.workload import Workload
 EO_KAFKA = "eo-kafka"
 OURS = "eo-kafka, exactly once"
 LANE = "eo-kafka's direct lane, exactly once"
+SPARK = "Spark's connector (JVM), at least once"
 FLINK = "Flink SQL, exactly once"
 QUIX = "Quix Streams, exactly once"
 BARE_COPY = "bare librdkafka copy in C, in transactions"
@@ -43,7 +44,7 @@ def copiers(
     return [
         SparkCopy(OURS, runner, EXACTLY_ONCE),
         SparkCopy(LANE, runner, DIRECT),
-        SparkCopy("Spark's connector (JVM), at least once", runner, JVM),
+        SparkCopy(SPARK, runner, JVM),
         FlinkCopy(FLINK, flinks, "exactly-once", PRODUCER),
         FlinkCopy("Flink SQL, at least once", flinks, "at-least-once", PRODUCER),
         FlinkCopy("Flink SQL, exactly once, its own defaults", flinks, "exactly-once", {}),

@@ -8,7 +8,7 @@ from benchmarks.peers.settings import PRODUCER
 from benchmarks.queries import Contender, Runner
 from benchmarks.workload import Workload
 
-BATCHES = 8  # of a copy: each takes a second or more, as long as the others' commit interval
+BATCHES = 5  # of a copy: each takes a second or more, as long as the others' commit interval
 
 
 @dataclass(frozen=True)
