@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 FORMAT ?= eo-kafka
+# Show the demo and the soak by `eo-kafka watch`: make demo WATCH=1
+WATCHED := $(if $(WATCH),--watch)
 # Test files that run at the same time
 JOBS ?= 2
 # Of the tests: kafka crash maps queues tables state tools soak containers (integration_tests/), unit (tests/)
@@ -25,11 +27,11 @@ help: ## What can be made
 
 demo: $(VENV)/installed ## The main job on 336,776 real flights, killed while it runs (FORMAT=kafka: Spark's own connector)
 	$(BIN)/eo-kafka prepare
-	$(BIN)/python examples/flights/demo.py --format $(FORMAT)
+	$(BIN)/python examples/flights/demo.py --format $(FORMAT) $(WATCHED)
 
 demo-postgres: $(VENV)/installed ## The same into a topic and a table of PostgreSQL, by one decision; killed seven times
 	$(BIN)/eo-kafka prepare
-	$(BIN)/python examples/flights/demo.py --format eo-postgres
+	$(BIN)/python examples/flights/demo.py --format eo-postgres $(WATCHED)
 
 demo-cluster: $(VENV)/installed ## The same on containers: three brokers, a Spark cluster; a worker and the driver killed
 	docker/engine.sh bash -c 'PYTHON=$(CURDIR)/$(BIN)/python docker/build-local.sh kafka job && $(BIN)/python examples/flights/cluster.py'
@@ -50,7 +52,7 @@ durations: ## Keep how long each test took in the last run, by which the next on
 	$(BIN)/python integration_tests/support/balance.py $(REPORT_OF_TESTS)
 
 soak: setup ## Three jobs under random faults, and a checker (MINUTES=5 SEED=random REPORT=soak.html)
-	$(BIN)/python integration_tests/soak/run.py --minutes $(or $(MINUTES),5) $(if $(filter-out random,$(SEED)),--seed $(SEED)) --report $(or $(REPORT),soak.html)
+	$(BIN)/python integration_tests/soak/run.py --minutes $(or $(MINUTES),5) $(if $(filter-out random,$(SEED)),--seed $(SEED)) --report $(or $(REPORT),soak.html) $(WATCHED)
 
 lint: setup ## ruff, ruff format, mypy --strict, every import of ours by its path
 	$(BIN)/ruff check .

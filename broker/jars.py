@@ -24,13 +24,14 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from xml.sax.saxutils import escape
 
+from ..core.progress import bar
 from .errors import BrokerError
 from .java import find_java
 
@@ -39,6 +40,7 @@ HAZELCAST_VERSION = "5.7.0"
 MAVEN_CENTRAL = "Maven Central"  # where Ivy looks when no address is given
 REPOSITORY_VARIABLE = "EO_KAFKA_MAVEN_REPOSITORY"
 MANIFEST = "SHA256SUMS"
+LOOK_EVERY_S = 0.2
 
 # Sources and javadoc would be looked for with two more requests a module. Nothing of the user's
 # own Ivy or Maven settings is read: every machine gets the same jars.
@@ -78,6 +80,7 @@ class Bundle:
     main: str
     dependencies: str
     is_archive: bool = False
+    size: int = 0  # bytes of what comes; 0: not known
 
 
 def _kafka(version: str) -> Bundle:
@@ -90,6 +93,7 @@ def _kafka(version: str) -> Bundle:
         dependencies=f"""
     <dependency org="org.apache.kafka" name="kafka_2.13" rev="{version}" conf="default"/>
     <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default"/>""",
+        size=45_025_660 if version == DEFAULT_VERSION else 0,
     )
 
 
@@ -109,23 +113,27 @@ _JVM_CONNECTOR = Bundle(
                 conf="default" transitive="false"/>
     <dependency org="org.apache.commons" name="commons-pool2" rev="2.12.0"
                 conf="default" transitive="false"/>""",
+    size=9_925_096,
 )
+
+
+def _hazelcast(version: str) -> Bundle:
+    return Bundle(
+        title=f"Hazelcast {version}",
+        folder=f"hazelcast-{version}",
+        main=f"hazelcast-{version}.jar",
+        dependencies=f"""
+    <dependency org="com.hazelcast" name="hazelcast" rev="{version}" conf="default"
+                transitive="false"/>""",
+        size=21_384_275 if version == HAZELCAST_VERSION else 0,
+    )
 
 
 def hazelcast_jars(version: str = HAZELCAST_VERSION) -> Path:
     """The folder with the jar of Hazelcast's member of this version. See `kafka_jars`."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise BrokerError(f"'{version}' is not a Hazelcast version such as {HAZELCAST_VERSION}.")
-    return fetched(
-        Bundle(
-            title=f"Hazelcast {version}",
-            folder=f"hazelcast-{version}",
-            main=f"hazelcast-{version}.jar",
-            dependencies=f"""
-    <dependency org="com.hazelcast" name="hazelcast" rev="{version}" conf="default"
-                transitive="false"/>""",
-        )
-    )
+    return fetched(_hazelcast(version))
 
 
 def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
@@ -190,6 +198,8 @@ def _locked(path: Path) -> Iterator[None]:
 def _fetch(bundle: Bundle, folder: Path) -> None:
     repository = os.environ.get(REPOSITORY_VARIABLE) or MAVEN_CENTRAL
     _tell(f"resolving {bundle.title} from {_without_password(repository)} (once) ... ")
+    if sys.stderr.isatty():
+        _tell("\n")  # for the bar; in a log it stays one line
     begin = time.monotonic()
     # In the cache's own file system, so that the last step is one rename.
     with tempfile.TemporaryDirectory(prefix="fetching-", dir=folder.parent) as name:
@@ -226,11 +236,36 @@ def _run_ivy(bundle: Bundle, repository: str, work: Path, jars: Path) -> None:
         *("-types", "jar", "bundle"),
         *("-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    if done.returncode != 0 or not (jars / bundle.main).exists():
-        raise BrokerError(_without_password(_reason(done.stdout, bundle.title, repository)))
+    with bar(f"fetching {bundle.title}", shown=sys.stderr.isatty()) as told:
+        code, said = _watched(command, lambda: told(_fetched(work / "cache"), bundle.size))
+    if code != 0 or not (jars / bundle.main).exists():
+        raise BrokerError(_without_password(_reason(said, bundle.title, repository)))
+
+
+def _watched(command: list[str], look: Callable[[], object]) -> tuple[int, str]:
+    """The exit code, and what was said. `look` is called now and then, and at the end."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            said = None
+            while said is None:
+                with suppress(subprocess.TimeoutExpired):
+                    said, _ = process.communicate(timeout=LOOK_EVERY_S)
+                look()
+        except BaseException:  # as subprocess.run does
+            process.kill()
+            raise
+    return process.returncode, said
+
+
+def _fetched(cache: Path) -> int:
+    """Bytes of jars and archives so far. Ivy writes a file as NAME.part, and renames it."""
+    total = 0
+    for file in cache.glob("*/*/*s/*"):  # ORGANISATION/MODULE/jars/..., beside what describes them
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size
+    return total
 
 
 def _unpack(archive: Path) -> None:

@@ -33,7 +33,8 @@ VERSION = "17.5.0"
 START_TIMEOUT = 60.0
 USER = DATABASE = "postgres"
 _NOBODY = "nobody"
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64v8"}
+# by machine: the archive's name for it, and its size
+_MACHINES = {"x86_64": ("amd64", 14_873_955), "aarch64": ("arm64v8", 13_868_789)}
 
 
 def _bundle() -> Bundle:
@@ -42,7 +43,8 @@ def _bundle() -> Bundle:
         raise BrokerError(
             f"There is no PostgreSQL for {machine} in the archive: x86_64 or aarch64."
         )
-    name = f"embedded-postgres-binaries-linux-{_MACHINES[machine]}"
+    called, size = _MACHINES[machine]
+    name = f"embedded-postgres-binaries-linux-{called}"
     return Bundle(
         title=f"PostgreSQL {VERSION}",
         folder=f"postgres-{VERSION}",
@@ -50,6 +52,7 @@ def _bundle() -> Bundle:
         dependencies=f"""
     <dependency org="io.zonky.test.postgres" name="{name}" rev="{VERSION}" conf="default"
                 transitive="false"/>""",
+        size=size,
     )
 
 

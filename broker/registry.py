@@ -36,6 +36,7 @@ _BUNDLE = Bundle(
       <artifact name="{_NAME}" type="jar" ext="tar.gz" m:classifier="all"/>
     </dependency>""",
     is_archive=True,
+    size=142_198_683,
 )
 START_TIMEOUT = 120.0  # seconds; 4 on an idle machine
 STOP_TIMEOUT = 30.0

@@ -8,17 +8,19 @@ from __future__ import annotations
 import functools
 import hashlib
 import http.server
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from eo_kafka.broker import jars
 from eo_kafka.broker.errors import BrokerError
 from eo_kafka.broker.java import find_java
+from terminals import drawn, on_a_terminal
 
 VERSION = "9.9.9"
 POM = """<project><modelVersion>4.0.0</modelVersion><groupId>{group}</groupId>
@@ -40,6 +42,16 @@ def publish(root: Path, group: str, name: str, version: str) -> Path:
 
 class Handler(http.server.SimpleHTTPRequestHandler):
     requests: ClassVar[list[str]] = []
+
+    come_first: ClassVar[int] = 0  # so many bytes of a file; the rest when `rest` is set
+    rest: ClassVar[threading.Event] = threading.Event()
+
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        first = source.read(self.come_first)
+        outputfile.write(first)
+        if first and len(first) == self.come_first:
+            assert self.rest.wait(60)
+        super().copyfile(source, outputfile)
 
     def log_message(self, format: str, *args: object) -> None:
         self.requests.append(self.path)
@@ -106,6 +118,30 @@ def test_a_damaged_cache_is_fetched_again(kafka_jar: Path, damage: str) -> None:
     assert jars.kafka_jars(VERSION) == folder
     assert cached.read_bytes() == kafka_jar.read_bytes()
     assert names(folder) == before
+
+
+def test_on_a_terminal_a_bar_says_how_much_has_come(
+    kafka_jar: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 3_000_000
+    kafka_jar.write_bytes(b"x" * size)
+    digest = hashlib.sha1(kafka_jar.read_bytes()).hexdigest()
+    kafka_jar.with_name(f"{kafka_jar.name}.sha1").write_text(digest)
+    monkeypatch.setattr(Handler, "come_first", size // 2)
+    Handler.rest.clear()
+    program = "import sys, dataclasses; from eo_kafka.broker import jars; "
+    program += "jars.fetched(dataclasses.replace(jars._kafka(sys.argv[1]), size=int(sys.argv[2])))"
+    total = size + len("the jar of slf4j-simple")
+    what = f"fetching Kafka {VERSION}"
+
+    def hear(said: str) -> None:
+        if any("50%" in one for one in drawn(what, said)):
+            Handler.rest.set()
+
+    code, said = on_a_terminal([sys.executable, "-c", program, VERSION, str(total)], hear=hear)
+    assert (code, "hunter2" in said) == (0, False), said
+    assert "100%" in drawn(what, said)[-1]
+    assert said.splitlines()[-1].startswith("2 jars, ")
 
 
 def test_of_many_at_once_one_fetches(kafka_jar: Path) -> None:

@@ -53,10 +53,11 @@ class Told:
     """What a progress bar would draw."""
 
     def __init__(self) -> None:
-        self.bytes = 0
+        self.bytes = self.total = 0
 
-    def update(self, n: int) -> None:
-        self.bytes += n
+    def __call__(self, done: int, total: int) -> None:
+        assert self.bytes <= done <= total
+        self.bytes, self.total = done, total
 
 
 def test_version_1_is_as_it_was_stored() -> None:
@@ -165,7 +166,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Records:
 
 def copied(there: set[bytes], end: int = 100) -> tuple[Records, int]:
     told = Told()
-    return list(export.copies({}, "t", end, MANIFEST, there, told)), told.bytes
+    return list(export.copies({}, "t", end, MANIFEST, there, told)), told.total
 
 
 def test_what_is_not_there_is_copied_whole(topic: Records) -> None:
@@ -195,8 +196,8 @@ def test_a_whole_snapshot_has_no_damaged_files(topic: Records) -> None:
     topic += ALL
     told = Told()
     assert export.damaged({}, "t", 100, MANIFEST, told) == []
-    assert told.bytes == len(BIG) + len(FILES["offsets/7"])
-    assert export.damaged({}, "t", len(ALL) - 1, MANIFEST, told) != []
+    assert told.bytes == told.total == len(BIG) + len(FILES["offsets/7"])
+    assert export.damaged({}, "t", len(ALL) - 1, MANIFEST, Told()) != []
 
 
 def test_files_are_read_by_path_and_those_that_are_not_there_left_out(topic: Records) -> None:

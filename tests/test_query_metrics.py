@@ -23,7 +23,7 @@ from eo_kafka.core.offsets import TopicPartition, encode
 from eo_kafka.sinks.protocol.batch_figures import SinkProgress
 from eo_kafka.state.snapshots import restored
 
-ORDER = ("query", "job", "step", "source", "topic", "partition", "le")
+ORDER = ("query", "job_name", "step", "source", "topic", "partition", "le")
 STEPS = {"plan": 10.0, "tasks": 100.0, "decide": 20.0, "finish": 15.0, "done": 5.0}
 
 

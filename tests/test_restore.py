@@ -74,10 +74,11 @@ class Topic:
 
 class Counted:
     def __init__(self) -> None:
-        self.sum = 0
+        self.sum = self.total = 0
 
-    def update(self, n: int) -> None:
-        self.sum += n
+    def __call__(self, done: int, total: int) -> None:
+        assert self.sum <= done <= total
+        self.sum, self.total = done, total
 
 
 def blob_of(content: bytes) -> Blob:

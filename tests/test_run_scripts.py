@@ -260,4 +260,4 @@ def test_options_of_a_function_stand_on_both_sides_of_it(tmp_path):
         text=True,
         timeout=60,
     )
-    assert ran.returncode == 2 and "'no' is none" in ran.stderr and "'x' is none" in ran.stderr
+    assert ran.returncode == 2 and "'no' is neither" in ran.stderr and "'x' is none" in ran.stderr

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BY_QUERY = ("query",)
-BY_JOB = ("query", "job")
-RESTORED = ("job",)
-BY_STEP = ("query", "job", "step")
+BY_JOB = ("query", "job_name")
+RESTORED = ("job_name",)
+BY_STEP = ("query", "job_name", "step")
 BY_PARTITION = ("query", "source", "topic", "partition")
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -49,7 +50,8 @@ def main() -> int:
         with producer(run) as playing:
             job = Job(run, table["scheduled"].iloc[-1].floor("h") + pd.Timedelta("1h"))
             nemesis = Nemesis(run, job, len(table), arguments.seed, arguments.kills)
-            late = survive(run, table, playing, job, nemesis)
+            with watched(run, wanted=arguments.watch):
+                late = survive(run, table, playing, job, nemesis, quiet=arguments.watch)
         found = committed(servers, run.output)
         result = compare(computed(table), found)
         tell(run, table, nemesis.kills, found, result, late)
@@ -89,10 +91,12 @@ def survive(
     job: SupervisedJob,
     nemesis: Striker,
     stalled_seconds: float = STALLED_SECONDS,
+    *,
+    quiet: bool = False,
 ) -> int:
     """Run the job to its end while the nemesis kills it. Returns how many rows the watermark
     dropped."""
-    line = ProgressLine(len(table), stalled_seconds)
+    line = ProgressLine(len(table), stalled_seconds, quiet=quiet)
     try:
         job.start()
         while job.exit_code != 0:
@@ -164,8 +168,9 @@ def show_ledger(run: Run) -> None:
 class ProgressLine:
     """How far the job is: one line that is written over, or now and then one in a log file."""
 
-    def __init__(self, total: int, stalled_seconds: float) -> None:
+    def __init__(self, total: int, stalled_seconds: float, *, quiet: bool) -> None:
         self._total = total
+        self._quiet = quiet
         self._stalled_seconds = stalled_seconds
         self._begin = self._moved = time.monotonic()
         self._told = -10.0
@@ -180,6 +185,8 @@ class ProgressLine:
             self._last, self._moved = state, now
         if now - self._moved > self._stalled_seconds:
             raise SystemExit(f"Nothing has moved for {self._stalled_seconds:.0f} s: see job.log.")
+        if self._quiet:
+            return
         seconds = f"{now - self._begin:.0f} s"
         text = f"  Spark starts, and works on its first batch, {seconds}"
         if progress:
@@ -193,8 +200,23 @@ class ProgressLine:
 
     def end(self) -> None:
         """Leave the line."""
-        if sys.stdout.isatty():
+        if sys.stdout.isatty() and not self._quiet:
             print()
+
+
+@contextlib.contextmanager
+def watched(run: Run, *, wanted: bool) -> Iterator[None]:
+    """The job as `eo-kafka watch` shows it meanwhile."""
+    if not wanted:
+        yield
+        return
+    words = ["watch", run.job_name, "--every", "1s", "--bootstrap-servers", run.bootstrap_servers]
+    watch = subprocess.Popen([sys.executable, "-m", "eo_kafka.tools.cli", *words])
+    try:
+        yield
+    finally:
+        watch.send_signal(signal.SIGINT)
+        watch.wait()
 
 
 def new_run(arguments: argparse.Namespace, servers: str, url: str = "") -> Run:
@@ -239,7 +261,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, help="only the last so many kills")
     parser.add_argument("--seconds", type=float, default=60, help="how long the producer plays")
     parser.add_argument("--seed", type=int, default=2013, help="of the random moments")
-    return parser.parse_args()
+    parser.add_argument("--watch", action="store_true", help="show the job by 'eo-kafka watch'")
+    arguments = parser.parse_args()
+    if arguments.watch and arguments.format == "kafka":
+        parser.error("--watch: a job of Spark's own connector has no ledger to look at")
+    return arguments
 
 
 if __name__ == "__main__":

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +77,8 @@ def main() -> int:
         _make_topics(kafka, arguments.jobs)
         attended = [_attend(name, kafka, folder, history, arguments) for name in arguments.jobs]
         try:
-            _trouble(attended, kafka, arguments, history)
+            with _watch(kafka, wanted=arguments.watch):
+                _trouble(attended, kafka, arguments, history)
             anomalies = _finish(attended, kafka, history)
             observed = [_observe(one, folder) for one in attended]
         finally:
@@ -138,6 +142,7 @@ def _trouble(
             START_S,
             attended,
             history,
+            quiet=arguments.watch,
         )
     for nemesis in nemeses:
         nemesis.start()
@@ -146,6 +151,7 @@ def _trouble(
         arguments.minutes * 60,
         attended,
         history,
+        quiet=arguments.watch,
     )
     for nemesis in nemeses:
         nemesis.stopped.set()
@@ -161,15 +167,37 @@ def _trouble(
     history.add("nemesis", "settled")
 
 
+@contextmanager
+def _watch(kafka: KafkaCluster, *, wanted: bool) -> Iterator[None]:
+    """All jobs as `eo-kafka watch` shows them meanwhile. No fault may end it."""
+    if not wanted:
+        yield
+        return
+    words = ["watch", "--every", "1s", "--bootstrap-servers", kafka.bootstrap_servers]
+    watch = subprocess.Popen([sys.executable, "-m", "eo_kafka.tools.cli", *words])
+    try:
+        yield
+    finally:
+        if watch.poll() is not None:
+            raise SoakFailed(f"'eo-kafka watch' ended by itself, with code {watch.returncode}")
+        watch.send_signal(signal.SIGINT)
+        watch.wait()
+
+
 def _run_while(
-    condition: Callable[[], bool], seconds: float, attended: Sequence[Attended], history: History
+    condition: Callable[[], bool],
+    seconds: float,
+    attended: Sequence[Attended],
+    history: History,
+    *,
+    quiet: bool,
 ) -> None:
     """Keep the jobs running, and tell how far they are."""
     until, told = history.seconds + seconds, 0.0
     while condition() and history.seconds < until:
         for one in attended:
             one.job.tick()
-        if history.seconds - told >= TOLD_EVERY_S:
+        if history.seconds - told >= TOLD_EVERY_S and not quiet:
             told = history.seconds
             print(_progress(attended, history), flush=True)
         time.sleep(0.2)
@@ -287,6 +315,7 @@ def _arguments() -> argparse.Namespace:
         choices=list(WORKLOADS),
         help=f"default: count, bank, and by the seed one of {', '.join(COPIES)}",
     )
+    parser.add_argument("--watch", action="store_true", help="show the jobs by 'eo-kafka watch'")
     names = [fault.name for fault in (*FAULTS, *QUERY_FAULTS, OPENING, *BROKER_FAULTS)]
     parser.add_argument("--faults", nargs="+", choices=names, default=[], help="only these")
     arguments = parser.parse_args()

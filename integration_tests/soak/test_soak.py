@@ -24,7 +24,7 @@ def test_random_faults_lose_repeat_tear_and_reorder_nothing(tmp_path):
     done = subprocess.run(
         [
             *(sys.executable, str(RUN), "--minutes", minutes, "--seed", seed),
-            *("--folder", str(tmp_path / "histories"), "--report", str(report)),
+            *("--watch", "--folder", str(tmp_path / "histories"), "--report", str(report)),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

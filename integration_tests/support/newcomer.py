@@ -191,7 +191,8 @@ class Newcomer:
 
     def _serve(self, command: str) -> str:
         """Start a server; what it says first."""
-        server = self._start(command, command, stderr=subprocess.STDOUT)
+        free = command.replace("--port 9092", f"--port {free_port()}")  # others may have it
+        server = self._start(free, command, stderr=subprocess.STDOUT)
         assert server.stdout is not None
         said = [server.stdout.readline() for _ in range(1 + command.count("--topic"))]
         name, _, address = said[0].strip().partition("=")

@@ -8,12 +8,14 @@ from demo_run import exact, run_demo
 
 
 def test_a_killed_job_over_real_flights_loses_and_repeats_nothing(broker, tmp_path):
-    told, _ = run_demo(
+    told, said = run_demo(
         *("demo.py", "--format", "eo-kafka", "--bootstrap-servers", broker.bootstrap_servers),
+        "--watch",
         *("--output", str(tmp_path), "--limit", "20000", "--seconds", "1", "--kills", "1"),
         timeout=300,
     )
     assert told == exact("20,000", "1")
+    assert re.search(r"^ +0 +0 +DONE ", said, re.M), "its batches, as they were watched"
     (chart,) = tmp_path.glob("*/delays.png")
     assert chart.stat().st_size > 10_000
 

@@ -16,13 +16,14 @@ from typing import Any
 
 from ...core.errors import CorruptLedger, CorruptSnapshot, OptionsError, cut
 from ...core.options import json_object
+from ...core.progress import Told
 from ..ledger import records
 from ..ledger.blob_names import SnapshotHead
 from ..ledger.log_reader import read_records
 from . import blobs
 from .assembly import pieces
 from .manifest import Manifest
-from .writing_back import Progress, read_blobs
+from .writing_back import read_blobs
 
 VERSION = 1
 KEY = b"snapshot"
@@ -151,7 +152,7 @@ def copies(
     end: int,
     manifest: Manifest,
     there: Collection[bytes],
-    progress: Progress,
+    told: Told,
 ) -> Iterator[tuple[bytes, bytes]]:
     """Key and value of each chunk that the manifest's files need and `there` lacks. A blob's
     digest is checked before its first chunk is given.
@@ -163,9 +164,12 @@ def copies(
         for digest, blob in manifest.blobs().items()
         if any(key not in there for key in blob.chunk_keys())
     }
+    done, total = 0, sum(blob.size for blob in wanted.values())
+    told(done, total)
     for blob, content in read_blobs(settings, topic, end, wanted):
         yield from zip(blob.chunk_keys(), pieces(content), strict=True)
-        progress.update(blob.size)
+        done += blob.size
+        told(done, total)
     if wanted:
         names = files_of(manifest, wanted)
         raise CorruptSnapshot(
@@ -175,13 +179,16 @@ def copies(
 
 
 def damaged(
-    settings: Mapping[str, str], topic: str, end: int, manifest: Manifest, progress: Progress
+    settings: Mapping[str, str], topic: str, end: int, manifest: Manifest, told: Told
 ) -> list[str]:
     """The files whose contents are not whole in [0, end) of `topic`. Raises ReadTimeout,
     CorruptSnapshot if there are records that cannot be ours."""
     wanted = manifest.blobs()
+    done, total = 0, sum(blob.size for blob in wanted.values())
+    told(done, total)
     for blob, _ in read_blobs(settings, topic, end, wanted):
-        progress.update(blob.size)
+        done += blob.size
+        told(done, total)
     return files_of(manifest, wanted)
 
 

@@ -85,7 +85,7 @@ def restore(
     target = open_checkpoint(checkpoint)
     began = time.monotonic()
     what = f"Restoring batch {found.head.batch} of {job}"
-    with bar(what, found.head.size, shown=progress) as told:
+    with bar(what, shown=progress) as told:
         files.restore(search.options.kafka, found.topic, found.end, found.head, target, told)
     took = time.monotonic() - began
     note(job, Restored(found.head.batch, found.head.size, took, time.time()))

@@ -12,10 +12,10 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from ...core.crash_points import crash_point
 from ...core.errors import CheckpointError, CorruptSnapshot
+from ...core.progress import Told
 from ..ledger.blob_names import Blob, SnapshotHead, parse_chunk_key
 from ..ledger.log_reader import read_records
 from . import blobs, operators
@@ -25,13 +25,6 @@ from .manifest import Manifest
 from .snapshot import RESTORING
 
 _LAST = "metadata"
-
-
-class Progress(Protocol):
-    """What is told of a long restore: `tqdm` is one."""
-
-    def update(self, n: int) -> object:
-        """So many bytes more are in place."""
 
 
 def check_free(checkpoint: Checkpoint) -> None:
@@ -53,12 +46,13 @@ def restore(
     end: int,
     head: SnapshotHead,
     checkpoint: Checkpoint,
-    progress: Progress,
+    told: Told,
     leave_out: frozenset[str] = frozenset(),
     before_finish: Callable[[], object] = lambda: None,
 ) -> None:
     """Put all files of `head` in place, but those in `leave_out`. `end` is the state topic's.
-    `before_finish` is called when they are, while the folder still counts as unfinished.
+    `before_finish` is called when they are, while the folder still counts as unfinished; `told`
+    hears how many bytes are in place.
 
     Reads the topic once, by position; memory stays bounded, the disk holds what is incomplete.
     Raises CheckpointError, CorruptSnapshot (the folder is left empty then), ReadTimeout.
@@ -73,7 +67,7 @@ def restore(
         check_free(checkpoint)
         checkpoint.write(RESTORING, [b""])
         try:
-            _write_files(settings, topic, end, manifest, checkpoint, progress, leave_out)
+            _write_files(settings, topic, end, manifest, checkpoint, told, leave_out)
         except CorruptSnapshot:
             checkpoint.clear(RESTORING)
             raise
@@ -92,7 +86,7 @@ def _write_files(
     end: int,
     manifest: Manifest,
     checkpoint: Checkpoint,
-    progress: Progress,
+    told: Told,
     leave_out: frozenset[str],
 ) -> None:
     paths: dict[str, list[str]] = defaultdict(list)
@@ -100,6 +94,8 @@ def _write_files(
         if path not in leave_out:
             paths[entry.blob.digest].append(path)
     wanted = {name: blob for name, blob in manifest.blobs().items() if name in paths}
+    done, total = 0, sum(blob.size * len(paths[name]) for name, blob in wanted.items())
+    told(done, total)
     last = None
     for blob, content in read_blobs(settings, topic, end, wanted, checkpoint.scratch):
         for path in paths[blob.digest]:
@@ -112,7 +108,8 @@ def _write_files(
                 checkpoint.take(path, content)
             else:
                 checkpoint.write(path, pieces(content))
-            progress.update(blob.size)
+            done += blob.size
+            told(done, total)
         crash_point("restore.while_writing")
     if wanted:
         names = sorted(path for name in wanted for path in paths[name])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...core.errors import OptionsError
 from ..shared.command_line import add_json, connection, print_json
-from ..shared.job_function import add_config, pairs
+from ..shared.job_function import add_config, config_of
 from .facts import Guarantee
 from .query import Given, read
 from .verdict import Explanation
@@ -109,7 +109,7 @@ def _code(found: Explanation, required: str | None) -> int:
 def _of_function(arguments: argparse.Namespace) -> tuple[Given, str]:
     from .build import build, session
 
-    config = pairs(arguments.config)
+    config = config_of(arguments.config)
     if arguments.bootstrap_servers:
         config["bootstrap_servers"] = arguments.bootstrap_servers
     spark = session()

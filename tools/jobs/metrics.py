@@ -21,7 +21,7 @@ from .survey import survey
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-BY_JOB = ("job",)
+BY_JOB = ("job_name",)  # Prometheus has a `job` of its own
 
 
 def serve(settings: Mapping[str, str], listen: str) -> None:
@@ -71,7 +71,7 @@ def families(found: Sequence[Standing], now_ms: int) -> Iterator[Metric]:
     """What is not known of a job has no sample."""
     from prometheus_client.core import GaugeMetricFamily
 
-    states = GaugeMetricFamily("eo_kafka_job_state", "1: what it is in", labels=("job", "state"))
+    states = GaugeMetricFamily("eo_kafka_job_state", "1: what it is in", labels=(*BY_JOB, "state"))
     gauges = {
         name: GaugeMetricFamily(f"eo_kafka_job_{name}", told, labels=BY_JOB)
         for name, told in (

@@ -19,22 +19,35 @@ TITLES = (
     "lag",
     "snapshot",
     "open",
+    "oldest",
     "left",
     "format",
     "supervisor",
 )
-_RIGHT = "batch written lag open left format"
+_LESS = ("format", "oldest", "snapshot")  # what is left out first where there is no room
+_RIGHT = "batch written lag open oldest left format"
 
 
-def listing(found: Sequence[Standing], now_ms: int) -> str:
-    """A line for each job, and below why some of it is not known."""
-    lines = [table(TITLES, [cells(one, now_ms) for one in found], right=_RIGHT)]
+def listing(found: Sequence[Standing], now_ms: int, width: int | None = None) -> str:
+    """A line for each job, and below why some of it is not known. In a terminal of this width some
+    columns may be missing."""
+    lines = [_within(width, [cells(one, now_ms) for one in found])]
     for one in found:
         if one.problem:
             lines += ["", f"{one.job}  {one.topic}".rstrip(), f"  {one.problem}"]
         if one.watch and one.watch.problem:
             lines += ["", f"{one.job}  {one.watch.control.topic}", f"  {one.watch.problem}"]
     return "\n".join(lines)
+
+
+def _within(width: int | None, rows: Sequence[tuple[object, ...]]) -> str:
+    for count in range(len(_LESS) + 1):
+        kept = [at for at, title in enumerate(TITLES) if title not in _LESS[:count]]
+        shown = [tuple(row[at] for at in kept) for row in rows]
+        text = table(tuple(TITLES[at] for at in kept), shown, right=_RIGHT)
+        if width is None or max(map(len, text.splitlines())) <= width:
+            break
+    return text
 
 
 def cells(one: Standing, now_ms: int) -> tuple[object, ...]:
@@ -47,6 +60,7 @@ def cells(one: Standing, now_ms: int) -> tuple[object, ...]:
         _lag(one.lag) if one.newest else "-",
         _snapshot(one),
         one.open_count or "-",
+        duration((now_ms - one.oldest_ms) / 1000) if one.oldest_ms is not None else "-",
         duration(one.left_ms / 1000) if one.left_ms is not None else "-",
         one.format or "-",
         one.watch.text if one.watch else "-",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +21,7 @@ from .command import LEFT_OUT, settings_of
 from .standing import Standing, State
 from .survey import survey
 
-CLEAR = "\x1b[H\x1b[2J"
+HOME, TO_LINES_END, TO_PAGES_END = "\x1b[H", "\x1b[K", "\x1b[J"  # over the last one, no flicker
 BATCHES = 10
 
 
@@ -67,7 +68,8 @@ def _once(arguments: argparse.Namespace, settings: Mapping[str, str]) -> int:
 def _said(settings: Mapping[str, str], job: str | None) -> str:
     """A cluster that does not answer may do so at the next look."""
     try:
-        return _text(_look(settings, job), int(time.time() * 1000), job)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        return _text(_look(settings, job), int(time.time() * 1000), job, width)
     except EoKafkaError as error:
         return f"{error}"
 
@@ -81,9 +83,9 @@ def _look(settings: Mapping[str, str], job: str | None) -> list[Standing]:
     return found
 
 
-def _text(found: list[Standing], now_ms: int, job: str | None) -> str:
+def _text(found: list[Standing], now_ms: int, job: str | None, width: int | None = None) -> str:
     lines = [time.strftime("%H:%M:%S", time.localtime(now_ms / 1000)), ""]
-    lines.append(report.listing(found, now_ms) if found else "No job has a ledger here.")
+    lines.append(report.listing(found, now_ms, width) if found else "No job has a ledger here.")
     for one in found if job is not None else ():
         if one.tail is not None and one.newest is not None:
             lines += ["", report.history(one.tail, BATCHES, now_ms)]
@@ -97,12 +99,21 @@ def _as_json(one: Standing, now_ms: int, job: str | None) -> dict[str, Any]:
     return shown
 
 
+def _rows(line: str, width: int) -> list[str]:
+    """A sentence goes on in the next row; a table's line, which has gaps, does not."""
+    inner = line.lstrip()
+    if len(line) <= width or "  " in inner:
+        return [line[:width]]
+    indent = " " * (len(line) - len(inner))
+    return textwrap.wrap(inner, width, initial_indent=indent, subsequent_indent=indent)
+
+
 def _show(text: str) -> None:
     """On a terminal in place of the last one, and no more than it has room for."""
     if sys.stdout.isatty():
         width, height = shutil.get_terminal_size()
-        lines = [line[:width] for line in text.splitlines()[: height - 1]]
-        text = CLEAR + "\n".join(lines)
+        lines = [row for line in text.splitlines() for row in _rows(line, width)][: height - 1]
+        text = HOME + "".join(f"{line}{TO_LINES_END}\n" for line in lines) + TO_PAGES_END
     else:
-        text += "\n"
-    print(text, flush=True)
+        text += "\n\n"
+    print(text, end="", flush=True)

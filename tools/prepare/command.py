@@ -11,6 +11,7 @@ import platform
 import time
 
 from ...core import librdkafka, loops
+from ...core.progress import bar
 from . import bytecode
 
 
@@ -64,7 +65,10 @@ def _compile_loops() -> None:
     from .loops import USES
 
     began = time.monotonic()
-    for name, use in USES.items():
-        if name != "avro" or importlib.util.find_spec("fastavro"):
-            use()
+    with bar("Compiling loops", unit=" parts") as told:
+        for done, (name, use) in enumerate(USES.items()):
+            told(done, len(USES))
+            if name != "avro" or importlib.util.find_spec("fastavro"):
+                use()
+        told(len(USES), len(USES))
     print(f"compiled loops: in {loops.cache_folder()} ({time.monotonic() - began:.0f} s)")

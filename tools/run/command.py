@@ -24,7 +24,8 @@ from pathlib import Path
 
 from ...core.errors import EnvironmentRefused, OptionsError
 from ...core.log_lines import show_from
-from ..shared.job_function import add_config, pairs
+from ...core.progress import TERMINAL_VARIABLE, terminal_width
+from ..shared.job_function import add_config, config_of, pairs
 from .control_options import Controlled, add_control, orders_of, read_control
 from .driver import Driver
 from .health import address, probes, served
@@ -163,7 +164,10 @@ def _supervised(wanted: Wanted, folder: Path) -> ExitCode:
 
 
 def _started(wanted: Wanted, folder: Path) -> Driver:
-    variables = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+    variables = {
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+        TERMINAL_VARIABLE: str(terminal_width()),
+    }
     program = list(wanted.script)
     bare = {} if wanted.submit else {"spark.ui.showConsoleProgress": "false"}  # it is a log
     status = None
@@ -208,7 +212,7 @@ def checked(arguments: argparse.Namespace) -> Wanted:
     with _collected(problems):
         policy = parse(arguments.restart, arguments.give_up_after)
     with _collected(problems):
-        config = pairs(arguments.config)
+        config = config_of(arguments.config)
     with _collected(problems):
         conf = pairs(arguments.conf, "--conf")
     with _collected(problems):

@@ -309,7 +309,7 @@ def _check_nothing_later(search: SnapshotSearch) -> None:
 
 def _damaged(search: SnapshotSearch, found: Found, progress: bool) -> list[str]:
     manifest = search.manifest(found)
-    with bar(f"Verifying {found.name} of {search.job}", found.head.size, shown=progress) as told:
+    with bar(f"Verifying {found.name} of {search.job}", shown=progress) as told:
         return export.damaged(search.options.kafka, found.topic, found.end, manifest, told)
 
 
@@ -325,7 +325,7 @@ def _copy(
     # As it stands there: packed again, it could have another digest.
     packed = blobs.read_blob(kafka, found.topic, head.manifest_from, found.end, head.manifest)
     manifest = Manifest.decode(packed)
-    with bar(f"Exporting batch {head.batch} of {search.job}", head.size, shown=progress) as told:
+    with bar(f"Exporting batch {head.batch} of {search.job}", shown=progress) as told:
         writer.write(export.copies(kafka, found.topic, found.end, manifest, writer.keys, told))
     needed = {key for blob in manifest.blobs().values() for key in blob.chunk_keys()}
     writer.write((key, None) for key in sorted(writer.keys - needed))

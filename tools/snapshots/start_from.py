@@ -98,7 +98,7 @@ def start_from(
         seed.write()
         _write_metadata(folder, seed.query)  # last: without it, Spark does not start
 
-    with bar(f"Restoring {name} of {job}", found.head.size, shown=progress) as told:
+    with bar(f"Restoring {name} of {job}", shown=progress) as told:
         files.restore(
             search.options.kafka,
             found.topic,

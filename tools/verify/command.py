@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from ...clients.kafka.topics import TIMEOUT_S
 from ...core.errors import OptionsError
 from ...core.offsets import OffsetRange, TopicPartition
 from ...core.options import KAFKA_PREFIX
+from ...core.progress import bar
 from ...sources.declared import REFUSED_KAFKA
 from ...sources.lookup import OffsetLookup
 from ...sources.options import SourceOptions
@@ -26,7 +25,6 @@ from ...state.ledger.job_topics import topic_name
 from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json, table
 from .topic_diff import Comparison, Difference, How, Side, compare
 
-PROGRESS_EVERY_S = 5.0
 _RANGE = re.compile(r"(\d+)(?::(\d*)-(\d*))?")
 
 
@@ -90,15 +88,11 @@ def run(arguments: argparse.Namespace) -> int:
     sink_at = connection(there) if elsewhere else here
     sink = _side(sink_at, "--output", arguments.output, arguments.output_range, how)
     source = _side(here, "--input", arguments.input, arguments.input_range, how)
-    expected = sum(one.end - one.start for side in (source, sink) for one in side.ranges)
-    found = compare(
-        source,
-        sink,
-        how,
-        limit=arguments.limit,
-        passes=arguments.passes,
-        progress=_progress(expected),
-    )
+    what = f"Comparing {arguments.input} and {arguments.output}"
+    with bar(what, shown=not arguments.json, unit=" offsets") as told:
+        found = compare(
+            source, sink, how, limit=arguments.limit, passes=arguments.passes, told=told
+        )
     if arguments.json:
         print_json(_as_json(found, arguments))
     else:
@@ -155,20 +149,6 @@ def _range(
     start = max(all_of_it.start, int(found[2])) if found[2] else all_of_it.start
     end = min(all_of_it.end, int(found[3])) if found[3] else all_of_it.end
     return OffsetRange(at, start, end)
-
-
-def _progress(expected: int) -> Callable[[int], None]:
-    """Tells on stderr, every few seconds, how much has been read."""
-    done, told = 0, time.monotonic()
-
-    def tell(records: int) -> None:
-        nonlocal done, told
-        done += records
-        if time.monotonic() - told > PROGRESS_EVERY_S:
-            told = time.monotonic()
-            print(f"{done:,} records read, of at most {expected:,} a pass", file=sys.stderr)
-
-    return tell
 
 
 def _print(found: Comparison, arguments: argparse.Namespace) -> None:

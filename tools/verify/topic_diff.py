@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionsError, SourceError
 from ...core.offsets import OffsetRange
+from ...core.progress import Told
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,11 +99,23 @@ class Side:
     options: SourceOptions
     ranges: Sequence[OffsetRange]
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """All committed records. Raises what the source raises."""
-        from ...sources.reader import read_ranges
+    @property
+    def length(self) -> int:
+        """How many offsets."""
+        return sum(max(0, one.end - one.start) for one in self.ranges)
 
-        return read_ranges(self.options, self.ranges)
+    def batches(self, told: Callable[[int], object]) -> Iterator[pa.RecordBatch]:
+        """All committed records; `told` hears of how many offsets more. Raises what the source
+        raises."""
+        from ...sources.reader import read_range
+
+        for one in self.ranges:
+            at = one.start
+            for batch in read_range(self.options, one):
+                yield batch
+                before, at = at, batch.column("offset")[-1].as_py() + 1
+                told(at - before)
+            told(max(0, one.end - at))  # markers of transactions, and what was aborted
 
 
 @dataclass(frozen=True)
@@ -146,6 +159,23 @@ class Comparison:
         return not any(self.ids.values())
 
 
+class _Reading:
+    """How far it is. That all is read once more, to find where records are, turns out late."""
+
+    def __init__(self, told: Told, length: int, passes: int) -> None:
+        self._told, self._length = told, length
+        self._done, self._total = 0, length * passes
+
+    def more(self, offsets: int) -> None:
+        """So many more are read."""
+        self._done += offsets
+        self._told(self._done, self._total)
+
+    def once_more(self) -> None:
+        """Another pass."""
+        self._total += self._length
+
+
 def compare(
     source: Side,
     sink: Side,
@@ -153,17 +183,18 @@ def compare(
     *,
     limit: int,
     passes: int,
-    progress: Callable[[int], None],
+    told: Told,
 ) -> Comparison:
     """Read both and compare. With `passes` above 1 each pass keeps only its share of the ids, so
-    that memory is divided by it. `progress` is told of each chunk of records read."""
+    that memory is divided by it. `told` hears how many offsets are read, of all that it takes."""
     result = Comparison()
+    reading = _Reading(told, source.length + sink.length, passes)
     for share in range(passes):
-        counts = _count(source, sink, how, (share, passes), result, progress)
+        counts = _count(source, sink, how, (share, passes), result, reading)
         result.distinct += len(counts)
         wrong = {one: both for one, both in counts.items() if both // _SHIFT != both % _SHIFT}
         del counts
-        _locate(source, sink, how, wrong, limit, result, progress)
+        _locate(source, sink, how, wrong, limit, result, reading)
     return result
 
 
@@ -173,16 +204,15 @@ def _count(
     how: How,
     share: tuple[int, int],
     result: Comparison,
-    progress: Callable[[int], None],
+    reading: _Reading,
 ) -> dict[bytes, int]:
     number, passes = share
     counts: dict[bytes, int] = {}
     totals = []
     for side, weight in ((source, _SHIFT), (sink, 1)):
         total = 0
-        for batch in side.batches():
+        for batch in side.batches(reading.more):
             total += batch.num_rows
-            progress(batch.num_rows)
             for one in how.ids(batch):
                 digest = _digest(one)
                 if digest[0] % passes == number:
@@ -199,7 +229,7 @@ def _locate(
     wrong: dict[bytes, int],
     limit: int,
     result: Comparison,
-    progress: Callable[[int], None],
+    reading: _Reading,
 ) -> None:
     """Sum up the ids that differ; find where the first `limit` of each kind are."""
     for both in wrong.values():
@@ -213,8 +243,9 @@ def _locate(
     chosen: dict[bytes, Difference] = {}
     if not wrong or not any(left > 0 for left in room.values()):
         return
+    reading.once_more()
     for side, at in ((source, "input_at"), (sink, "output_at")):
-        for one, where in _places(side, how, progress):
+        for one, where in _places(side, how, reading):
             digest = _digest(one)
             if digest not in wrong:
                 continue
@@ -230,11 +261,8 @@ def _locate(
     result.differences += chosen.values()
 
 
-def _places(
-    side: Side, how: How, progress: Callable[[int], None]
-) -> Iterable[tuple[Id, tuple[int, int]]]:
-    for batch in side.batches():
-        progress(batch.num_rows)
+def _places(side: Side, how: How, reading: _Reading) -> Iterable[tuple[Id, tuple[int, int]]]:
+    for batch in side.batches(reading.more):
         places = zip(
             batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True
         )
