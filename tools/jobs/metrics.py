@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...core.errors import EoKafkaError, OptionsError
-from ..run.health import Page, address, served
-from ..run.metrics import check_installed
+from ..run.health import Answer, Page, address, served
+from ..run.metrics import check_installed, encoded
 from .standing import Standing, State
 from .survey import survey
 
@@ -40,13 +40,13 @@ def serve(settings: Mapping[str, str], listen: str) -> None:
         ended.wait()
 
 
-def page(look: Callable[[], Sequence[Standing]]) -> Callable[[], Page]:
+def page(look: Callable[[], Sequence[Standing]]) -> Answer:
     """What a scrape is answered: 503 and a sentence while Kafka does not answer."""
-    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client import CollectorRegistry
 
     one_at_a_time = threading.Lock()
 
-    def answer() -> Page:
+    def answer(accepted: str) -> Page:
         try:
             with one_at_a_time:
                 found = look()
@@ -54,7 +54,7 @@ def page(look: Callable[[], Sequence[Standing]]) -> Callable[[], Page]:
             return 503, "text/plain", f"{error}\n".encode()
         registry = CollectorRegistry()
         registry.register(_Collected(found))
-        return 200, "text/plain; version=0.0.4", generate_latest(registry)
+        return encoded(registry, accepted)
 
     return answer
 

@@ -28,7 +28,7 @@ from ...core.progress import TERMINAL_VARIABLE, terminal_width
 from ..shared.job_function import add_config, config_of, pairs
 from .control_options import Controlled, add_control, orders_of, read_control
 from .driver import Driver
-from .health import address, probes, served
+from .health import Answer, address, probes, served
 from .metrics import check_installed, exposed
 from .policy import DEFAULT, HOW, Policy, Restarts, parse, seconds_of
 from .status import COMMAND, DriverWords
@@ -150,10 +150,9 @@ def _supervised(wanted: Wanted, folder: Path) -> ExitCode:
     restarts = Restarts(wanted.policy, random.random)
     orders = orders_of(wanted.control)
     supervisor = Supervisor(start, restarts, wanted.grace_s, wanted.stuck_after_s, orders)
-    of_health, of_metrics = probes(supervisor.view), {}
+    of_health, of_metrics = probes(supervisor.view), dict[str, Answer]()
     if wanted.metrics:
-        answer = exposed(supervisor.view, folder / METRICS)
-        of_metrics = {"metrics": lambda: (200, "text/plain; version=0.0.4", answer())}
+        of_metrics = {"metrics": exposed(supervisor.view, folder / METRICS)}
     with (
         served("--health", wanted.health, of_health),
         served("--metrics", wanted.metrics, of_metrics),

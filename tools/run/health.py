@@ -16,6 +16,7 @@ LOOPBACK = "127.0.0.1"
 
 
 Page = tuple[int, str, bytes]  # status, type of the content, content
+Answer = Callable[[str], Page]  # of what the client accepts: its header of that name
 
 
 def address(option: str, text: str, problems: list[str]) -> tuple[str, int]:
@@ -30,7 +31,7 @@ def address(option: str, text: str, problems: list[str]) -> tuple[str, int]:
 
 @contextmanager
 def served(
-    option: str, where: tuple[str, int] | None, pages: Mapping[str, Callable[[], Page]]
+    option: str, where: tuple[str, int] | None, pages: Mapping[str, Answer]
 ) -> Iterator[None]:
     """Answer there until the block ends: what `pages` has for a path. Raises OptionsError: nobody
     can listen where the option says."""
@@ -53,10 +54,10 @@ def served(
         server.server_close()
 
 
-def probes(view: Callable[[], dict[str, Any]]) -> dict[str, Callable[[], Page]]:
+def probes(view: Callable[[], dict[str, Any]]) -> dict[str, Answer]:
     """/live and /ready of what `view` tells."""
 
-    def probe(name: str) -> Page:
+    def probe(name: str, _: str) -> Page:
         shown = view()
         body = json.dumps(shown).encode() + b"\n"
         return 200 if shown[name] else 503, "application/json", body
@@ -64,7 +65,7 @@ def probes(view: Callable[[], dict[str, Any]]) -> dict[str, Callable[[], Page]]:
     return {name: partial(probe, name) for name in ("live", "ready")}
 
 
-def _handler(pages: Mapping[str, Callable[[], Page]]) -> type[BaseHTTPRequestHandler]:
+def _handler(pages: Mapping[str, Answer]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         """One request. It tells no message of an error and no option."""
 
@@ -75,7 +76,7 @@ def _handler(pages: Mapping[str, Callable[[], Page]]) -> type[BaseHTTPRequestHan
             if name not in pages:
                 self.send_error(404, f"There is /{' and /'.join(pages)}")
                 return
-            status, kind, body = pages[name]()
+            status, kind, body = pages[name](self.headers.get("Accept", ""))
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionsError
+from .health import Answer, Page
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+    from prometheus_client.registry import Collector
     from pyspark.sql import SparkSession
 
 PHASES = ("starting", "running", "ending", "waiting", "standby", "suspended")
@@ -50,21 +52,36 @@ class DriverMetrics:
             write_to_textfile(str(self._path), self._registry)
 
 
-def exposed(view: Callable[[], dict[str, Any]], path: Path) -> Callable[[], bytes]:
+def exposed(view: Callable[[], dict[str, Any]], path: Path) -> Answer:
     """In the supervisor: what to answer. `view` is Supervisor.view; `path` a driver's file."""
-    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client import CollectorRegistry
 
     registry = CollectorRegistry()
     registry.register(_OfSupervisor(view))
+    registry.register(_OfDriver(view, path))
+    return lambda accepted: encoded(registry, accepted)
 
-    def answer() -> bytes:
-        found = generate_latest(registry)
-        if view()["phase"] in RUNNING:  # else it is a dead driver's
+
+def encoded(registry: Collector, accepted: str) -> Page:
+    """In the format that a scraper asks for: OpenMetrics, or the text that all can read."""
+    from prometheus_client.exposition import choose_encoder
+
+    encoder, kind = choose_encoder(accepted)
+    return 200, kind, encoder(registry)
+
+
+class _OfDriver:
+    def __init__(self, view: Callable[[], dict[str, Any]], path: Path) -> None:
+        self._view, self._path = view, path
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.parser import text_string_to_metric_families
+
+        if self._view()["phase"] in RUNNING:  # else it is a dead driver's
             with suppress(FileNotFoundError):
-                found += path.read_bytes()
-        return found
-
-    return answer
+                found = text_string_to_metric_families(self._path.read_text())
+                # When a counter began is a metric of its own in this text, and none in OpenMetrics
+                yield from (one for one in found if not one.name.endswith("_created"))
 
 
 class _OfSupervisor:
