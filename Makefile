@@ -57,7 +57,7 @@ soak: setup ## Three jobs under random faults, and a checker (MINUTES=5 SEED=ran
 lint: setup ## ruff, ruff format, mypy --strict, every import of ours by its path
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p eo_kafka -m pyspark_eo_kafka -m pyspark_eo_map -m pyspark_eo_postgres -m pyspark_eo_queue -m pyspark_eo_state -m pyspark_eo_target
+	$(BIN)/mypy -p eo_kafka -m pyspark_eo_files -m pyspark_eo_kafka -m pyspark_eo_map -m pyspark_eo_postgres -m pyspark_eo_queue -m pyspark_eo_state -m pyspark_eo_target
 	$(BIN)/python tests/lint_templates.py
 	$(BIN)/basedpyright
 

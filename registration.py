@@ -29,6 +29,7 @@ def register(spark: SparkSession) -> None:
     Examples:
         >>> eo_kafka.register(spark)
     """
+    from .connectors.files.format import FilesDataSource
     from .connectors.kafka import KafkaDataSource
     from .connectors.maps.format import MapDataSource
     from .connectors.queues.format import QueueDataSource
@@ -48,6 +49,6 @@ def register(spark: SparkSession) -> None:
     paths = [path for path in environment.get(_PATH, "").split(os.pathsep) if path]
     if here not in paths:
         environment[_PATH] = os.pathsep.join([*paths, here])
-    sources = (KafkaDataSource, MapDataSource, PostgresDataSource, QueueDataSource)
+    sources = (FilesDataSource, KafkaDataSource, MapDataSource, PostgresDataSource, QueueDataSource)
     for source in (*sources, StateDataSource, TargetDataSource):
         spark.dataSource.register(source)

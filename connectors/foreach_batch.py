@@ -51,8 +51,9 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
         options: The options of the sink, with a `jobName`. With `backend` the batches go into a
             map, as with `format("eo-map")`; into a Hazelcast map, only `commit=two-phase` needs a
             `jobName`. With `table` they go into a table, as with `format("eo-postgres")`, with
-            `target` into a target of your own, as with `format("eo-target")`. The query's
-            `checkpointLocation` is found. With `snapshots`, start the query by `eo_kafka.start`.
+            `path` into files, as with `format("eo-files")`, with `target` into a target of your
+            own, as with `format("eo-target")`. The query's `checkpointLocation` is found. With
+            `snapshots`, start the query by `eo_kafka.start`.
 
     Returns:
         A function of a batch's rows and its number. The rows have the sink's columns: `value`, and

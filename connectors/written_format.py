@@ -7,9 +7,14 @@ from collections.abc import Iterable
 
 from ..core.maps import BACKEND
 
-_BY_OPTION = {BACKEND.key: "eo-map", "table": "eo-postgres", "target": "eo-target"}
+_BY_OPTION = {
+    BACKEND.key: "eo-map",
+    "table": "eo-postgres",
+    "target": "eo-target",
+    "path": "eo-files",
+}
 _OF_TOPICS = ("key.format", "value.format", "key.schema", "value.schema")
-_WITH_COLUMNS = ("eo-postgres", "eo-target")  # each by its own type
+_WITH_COLUMNS = ("eo-files", "eo-postgres", "eo-target")  # each by its own type
 
 
 def format_of(options: Iterable[str]) -> str:

@@ -95,6 +95,13 @@ OTHER_POINTS = {
         "S7.before_target",  # it is decided, and nothing of it is shown
         "S7.in_target",  # the target shows it, and nobody knows
     ),
+    "a batch that writes files": (  # beside those of a target of one's own
+        "files.before_link",  # its manifest is written, under another name
+        "files.after_link",  # it is shown to readers that honour the manifest
+        "files.while_publishing",  # a file has moved on; the next one has not
+        "files.before_rename",  # all are in one folder, which plain readers do not see
+        "files.after_rename",  # they see it, and nobody knows
+    ),
 }
 POINTS = frozenset({*STREAM_POINTS}.union(*OTHER_POINTS.values()))
 

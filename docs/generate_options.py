@@ -13,6 +13,7 @@ from eo_kafka.clients.postgres import client as postgres_client
 from eo_kafka.core.options import Option
 from eo_kafka.formats import declared as formats
 from eo_kafka.sinks import options as sink
+from eo_kafka.sinks.files import options as files_sink
 from eo_kafka.sinks.maps import options as map_sink
 from eo_kafka.sinks.tables import options as table_sink
 from eo_kafka.sinks.targets import options as target_sink
@@ -29,8 +30,9 @@ Names are case-insensitive. If options are wrong, one error lists all of them. (
 by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
 `sinks/options.py`, `sinks/new_topics.py`, `state/ledger/job.py`, `formats/declared.py`,
 `sources/maps/declared.py`, `sinks/maps/options.py`, `clients/hazelcast/client.py`,
-`sinks/tables/options.py`, `sinks/targets/options.py`, `clients/postgres/client.py`,
-`sources/queues/options.py` and `clients/amqp/client.py`; a test fails when it is stale.)
+`sinks/tables/options.py`, `sinks/files/options.py`, `sinks/targets/options.py`,
+`clients/postgres/client.py`, `sources/queues/options.py` and `clients/amqp/client.py`; a test fails
+when it is stale.)
 
 Every `kafka.*` option goes to the client without its `kafka.`, with librdkafka's names and values.
 Settings of Kafka's Java client are translated where librdkafka has the same (`fetch.max.wait.ms`,
@@ -67,6 +69,10 @@ def page() -> str:
             "Queues: `eo-queue`, [docs/queues.md](queues.md); the source's too, and of the sink's "
             "`transactionalIdPrefix` and `allowWeakReplication`",
             [*amqp_client.OPTIONS, *queue_options.OPTIONS],
+        )
+        + _table(
+            "Files: `eo-files`, [docs/files.md](files.md); the Kafka sink's too",
+            files_sink.OPTIONS,
         )
         + _table(
             "Targets of your own: `eo-target`, [docs/targets.md](targets.md); the Kafka sink's too",

@@ -72,7 +72,8 @@ class Target(ABC):
         """In one atomic and durable step: show the rows of all `names`; `after` is the marker.
 
         Runs on the driver, once a batch, or again after a failure; never for rows that are shown
-        already. Two drivers may call it at the same time: one of them has the right `before`.
+        already. Two drivers may call it at the same time: one of them has the right `before`. What
+        it has shown may still be `staged` when it returns, or not.
 
         Args:
             writer: Whose marker.

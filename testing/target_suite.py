@@ -92,14 +92,15 @@ class _Suite:
         self._refused(names, "another", MarkerChanged, "the marker is another one")
         self._apply(names, table)
         self._refused({}, None, MarkerChanged, "the marker is there already")
-        target.discard([name])
-        assert dict(target.staged(writer)) == {near: 12}, "`discard` must remove its names alone"
         target.discard([name, f"{name}-x", near])
         self._check("`discard` must not take away what is shown")
         assert not target.staged(writer), "`discard` must remove what is staged"
         self._apply({}, None)
-        names, _ = self._staged(1)
+        names, _ = self._staged(1, 12)
+        name, near = names
         self._refused(names, "another", MarkerChanged, "the marker is another one")
+        target.discard([name])
+        assert dict(target.staged(writer)) == {near: 12}, "`discard` must remove its names alone"
         target.discard(names)
         assert not target.staged(writer), "`discard` must remove what is staged"
         self._refused(names, self._marker, NotStaged, "it was discarded")

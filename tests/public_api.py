@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyspark_eo_files
 import pyspark_eo_map
 import pyspark_eo_postgres
 import pyspark_eo_queue
@@ -52,6 +53,7 @@ READERS = {
     ),
 }
 WRITERS = {
+    "eo-files": (pyspark_eo_files, {**KAFKA, "path": "/nowhere", "jobName": "j"}),
     "eo-kafka": (pyspark_eo_kafka, TOPIC),
     "eo-map, backend=hazelcast": (pyspark_eo_map, IMAP),
     "eo-map, backend=hazelcast, commit=two-phase": (

@@ -12,14 +12,19 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # A folder may import itself, these, and what these may import.
 BELOW = {
-    "entry": ("connectors/maps", "connectors/queues", "connectors/tables", "connectors/targets"),
+    "entry": (
+        *("connectors/files", "connectors/maps", "connectors/queues", "connectors/tables"),
+        "connectors/targets",
+    ),
     # the facade, which imports what it offers when that is used
     "": (
-        *("connectors/direct", "connectors/maps", "connectors/monitoring", "connectors/queues"),
-        *("connectors/tables", "connectors/targets", "targets", "tools", "windows"),
+        *("connectors/direct", "connectors/files", "connectors/maps", "connectors/monitoring"),
+        *("connectors/queues", "connectors/tables", "connectors/targets", "targets", "tools"),
+        "windows",
     ),
     "core": (),
     "targets": ("core",),
+    "targets/files": ("targets", "formats/json"),
     "windows": ("core",),
     "clients/kafka": ("core",),
     "clients/amqp": ("core",),
@@ -43,17 +48,20 @@ BELOW = {
     "sinks/maps": ("sinks/protocol", "clients/hazelcast"),
     "sinks/tables": ("sinks/protocol", "clients/postgres"),
     "sinks/targets": ("sinks/protocol", "targets"),
+    "sinks/files": ("sinks/targets", "targets/files"),
     "connectors": ("formats", "sources", "sources/maps", "sinks/protocol", "sinks/maps"),
     "connectors/direct": (
-        *("connectors", "connectors/maps", "connectors/tables", "connectors/targets"),
+        *("connectors", "connectors/files", "connectors/maps", "connectors/tables"),
+        "connectors/targets",
     ),
+    "connectors/files": ("connectors/targets", "sinks/files"),
     "connectors/maps": ("connectors",),
     "connectors/queues": ("connectors", "sources/queues"),
     "connectors/monitoring": ("connectors",),
     "connectors/tables": ("connectors", "sinks/tables"),
     "connectors/targets": ("connectors", "sinks/targets"),
     "broker": ("clients/kafka",),
-    "tools/shared": ("broker", "sources", "sinks/maps", "sinks/tables", "sinks/targets"),
+    "tools/shared": ("broker", "sources", "sinks/maps", "sinks/tables", "sinks/files"),
     "tools/transactions": ("tools/shared",),
     "tools/control": ("tools/shared",),
     "tools/snapshots": ("tools/shared",),

@@ -11,7 +11,7 @@ import pytest
 from eo_kafka.core import crash_points
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("connectors", "sources", "sinks", "state", "clients", "core")
+PACKAGES = ("connectors", "sources", "sinks", "state", "clients", "core", "targets")
 
 
 def calls(function: str) -> Iterator[ast.expr]:

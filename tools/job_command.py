@@ -11,6 +11,7 @@ from pathlib import Path
 from ..clients.kafka import control_plane
 from ..core.errors import EoKafkaError, ForeignLedger, LedgerError
 from ..core.transaction import Decision, DecisionState, Participant
+from ..sinks.files import options as files_options
 from ..sinks.maps.lanes import MARKERS
 from ..sinks.maps.two_phase_options import read_target
 from ..sinks.options import SinkOptions
@@ -44,6 +45,7 @@ OF_ALL = {
     "delete": run_delete,
     **dict.fromkeys(("suspend", "resume", "restart", "cancel"), run_asking),
 }
+_OWN = {"target": target_options, "path": files_options}  # by an option that only one has
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,8 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             type=Path,
             metavar="FILE",
             help="of a job that writes a table: its options 'url', 'table', 'stagingSchema' and "
-            "'keys', or of one that writes a target of your own: 'target' and 'target.*'; a "
-            "name=value each line",
+            "'keys'; of one that writes files: 'path'; of one that writes a target of your own: "
+            "'target' and 'target.*'; a name=value each line",
         )
     for action in (show, reset, repair, redo):
         action.add_argument("job", help="the job's name (option jobName)")
@@ -123,9 +125,8 @@ def _options(arguments: argparse.Namespace) -> SinkOptions:
     of_table = getattr(arguments, "table_config", None)
     if of_table is not None:
         settings = read_settings(of_table, "--table-config")
-        is_own = "target" in settings
-        found = (target_options if is_own else table_options).read_target(settings)
-        return replace(options, staging=found)
+        own = next((of for name, of in _OWN.items() if name in settings), table_options)
+        return replace(options, staging=own.read_target(settings))
     return options
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TOPICS = "eo-kafka"
 _SOURCES = {  # imported when one is wanted: a worker that writes topics needs no other
     TOPICS: ("kafka", "KafkaDataSource"),
+    "eo-files": ("files.format", "FilesDataSource"),
     "eo-map": ("maps.format", "MapDataSource"),
     "eo-postgres": ("tables.format", "PostgresDataSource"),
     "eo-target": ("targets.format", "TargetDataSource"),

@@ -46,8 +46,8 @@ def direct(
         source: Options of the eo-kafka source, such as `subscribe` and `value.format`. Without one
             about the number of tasks, a batch has at most twice as many as Spark runs at once.
         sink: Options of the eo-kafka sink, such as `topic` and `jobName`; with `table` those of
-            format `eo-postgres`, with `backend` of `eo-map`, with `target` of `eo-target`. More can
-            be set on what is returned.
+            format `eo-postgres`, with `backend` of `eo-map`, with `path` of `eo-files`, with
+            `target` of `eo-target`. More can be set on what is returned.
         transform: A function as `DataFrame.mapInArrow` takes it, from an iterator of
             `pyarrow.RecordBatch` with the source's columns to one of batches with those of
             `schema`. Runs on executors, once a task attempt. It must take all batches that it is

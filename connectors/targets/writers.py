@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from ...sinks.options import SinkOptions
+    from ...sinks.targets.target import StagedCustomTarget
+
 
 @plain_errors
 class TargetStreamWriter(LedgerWriter):
@@ -31,9 +34,15 @@ class TargetStreamWriter(LedgerWriter):
     ) -> None:
         """`batch`: query id and number, where Spark does not tell the tasks."""
         check_mode(given, overwrite)
-        types = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-        options, self._target = read_options(given, schema.names, types)
+        options, self._target = self._read(given, schema)
         super().__init__(options, batch)
+
+    def _read(
+        self, given: Mapping[str, str], schema: StructType
+    ) -> tuple[SinkOptions, StagedCustomTarget]:
+        """Raises OptionsError."""
+        types = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        return read_options(given, schema.names, types)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs on executors, once an attempt of a partition."""

@@ -38,6 +38,7 @@ ELSEWHERE = {
     "docs/security.md": "test_the_page_that_says_how_to_log_in_logs_in",
     "docs/postgres.md": "test_the_page_works_as_it_is_written",
     "docs/queues.md": "test_the_page_of_queues_works_as_it_is_written",
+    "docs/files.md": "test_the_page_of_files_works",
     "docs/targets.md": "test_the_page_of_targets_works",
     "docs/testing.md": "test_the_page_shows_parts_of_the_example",
     "docs/pipelines.md": "test_the_page_of_pipelines_works",

@@ -17,6 +17,8 @@ from ..rows.one_value import sent
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_PARAGRAPH = "\n\n"
+
 
 @dataclass(frozen=True)
 class CustomTarget:
@@ -90,5 +92,6 @@ def told(place: str) -> Iterator[None]:
     except (EoKafkaError, MarkerChanged, NotStaged):
         raise
     except Exception as error:
-        what = f"{type(error).__name__}: {cut(error, 500)}"
+        # What follows an empty line is for who reads the client's code
+        what = f"{type(error).__name__}: {cut(str(error).partition(_PARAGRAPH)[0], 500)}"
         raise SourceError(f"{place} failed with {what}.") from error

@@ -3,9 +3,9 @@ of its class."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core.errors import OptionsError
 from ...core.options import Option, OptionReader, boolean, text
@@ -15,6 +15,8 @@ from ..rows.columns_needed import column_problems
 from ..rows.one_value import KAFKA_COLUMNS
 from ..staged_options import check_guarantee, ledger_options
 from .target import StagedCustomTarget
+
+Made = TypeVar("Made", bound=StagedCustomTarget)
 
 PREFIX = "target."
 TARGET: Option[str | None] = Option(
@@ -42,6 +44,21 @@ def read_options(
     OptionsError with every problem."""
     own, rest = _split(given)
     reader = OptionReader(rest)
+    return checked(
+        reader, rest, OPTIONS, columns, types, lambda into: _target(reader, own, tuple(into))
+    )
+
+
+def checked(
+    reader: OptionReader,
+    given: Mapping[str, str],
+    own: Sequence[Option[Any]],
+    columns: Sequence[str],
+    types: Sequence[tuple[str, str]],
+    made: Callable[[Sequence[str]], Made],
+) -> tuple[SinkOptions, Made]:
+    """The options of any such writer, `own` and a sink's, and its target, which is `made` of the
+    columns that go into it. Raises OptionsError with every problem, and those in `reader`."""
     into = list(columns)
     if _TOPIC in reader:
         mine = [(name, kind) for name, kind in types if name in KAFKA_COLUMNS]
@@ -52,12 +69,12 @@ def read_options(
         reader.problem("The rows have no column for the target.")
     if len(set(columns)) != len(columns):
         reader.problem("Two columns of the rows have the same name.")
-    target = _target(reader, own, tuple(into))
+    target = made(into)
     check_guarantee(reader, "a target")
     if reader.get(options.COMMIT) == options.IDEMPOTENT:
         reader.problem("Option 'commit' is 'idempotent': a target is decided by the job's ledger.")
-    reader.check_names([option.name for option in (*OPTIONS, *options.OPTIONS)])
-    found = ledger_options(rest, OPTIONS, reader)
+    reader.check_names([option.name for option in (*own, *options.OPTIONS)])
+    found = ledger_options(given, own, reader)
     if reader.problems or found is None:
         raise OptionsError(reader.problems)
     target.made()

@@ -106,7 +106,7 @@ def _slow(query: Any, given: Given) -> Iterator[str]:
     sink, figures = given.pipeline.sink, progress(query)
     if sink is None or figures is None or facts.sink_way(sink) != facts.SKIPS:
         return
-    if sink.format not in facts.OURS or (sink.says("table") and not sink.says("topic")):
+    if sink.format not in facts.OURS or (sink.format in facts.BESIDE and not sink.says("topic")):
         return
     behind = [_waiting(one) for one in figures.sources]
     rate = Rate(

@@ -47,7 +47,8 @@ class Fact:
 EXACT, AT_LEAST = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
 NOTHING, UNKNOWN = Guarantee.NONE, Guarantee.NOT_KNOWN
 KAFKA = ("eo-kafka", "kafka")
-OURS = ("eo-kafka", "eo-map", "eo-postgres", "eo-target")
+OURS = ("eo-files", "eo-kafka", "eo-map", "eo-postgres", "eo-target")
+BESIDE = ("eo-files", "eo-postgres", "eo-target")  # no transaction of Kafka's without a topic
 QUEUE = "eo-queue"
 BY_OFFSETS = (*KAFKA, *OURS, QUEUE)  # the ledger names what a batch of these has read
 FILES = ("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml")
@@ -206,6 +207,11 @@ def _our_sink(sink: End) -> Fact:
         needs = "Rows of a key, if option 'keys' is set, are in one task."
         if sink.says("commit") == TWO_PHASE:
             needs += " Readers bear that tasks' rows become visible one task after the other."
+    if sink.format == "eo-files" and not sink.says("topic"):
+        needs = (
+            "Readers honour the manifest (format('eo-files')), or read a directory: in an object "
+            "store others may see a part of the newest batch for a moment."
+        )
     if sink.format == "eo-target":
         needs = "The target keeps what eo_kafka.targets.Target promises: try it by check_target."
     return Fact(

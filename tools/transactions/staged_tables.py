@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from ...core.errors import OptionsError
 from ...core.transaction import DecisionState
 from ...sinks.options import SinkOptions
 from ...sinks.tables.leftovers import MarkerRow, StagingTable, look, remove
@@ -83,7 +84,16 @@ class Beside:
 
 def target_of(path: Path) -> StagedTable:
     """What --table-config says. Raises OptionsError."""
-    return read_target(read_settings(path, "--table-config"))
+    settings = read_settings(path, "--table-config")
+    if "path" in settings or "target" in settings:
+        raise OptionsError(
+            [
+                "This command looks beside tables of PostgreSQL ('url', 'table'). Files that wait "
+                "are in the folder _eo_files/staged of their 'path'; of a target of your own, "
+                "ask your class. The job's next start removes what no decision needs."
+            ]
+        )
+    return read_target(settings)
 
 
 def look_beside(

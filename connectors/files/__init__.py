@@ -1,0 +1,1 @@
+"""Spark's interfaces of `format("eo-files")`."""

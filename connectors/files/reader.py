@@ -1,0 +1,94 @@
+"""Spark's reader of files: the batches up to a manifest, each whole, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ...core.errors import SourceError
+from ...core.options import OptionReader
+from ...sinks.files.options import PATH, path_of
+from ...sinks.targets.custom import told
+from ...targets.files.formats import read
+from ...targets.files.home import Home, Shown, home_of
+from ...targets.files.manifest import Manifest
+from ..plain_errors import plain_errors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+TASK_BYTES = 128 << 20
+OPEN_BYTES = 4 << 20  # what opening a file costs, in bytes read meanwhile: as Spark's
+
+
+@dataclass
+class FilesTask(InputPartition):
+    """What one task reads."""
+
+    files: Sequence[Shown]
+
+
+def columns(given: Mapping[str, str]) -> StructType:
+    """Of all rows that are there. Raises OptionsError, SourceError."""
+    from pyspark.sql.types import StructType
+
+    newest = _newest(_home(given))
+    if newest is None or not newest.schema:
+        raise SourceError(
+            f"{_home(given).place} has no batch of eo-kafka, so what its columns are is not known. "
+            "Write one first, or say them: .schema(...)."
+        )
+    return StructType.fromJson(json.loads(newest.schema))
+
+
+@plain_errors
+class FilesReader(DataSourceReader):
+    """One `load()`."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._home = _home(given)
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Driver, once a `load()`: the files of all batches that are shown now."""
+        newest = _newest(self._home)
+        if newest is None:
+            return [FilesTask([])]
+        with told(self._home.place):
+            found = sorted(self._home.shown(newest))
+        tasks: list[list[Shown]] = [[]]
+        size = 0
+        for one in found:
+            if size + one.bytes > TASK_BYTES and tasks[-1]:
+                tasks.append([])
+                size = 0
+            tasks[-1].append(one)
+            size += one.bytes + OPEN_BYTES
+        return [FilesTask(files) for files in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Executor, once an attempt of a task."""
+        assert isinstance(partition, FilesTask)
+        for shown in partition.files:
+            with told(self._home.place):
+                yield from read(shown.file, self._home.read(shown), self._schema)
+
+
+def _home(given: Mapping[str, str]) -> Home:
+    reader = OptionReader(given)
+    path = path_of(reader)
+    if "paths" in reader:
+        reader.problem("load() takes one path here.")
+    reader.check_names([PATH.name])
+    reader.finish()
+    return home_of(path)
+
+
+def _newest(home: Home) -> Manifest | None:
+    with told(home.place):
+        return home.newest()

@@ -1,0 +1,1 @@
+"""Files as a target: staged, shown by a manifest, published, read."""

@@ -1,0 +1,116 @@
+"""Rows as files, and back: Parquet; JSON, an object a line; CSV, with a line of names. Executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+PARQUET, JSON, CSV = "parquet", "json", "csv"
+_JSON_ROWS = 10_000  # decoded at once
+
+
+def written(ending: str, rows: pa.Table) -> pa.Buffer:
+    """A whole file."""
+    import pyarrow as pa
+
+    to = pa.BufferOutputStream()
+    if ending == PARQUET:
+        from pyarrow import parquet
+
+        # Without Arrow's own schema: times are in UTC, whatever the session's zone is
+        parquet.write_table(rows, to, store_schema=False)
+    elif ending == CSV:
+        from pyarrow import csv
+
+        csv.write_csv(_for_csv(rows), to)
+    else:
+        from ...formats.json.writer import encoder
+
+        encoded = encoder(pa.struct(list(rows.schema)))
+        for batch in rows.to_batches(_JSON_ROWS):
+            to.write(b"".join(encoded(row) + b"\n" for row in batch.to_pylist()))
+    return to.getvalue()
+
+
+def read(file: str, source: pa.NativeFile, wanted: StructType) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, with the columns that are `wanted`; one that it lacks is null there.
+    Raises SourceError, ArrowException for a file that somebody changed."""
+    import pyarrow as pa
+
+    from ...formats.shared.arrow_types import arrow_schema
+
+    ending, schema = file.rpartition(".")[2], arrow_schema(wanted)
+    if ending == PARQUET:
+        from pyarrow import parquet
+
+        opened = parquet.ParquetFile(source)
+        there = set(opened.schema_arrow.names)
+        names = [name for name in schema.names if name in there]
+        found: Iterator[pa.RecordBatch] = opened.iter_batches(columns=names)
+    elif ending == CSV:
+        found = _csv(source, schema)
+    else:
+        found = _json(source, wanted)
+    for batch in found:
+        columns = [
+            batch.column(field.name).cast(field.type)
+            if field.name in batch.schema.names
+            else pa.nulls(batch.num_rows, field.type)
+            for field in schema
+        ]
+        yield pa.record_batch(columns, schema=schema)
+
+
+def _json(source: pa.NativeFile, wanted: StructType) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    from ...formats.json.column import JsonColumn
+
+    decoded = JsonColumn(wanted)
+    lines = source.read().split(b"\n")[:-1]
+    for first in range(0, len(lines), _JSON_ROWS):
+        column = decoded(pa.array(lines[first : first + _JSON_ROWS], pa.binary()))
+        yield pa.RecordBatch.from_struct_array(column)
+
+
+def _csv(source: pa.NativeFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Nothing is a null, and nothing in quotes an empty text."""
+    from pyarrow import csv
+
+    table = csv.read_csv(
+        source,
+        # One block: a row does not fit into two
+        csv.ReadOptions(use_threads=False, block_size=source.size() + 1),
+        parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        convert_options=csv.ConvertOptions(
+            column_types=schema,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            include_columns=schema.names,
+            include_missing_columns=True,
+        ),
+    )
+    yield from table.to_batches()
+
+
+def _for_csv(rows: pa.Table) -> pa.Table:
+    """Times in UTC; what is no number by the words that Spark's reader knows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for index, field in enumerate(rows.schema):
+        column = rows.column(index)
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+            column = column.cast(pa.timestamp("us", "UTC"))
+        elif pa.types.is_floating(field.type) and not pc.all(pc.is_finite(column)).as_py():
+            words = column.cast(pa.string())
+            for arrows, sparks in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
+                words = pc.if_else(pc.equal(words, arrows), sparks, words)
+            column = words
+        rows = rows.set_column(index, field.name, column)
+    return rows

@@ -1,0 +1,125 @@
+"""`format("eo-files")` without Kafka: options, manifests, columns, and what the commands say."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+
+from eo_kafka.core.errors import LedgerError, OptionsError
+from eo_kafka.sinks.files.options import read_options, read_target
+from eo_kafka.targets.files.columns import column_problems
+from eo_kafka.targets.files.formats import read, written
+from eo_kafka.targets.files.manifest import (
+    DataFile,
+    Manifest,
+    chunk_file,
+    clashes,
+    merged,
+    names_of,
+    staged_name,
+    successor,
+)
+from eo_kafka.tools.explain import facts
+from eo_kafka.tools.explain.pipeline import End
+from eo_kafka.tools.job_command import _OWN
+from eo_kafka.tools.transactions.staged_tables import target_of
+
+GIVEN = {"path": "/nowhere/t", "jobName": "j", "kafka.bootstrap.servers": "localhost:1"}
+ROWS = StructType().add("id", LongType(), nullable=False).add("word", StringType())
+
+
+def test_options_are_told_all_at_once() -> None:
+    rows = StructType().add("Batch", LongType()).add("x", LongType()).add("X", LongType())
+    with pytest.raises(OptionsError) as told:
+        read_options({**GIVEN, "path": "here", "fileFormat": "orc", "commit": "idempotent"}, rows)
+    for said in ("whole path", "must be one of", "'commit' is", "Column 'Batch'", "are one to"):
+        assert said in str(told.value)
+    with pytest.raises(OptionsError, match="did you mean 'fileFormat'"):
+        read_options({**GIVEN, "fileFormt": "csv"}, ROWS)
+    with pytest.raises(OptionsError, match="'guarantee' is 'none'"):
+        read_options({**GIVEN, "guarantee": "none"}, ROWS)
+
+
+@pytest.mark.parametrize("path", ["s3://", "s3://key:secret@bucket/x", "s3://b/x?key=secret"])
+def test_a_url_that_may_hold_a_secret_is_refused_and_not_shown(path: str) -> None:
+    with pytest.raises(OptionsError, match="must be s3://bucket/prefix") as told:
+        read_options({**GIVEN, "path": path}, ROWS)
+    assert "secret" not in str(told.value)
+
+
+def test_a_column_of_the_topic_is_none_of_the_files() -> None:
+    rows = StructType().add("id", LongType()).add("key", StringType()).add("value", StringType())
+    _, target = read_options({**GIVEN, "topic": "t"}, rows)
+    assert names_of(target.settings["schema"]) == ["id"]
+    _, target = read_options(GIVEN, rows)
+    assert names_of(target.settings["schema"]) == ["id", "key", "value"]
+
+
+def test_files_are_named_by_chunk_and_rows() -> None:
+    file = chunk_file("eo-a-b-1-0-17", 2, 50, "parquet")
+    assert staged_name(file) == ("eo-a-b-1-0-17", 2)
+    assert DataFile(file, 9).rows == 50
+    assert staged_name("notes.txt") is None
+
+
+def test_a_manifest_is_what_it_was() -> None:
+    first = successor(None, "eo-a", b"\xff1", ROWS.json(), [DataFile("eo-a-0-5.csv", 9)])
+    assert Manifest.decoded(first.encoded(), "here") == first
+    second = successor(first, "eo-b", b"2", "", [])
+    assert (second.marker("eo-a"), second.marker("eo-b"), second.files) == (b"\xff1", b"2", ())
+    assert second.sequence == first.sequence + 1
+    for raw in (b"", b"[]", b"{}", first.encoded().replace(b'"format": 1', b'"format": 2')):
+        with pytest.raises(LedgerError, match="Manifest here is not what this version"):
+            Manifest.decoded(raw, "here")
+
+
+def test_columns_are_added_and_never_changed() -> None:
+    known, more = ROWS.json(), StructType().add("id", LongType()).add("new", StringType()).json()
+    assert clashes(known, more) == []
+    assert names_of(merged(known, more)) == ["id", "word", "new"]
+    assert merged("", more) == merged(more, "") == more
+    other = StructType().add("ID", LongType()).add("word", IntegerType()).json()
+    assert len(clashes(known, other)) == 2
+
+
+def test_types_that_a_format_does_not_keep() -> None:
+    odd = {
+        "span": "interval day to second",
+        "any": "variant",
+        "bytes": "binary",
+        "map": {"type": "map", "keyType": "long", "valueType": "string"},
+        "list": {"type": "array", "elementType": {"type": "udt", "sqlType": "string"}},
+    }
+    schema = json.dumps({"fields": [{"name": name, "type": of} for name, of in odd.items()]})
+    wrong = {"parquet": ("span", "any", "list"), "json": ("span", "any", "map", "list")}
+    for file_format, names in {**wrong, "csv": tuple(odd)}.items():
+        found = column_problems(file_format, schema)
+        assert [one.split("'")[1] for one in found] == list(names)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "json", "csv"])
+@pytest.mark.parametrize(
+    "values",
+    [[None, "", "a"], ["a", None], [None], ["\n\n", '"', "\\", ",", " x "], ["x" * 3_000_000]],
+    ids=["nothing", "null last", "null", "odd", "long"],
+)
+def test_odd_texts_come_back(file_format: str, values: list[str | None]) -> None:
+    rows = pa.table({"word": pa.array(values, pa.string())})
+    source = pa.BufferReader(written(file_format, rows))
+    found = read(f"f.{file_format}", source, StructType().add("word", StringType()))
+    assert pa.Table.from_batches(found) == rows
+
+
+def test_the_commands_know_files(tmp_path) -> None:
+    config = tmp_path / "config"
+    config.write_text("path=/nowhere/t\n")
+    assert _OWN["path"].read_target({"path": "/nowhere/t"}) == read_target({"path": "/nowhere/t"})
+    assert read_target({"path": "/nowhere/t"}).place == "directory /nowhere/t"
+    with pytest.raises(OptionsError, match="_eo_files/staged"):
+        target_of(config)
+    fact = facts.sink_fact(End.of("eo-files", {"path": "/nowhere/t"}))
+    assert fact.allows is facts.EXACT
+    assert "honour the manifest" in fact.needs
