@@ -279,7 +279,7 @@ def test_what_is_no_query_is_refused():
         (["a:b", "--job", "x"], "Give MODULE:FUNCTION, or --job NAME"),
         (["--job", "x", "--config", "a=b"], "--config is for a function"),
         (["a:b", "--client-config", "x"], "--client-config is for --job"),
-        (["a:b", "--config", "novalue"], "'novalue' is none"),
+        (["a:b", "--config", "novalue"], "'novalue' is neither"),
         (["--job", "x"], "Which Kafka?"),
     ],
 )
