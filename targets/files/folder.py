@@ -1,4 +1,4 @@
-"""Files in a directory that driver and executors see: a local one, NFS.
+"""Files in a directory that driver and executors see, and see alike at every moment.
 
     path/_eo_files/manifest-0000000007.json   the newest is the truth; KEEP older ones are left
     path/_eo_files/published-0000000007       its files are where they stay
