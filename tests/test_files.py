@@ -18,6 +18,7 @@ from eo_kafka.targets.files.manifest import (
     chunk_file,
     clashes,
     merged,
+    misplaced,
     names_of,
     staged_name,
     successor,
@@ -48,6 +49,18 @@ def test_a_url_that_may_hold_a_secret_is_refused_and_not_shown(path: str) -> Non
     with pytest.raises(OptionsError, match="must be s3://bucket/prefix") as told:
         read_options({**GIVEN, "path": path}, ROWS)
     assert "secret" not in str(told.value)
+
+
+def test_a_path_that_no_ledger_could_hold_is_refused() -> None:
+    assert read_options({**GIVEN, "path": "/n/" + "x" * 900}, ROWS)
+    with pytest.raises(OptionsError, match="name has 1113 bytes, more than 1000"):
+        read_options({**GIVEN, "path": "/n/" + "ü" * 550}, ROWS)
+
+
+def test_a_url_of_another_machine_is_no_directory_here() -> None:
+    assert read_target({"path": "file:/n"}).place == read_target({"path": "file:///n"}).place
+    with pytest.raises(OptionsError, match="'path' must be file:///path"):
+        read_target({"path": "file://n/t"})
 
 
 def test_a_column_of_the_topic_is_none_of_the_files() -> None:
@@ -92,9 +105,11 @@ def test_types_that_a_format_does_not_keep() -> None:
         "bytes": "binary",
         "map": {"type": "map", "keyType": "long", "valueType": "string"},
         "list": {"type": "array", "elementType": {"type": "udt", "sqlType": "string"}},
+        "twice": {"type": "struct", "fields": [{"name": n, "type": "string"} for n in "aA"]},
     }
     schema = json.dumps({"fields": [{"name": name, "type": of} for name, of in odd.items()]})
-    wrong = {"parquet": ("span", "any", "list"), "json": ("span", "any", "map", "list")}
+    wrong = {"parquet": ("span", "any", "list", "twice")}
+    wrong["json"] = ("span", "any", "map", "list", "twice")
     for file_format, names in {**wrong, "csv": tuple(odd)}.items():
         found = column_problems(file_format, schema)
         assert [one.split("'")[1] for one in found] == list(names)
@@ -111,6 +126,41 @@ def test_odd_texts_come_back(file_format: str, values: list[str | None]) -> None
     source = pa.BufferReader(written(file_format, rows))
     found = read(f"f.{file_format}", source, StructType().add("word", StringType()))
     assert pa.Table.from_batches(found) == rows
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (pa.array([2_932_897, None], pa.date32()), "Column 'odd' has a year"),
+        (pa.array([0, -62_135_596_800_000_001], pa.timestamp("us", "Asia/Tokyo")), "has a year"),
+        (pa.array([253_402_300_800_000_000], pa.timestamp("us")), "has a year"),
+        (pa.array([b"a", b"\xff"]).cast(pa.string(), safe=False), "text that is not UTF-8"),
+    ],
+    ids=["date", "instant", "local", "text"],
+)
+def test_csv_holds_nothing_that_cannot_be_read_again(values: pa.Array, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        written("csv", pa.table({"odd": values}))
+
+
+def test_a_struct_that_is_null_may_have_fields_that_never_are() -> None:
+    inner = pa.struct([pa.field("j", pa.int64(), nullable=False)])
+    deep = pa.StructArray.from_arrays(
+        [pa.array([1, None])], fields=list(inner), mask=pa.array([False, True])
+    )
+    source = pa.BufferReader(written("parquet", pa.table({"deep": deep})))
+    wanted = StructType().add("deep", StructType().add("j", LongType()))
+    found = pa.Table.from_batches(read("f.parquet", source, wanted))
+    assert found.to_pylist() == [{"deep": {"j": 1}}, {"deep": None}]
+
+
+def test_columns_of_csv_keep_their_places() -> None:
+    known = ROWS.json()
+    more = StructType.fromJson(json.loads(known)).add("new", StringType())
+    turned = StructType([*reversed(ROWS.fields)])
+    assert misplaced(known, known) == misplaced(known, more.json()) == misplaced("", known) == []
+    for other in (turned, StructType([more["new"], *ROWS]), StructType([ROWS["word"]])):
+        assert "select those first, in their order" in misplaced(known, other.json())[0]
 
 
 def test_the_commands_know_files(tmp_path) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ...core.errors import SourceError
+from ...core.errors import OptionsError, SourceError
 from ...core.options import OptionReader
 from ...sinks.files.options import PATH, path_of
 from ...sinks.targets.custom import told
 from ...targets.files.formats import read
 from ...targets.files.home import Home, Shown, home_of
-from ...targets.files.manifest import Manifest
+from ...targets.files.manifest import Manifest, other_case
 from ..plain_errors import plain_errors
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class FilesReader(DataSourceReader):
         newest = _newest(self._home)
         if newest is None:
             return [FilesTask([])]
+        if problems := other_case(newest.schema, self._schema.json()):  # not: null without a word
+            raise OptionsError(problems)
         with told(self._home.place):
             found = sorted(self._home.shown(newest))
         tasks: list[list[Shown]] = [[]]

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ...core.errors import OptionsError
+from ...core.errors import OptionsError, cut
 from ...core.options import Option, OptionReader, boolean, text
+from ...state.ledger.record_fields import TEXT_MAX
 from .. import options
 from ..options import SinkOptions
 from ..rows.columns_needed import column_problems
@@ -78,7 +79,11 @@ def checked(
     if reader.problems or found is None:
         raise OptionsError(reader.problems)
     target.made()
-    return replace(found, staging=target, fail_on_data_loss=target.fail_on_loss), target
+    found = replace(found, staging=target, fail_on_data_loss=target.fail_on_loss)
+    if (size := len(found.target.encode(errors="replace"))) > TEXT_MAX:  # a ledger holds no more
+        what = f"The target's name has {size} bytes, more than {TEXT_MAX}: {cut(found.target)}"
+        raise OptionsError([f"{what}. Take a shorter one."])
+    return found, target
 
 
 def read_target(given: Mapping[str, str]) -> StagedCustomTarget:

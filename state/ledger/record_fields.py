@@ -16,7 +16,7 @@ from ...core.options import json_object
 VERSION = 1
 _INT_MAX = 2**63
 # Bytes; the longest is a transactional id, whose prefix may be as long as a topic's name.
-_TEXT_MAX = 1000
+TEXT_MAX = 1000
 _OFFSETS_MAX = 1 << 20
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ def whole(value: Any) -> int:
     return value
 
 
-def string(value: Any, longest: int = _TEXT_MAX) -> str:
+def string(value: Any, longest: int = TEXT_MAX) -> str:
     """At most `longest` bytes."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not text")

@@ -47,6 +47,8 @@ def _refused(file_format: str, kind: Any) -> Iterator[Any]:
     elif file_format == CSV or kind["type"] == "udt":
         yield kind
     elif kind["type"] == "struct":
+        if len({field["name"].lower() for field in kind["fields"]}) < len(kind["fields"]):
+            yield kind  # Spark's readers take fields in any case, so they refuse two of a name
         for field in kind["fields"]:
             yield from _refused(file_format, field["type"])
     elif kind["type"] == "array":

@@ -22,7 +22,7 @@ def written(ending: str, rows: pa.Table) -> pa.Buffer:
         from pyarrow import parquet
 
         # Without Arrow's own schema: times are in UTC, whatever the session's zone is
-        parquet.write_table(rows, to, store_schema=False)
+        parquet.write_table(rows.cast(_nullable(rows.schema)), to, store_schema=False)
     elif ending == CSV:
         from pyarrow import csv
 
@@ -98,8 +98,27 @@ def _csv(source: pa.NativeFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     yield from table.to_batches()
 
 
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    """Arrow refuses to write nulls of a struct whose fields have none."""
+    import pyarrow as pa
+
+    of = pa.types
+
+    def loose(kind: pa.DataType) -> pa.DataType:
+        if of.is_struct(kind):
+            return pa.struct([(field.name, loose(field.type)) for field in kind])
+        if of.is_map(kind):
+            return pa.map_(loose(kind.key_type), loose(kind.item_type))
+        if of.is_list(kind):
+            return pa.list_(pa.field("element", loose(kind.value_type)))
+        return kind
+
+    return pa.schema([(field.name, loose(field.type)) for field in schema])
+
+
 def _for_csv(rows: pa.Table) -> pa.Table:
-    """Times in UTC; what is no number by the words that Spark's reader knows."""
+    """Times in UTC; what is no number by the words that Spark's reader knows. Raises ValueError for
+    what could be written, and not be read again."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -112,5 +131,21 @@ def _for_csv(rows: pa.Table) -> pa.Table:
             for arrows, sparks in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
                 words = pc.if_else(pc.equal(words, arrows), sparks, words)
             column = words
+        _check_readable(field.name, column)
         rows = rows.set_column(index, field.name, column)
     return rows
+
+
+def _check_readable(name: str, column: pa.ChunkedArray) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_temporal(column.type):
+        years = pc.min_max(pc.year(column))
+        if years["min"].is_valid and not 1 <= years["min"].as_py() <= years["max"].as_py() <= 9999:
+            raise ValueError(f"Column '{name}' has a year that is not 1 to 9999: CSV has no others")
+    else:
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"Column '{name}' has text that is not UTF-8 ({error})") from None

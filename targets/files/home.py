@@ -70,6 +70,8 @@ def home_of(path: str) -> Home:
     if not separator and path.startswith("file:/"):  # as Hadoop writes one
         scheme, separator, rest = "file", "://", path.removeprefix("file:")
     if separator and scheme == "file":
+        if not rest.startswith("/"):  # file://host/path: not the directory /host/path
+            raise ValueError("must be file:///path: what follows two slashes is a machine's name")
         path, separator = "/" + rest.lstrip("/"), ""
     if not separator:
         if not path.startswith("/"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -141,6 +141,30 @@ def clashes(known: str, more: str) -> list[str]:
     return found
 
 
+def misplaced(known: str, more: str) -> list[str]:
+    """Why rows of columns `more` cannot be CSV beside those that are `known`: sentences."""
+    if not known or not more:
+        return []
+    there, mine = names_of(known), names_of(more)
+    if mine[: len(there)] == there:
+        return []
+    return [
+        f"The columns of the rows are {', '.join(mine)}, and {', '.join(there)} in the files that "
+        "are there. Readers of CSV go by the place of a column: select those first, in their "
+        "order (null where there is nothing), and new ones after them."
+    ]
+
+
+def other_case(known: str, asked: str) -> list[str]:
+    """Columns that are `asked` for and `known` by the same name in another case: sentences."""
+    there = {name.lower(): name for name in names_of(known)} if known else {}
+    return [
+        f"Column '{name}' is '{there[name.lower()]}' in the files: name it so."
+        for name in names_of(asked)
+        if there.get(name.lower(), name) != name
+    ]
+
+
 def loose(kind: Any) -> Any:
     """A type without whether there may be nulls: what a query says of that changes easily."""
     if isinstance(kind, dict):
@@ -157,7 +181,7 @@ def shown(kind: Any) -> str:
     return kind if isinstance(kind, str) else json.dumps(loose(kind))
 
 
-def names_of(schema: str) -> Collection[str]:
+def names_of(schema: str) -> list[str]:
     """Of the columns."""
     return [one["name"] for one in _fields(schema)]
 

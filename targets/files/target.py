@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import OptionsError
 from ..port import MarkerChanged, NotStaged, Target
-from .formats import written
+from .formats import CSV, written
 from .home import Home, home_of
-from .manifest import DataFile, Manifest, chunk_file, clashes, merged, staged_name, successor
+from .manifest import (
+    DataFile,
+    Manifest,
+    chunk_file,
+    clashes,
+    merged,
+    misplaced,
+    staged_name,
+    successor,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,16 +43,21 @@ class FilesTarget(Target):
     def check(self) -> None:
         """Driver, at a start. Raises EnvironmentRefused, OptionsError."""
         newest = self._home.check()
-        if newest is not None and (problems := clashes(newest.schema, self._schema)):
+        if newest is not None and (problems := self._problems(newest.schema)):
             raise OptionsError(problems)
+
+    def _problems(self, known: str) -> list[str]:
+        found = clashes(known, self._schema)
+        return found + (misplaced(known, self._schema) if self._ending == CSV else [])
 
     def show_columns(self, writer: str) -> None:
         """Driver, at a start, before a row has them: then no other job has one by another type.
-        Raises MarkerChanged."""
+        Raises MarkerChanged, OptionsError."""
         newest = self._home.newest()
         marker = newest.marker(writer) if newest else None
         if newest and marker and merged(newest.schema, self._schema) != newest.schema:
             self.apply(writer, {}, marker, marker)
+        self.check()  # another job may have shown its own since the first look
 
     def stage(self, name: str, number: int, rows: pa.Table) -> None:
         file = chunk_file(name, number, rows.num_rows, self._ending)
