@@ -12,6 +12,7 @@ import termios
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+_OF_TERMINALS = ("COLUMNS", "LINES")
 COMMAND = (sys.executable, "-m", "eo_kafka.tools.cli")
 
 
@@ -28,8 +29,9 @@ def on_a_terminal(
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
         if stdout is not None:
             os.dup2(os.open(stdout, os.O_WRONLY | os.O_CREAT, 0o600), 1)
-        # not what readline, which pytest imports, has put beside it: COLUMNS of another terminal
-        os.execve(command[0], list(command), dict(os.environ))
+        # Not COLUMNS of another terminal, which pytest-xdist sets, and readline beside os.environ
+        others = {name: value for name, value in os.environ.items() if name not in _OF_TERMINALS}
+        os.execve(command[0], list(command), others)
     said = b""
     while True:
         try:
