@@ -91,6 +91,7 @@ bench: setup ## Throughput beside kafka (JVM), Flink and Quix Streams, in ratios
 	$(BIN)/python -m benchmarks.map_put
 	$(BIN)/python -m benchmarks.map_two_phase
 	$(BIN)/python -m benchmarks.tables
+	$(BIN)/python -m benchmarks.tables_jdbc
 
 setup: $(VENV)/dev ## A virtual environment with the project in it, and what tests and linters need
 
