@@ -62,7 +62,7 @@ class Runner:
         Raises WrongResult unless every record was read.
         """
         rows = self._source(contender, workload, batches)
-        measured = _run(rows.writeStream.format("noop"))
+        measured = run(rows.writeStream.format("noop"))
         _check_read(contender, workload, measured)
         return measured
 
@@ -99,29 +99,29 @@ class Runner:
             sink = {"topic": output, "jobName": _job(output), **self._servers}
             sink |= contender.sink_options
             source = self._source_options(contender, workload, batches)
-            return _run(eo_kafka.direct(self._spark, source, sink))
+            return run(eo_kafka.direct(self._spark, source, sink))
         rows = self._source(contender, workload, batches).select("key", "value")
         writer = rows.writeStream.format(contender.format).options(
             **{"topic": output, **self._servers, **contender.sink_options}
         )
         if contender.format == READER.format:
             writer = writer.option("jobName", _job(output))
-        return _run(writer)
+        return run(writer)
 
     def do_nothing(self, rows: int) -> list[Batch]:
         """Batches of one row through a Python source and sink that do nothing."""
         stream = self._spark.readStream.format(NOTHING.format)
         frame = stream.option("rows", rows).option("maxOffsetsPerTrigger", 1).load()
-        return _run(frame.writeStream.format(NOTHING.format))
+        return run(frame.writeStream.format(NOTHING.format))
 
     def read_prepared(self, workload: Workload, batches: int) -> list[Batch]:
         """As many rows of the same columns into Spark's sink that drops them, without Kafka."""
-        return _run(self._prepared(workload, batches).writeStream.format("noop"))
+        return run(self._prepared(workload, batches).writeStream.format("noop"))
 
     def copy_prepared(self, workload: Workload, batches: int) -> list[Batch]:
         """As many keys and values from Python to Python through Spark, without Kafka."""
         rows = self._prepared(workload, batches).select("key", "value")
-        return _run(rows.writeStream.format(NOTHING.format))
+        return run(rows.writeStream.format(NOTHING.format))
 
     def _prepared(self, workload: Workload, batches: int) -> DataFrame:
         given = {
@@ -192,7 +192,7 @@ def own_topics(job: str) -> tuple[str, ...]:
     return (f"__eo_kafka.{job}.ledger", f"__eo_kafka.{job}.state")
 
 
-def _run(writer: DataStreamWriter) -> list[Batch]:
+def run(writer: DataStreamWriter) -> list[Batch]:
     """Run to the end of what is there; the batches that had rows."""
     with tempfile.TemporaryDirectory(prefix="eo-kafka-bench-") as checkpoint:
         query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
@@ -202,10 +202,10 @@ def _run(writer: DataStreamWriter) -> list[Batch]:
             progress = query.recentProgress
         finally:
             query.stop()
-    return [Batch(rows, report["durationMs"]) for report in progress if (rows := rows_of(report))]
+    return [Batch(rows, report["durationMs"]) for report in progress if (rows := _rows(report))]
 
 
-def rows_of(report: StreamingQueryProgress) -> int:
+def _rows(report: StreamingQueryProgress) -> int:
     """How many records a batch read; of the direct lane Spark counts the ranges."""
     found = eo_kafka.progress(report)
     told = [one.numInputRecords for one in found.sinks] if found else []

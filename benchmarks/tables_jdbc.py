@@ -15,15 +15,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
 import eo_kafka
-from benchmarks.queries import READER, WrongResult, rows_of
+from benchmarks.queries import READER, WrongResult, run
 from benchmarks.report import Batch, Spread, ratios, steady_rate
 from benchmarks.session import CORES, benchmark_session
 from benchmarks.workload import BROKER_PROPERTIES, Topics, Workload
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 BATCHES = 5
-TIMEOUT_S = 600
 PLAIN, REWRITTEN = "Spark's JDBC sink", "the same, reWriteBatchedInserts=true"
 DRIVER = jars.Bundle(
     "the JDBC driver of PostgreSQL 42.7.7",
@@ -136,20 +134,12 @@ def _copied(
 ) -> list[Batch]:
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(f"CREATE TABLE {table} (id bigint, word text)")
-        with tempfile.TemporaryDirectory(prefix="eo-kafka-bench-") as checkpoint:
-            writer = writer.option("checkpointLocation", checkpoint)
-            query = writer.trigger(availableNow=True).start()
-            try:
-                if not query.awaitTermination(TIMEOUT_S):
-                    raise WrongResult(f"A query did not end within {TIMEOUT_S} s.")
-                progress: list[Any] = query.recentProgress
-            finally:
-                query.stop()
+        measured = run(writer)
         counted = connection.execute(f"SELECT count(*), count(DISTINCT id) FROM {table}").fetchone()
         connection.execute(f"DROP TABLE {table}")
     if counted != (workload.records, workload.records):
         raise WrongResult(f"{table} has {counted} rows and ids of {workload.records}.")
-    return [Batch(rows_of(one), one["durationMs"]) for one in progress if one["numInputRows"]]
+    return measured
 
 
 def _arguments() -> argparse.Namespace:
