@@ -35,19 +35,30 @@ class Flink:
 
     def run(self, topic: str, output: str, guarantee: str, settings: Mapping[str, str]) -> None:
         """One job, to its end. Raises WrongResult when it fails."""
-        job = {
-            "servers": self.servers,
-            "topic": topic,
-            "output": output,
-            "guarantee": guarantee,
-            "settings": settings,
-        }
+        self._ask({**self._job(topic, output), "guarantee": guarantee, "settings": settings})
+
+    @contextmanager
+    def running(self, topic: str, output: str, interval: str) -> Iterator[None]:
+        """An exactly-once job with checkpoints in this `interval`, from when it runs until it is
+        cancelled. Raises WrongResult when it fails."""
+        settings = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS)}
+        told = {"guarantee": "exactly-once", "settings": settings, "interval": interval}
+        self._ask({**self._job(topic, output), **told})
+        try:
+            yield
+        finally:
+            self._ask({"cancel": True})
+
+    def _job(self, topic: str, output: str) -> dict[str, object]:
+        return {"servers": self.servers, "topic": topic, "output": output}
+
+    def _ask(self, request: Mapping[str, object]) -> None:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         watchdog = threading.Timer(_TIMEOUT_S, self.process.kill)
         watchdog.start()
         try:
-            self.process.stdin.write(json.dumps(job) + "\n")
+            self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
             answers = (line for line in self.process.stdout if line.startswith(_ANSWER))
             answer = next(answers, "").removeprefix(_ANSWER).strip()

@@ -3,6 +3,8 @@
 Each line of standard input is a job, a JSON object: topic, output, servers, guarantee, settings
 (of the sink's producer). The answer to each is a line that begins with ANSWER, among what the JVM
 has to say: "done", once the job has ended and its last checkpoint is committed, or what went wrong.
+A job with an `interval` of checkpoints has no end: "done" is said when it runs, and again to the
+line {"cancel": true}, when it was cancelled.
 One JVM runs them all, so that what it compiled for one job is there for the next, as it is for the
 queries of the Spark session.
 """
@@ -11,9 +13,12 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from contextlib import suppress
 from typing import Any
 
-from pyflink.table import EnvironmentSettings, TableEnvironment
+from py4j.protocol import Py4JError
+from pyflink.table import EnvironmentSettings, TableEnvironment, TableResult
 
 ANSWER = "answer: "
 CONNECTOR = {
@@ -30,15 +35,13 @@ def table(name: str, options: dict[str, str]) -> str:
     return f"CREATE TEMPORARY TABLE {name} (k BYTES, v BYTES) WITH ({given})"
 
 
-def copy(tables: TableEnvironment, job: dict[str, Any]) -> None:
-    """One bounded job. Returns when all of it is committed."""
+def started(tables: TableEnvironment, job: dict[str, Any]) -> TableResult:
     common = {**CONNECTOR, "properties.bootstrap.servers": job["servers"]}
-    source = {
-        **common,
-        "topic": job["topic"],
-        "scan.startup.mode": "earliest-offset",
-        "scan.bounded.mode": "latest-offset",
-    }
+    source = {**common, "topic": job["topic"], "scan.startup.mode": "earliest-offset"}
+    if "interval" in job:
+        tables.get_config().set("execution.checkpointing.interval", job["interval"])
+    else:
+        source["scan.bounded.mode"] = "latest-offset"
     sink = {
         **common,
         "topic": job["output"],
@@ -49,10 +52,34 @@ def copy(tables: TableEnvironment, job: dict[str, Any]) -> None:
     tables.execute_sql(table("source", source))
     tables.execute_sql(table("sink", sink))
     try:
-        tables.execute_sql("INSERT INTO sink SELECT k, v FROM source").wait()
+        return tables.execute_sql("INSERT INTO sink SELECT k, v FROM source")
     finally:
         tables.execute_sql("DROP TEMPORARY TABLE source")
         tables.execute_sql("DROP TEMPORARY TABLE sink")
+
+
+def await_status(result: TableResult, name: str) -> None:
+    client = result.get_job_client()
+    until = time.monotonic() + 60
+    while (status := client.get_job_status().result().name) != name:
+        if time.monotonic() > until:
+            raise TimeoutError(f"the job is {status}, not {name}")
+        time.sleep(0.05)
+
+
+def obey(tables: TableEnvironment, request: dict[str, Any], running: list[TableResult]) -> None:
+    if "cancel" in request:
+        result = running.pop()
+        result.get_job_client().cancel().result()
+        with suppress(Py4JError):  # the cluster of a job ends with it, and is not there to answer
+            await_status(result, "CANCELED")
+        return
+    result = started(tables, request)
+    if "interval" in request:
+        await_status(result, "RUNNING")
+        running.append(result)
+    else:
+        result.wait()
 
 
 def main() -> None:
@@ -60,9 +87,10 @@ def main() -> None:
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     for name, value in json.loads(sys.argv[1]).items():
         tables.get_config().set(name, value)
+    running: list[TableResult] = []
     for line in sys.stdin:
         try:
-            copy(tables, json.loads(line))
+            obey(tables, json.loads(line), running)
             print(f"{ANSWER}done", flush=True)
         except Exception as error:
             print(ANSWER + " ".join(str(error).split())[-1500:], flush=True)

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from ...core.errors import CheckpointError, SnapshotFailed
@@ -116,8 +117,10 @@ def _take(checkpoint: Checkpoint, batch: int, previous: Manifest) -> Snapshot:
     planned = offset_log.parse(content(offsets)) if offsets in paths else offset_log.NOT_PLANNED
     wanted = needed(paths, batch, content, planned.state_partitions)
     found, kept = [], 0
-    with ThreadPoolExecutor(READERS) as pool:
-        for read in pool.map(find, wanted):
+    # To start a thread takes longer than to read a small local file.
+    is_small = checkpoint.scratch is not None and len(wanted) <= READERS
+    with nullcontext() if is_small else ThreadPoolExecutor(READERS) as pool:
+        for read in pool.map(find, wanted) if pool else map(find, wanted):
             kept += len(read.content or b"")
             found.append(read if kept <= KEPT_ALTOGETHER else replace(read, content=None))
     return Snapshot(checkpoint, found)
