@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
@@ -22,7 +22,31 @@ from eo_kafka.broker.java import find_java
 _JOB = Path(__file__).with_name("flink_job.py")
 _TIMEOUT_S = 600
 _ANSWER = "answer: "  # how the lines begin that are meant for us
+IN_TRANSACTIONS = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS)}
 _HEAP = "-Xmx2g"  # as much as the Spark session has
+
+
+@dataclass(frozen=True)
+class Statement:
+    """`query` over a table `source`, into another one. The options are both tables'."""
+
+    options: Mapping[str, str]
+    read: str  # columns and their types
+    written: str
+    query: str
+
+
+COPY = Statement(
+    {
+        "key.format": "raw",
+        "key.fields": "k",
+        "value.format": "raw",
+        "value.fields-include": "EXCEPT_KEY",
+    },
+    read="k BYTES, v BYTES",
+    written="k BYTES, v BYTES",
+    query="SELECT k, v FROM source",
+)
 
 
 @dataclass
@@ -33,24 +57,32 @@ class Flink:
     process: subprocess.Popen[str]
     errors: IO[str]
 
-    def run(self, topic: str, output: str, guarantee: str, settings: Mapping[str, str]) -> None:
+    def run(
+        self,
+        topic: str,
+        output: str,
+        guarantee: str,
+        settings: Mapping[str, str],
+        statement: Statement = COPY,
+    ) -> None:
         """One job, to its end. Raises WrongResult when it fails."""
-        self._ask({**self._job(topic, output), "guarantee": guarantee, "settings": settings})
+        job = self._job(topic, output, statement)
+        self._ask({**job, "guarantee": guarantee, "settings": settings})
 
     @contextmanager
     def running(self, topic: str, output: str, interval: str) -> Iterator[None]:
         """An exactly-once job with checkpoints in this `interval`, from when it runs until it is
         cancelled. Raises WrongResult when it fails."""
-        settings = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS)}
-        told = {"guarantee": "exactly-once", "settings": settings, "interval": interval}
-        self._ask({**self._job(topic, output), **told})
+        told = {"guarantee": "exactly-once", "settings": IN_TRANSACTIONS, "interval": interval}
+        self._ask({**self._job(topic, output, COPY), **told})
         try:
             yield
         finally:
             self._ask({"cancel": True})
 
-    def _job(self, topic: str, output: str) -> dict[str, object]:
-        return {"servers": self.servers, "topic": topic, "output": output}
+    def _job(self, topic: str, output: str, statement: Statement) -> dict[str, object]:
+        named = {"servers": self.servers, "topic": topic, "output": output}
+        return {**named, **asdict(statement)}
 
     def _ask(self, request: Mapping[str, object]) -> None:
         assert self.process.stdin is not None
@@ -132,5 +164,5 @@ class FlinkCopy:
         """Raises WrongResult."""
         settings = dict(self.settings)
         if self.guarantee == "exactly-once":
-            settings["transaction.timeout.ms"] = str(TRANSACTION_TIMEOUT_MS)
+            settings |= IN_TRANSACTIONS
         self.flink.run(workload.topic, output, self.guarantee, settings)

@@ -1,10 +1,12 @@
-"""Copies topics with Flink SQL, one job after the other. Runs in Flink's own environment.
+"""Runs statements of Flink SQL from topic to topic, one job after the other. In Flink's own
+environment.
 
 Each line of standard input is a job, a JSON object: topic, output, servers, guarantee, settings
-(of the sink's producer). The answer to each is a line that begins with ANSWER, among what the JVM
-has to say: "done", once the job has ended and its last checkpoint is committed, or what went wrong.
-A job with an `interval` of checkpoints has no end: "done" is said when it runs, and again to the
-line {"cancel": true}, when it was cancelled.
+(of the sink's producer); the options of both tables, and the columns that are `read` and `written`;
+and the `query` over table `source`. The answer to each is a line that begins with ANSWER, among
+what the JVM has to say: "done", once the job has ended and its last checkpoint is committed, or
+what went wrong. A job with an `interval` of checkpoints has no end: "done" is said when it runs,
+and again to the line {"cancel": true}, when it was cancelled.
 One JVM runs them all, so that what it compiled for one job is there for the next, as it is for the
 queries of the Spark session.
 """
@@ -21,22 +23,16 @@ from py4j.protocol import Py4JError
 from pyflink.table import EnvironmentSettings, TableEnvironment, TableResult
 
 ANSWER = "answer: "
-CONNECTOR = {
-    "connector": "kafka",
-    "key.format": "raw",
-    "key.fields": "k",
-    "value.format": "raw",
-    "value.fields-include": "EXCEPT_KEY",
-}
 
 
-def table(name: str, options: dict[str, str]) -> str:
+def table(name: str, columns: str, options: dict[str, str]) -> str:
     given = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
-    return f"CREATE TEMPORARY TABLE {name} (k BYTES, v BYTES) WITH ({given})"
+    return f"CREATE TEMPORARY TABLE {name} ({columns}) WITH ({given})"
 
 
 def started(tables: TableEnvironment, job: dict[str, Any]) -> TableResult:
-    common = {**CONNECTOR, "properties.bootstrap.servers": job["servers"]}
+    servers = {"properties.bootstrap.servers": job["servers"]}
+    common = {"connector": "kafka", **servers, **job["options"]}
     source = {**common, "topic": job["topic"], "scan.startup.mode": "earliest-offset"}
     if "interval" in job:
         tables.get_config().set("execution.checkpointing.interval", job["interval"])
@@ -49,10 +45,10 @@ def started(tables: TableEnvironment, job: dict[str, Any]) -> TableResult:
         "sink.transactional-id-prefix": job["output"],
         **{f"properties.{name}": value for name, value in job["settings"].items()},
     }
-    tables.execute_sql(table("source", source))
-    tables.execute_sql(table("sink", sink))
+    tables.execute_sql(table("source", job["read"], source))
+    tables.execute_sql(table("sink", job["written"], sink))
     try:
-        return tables.execute_sql("INSERT INTO sink SELECT k, v FROM source")
+        return tables.execute_sql(f"INSERT INTO sink {job['query']}")
     finally:
         tables.execute_sql("DROP TEMPORARY TABLE source")
         tables.execute_sql("DROP TEMPORARY TABLE sink")

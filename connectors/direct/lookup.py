@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionsError
@@ -12,7 +14,44 @@ from ...core.options import time_span_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_LOADED: dict[str, tuple[object, float, pa.Table]] = {}  # in this process: whose, when, entries
+# Arrow makes a hash table of all keys for each batch of records. With more keys than this it takes
+# longer than to look each record up in a dictionary that was made once.
+_MANY = 20_000
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """Entries as they were read."""
+
+    task: object  # whose
+    taken_s: float
+    table: pa.Table
+
+    @cached_property
+    def _keys(self) -> pa.ChunkedArray:
+        return _bytes(self.table.column("key"))
+
+    @cached_property
+    def _rows(self) -> dict[Any, int]:
+        return {key: row for row, key in enumerate(self._keys.to_pylist())}
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """Of the keys, and so of what is looked up."""
+        return self._keys.type
+
+    def find(self, wanted: pa.Array) -> pa.Array:
+        """The row of each key, null where there is none."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self.table.num_rows <= _MANY:
+            return pc.index_in(wanted, value_set=self._keys, skip_nulls=True)
+        rows = self._rows
+        return pa.array([rows.get(key) for key in wanted.to_pylist()], pa.int64())
+
+
+_LOADED: dict[str, _Loaded] = {}  # in this process, by the options
 
 
 class Lookup:
@@ -20,9 +59,10 @@ class Lookup:
 
     Each worker process loads all entries when it first needs them, so the map must fit into its
     memory. A batch that runs again may find other entries: that does no harm before a sink with
-    exactly-once, of which a reader sees one run of each batch. With `commit=idempotent` the query
-    then stops. `eo_kafka.SideInput` gives a replay the same entries. Made on the driver, with a
-    session; used on executors.
+    exactly-once, of which a reader sees one run of each batch. Two cases need the same rows again,
+    and stop the query if they get others: `commit=idempotent`, and a decided batch of which Kafka
+    has lost a part. `eo_kafka.SideInput` gives a replay the same entries. Made on the driver, with
+    a session; used on executors.
 
     Args:
         options: The options for reading the map with `format("eo-map")`.
@@ -104,17 +144,16 @@ class Lookup:
                     f"'left' or 'inner'; it is '{how}'."
                 ]
             )
-        entries = self.entries()
-        wanted, keys = _bytes(batch.column(on)), _bytes(entries.column("key"))
-        if wanted.type != keys.type:
+        loaded, wanted = self._loaded(), _bytes(batch.column(on))
+        if wanted.type != loaded.key_type:
             raise OptionsError(
                 [
                     f"Column '{on}' is {wanted.type}, and the keys of map '{self._map}' are "
-                    f"{keys.type}. Cast the column."
+                    f"{loaded.key_type}. Cast the column."
                 ]
             )
-        at = pc.index_in(wanted, value_set=keys, skip_nulls=True)
-        values = entries.column("value").take(at)
+        at = loaded.find(wanted)
+        values = loaded.table.column("value").take(at)
         kept = {one: batch.column(one) for one in batch.schema.names}
         found = pa.Table.from_pydict({**kept, name: values})
         if how == "inner":
@@ -126,18 +165,18 @@ class Lookup:
     def entries(self) -> pa.Table:
         """All entries, columns `key` and `value`, for a join of one's own. Executor; reads the map
         unless this process has entries that are new enough. Raises as `add`."""
-        loaded = _LOADED.get(self._id)
-        now = time.monotonic()
-        if loaded is not None and self._is_new(*loaded[:2], now):
-            return loaded[2]
-        found = self._read()
-        _LOADED[self._id] = (_task(), now, found)
-        return found
+        return self._loaded().table
 
-    def _is_new(self, task: object, taken_s: float, now_s: float) -> bool:
+    def _loaded(self) -> _Loaded:
+        loaded, now_s = _LOADED.get(self._id), time.monotonic()
+        if loaded is None or not self._is_new(loaded, now_s):
+            loaded = _LOADED[self._id] = _Loaded(_task(), now_s, self._read())
+        return loaded
+
+    def _is_new(self, loaded: _Loaded, now_s: float) -> bool:
         if self._refresh_ms is None:
-            return task == _task()
-        return (now_s - taken_s) * 1000 < self._refresh_ms
+            return loaded.task == _task()
+        return (now_s - loaded.taken_s) * 1000 < self._refresh_ms
 
     def _read(self) -> pa.Table:
         import pyarrow as pa

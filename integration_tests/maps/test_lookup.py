@@ -74,6 +74,22 @@ def test_entries_are_taken_again_when_they_are_old_enough(spark, monkeypatch):
         assert names.add(record)["entry"].to_pylist() == [entry, None, None]
 
 
+def test_a_large_map_is_looked_up_as_a_small_one(spark, monkeypatch):
+    keys = [*range(-2, 5), 2**40]
+    made = pa.table({"key": pa.array(keys, pa.int64()), "value": [f"v{key}" for key in keys]})
+    monkeypatch.setattr(lookup.Lookup, "_read", lambda self: made)
+    record = pa.record_batch({"key": pa.array([3, None, 9, -2, 2**40, 3], pa.int64())})
+    found = []
+    for many in (0, 1000):
+        monkeypatch.setattr(lookup, "_MANY", many)
+        monkeypatch.setattr(lookup, "_LOADED", {})
+        names = eo_kafka.Lookup(NOWHERE)
+        found.append([names.add(record, how=how).to_pydict() for how in ("left", "inner")])
+    assert found[0] == found[1]
+    assert found[0][0]["entry"] == ["v3", None, None, "v-2", f"v{2**40}", "v3"]
+    assert found[0][1]["key"] == [3, -2, 2**40, 3]
+
+
 def test_a_map_without_entries_has_none(spark, broker, make_topic):
     topic = make_topic("map", 2, {"cleanup.policy": "compact"})
     servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
