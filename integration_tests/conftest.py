@@ -26,6 +26,7 @@ from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: 
 from map_backends import a_map, target  # noqa: F401 - fixtures
 from map_two_phase_job import map_job, staged, written_map  # noqa: F401 - fixtures
 from queue_job import own_rabbitmq, queue_copy  # noqa: F401 - fixtures
+from share_job import own_share_kafka, share_copy, share_kafka  # noqa: F401 - fixtures
 from spark_fixtures import crash_folder, crash_points, spark  # noqa: F401 - fixtures
 from table_job import own_postgres, table_job  # noqa: F401 - fixtures
 from table_rows import rows_of  # noqa: F401 - a fixture

@@ -240,6 +240,14 @@ def test_a_queue_says_its_window():
     assert "hunter2" not in json.dumps(pipeline(source=end).encode()) + text
 
 
+def test_a_share_group_has_no_window():
+    end = End.of("eo-queue", {"queue": "orders", "shareGroup": "billing"})
+    text = " ".join(picture(judge(pipeline(source=end))).split())
+    assert "an offset that was kept is dropped" in text
+    assert "share.isolation.level=read_committed" in text
+    assert "dedupWindow" not in text
+
+
 def test_a_pipeline_comes_back_from_its_record():
     made = pipeline(
         sink(within="enrich", by=True), SOURCE, step("seeded", STATE), unread=("something",)

@@ -20,10 +20,11 @@ from eo_kafka.clients.amqp.repairs import repair
 from eo_kafka.connectors.queues.reader import checked, columns
 from eo_kafka.errors import OptionsError, ReadTimeout, SourceError
 from eo_kafka.formats.shared.arrow_types import arrow_schema
-from eo_kafka.sources.queues.inbox import Window
-from eo_kafka.sources.queues.message import META, id_of, id_source, record_of
+from eo_kafka.sources.queues.id_window import Window
+from eo_kafka.sources.queues.message import META, Record, id_of, id_source, message_of
 from eo_kafka.sources.queues.receiver import PORTION_BYTES, _portions
 from eo_kafka.sources.queues.rows import unpacked, with_messages
+from eo_kafka.sources.queues.share_group import message_of as message_of_share_group
 
 SECRET = "s3cr3t-pa55"
 GIVEN = {
@@ -37,6 +38,10 @@ GIVEN = {
 def delivery(body: bytes = b"x", redelivered: bool = False, **properties: object) -> Delivery:
     given = pika.BasicProperties(**properties)
     return Delivery(1, body, "shop", "eu.de", redelivered, given)
+
+
+def record_of(one: Delivery, key: bytes) -> Record:
+    return message_of(one, key).record()
 
 
 def problems(**given: str) -> list[str]:
@@ -76,6 +81,82 @@ def test_what_must_be_given() -> None:
         checked({})
     for name in ("url", "queue", "inbox", "kafka.bootstrap.servers"):
         assert any(f"'{name}' must" in one for one in told.value.problems), name
+
+
+SHARED = {
+    **{name: value for name, value in GIVEN.items() if name != "url"},
+    "shareGroup": "billing",
+}
+
+
+def test_a_share_group_has_options_of_its_own() -> None:
+    given = {
+        "url": GIVEN["url"],
+        "user": "me",
+        "password": SECRET,
+        "messageId": "body",
+        "onMissingId": "fail",
+        "dedupWindow": "1",
+        "shareGroup": "g",
+        "maxDeliveries": "0",
+        "inbox": "orders",
+        "kafka.bootstrap.servers": "nowhere:1",
+        "queue": "orders",
+    }
+    with pytest.raises(OptionsError) as told:
+        checked(given)
+    assert SECRET not in str(told.value)
+    for name in ("url", "user", "password", "messageId", "onMissingId", "dedupWindow"):
+        sentence = f"Options '{name}' and 'shareGroup' do not go together"
+        assert any(sentence in one for one in told.value.problems), name
+    for word in ("'maxDeliveries' must", "must be different topics"):
+        assert any(word in one for one in told.value.problems), word
+    found = checked(SHARED).queue
+    assert (found.share_group, found.amqp, found.max_deliveries) == ("billing", None, 4)
+    assert checked({**SHARED, "maxDeliveries": "2"}).queue.max_deliveries == 2
+    for name in ("orders-inbox.kept", "orders-inbox.poison"):
+        with pytest.raises(OptionsError, match="must be different topics"):
+            checked({**SHARED, "queue": name})
+    with pytest.raises(OptionsError, match="'url' must be specified.*'shareGroup'"):
+        checked({name: value for name, value in GIVEN.items() if name != "url"})
+
+
+class OfShareGroup:
+    """A record as confluent-kafka gives it."""
+
+    def __init__(self, count: int | None, kind: int) -> None:
+        self._count, self._kind = count, kind
+
+    def __getattr__(self, name: str):
+        found = {
+            "topic": "orders",
+            "partition": 3,
+            "offset": 12,
+            "key": b"k",
+            "value": None,
+            "delivery_count": self._count,
+            "headers": [("h", None)],
+            "timestamp": (self._kind, 1_700_000_000_000),
+        }[name]
+        return lambda: found
+
+
+def test_a_record_of_a_share_group_is_a_message_with_a_key_of_its_own() -> None:
+    raw = arrow_schema(with_messages(checked(SHARED).source.schema()))
+    given = [OfShareGroup(1, 1), OfShareGroup(3, 2), OfShareGroup(None, 0)]
+    records = [message_of_share_group(one, "its id").record() for one in given]
+    (found,) = unpacked(iter([rows_of(*records)]), raw)
+    first, second, third = found.to_pylist()
+    assert (first["key"], first["value"], first["messageId"]) == (b"k", None, "orders-3-12")
+    assert (first["exchange"], first["routingKey"], first["redelivered"]) == (None, None, False)
+    assert [one["deliveries"] for one in (first, second, third)] == [0, 2, None]
+    assert second["redelivered"]
+    assert first["sent"].timestamp() == 1_700_000_000
+    assert third["sent"] is None
+    place = {"topic": "orders", "partition": "3", "offset": "12"}
+    assert dict(first["properties"]) == {**place, "timestampType": "CreateTime"}
+    assert dict(third["properties"]) == place
+    assert first["headers"] == [{"key": "h", "value": None}]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +358,7 @@ def test_the_window_holds_the_newest_ids() -> None:
 
 
 def test_a_transaction_ends_before_it_is_too_large() -> None:
-    large = delivery(b"x" * (PORTION_BYTES // 2))
+    small, large = (message_of(delivery(b"x" * size), b"") for size in (1, PORTION_BYTES // 2))
     assert list(_portions([])) == []
-    assert list(_portions([delivery()] * 3)) == [(0, 3)]
-    assert list(_portions([large] * 5)) == [(0, 2), (2, 4), (4, 5)]
+    assert [len(one) for one in _portions([small] * 3)] == [3]
+    assert [len(one) for one in _portions([large] * 5)] == [2, 2, 1]

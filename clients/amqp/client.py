@@ -58,7 +58,10 @@ class AmqpSettings:
         """Out of options; problems are noted in `reader`. Contacts nobody."""
         url = reader.get(URL)
         if URL.name not in reader:
-            reader.problem(f"Option '{URL.name}' must be specified: where the queue's server is.")
+            reader.problem(
+                f"Option '{URL.name}' must be specified: where the queue's server is. "
+                "For records of Kafka there is 'shareGroup'."
+            )
         found = cls("", url or "", reader.get(USER), reader.get(PASSWORD))
         if url is None:
             return found

@@ -1,1 +1,1 @@
-"""Clients of Kafka: settings, the control plane, transactional ids and their producers."""
+"""Clients of Kafka: settings, the control plane, transactional producers, share groups."""

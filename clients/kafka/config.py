@@ -59,7 +59,7 @@ _ALWAYS = {
 
 
 def admin_client(settings: Mapping[str, Any]) -> Any:
-    """An AdminClient. Raises KafkaException for settings that are refused, as the next two do."""
+    """An AdminClient. Raises KafkaException for settings that are refused, as the next three do."""
     from confluent_kafka.admin import AdminClient
 
     return AdminClient(_ours(settings))
@@ -77,6 +77,14 @@ def consumer(settings: Mapping[str, Any]) -> Any:
     from confluent_kafka import Consumer
 
     return Consumer(_ours(settings))
+
+
+def share_consumer(settings: Mapping[str, Any]) -> Any:
+    """A ShareConsumer, which librdkafka calls a preview."""
+    from confluent_kafka import ShareConsumer
+
+    ours = _ours(settings)  # it takes none of _ALWAYS, and creates no topic
+    return ShareConsumer({name: value for name, value in ours.items() if name not in _ALWAYS})
 
 
 def _ours(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,8 +39,9 @@ class Look:
     described: dict[str, Described]
     ends: list[int]
     topic_ids: dict[str, str]
-    # The finalized level of the feature; 0 where the broker has none, or it was not asked for.
+    # The finalized levels of features; 0 where the broker has none, or it was not asked for.
     transaction_version: int
+    share_version: int = 0
 
     @property
     def end_txn_version(self) -> int:
@@ -82,11 +83,13 @@ class TransactionRequests:
         rows = (await admin._get_cluster_metadata(asked))["topics"] if asked else []
         _check(row for row in rows if row["name"] in named)
         offsets = await self._ends(rows, ends)
+        found = (await features) if features else {}
         return Look(
             described=(await described) if described else {},
             ends=[offsets[end] for end in ends],
             topic_ids={name: i for name, i in _ids_of(rows).items() if name in {*topics, *others}},
-            transaction_version=_transaction_version(await features) if features else 0,
+            transaction_version=_version(found, "transaction.version"),
+            share_version=_version(found, "share.version"),
         )
 
     async def _ends(self, rows: Iterable[Mapping[str, Any]], ends: list[End]) -> dict[End, int]:
@@ -262,8 +265,8 @@ def _ids_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {row["name"]: str(row["topic_id"]) for row in rows if row["error_code"] == 0}
 
 
-def _transaction_version(features: Mapping[str, Mapping[str, Any]]) -> int:
-    finalized = features.get("transaction.version", {}).get("finalized")
+def _version(features: Mapping[str, Mapping[str, Any]], name: str) -> int:
+    finalized = features.get(name, {}).get("finalized")
     return int(finalized[1]) if finalized else 0
 
 

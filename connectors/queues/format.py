@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 @plain_errors
 class QueueDataSource(DataSource):
-    """A queue of RabbitMQ as a stream, each message once. Options: docs/queues.md."""
+    """A queue of RabbitMQ, or a share group of Kafka, as a stream, each message once. Options:
+    docs/queues.md."""
 
     @classmethod
     def name(cls) -> str:

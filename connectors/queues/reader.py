@@ -80,7 +80,7 @@ class QueueStreamReader(KafkaStreamReader):
 
     def __init__(self, options: Checked, schema: StructType) -> None:
         super().__init__(options.source, _Reading(options, schema))
-        self._receiver = Receiver(options.queue)
+        self._receiver: Receiver | None = Receiver(options.queue)  # None in tasks
         self._inbox = options.queue.inbox
         self._has_drained = self._has_looked = False
 
@@ -88,9 +88,16 @@ class QueueStreamReader(KafkaStreamReader):
         """What tasks get: nothing of the queue, nor of its password."""
         return {**self.__dict__, "_receiver": None}
 
+    def stop(self) -> None:
+        """Leave the queue, so that nobody waits until it is found out. Driver, at the end."""
+        if self._receiver is not None:
+            self._receiver.close()
+        super().stop()
+
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts: at the inbox's beginning. Driver, while batch 0 is not
         committed. Raises what `latestOffset` does."""
+        assert self._receiver is not None
         self._receiver.open()
         found = super().initialOffset()
         first = max(decode(found).values(), default=0)
@@ -113,6 +120,7 @@ class QueueStreamReader(KafkaStreamReader):
         (the next start finds out), Fenced when another driver of this job has taken over.
         """
         if not (self._until_now and self._has_drained):
+            assert self._receiver is not None
             self._receiver.receive(all_there=self._until_now)
             self._has_drained = True
         return super().latestOffset(start, limit)

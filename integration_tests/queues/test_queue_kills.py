@@ -13,16 +13,8 @@ import time
 import pytest
 
 from harness import committed
-from queue_job import copy_of, new_queue, numbered, once, publish, receiver, waiting
+from queue_job import RECEIVE, copy_of, new_queue, numbered, once, publish, receiver, waiting
 
-RECEIVE = """
-import json, sys
-from eo_kafka.connectors.queues.reader import checked
-from eo_kafka.sources.queues.receiver import Receiver
-one = Receiver(checked(json.loads(sys.argv[1])).queue)
-while True:
-    one.receive()
-"""
 SECONDS = 40
 MESSAGES = 6000
 

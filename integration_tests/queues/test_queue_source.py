@@ -103,7 +103,7 @@ def test_a_batch_and_wrong_options_are_refused_at_the_start(queue_copy, spark) -
 def test_the_page_of_queues_works_as_it_is_written(queue_copy, spark) -> None:
     job = queue_copy
     publish(job.url, job.queue, numbered(10))
-    (block,) = blocks("docs/queues.md")
+    block, *_ = blocks("docs/queues.md")
     code = block.content
     for written, here in {
         "amqp://reader:secret@rabbit.example.org:5672/shop": job.url,

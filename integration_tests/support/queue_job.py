@@ -17,6 +17,15 @@ from eo_kafka.connectors.queues.reader import checked
 from eo_kafka.sources.queues.receiver import Receiver
 from harness import Copy
 
+# A receiver that a test may kill; its options are the argument.
+RECEIVE = """
+import json, sys
+from eo_kafka.connectors.queues.reader import checked
+from eo_kafka.sources.queues.receiver import Receiver
+one = Receiver(checked(json.loads(sys.argv[1])).queue)
+while True:
+    one.receive()
+"""
 _numbers = itertools.count(1)
 
 

@@ -1,16 +1,15 @@
-"""The inbox's only writer: fences, reads back which messages are there, and appends.
+"""The inbox's only writer: fences, has what was kept read back, and appends.
 
 Its transactional id is the inbox's. Taking it shuts out a receiver that is still at it somewhere
-else, and ends what that had open. Then the newest records are read: whoever writes from here on
-knows all ids that were kept before. That nothing was missed shows where the first record lands
+else, and ends what that had open. Then the memory is read: whoever writes from here on knows what
+was kept before. That nothing was missed shows where the first record lands
 (state/ledger/append_point.py). Lives in the process that plans the query.
 """
 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +25,7 @@ from ...state.ledger.append_point import AppendPoint
 from ...state.ledger.coordinator import is_no_answer
 from ...state.ledger.log_reader import read_records
 from . import topic
+from .backend import Memory
 from .message import Record
 from .options import QueueOptions
 
@@ -35,56 +35,21 @@ _CLOCKS_MS = 10_000
 _SETTINGS = {"linger.ms": "5", "compression.type": "lz4", "message.max.bytes": str(64 << 20)}
 
 
-class Window:
-    """The newest ids of a topic's records."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._ids: OrderedDict[bytes, None] = OrderedDict()
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._ids
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether ids may have been forgotten."""
-        return len(self._ids) >= self._size
-
-    def add(self, keys: Iterable[bytes | None]) -> None:
-        """The oldest first."""
-        for key in keys:
-            if key:
-                self._ids[key] = None
-        while len(self._ids) > self._size:
-            self._ids.popitem(last=False)
-
-
 class Inbox:
     """Raises EnvironmentRefused, OutcomeUnknown, ReadTimeout. After an error of `append` nothing is
     known of it any more: make another, which reads what there is."""
 
-    def __init__(self, options: QueueOptions) -> None:
-        self._options = options
+    def __init__(self, options: QueueOptions, memory: Memory) -> None:
+        self._options, self.memory = options, memory
         self._both = (options.inbox, options.poison_topic)
-        topic.ensure_both(options, *connect(options.kafka, TIMEOUT_S))
+        topic.ensure_all(options, memory.topics, *connect(options.kafka, TIMEOUT_S))
         self._control = control_plane.shared(options.kafka)
         self._producer = self._taken()
-        self._points = {name: AppendPoint() for name in self._both}
-        self._windows = {name: Window(options.window) for name in self._both}
-        for name in self._both:
-            self._windows[name].add(self._newest_keys(name))
-
-    def has(self, key: bytes) -> bool:
-        """Whether a message of this id was kept, as far as the window reaches."""
-        return any(key in window for window in self._windows.values())
-
-    @property
-    def remembers_all(self) -> bool:
-        """Whether no id was forgotten yet."""
-        return not any(window.is_full for window in self._windows.values())
+        self._points = {name: AppendPoint() for name in (*self._both, *memory.topics)}
+        ends = {name: self._end(name) for name in self._points}
+        for name, end in ends.items():
+            self._points[name].read_to(end)
+        memory.recall(ends, self._read)
 
     def await_readable(self) -> None:
         """Until readers are given what was appended: its transaction's end is written last."""
@@ -96,10 +61,11 @@ class Inbox:
         from confluent_kafka import KafkaError, KafkaException
 
         wanted = dict(zip(self._both, (kept, poison), strict=True))
+        remembered = self.memory.records(wanted)
         may_abort, began = True, time.monotonic()
         try:
             self._producer.begin_transaction()
-            self._send(wanted)
+            self._send({**wanted, **remembered})
             crash_point("queue.before_commit")
             may_abort = False  # from here on the outcome is Kafka's to tell
             self._producer.commit_transaction(TIMEOUT_S)
@@ -111,10 +77,9 @@ class Inbox:
             if may_abort:  # what is open would hide what others append
                 with suppress(KafkaException):
                     self._producer.abort_transaction(TIMEOUT_S)
-        for name, records in wanted.items():
-            self._windows[name].add(one.key for one in records)
+        self.memory.note(wanted)
 
-    def _send(self, wanted: dict[str, Sequence[Record]]) -> None:
+    def _send(self, wanted: Mapping[str, Sequence[Record]]) -> None:
         from confluent_kafka import KafkaError, KafkaException
 
         landed: dict[str, list[int]] = {name: [] for name in wanted}
@@ -177,19 +142,8 @@ class Inbox:
             )
         return end
 
-    def _newest_keys(self, name: str) -> list[bytes]:
-        """The ids in the newest records, the oldest first. Offsets are also of transactions' marks,
-        and of what was aborted: so it goes back until there are enough."""
-        end = until = self._end(name)
-        self._points[name].read_to(end)
-        found: list[bytes] = []
-        step = 1000
-        while until and (missing := self._options.window - len(found)) > 0:
-            begin = max(0, until - max(missing, step))
-            records = read_records(self._options.kafka, name, PARTITION, begin, until)
-            found = [key for _, key, _ in records if key] + found
-            until, step = begin, step * 2
-        return found
+    def _read(self, name: str, begin: int, end: int) -> Iterator[tuple[int, bytes, bytes | None]]:
+        return read_records(self._options.kafka, name, PARTITION, begin, end)
 
     def _explained(self, error: Any, took_s: float) -> Exception:
         from confluent_kafka import KafkaError
@@ -204,8 +158,8 @@ class Inbox:
             )
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             return EnvironmentRefused(
-                f"Not authorized to write to '{inbox}' or '{self._options.poison_topic}': the "
-                "principal needs Write on both. Nothing was acknowledged to the queue. Grant it "
+                f"Not authorized to write to one of {', '.join(self._points)}: the principal "
+                "needs Write on each. Nothing was acknowledged to the queue. Grant it "
                 "and start again."
             )
         return OutcomeUnknown(self._failed(error.str()))
@@ -218,12 +172,15 @@ class Inbox:
         )
 
     def _too_large(self, records: Sequence[Record]) -> EnvironmentRefused:
-        largest = max(records, key=lambda one: len(one.value))
+        largest = max(records, key=lambda one: len(one.value or b""))
+        at, size = largest.place, len(largest.value or b"")
         key = (largest.key or b"").decode(errors="backslashreplace")
+        name = key if at is None else f"{self._options.queue}-{at.partition}-{at.offset}"
         return EnvironmentRefused(
-            f"Message '{key}' of queue '{self._options.queue}' has {len(largest.value):,} bytes, "
+            f"Message '{name}' of queue '{self._options.queue}' has {size:,} bytes, "
             f"more than topic '{self._options.inbox}' or '{self._options.poison_topic}' takes. "
             "Nothing was kept and nothing acknowledged. Raise 'max.message.bytes' of both topics, "
-            "or take the message out of the queue. Do it soon: on a quorum queue each start counts"
-            " as a delivery, and after its delivery-limit RabbitMQ drops a message."
+            "or take the message out of the queue. Do it soon: each start counts as a delivery, "
+            "and after a quorum queue's delivery-limit, or a share group's "
+            "share.delivery.count.limit, the message is dropped."
         )

@@ -1,10 +1,11 @@
-"""A message of a queue as a record of the inbox: its id, and what AMQP says of it. No I/O."""
+"""A message of whichever queue, and as a record of the inbox; how AMQP's deliveries become
+messages. No I/O."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +25,48 @@ Headers = list[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where the record is that a share group hands out. A topic that is deleted and made again has
+    another id, and counts from 0 again."""
+
+    topic_id: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True)
 class Record:
     """What goes into the inbox, or into the poison topic."""
 
-    key: bytes | None  # the message's id
-    value: bytes
+    key: bytes | None
+    value: bytes | None
     headers: Headers
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class Message:
+    """A delivery of a message."""
+
+    id: bytes | None  # two deliveries with the same one are the same message
+    key: bytes | None  # its record's
+    value: bytes | None
+    said: Mapping[str, Any]  # what its broker says of it; columns are made of it
+    headers: Headers
+    receipt: int = 0  # its backend's own
+    place: Place | None = None  # of those of a share group
+
+    @property
+    def deliveries(self) -> int | None:
+        """How often it was delivered before, where the broker counts that."""
+        found: int | None = self.said["deliveries"]
+        return found
+
+    def record(self, reason: str | None = None) -> Record:
+        """As it goes into the inbox. `reason`: why into the poison topic."""
+        meta = {"v": VERSION, **self.said, **({} if reason is None else {"reason": reason})}
+        headers = [(META, json.dumps(meta).encode()), *self.headers]
+        return Record(self.key, self.value, headers, self.place)
 
 
 def id_source(value: str) -> str:
@@ -67,12 +104,11 @@ def deliveries_of(one: Delivery) -> int | None:
     return int(count) if isinstance(count, int) else None  # pika's own integers show an L
 
 
-def record_of(one: Delivery, key: bytes | None, reason: str | None = None) -> Record:
-    """The record. `reason`: why it is poison."""
+def message_of(one: Delivery, key: bytes | None) -> Message:
+    """Of a delivery of AMQP, whose id is `key`."""
     said = one.properties
     given = {name: getattr(said, name) for name in _PROPERTIES}
     meta: dict[str, Any] = {
-        "v": VERSION,
         "exchange": _text(one.exchange),
         "routingKey": _text(one.routing_key),
         "redelivered": one.redelivered,
@@ -80,11 +116,8 @@ def record_of(one: Delivery, key: bytes | None, reason: str | None = None) -> Re
         "sent": _sent_ms(said.timestamp),
         "properties": {name: _text(value) for name, value in given.items() if value is not None},
     }
-    if reason is not None:
-        meta["reason"] = reason
-    headers: Headers = [(META, json.dumps(meta).encode())]
-    headers += [(_text(name), _bytes(value)) for name, value in (said.headers or {}).items()]
-    return Record(key, one.body, headers)
+    headers = [(_text(name), _bytes(value)) for name, value in (said.headers or {}).items()]
+    return Message(key, key, one.body, meta, headers, receipt=one.tag)
 
 
 def _sent_ms(timestamp: object) -> int | None:

@@ -16,7 +16,8 @@ from ...state.ledger.job_topics import topic_name
 from .. import declared
 from . import message
 
-POISON = "{inbox}.poison"
+POISON, KEPT = "{inbox}.poison", "{inbox}.kept"
+MAX_SHARE_DELIVERIES = 4  # Kafka's default limit is 5
 FAIL, DEAD_LETTER = "fail", "dead-letter"
 
 QUEUE: Option[str | None] = Option(
@@ -24,7 +25,15 @@ QUEUE: Option[str | None] = Option(
     text,
     None,
     "The queue. It must be there: durable, not exclusive, not auto-delete, and no stream. It is "
-    "never created and never altered.",
+    "never created and never altered. With `shareGroup`: the topic whose records the group hands "
+    "out.",
+)
+SHARE_GROUP: Option[str | None] = Option(
+    "shareGroup",
+    text,
+    None,
+    "Instead of `url`: a share group of Kafka 4.2 or later, in the cluster of the inbox. A "
+    "preview, as the client's part of it is. Its settings are looked at and never altered.",
 )
 INBOX: Option[str | None] = Option(
     "inbox",
@@ -69,14 +78,16 @@ MAX_DELIVERIES = Option(
     15,
     "A message that a quorum queue has delivered so often before goes to the poison topic. Less "
     "than the queue's `delivery-limit` (20 since RabbitMQ 4), at which RabbitMQ drops it itself. "
-    "Classic queues count no deliveries.",
+    "Classic queues count no deliveries. With `shareGroup` the default is 4, less than the group's "
+    "`share.delivery.count.limit`, at which Kafka drops it.",
 )
 PREFETCH = Option(
     "prefetch",
     whole_number(1, PREFETCH_MAX),
     1000,
     "How many messages are taken at a time, kept in one transaction and acknowledged together. "
-    "They are in the driver's memory meanwhile.",
+    "They are in the driver's memory meanwhile. With `shareGroup` about so many: batches of "
+    "producers are not divided.",
 )
 MAX_MESSAGES = Option(
     "maxMessagesPerTrigger",
@@ -86,7 +97,7 @@ MAX_MESSAGES = Option(
     "waited at the start.",
 )
 OPTIONS: tuple[Option[Any], ...] = (
-    *(QUEUE, INBOX, POISON_TOPIC, ID, ON_MISSING_ID, WINDOW),
+    *(QUEUE, SHARE_GROUP, INBOX, POISON_TOPIC, ID, ON_MISSING_ID, WINDOW),
     *(MAX_DELIVERIES, PREFETCH, MAX_MESSAGES),
 )
 _BOTH = (PREFIX, WEAK_REPLICATION)  # of the sink's, too
@@ -103,6 +114,15 @@ _SET_BY_US = {
         "messages that were acknowledged and lie before that time would be lost",
     ),
 }
+_NOT_SHARED = {
+    **dict.fromkeys(
+        (one.name for one in client.OPTIONS),
+        "a share group is in the cluster that 'kafka.bootstrap.servers' names",
+    ),
+    ID.name: "a record of Kafka is known by its topic, partition and offset",
+    ON_MISSING_ID.name: "each record of Kafka has an offset, so none is without an id",
+    WINDOW.name: "which offsets were kept is remembered exactly, and without a window",
+}
 _LOST_AT_START = (
     "Option 'startingOffsets' must be 'earliest' (the default) or offsets of the inbox: messages "
     "in it are acknowledged already, and a start anywhere else would lose them."
@@ -113,7 +133,8 @@ _LOST_AT_START = (
 class QueueOptions:
     """The options of the receiver, checked. Its repr shows no secrets."""
 
-    amqp: AmqpSettings
+    amqp: AmqpSettings | None  # else a share group
+    share_group: str
     kafka: KafkaSettings
     prefix: str
     allow_weak_replication: bool
@@ -127,6 +148,11 @@ class QueueOptions:
     prefetch: int
     max_messages: int
     patience_s: float  # how long it waits for a RabbitMQ that is away
+
+    @property
+    def kept_topic(self) -> str:
+        """Where is remembered what a share group has handed out."""
+        return KEPT.format(inbox=self.inbox)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> QueueOptions:
@@ -147,8 +173,13 @@ class QueueOptions:
         if start not in (None, "earliest") and not is_exact:
             reader.problem(_LOST_AT_START)
         inbox = reader.get(INBOX) or ""
+        is_shared = SHARE_GROUP.name in reader
+        for name, reason in _NOT_SHARED.items() if is_shared else ():
+            if name in reader:
+                reader.problem(f"Options '{name}' and 'shareGroup' do not go together: {reason}.")
         found = cls(
-            amqp=AmqpSettings.read(reader),
+            amqp=None if is_shared else AmqpSettings.read(reader),
+            share_group=reader.get(SHARE_GROUP) or "",
             kafka=reader.kafka({}),
             prefix=reader.get(PREFIX),
             allow_weak_replication=reader.get(WEAK_REPLICATION),
@@ -158,14 +189,22 @@ class QueueOptions:
             message_id=reader.get(ID),
             fails_without_id=reader.get(ON_MISSING_ID) == FAIL,
             window=reader.get(WINDOW),
-            max_deliveries=reader.get(MAX_DELIVERIES),
+            max_deliveries=MAX_SHARE_DELIVERIES
+            if is_shared and MAX_DELIVERIES.name not in reader
+            else reader.get(MAX_DELIVERIES),
             prefetch=reader.get(PREFETCH),
             max_messages=reader.get(MAX_MESSAGES),
             patience_s=reader.get(declared.LOOKUP_TIMEOUT_MS) / 1000,
         )
         if found.poison_topic == inbox:
             reader.problem("Options 'poisonTopic' and 'inbox' must name different topics.")
-        if found.window < found.prefetch:
+        ours = (inbox, found.poison_topic, found.kept_topic)
+        if is_shared and (found.queue in ours or found.poison_topic == found.kept_topic):
+            reader.problem(
+                f"Option 'queue' ('{found.queue}'), the inbox, the poison topic and the one that "
+                f"remembers what was kept ('{found.kept_topic}') must be different topics."
+            )
+        if not is_shared and found.window < found.prefetch:
             reader.problem(
                 f"Option 'dedupWindow' ({found.window}) must be at least 'prefetch' "
                 f"({found.prefetch}): so many messages are delivered again after a crash."

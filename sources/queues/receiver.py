@@ -6,7 +6,7 @@ takes no more while Spark is busy; and there is nothing to start, to watch or to
 query. Whatever happens to the process, a message is in the queue until it is in the inbox:
 
     taken, not committed          Kafka drops the transaction, the broker delivers again
-    committed, not acknowledged   the broker delivers again, and it is dropped: the inbox has the id
+    committed, not acknowledged   the broker delivers again, and it is dropped: it is remembered
     acknowledged                  it is in the inbox, which Spark reads as often as it likes
 """
 
@@ -17,17 +17,19 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...clients.amqp.queue import Delivery, Queue
 from ...core.crash_points import crash_point
 from ...core.errors import ReadTimeout, SourceError
+from .backend import Backend, Memory
+from .id_window import IdWindows
 from .inbox import Inbox
-from .message import Record, deliveries_of, id_of, record_of
+from .message import Message, Record
+from .offset_memory import OffsetMemory
 from .options import QueueOptions
+from .rabbitmq import RabbitMQQueue
+from .share_group import ShareGroupQueue
 
 log = logging.getLogger(__name__)
 
-# Without a message for so long, a look at the queue ends. One that comes meanwhile ends it at once.
-QUIET_S = 0.2
 PORTION_BYTES = 32 << 20  # of one transaction, which must end in time
 _PAUSE_S = 0.5
 
@@ -47,8 +49,7 @@ class Receiver:
 
     def __init__(self, options: QueueOptions) -> None:
         self._options = options
-        self._id_of = options.message_id
-        self._queue: Queue | None = None
+        self._queue: Backend | None = None
         self._inbox: Inbox | None = None
         self._has_looked = False
 
@@ -56,10 +57,14 @@ class Receiver:
         """Take the inbox, if this process does not have it: from here on no other driver fills it.
         Before the queue is touched: each delivery counts."""
         if self._inbox is None:
-            self._inbox = Inbox(self._options)
-        if self._queue is None:
-            name = f"eo-kafka {self._options.inbox}"
-            self._queue = Queue(self._options.amqp, self._options.queue, name)
+            self.close()
+            self._queue, memory = _chosen(self._options)
+            self._inbox = Inbox(self._options, memory)
+
+    def close(self) -> None:
+        """Leave the queue; what is not acknowledged goes back into it."""
+        if self._queue is not None:
+            self._queue.drop()
 
     def receive(self, *, all_there: bool = False) -> int:
         """Move messages into the inbox: up to `maxMessagesPerTrigger`, or all that wait now. How
@@ -71,13 +76,13 @@ class Receiver:
             try:
                 return self._received(all_there, counts)
             except ReadTimeout as error:  # of either: who has the inbox keeps it
-                self._drop_connection()
+                self.close()
                 if time.monotonic() > deadline:
                     raise
                 log.warning("%s Trying again.", error)
                 time.sleep(_PAUSE_S)
             except BaseException:
-                self._drop_connection()
+                self.close()
                 self._inbox = None  # what is there must be read anew
                 raise
             finally:
@@ -96,7 +101,7 @@ class Receiver:
             if not ready and (total or all_there):
                 break
             count = max(1, min(self._options.prefetch, ready, most - total))
-            taken = self._queue.take(count, QUIET_S)
+            taken = self._queue.take(count)
             if not taken:
                 break
             crash_point("queue.received")
@@ -105,61 +110,62 @@ class Receiver:
         if total:
             assert self._inbox is not None
             self._inbox.await_readable()
-            self._close()  # the batch may take longer than a connection stays without heartbeats
+            self._queue.rest()
+        if all_there:  # it is not called again
+            self.close()
         return total
 
-    def _keep(self, taken: Sequence[Delivery], counts: _Counts) -> None:
+    def _keep(self, taken: Sequence[Message], counts: _Counts) -> None:
         """Keep and acknowledge. Of a message without an id, if that is not allowed, and of all
         behind it, nothing."""
         assert self._queue is not None
-        find = id_of(self._id_of)
-        keys = [find(one) for one in taken]
+        keys = [one.id for one in taken]
         good = keys.index(None) if self._options.fails_without_id and None in keys else len(keys)
-        for begin, end in _portions(taken[:good]):
-            self._keep_portion(taken[begin:end], keys[begin:end], counts)
+        for portion in _portions(taken[:good]):
+            self._keep_portion(portion, counts)
             crash_point("queue.after_commit")
-            self._queue.acknowledge(taken[end - 1].tag)
+            self._queue.acknowledge(portion)
         if good:
             crash_point("queue.after_acknowledgement")
         if good < len(keys):
+            said, size = taken[good].said, len(taken[good].value or b"")
             raise SourceError(
                 f"A message of queue '{self._options.queue}' has no id: option 'messageId' is "
-                f"'{self._id_of}', and it has none there (exchange '{taken[good].exchange}', "
-                f"routing key '{taken[good].routing_key}', {len(taken[good].body)} bytes). Without "
+                f"'{self._options.message_id}', and it has none there (exchange "
+                f"'{said['exchange']}', routing key '{said['routingKey']}', {size} bytes). Without "
                 "one nobody can tell whether it was delivered before. It is still in the queue. "
                 "Let the publisher set one; or name another source of ids in 'messageId'; or set "
                 "'onMissingId' to 'dead-letter'."
             )
 
-    def _keep_portion(
-        self, taken: Sequence[Delivery], keys: Sequence[bytes | None], counts: _Counts
-    ) -> None:
+    def _keep_portion(self, taken: Sequence[Message], counts: _Counts) -> None:
         assert self._inbox is not None
+        memory = self._inbox.memory
         kept: list[Record] = []
         poison: list[Record] = []
         mine: set[bytes] = set()
-        for one, key in zip(taken, keys, strict=True):
-            if key is not None and (key in mine or self._inbox.has(key)):
+        for one in taken:
+            if one.id is not None and (one.id in mine or memory.has(one)):
                 counts.repeats += 1
                 continue
-            reason = self._reason(one, key)
+            reason = self._reason(one) or memory.doubt(one)
             if reason is None:
-                kept.append(record_of(one, key))
-                counts.uncertain += one.redelivered and not self._inbox.remembers_all
+                kept.append(one.record())
+                counts.uncertain += one.said["redelivered"] and not memory.remembers_all
             else:
-                poison.append(record_of(one, key, reason))
+                poison.append(one.record(reason))
                 counts.poison += 1
-            if key is not None:
-                mine.add(key)
+            if one.id is not None:
+                mine.add(one.id)
         if kept or poison:
             self._inbox.append(kept, poison)
 
-    def _reason(self, one: Delivery, key: bytes | None) -> str | None:
+    def _reason(self, one: Message) -> str | None:
         """Why a message is poison."""
-        before, most = deliveries_of(one), self._options.max_deliveries
+        before, most = one.deliveries, self._options.max_deliveries
         if before is not None and before >= most:
             return f"it was delivered {before} times before; maxDeliveries is {most}"
-        return f"it has no id in {self._id_of}" if key is None else None
+        return f"it has no id in {self._options.message_id}" if one.id is None else None
 
     def _tell(self, counts: _Counts) -> None:
         queue, window = self._options.queue, self._options.window
@@ -206,24 +212,24 @@ class Receiver:
                 consumers,
             )
 
-    def _close(self) -> None:
-        assert self._queue is not None
-        try:
-            self._queue.close()
-        except ReadTimeout as error:
-            log.warning("Whether the last acknowledgements arrived is not known: %s", error)
 
-    def _drop_connection(self) -> None:
-        if self._queue is not None:
-            self._queue.drop()
+def _chosen(options: QueueOptions) -> tuple[Backend, Memory]:
+    """The only place that knows which backends there are."""
+    both = (options.inbox, options.poison_topic)
+    if options.amqp is not None:
+        name = f"eo-kafka {options.inbox}"
+        queue = RabbitMQQueue(options.amqp, options.queue, name, options.message_id)
+        return queue, IdWindows(both, options.window)
+    memory = OffsetMemory(options.kept_topic, options.inbox)
+    return ShareGroupQueue(options, memory), memory
 
 
-def _portions(taken: Sequence[Delivery]) -> Iterator[tuple[int, int]]:
+def _portions(taken: Sequence[Message]) -> Iterator[Sequence[Message]]:
     begin = size = 0
     for at, one in enumerate(taken):
-        size += len(one.body)
+        size += len(one.value or b"")
         if size >= PORTION_BYTES:
-            yield begin, at + 1
+            yield taken[begin : at + 1]
             begin, size = at + 1, 0
     if begin < len(taken):
-        yield begin, len(taken)
+        yield taken[begin:]

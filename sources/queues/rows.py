@@ -1,4 +1,4 @@
-"""The columns of a queue's messages: the Kafka source's, and what AMQP says. Executors.
+"""The columns of a queue's messages: the Kafka source's, and what their broker says. Executors.
 
 Nothing reads the inbox but the Kafka source; here its batches get more columns, out of the header
 that the receiver puts first.
@@ -45,8 +45,8 @@ def _unpacked(batch: pa.RecordBatch, shape: pa.Schema) -> pa.RecordBatch:
     columns: dict[str, Any] = {name: batch.column(name) for name in batch.schema.names}
     metas, columns["headers"] = _split(batch, shape.field("headers").type)
     columns["messageId"] = [
-        None if key is None else key.decode(errors="backslashreplace")
-        for key in batch.column("key").to_pylist()
+        meta.get("id", None if key is None else key.decode(errors="backslashreplace"))
+        for meta, key in zip(metas, batch.column("key").to_pylist(), strict=True)
     ]
     for name in ("exchange", "routingKey", "redelivered", "deliveries"):
         columns[name] = [meta[name] for meta in metas]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from ...clients.kafka import topics
 from ...core.errors import EnvironmentRefused
+from ...state.ledger import compacted_topic
 from ...state.ledger.topic_settings import weak_points
 from .options import QueueOptions
 
@@ -17,8 +19,11 @@ MAX_MESSAGE_BYTES = 17 << 20
 _KEPT_MS = 7 * 24 * 3600 * 1000  # as Kafka keeps a topic unless it is told otherwise
 
 
-def ensure_both(options: QueueOptions, admin: Any, brokers: int) -> None:
-    """Raises EnvironmentRefused where a topic would lose messages that were acknowledged."""
+def ensure_all(options: QueueOptions, remembered: Sequence[str], admin: Any, brokers: int) -> None:
+    """The inbox, the poison topic, and the compacted ones that a memory is in. Raises
+    EnvironmentRefused where a topic would lose messages that were acknowledged."""
+    for name in remembered:
+        _judge(options, compacted_topic.ensure(admin, name, 1, brokers))
     for name in (options.inbox, options.poison_topic):
         if not topics.exists(admin, name):
             _create(admin, name, brokers)
@@ -30,14 +35,18 @@ def ensure_both(options: QueueOptions, admin: Any, brokers: int) -> None:
                 f"'delete': kafka-configs.sh --bootstrap-server ... --alter --topic {name} "
                 "--add-config cleanup.policy=delete"
             )
-        weak = weak_points(name, topics.partitions_of(admin, name), config, brokers)
-        if weak and not options.allow_weak_replication:
-            raise EnvironmentRefused(
-                " ".join(weak) + " Correct this, or set option 'allowWeakReplication' to true if "
-                "losing messages that were acknowledged is acceptable."
-            )
-        if weak:
-            log.warning("allowWeakReplication: %s", " ".join(weak))
+        there = topics.partitions_of(admin, name)
+        _judge(options, weak_points(name, there, config, brokers))
+
+
+def _judge(options: QueueOptions, weak: list[str]) -> None:
+    if weak and not options.allow_weak_replication:
+        raise EnvironmentRefused(
+            " ".join(weak) + " Correct this, or set option 'allowWeakReplication' to true if "
+            "losing messages that were acknowledged is acceptable."
+        )
+    if weak:
+        log.warning("allowWeakReplication: %s", " ".join(weak))
 
 
 def _create(admin: Any, name: str, brokers: int) -> None:

@@ -13,7 +13,7 @@ from enum import IntEnum
 from ...core.maps import KAFKA as IN_A_TOPIC
 from ...sinks.maps.backend import Backend, backend_of
 from ...sinks.options import AT_LEAST_ONCE, IDEMPOTENT, NONE, TWO_PHASE
-from ...sources.queues.options import WINDOW
+from ...sources.queues.options import SHARE_GROUP, WINDOW
 from .pipeline import End
 
 
@@ -96,12 +96,22 @@ def _queue(source: End) -> Fact:
     found = _kafka_source(source)
     if found.allows is not EXACT:
         return found
+    acknowledging = replace(found, word="acknowledging")
+    kept = (
+        "messages are in the inbox, a topic, before they are acknowledged; a batch that runs again "
+        "reads the inbox; "
+    )
+    if source.says(SHARE_GROUP.name):
+        return replace(
+            acknowledging,
+            sentence=kept + "an offset that was kept is dropped when it is delivered again",
+            needs="The inbox keeps messages until they are read. The share group has "
+            "share.isolation.level=read_committed, and share.auto.offset.reset=earliest.",
+        )
     window = source.says(WINDOW.name, str(WINDOW.default))
     return replace(
-        found,
-        word="acknowledging",
-        sentence="messages are in the inbox, a topic, before they are acknowledged; a batch that "
-        f"runs again reads the inbox; an id that is among the last {window} is dropped",
+        acknowledging,
+        sentence=kept + f"an id that is among the last {window} is dropped",
         needs="The inbox keeps messages until they are read. None is delivered or sent again after "
         f"{window} others (option 'dedupWindow'): it would be a repeat.",
     )

@@ -33,6 +33,7 @@ TOLD = frozenset(
         "path",
         "queryname",
         "queue",
+        "sharegroup",
         "snapshots",
         "subscribe",
         "subscribepattern",

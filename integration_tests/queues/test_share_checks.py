@@ -1,0 +1,115 @@
+"""What a share group, its topics and its Kafka must be like; what is told of them at a start."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.errors import EnvironmentRefused
+from eo_kafka.testing.processes import wait_until
+from harness import committed, delete_topic, write
+from share_job import QUICK_GROUP, numbered, set_group
+
+
+def test_a_kafka_without_share_groups_is_told_of(share_copy) -> None:
+    with KafkaBroker(version="3.9.1") as old:
+        share_copy.servers = old.bootstrap_servers
+        with pytest.raises(EnvironmentRefused, match=r"no share groups.*4\.2.*share\.version=1"):
+            share_copy.receiver().receive()
+
+
+def test_records_of_aborted_transactions_are_no_messages(share_copy) -> None:
+    job = share_copy
+    set_group(job.servers, job.group, {"share.isolation.level": "read_uncommitted"})
+    with pytest.raises(EnvironmentRefused, match=r"were aborted.*isolation\.level=read_committed"):
+        job.receiver().receive()
+    set_group(job.servers, job.group, {"share.isolation.level": "read_committed"})
+    producer = job.transactional_producer()
+    for value, is_committed in ((b"a", True), (b"b", False), (b"c", True)):
+        producer.begin_transaction()
+        producer.produce(job.queue, value, value)
+        producer.flush(30)
+        (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
+    with job.member() as one:
+        assert one.receive(all_there=True) == 2
+    assert set(committed(job.servers, job.source_topic)) == {b"a", b"c"}
+
+
+def test_a_limit_of_deliveries_that_loses_records_is_refused(share_copy) -> None:
+    job = share_copy
+    set_group(job.servers, job.group, {"share.delivery.count.limit": "4"})
+    with pytest.raises(EnvironmentRefused, match=r"drops a record.*delivery\.count\.limit=5"):
+        job.receiver().receive()
+    with job.member(maxDeliveries="3") as one:
+        assert one.receive() == 0
+
+
+def test_a_group_that_passes_over_what_is_there_is_told_of_once(share_copy, caplog) -> None:
+    job = share_copy
+    set_group(job.servers, job.group, {"share.auto.offset.reset": "latest"})
+    with job.member() as one:
+        for _ in range(2):
+            assert one.receive() == 0
+    assert caplog.text.count("share.auto.offset.reset=latest") == 1
+    assert f"--entity-name {job.group} --add-config share.auto.offset.reset=earliest" in caplog.text
+
+
+def test_the_name_of_a_consumer_group_is_refused(share_copy) -> None:
+    job = share_copy
+    job.publish(numbered(1))
+    job.group += "-of-consumers"
+    set_group(job.servers, job.group, QUICK_GROUP)
+    settings = {"group.id": job.group, "auto.offset.reset": "earliest"}
+    consumer = Consumer({"bootstrap.servers": job.servers, **settings})
+    consumer.subscribe([job.queue])
+    wait_until(lambda: consumer.poll(0.5) is not None, "the consumer is a member", 60)
+    with pytest.raises(EnvironmentRefused, match="not be a group's of another kind"):
+        wait_until(job.receiver().receive, "it is told", 60)
+    consumer.close()
+
+
+def test_a_topic_that_is_not_there_is_not_created(share_copy) -> None:
+    job = share_copy
+    with pytest.raises(EnvironmentRefused, match="There is no topic 'elsewhere'"):
+        job.receiver(queue="elsewhere").receive()
+    topics = AdminClient({"bootstrap.servers": job.servers}).list_topics(timeout=30).topics
+    assert "elsewhere" not in topics
+
+
+def test_an_inbox_whose_memory_is_gone_is_refused(share_copy) -> None:
+    job = share_copy
+    job.publish(numbered(3))
+    job.receive(3)
+    delete_topic(job.servers, f"{job.source_topic}.kept")
+    with pytest.raises(EnvironmentRefused, match=r"is empty, and inbox.*is not.*repeated"):
+        job.receiver().receive()
+
+
+def test_a_memory_that_cannot_be_read_is_refused(share_copy) -> None:
+    job = share_copy
+    job.receiver().open()
+    write(job.servers, f"{job.source_topic}.kept", [("[]", "{}")])
+    with pytest.raises(EnvironmentRefused, match="not written by this version"):
+        job.receiver().receive()
+
+
+def test_a_message_that_is_too_large_is_named(share_copy) -> None:
+    job = share_copy
+    job.receiver().open()
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, job.source_topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    job.publish([os.urandom(2048)])
+    with pytest.raises(EnvironmentRefused, match=rf"'{job.queue}-0-0'.*2,048 bytes.*count\.limit"):
+        job.receive(1)

@@ -1,0 +1,60 @@
+"""What the receiver needs of whoever delivers messages, and of what remembers them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from .message import Message, Record
+
+# Of a topic: the offsets, keys and values from one offset up to another.
+Read = Callable[[str, int, int], Iterator[tuple[int, bytes, bytes | None]]]
+
+
+class Backend(Protocol):
+    """A queue. Lives in the process that plans the query; connects when it is first asked
+    something. Raises EnvironmentRefused, ReadTimeout and SourceError."""
+
+    def ready(self) -> tuple[int, int]:
+        """How many messages wait, at most, and how many others take some."""
+
+    def take(self, count: int) -> list[Message]:
+        """About `count` messages, unacknowledged; fewer, or none, if none came for a moment."""
+
+    def acknowledge(self, taken: Sequence[Message]) -> None:
+        """Each of these, and with RabbitMQ what was taken before them."""
+
+    def rest(self) -> None:
+        """No more is taken until the next batch is planned."""
+
+    def drop(self) -> None:
+        """Leave, whatever becomes of it: what is not acknowledged is delivered again."""
+
+
+class Memory(Protocol):
+    """Which messages were kept. It is read back after a fence, and changed by the one transaction
+    that keeps them."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """That are its own; only the inbox's writer writes into them."""
+
+    @property
+    def remembers_all(self) -> bool:
+        """Whether none was forgotten yet."""
+
+    def recall(self, ends: Mapping[str, int], read: Read) -> None:
+        """Read what was kept. `ends`: of the inbox, the poison topic and those of its own. Raises
+        EnvironmentRefused."""
+
+    def has(self, one: Message) -> bool:
+        """Whether it was kept, as far as is remembered."""
+
+    def doubt(self, one: Message) -> str | None:
+        """Why nobody can tell any more whether it was kept."""
+
+    def records(self, wanted: Mapping[str, Sequence[Record]]) -> dict[str, list[Record]]:
+        """What goes into its own topics, in the transaction that keeps `wanted`."""
+
+    def note(self, wanted: Mapping[str, Sequence[Record]]) -> None:
+        """That transaction is committed."""

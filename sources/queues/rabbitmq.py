@@ -1,0 +1,48 @@
+"""The backend of `url`: a queue of RabbitMQ."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from ...clients.amqp.client import AmqpSettings
+from ...clients.amqp.queue import Queue
+from ...core.errors import ReadTimeout
+from .message import Message, id_of, message_of
+
+log = logging.getLogger(__name__)
+
+# Without a message for so long, a look at the queue ends. One that comes meanwhile ends it at once.
+QUIET_S = 0.2
+
+
+class RabbitMQQueue:
+    """See Backend."""
+
+    def __init__(self, settings: AmqpSettings, queue: str, name: str, id_source: str) -> None:
+        self._queue = Queue(settings, queue, name)
+        self._id_of = id_of(id_source)
+
+    def ready(self) -> tuple[int, int]:
+        """Exact, both of them."""
+        return self._queue.ready()
+
+    def take(self, count: int) -> list[Message]:
+        """Never more than `count`."""
+        taken = self._queue.take(count, QUIET_S)
+        return [message_of(one, self._id_of(one)) for one in taken]
+
+    def acknowledge(self, taken: Sequence[Message]) -> None:
+        """All that were taken, up to the last of these."""
+        self._queue.acknowledge(taken[-1].receipt)
+
+    def rest(self) -> None:
+        """Nobody sends heartbeats while Spark works: so it leaves."""
+        try:
+            self._queue.close()
+        except ReadTimeout as error:
+            log.warning("Whether the last acknowledgements arrived is not known: %s", error)
+
+    def drop(self) -> None:
+        """Close the connection."""
+        self._queue.drop()

@@ -1,0 +1,90 @@
+"""The backend of `shareGroup`: the records of a topic, as a share group hands them out.
+
+Their topic is in the inbox's cluster, but what is acknowledged there and what is written here are
+two things: Kafka takes no acknowledgement of a share group into a transaction. So it is as with any
+queue: kept first, then acknowledged, and what comes again is known by where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...clients.kafka import control_plane
+from ...clients.kafka.cluster import connect
+from ...clients.kafka.share_group import ShareGroup
+from ...clients.kafka.topics import TIMEOUT_S
+from .message import Message, Place
+from .offset_memory import OffsetMemory
+from .options import QueueOptions
+
+_AT_MOST_BELOW = 10_000  # Kafka's highest group.share.partition.max.record.locks
+_TIMESTAMP_KINDS = {1: "CreateTime", 2: "LogAppendTime"}
+
+
+class ShareGroupQueue:
+    """See Backend. `memory` says how far each partition was kept."""
+
+    def __init__(self, options: QueueOptions, memory: OffsetMemory) -> None:
+        self._options, self._memory = options, memory
+        self._group = ShareGroup(
+            options.kafka, options.queue, options.share_group, options.prefetch
+        )
+        self._admin: Any = None
+        self._is_behind = False
+
+    def ready(self) -> tuple[int, int]:
+        """How many records there are from where the group may begin, which is 10,000 offsets below
+        what was kept. Nobody tells of other members."""
+        if self._admin is None:
+            admin, _ = connect(self._options.kafka, TIMEOUT_S)
+            self._group.check(admin, self._options.max_deliveries)
+            self._admin = admin
+        topic, topic_id = self._options.queue, self._group.topic_id()
+        numbers = self._group.partitions(self._admin)
+        asked = [(topic, number, False) for number in numbers]
+        found = control_plane.shared(self._options.kafka).look(ends=asked).ends
+        ends = dict(zip(numbers, found, strict=True))
+        behind = [max(0, end - self._memory.end(topic_id, at)) for at, end in ends.items()]
+        self._is_behind = any(behind)
+        most = zip(ends.values(), behind, strict=True)
+        return sum(min(end, missing + _AT_MOST_BELOW) for end, missing in most), 0
+
+    def take(self, count: int) -> list[Message]:
+        """About as many as `prefetch`, whatever `count` is: whole batches of producers."""
+        topic_id, found = self._group.take(self._is_behind)
+        return [message_of(one, topic_id) for one in found]
+
+    def acknowledge(self, taken: Sequence[Message]) -> None:
+        """Exactly these."""
+        places = [one.place for one in taken if one.place is not None]
+        self._group.acknowledge((at.partition, at.offset) for at in places)
+
+    def rest(self) -> None:
+        """It stays: to join takes seconds, and heartbeats are sent by a thread of the client."""
+
+    def drop(self) -> None:
+        """Leave the group."""
+        self._group.drop()
+
+
+def message_of(one: Any, topic_id: str) -> Message:
+    """Of a record that a share group has handed out."""
+    place = Place(topic_id, one.partition(), one.offset())
+    name = f"{one.topic()}-{place.partition}-{place.offset}"
+    kind, sent = one.timestamp()
+    count = one.delivery_count()
+    properties = {"topic": one.topic(), "partition": place.partition, "offset": place.offset}
+    if kind in _TIMESTAMP_KINDS:
+        properties["timestampType"] = _TIMESTAMP_KINDS[kind]
+    said = {
+        "id": name,
+        "exchange": None,
+        "routingKey": None,
+        "redelivered": bool(count and count > 1),
+        "deliveries": count - 1 if count else None,
+        "sent": sent if kind in _TIMESTAMP_KINDS else None,
+        "properties": {key: str(value) for key, value in properties.items()},
+    }
+    headers = list(one.headers() or ())
+    return Message(name.encode(), one.key(), one.value(), said, headers, place=place)
