@@ -20,7 +20,7 @@ REPORT_OF_TESTS := .pytest_cache/report.xml
 # The longest files first, by integration_tests/durations.json (integration_tests/support/balance.py)
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --junitxml=$(REPORT_OF_TESTS)
 
-.PHONY: help setup demo demo-postgres demo-cluster test test-all test-full test-containers durations soak lint docs format public-api release bench clean
+.PHONY: help setup demo demo-postgres demo-cluster test test-all test-full test-containers durations soak lint lint-types lint-paths docs format public-api release bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -39,7 +39,7 @@ demo-cluster: $(VENV)/installed ## The same on containers: three brokers, a Spar
 test: setup ## In minutes: unit tests, and one of each kind with a real Kafka, a real Spark, real kills
 	$(PYTEST) -m "(unit or smoke) and not full" $(TESTS)
 
-test-all: setup ## What CI runs: all kills, all formats, two minutes of random faults (GROUP=maps: a part)
+test-all: setup ## What CI runs: all kills, all formats, a minute of random faults (GROUP=maps: a part)
 	$(PYTEST) -m "not full" $(TESTS)
 
 test-full: setup ## For a release: what is too long for CI, too (GROUP=maps: a part)
@@ -57,8 +57,13 @@ soak: setup ## Three jobs under random faults, and a checker (MINUTES=5 SEED=ran
 lint: setup ## ruff, ruff format, mypy --strict, every import of ours by its path
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint-types lint-paths
+
+lint-types:
 	$(BIN)/mypy -p eo_kafka -m pyspark_eo_files -m pyspark_eo_kafka -m pyspark_eo_map -m pyspark_eo_postgres -m pyspark_eo_queue -m pyspark_eo_state -m pyspark_eo_target
 	$(BIN)/python tests/lint_templates.py
+
+lint-paths:
 	$(BIN)/basedpyright
 
 docs: setup ## The documentation as a site, in site/; a broken link or reference is an error

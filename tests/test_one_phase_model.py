@@ -21,7 +21,7 @@ NEEDED = {
     "waits_for_open_tokens": (ONE_SPLIT, "visible twice"),
     "looks_for_earlier_attempt": (ATTEMPTS, "visible twice"),
     "nobody_came_between": (ATTEMPTS, "visible twice"),
-    "torn_must_be_equal": (ONE_PHASE, "visible twice"),
+    "torn_must_be_equal": (ONE_PHASE._replace(one_by_one=True), "visible twice"),
     "topic_id_in_token": (TOPIC, "is in the commit log and of its rows visible"),
 }
 

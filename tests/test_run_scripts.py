@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from eo_kafka.broker.settings import free_port
-from eo_kafka.testing.processes import wait_until
+from eo_kafka.testing.processes import killed_at_last, wait_until
+from eo_kafka.tools.run.guard import UNWATCHED
 from eo_kafka.tools.run.processes import session
 
 RUN = [sys.executable, "-m", "eo_kafka.tools.cli", "run"]
@@ -178,6 +179,29 @@ def test_the_driver_of_a_supervisor_that_is_killed_is_gone(run):
     os.kill(child, signal.SIGKILL)
     running.process.kill()
     wait_until(lambda: not running.living(), "all are gone", 25)
+
+
+def test_a_driver_whose_supervisor_says_nothing_any_more_is_ended(tmp_path):
+    """Its lease is over: another one may have the job by now."""
+    log, script = tmp_path / "log", "import time; print('ready', flush=True); time.sleep(600)"
+    guarded = ["3", sys.executable, "-c", script]
+    with log.open("wb") as output:
+        guard = subprocess.Popen(
+            [sys.executable, "-m", "eo_kafka.tools.run.guard", *guarded],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            start_new_session=True,
+        )
+    with killed_at_last(guard.pid):
+
+        def is_ready() -> bool:
+            os.write(guard.stdin.fileno(), b"A")
+            return "ready" in log.read_text()
+
+        wait_until(is_ready, "the driver runs")
+        assert guard.wait(60) == UNWATCHED
+        assert session(guard.pid) == []
+    guard.stdin.close()
 
 
 def test_a_guard_that_is_killed_takes_its_driver_with_it(run):

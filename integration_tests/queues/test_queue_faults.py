@@ -91,7 +91,10 @@ def test_a_kafka_that_is_killed_and_comes_back_has_each_message_once(
     check_each_once(job)
 
 
-@pytest.mark.parametrize("point", ["queue.before_commit", "queue.after_commit"])
+@pytest.mark.parametrize(
+    "point",
+    [pytest.param("queue.before_commit", marks=pytest.mark.full), "queue.after_commit"],
+)
 def test_of_two_drivers_at_once_one_fills_the_inbox(
     queue_copy, spark, crash_points, tmp_path, point
 ) -> None:

@@ -90,6 +90,7 @@ class Looking:
                     self.failed.append(error)
 
 
+@pytest.mark.full  # CI: each point by itself, before both kinds of readers, in test_files_sink.py
 @pytest.mark.timeout(400)
 def test_a_driver_that_dies_again_and_again_leaves_each_row_once(spark, copy, tmp_path):
     chance = random.Random(7)
