@@ -74,14 +74,18 @@ class Writing:
                 continue
             at = batch.schema.get_field_index(column.name)
             encode = self._encoder(column, batch.column(at).type)
-            batch = batch.set_column(at, column.name, _encode(batch.column(at), encode, column))
+            batch = batch.set_column(at, column.name, _encoded(batch.column(at), encode, column))
         return batch
 
-    def _encoder(self, column: Column, kind: pa.DataType) -> Callable[[Any], bytes]:
+    def _encoder(self, column: Column, kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
         if column.format == JSON:
-            from .json import writer as json_writer
+            from .json import texts
 
-            return json_writer.encoder(kind)
+            return texts.encoder(kind)
+        encode = self._value_encoder(column)
+        return lambda values: _one_by_one(values, encode)
+
+    def _value_encoder(self, column: Column) -> Callable[[Any], bytes]:
         schema, number = self.schemas[column.name]
         if column.format == PROTOBUF:
             return _of_protobuf(schema, str(column.message), number)
@@ -117,18 +121,20 @@ def _of_protobuf(schema: str, message: str, number: int | None) -> Callable[[Any
     return lambda value: head + encode(value)
 
 
-def _encode(column: pa.Array, encode: Callable[[Any], bytes], of: Column) -> pa.Array:
+def _encoded(column: pa.Array, encode: Callable[[pa.Array], pa.Array], of: Column) -> pa.Array:
+    try:
+        return encode(column)
+    except Exception as error:  # what fastavro raises for wrong values is of many kinds
+        raise SinkError(
+            f"A row's {of.name} cannot be written as {of.format}: {cut(error, 300)}. The batch "
+            "is not shown; cast or filter such rows, or change the schema."
+        ) from None
+
+
+def _one_by_one(column: pa.Array, encode: Callable[[Any], bytes]) -> pa.Array:
     import pyarrow as pa
 
-    found = []
-    for value in column.to_pylist():
-        try:
-            found.append(None if value is None else encode(value))
-        except Exception as error:  # what fastavro raises for wrong values is of many kinds
-            raise SinkError(
-                f"A row's {of.name} cannot be written as {of.format}: {cut(error, 300)}. The batch "
-                "is not shown; cast or filter such rows, or change the schema."
-            ) from None
+    found = [None if value is None else encode(value) for value in column.to_pylist()]
     return pa.array(found, pa.binary())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...core.errors import SinkError, cut
-from ...formats.json import writer as json_writer
+from ...formats.json import texts
 from ...sinks.maps.options import RowShape
 
 if TYPE_CHECKING:
@@ -56,15 +56,12 @@ class Entries:
         return pc.if_else(gone, pa.scalar(None, value.type), value)
 
     def _encoded(self, column: pa.Array) -> pa.Array:
-        import pyarrow as pa
-
         if not self._encodes:
             return column
-        encode = json_writer.encoder(column.type)
+        encode = texts.encoder(column.type)
         try:
-            found = [None if value is None else encode(value) for value in column.to_pylist()]
+            return encode(column)
         except (ValueError, TypeError) as error:
             raise SinkError(
                 f"A row's value cannot be written as JSON: {cut(error, 300)}."
             ) from None
-        return pa.array(found, pa.binary())

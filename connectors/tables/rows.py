@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...core.errors import SinkError, cut
-from ...formats.json import writer as json_writer
+from ...formats.json import texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,11 +62,10 @@ def _words(kind: str) -> str:
 def _encoded(column: pa.Array, name: str) -> pa.Array:
     import pyarrow as pa
 
-    encode = json_writer.encoder(column.type)
+    encode = texts.encoder(column.type)
     try:
-        found = [None if one is None else encode(one).decode() for one in column.to_pylist()]
+        return encode(column).cast(pa.string())
     except (ValueError, TypeError) as error:
         raise SinkError(
             f"A value of column '{name}' cannot be written as JSON: {cut(error, 300)}."
         ) from None
-    return pa.array(found, pa.string())

@@ -34,7 +34,7 @@ _WORDS, _NO_NUMBER = ("NaN", "Inf"), r"(^|[\s:,\[-])(NaN|Inf(inity)?)\s*([,\]}]|
 
 # Numbers that Python refuses, wherever they stand, and how deep values may be in each other for
 # Python to read them whatever its stack holds already.
-_TOO_LONG, _OPENINGS_MAX = r"\d{1000}|[eE][+-]?\d{18}", 200
+_DIGITS_MAX, _EXPONENT, _OPENINGS_MAX = 1000, r"[eE][+-]?\d{18}", 200
 
 _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = rf"^{_DATE}[ T]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?"
@@ -88,11 +88,14 @@ def _read(values: pa.Array, schema: pa.Schema, kind: pa.DataType) -> pa.Array:
     if values.nbytes > _BYTES_MAX:
         raise _Left
     texts = pc.fill_null(values.cast(pa.string()), "null")
-    if any(_has(texts, word) for word in _WORDS) and _has(texts, _NO_NUMBER):
-        raise _Left
-    if _has(texts, _CLOSES_ALL) or _has(texts, _TOO_LONG) or _is_deep(texts):
-        raise _Left
     data = pc.binary_join_element_wise(_HEAD, texts, _TAIL, "").buffers()[2]
+    whole = _one_text(data)  # is searched in less time than its parts
+    if any(_has(whole, word) for word in _WORDS) and _has(whole, _NO_NUMBER):
+        raise _Left
+    if _has(texts, _CLOSES_ALL) or _has(whole, _EXPONENT):
+        raise _Left
+    if _is_long(texts) or _is_deep(texts):
+        raise _Left
     table = json.read_json(
         pa.BufferReader(data),
         json.ReadOptions(use_threads=False, block_size=data.size + 1),
@@ -108,10 +111,30 @@ def _has(texts: pa.Array, pattern: str) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
+def _one_text(data: pa.Buffer) -> pa.Array:
+    import numpy as np
+    import pyarrow as pa
+
+    offsets = pa.py_buffer(np.array([0, data.size], np.int32))
+    return pa.Array.from_buffers(pa.string(), 1, [None, offsets, data])
+
+
+def _longer(texts: pa.Array, size: int) -> pa.Array:
+    import pyarrow.compute as pc
+
+    return texts.filter(pc.greater(pc.binary_length(texts), size))
+
+
+def _is_long(texts: pa.Array) -> bool:
+    """Whether there is a number of more digits than Python reads."""
+    return _has(_longer(texts, _DIGITS_MAX - 1), rf"\d{{{_DIGITS_MAX}}}")
+
+
 def _is_deep(texts: pa.Array) -> bool:
     """Whether values are deeper in each other than Python may read; the reader has no limit."""
     import pyarrow.compute as pc
 
+    texts = _longer(texts, _OPENINGS_MAX)
     openings = pc.add(pc.count_substring(texts, "["), pc.count_substring(texts, "{"))
     many = texts.filter(pc.greater(openings, _OPENINGS_MAX)).to_pylist()
     return any(_depth(text) > _OPENINGS_MAX for text in many)

@@ -21,13 +21,8 @@ if TYPE_CHECKING:
 Write: TypeAlias = Callable[[Any], str]
 
 
-def encoder(kind: pa.DataType) -> Callable[[Any], bytes]:
-    """What turns values of an Arrow type into JSON. Raises OptionsError where JSON has nothing."""
-    write = _writer(kind)
-    return lambda value: write(value).encode()
-
-
-def _writer(kind: pa.DataType) -> Write:
+def value_writer(kind: pa.DataType) -> Write:
+    """What turns a value of an Arrow type into JSON. Raises OptionsError where JSON has nothing."""
     import pyarrow as pa
 
     of = pa.types
@@ -43,7 +38,7 @@ def _writer(kind: pa.DataType) -> Write:
 
 
 def _struct(fields: dict[str, pa.DataType]) -> Write:
-    inner = [(name, f"{_text(name)}:", _writer(kind)) for name, kind in fields.items()]
+    inner = [(name, f"{_text(name)}:", value_writer(kind)) for name, kind in fields.items()]
 
     def write(value: Any) -> str:
         found = (head + one(value[name]) for name, head, one in inner if value[name] is not None)
@@ -57,12 +52,12 @@ def _map(kind: pa.DataType) -> Write:
 
     if not (pa.types.is_string(kind.key_type) or pa.types.is_large_string(kind.key_type)):
         raise OptionsError([f"JSON's maps have strings for keys, not {kind.key_type}."])
-    inner = _writer(kind.item_type)
+    inner = value_writer(kind.item_type)
     return lambda value: "{" + ",".join(f"{_text(key)}:{inner(one)}" for key, one in value) + "}"
 
 
 def _array(kind: pa.DataType) -> Write:
-    inner = _writer(kind.value_type)
+    inner = value_writer(kind.value_type)
     return lambda value: "[" + ",".join(map(inner, value)) + "]"
 
 

@@ -28,11 +28,14 @@ def written(ending: str, rows: pa.Table) -> pa.Buffer:
 
         csv.write_csv(_for_csv(rows), to)
     else:
-        from ...formats.json.writer import encoder
+        import pyarrow.compute as pc
 
-        encoded = encoder(pa.struct(list(rows.schema)))
+        from ...formats.json.texts import encoder
+
+        encode = encoder(pa.struct(list(rows.schema)))
         for batch in rows.to_batches(_JSON_ROWS):
-            to.write(b"".join(encoded(row) + b"\n" for row in batch.to_pylist()))
+            lines = pc.binary_join_element_wise(encode(batch.to_struct_array()), b"\n", b"")
+            to.write(lines.buffers()[2])
     return to.getvalue()
 
 

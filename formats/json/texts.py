@@ -1,0 +1,142 @@
+"""Writes a column of values as JSON texts at once: byte for byte what `writer` makes of each.
+
+Texts of whole columns are put together by Arrow's own functions. A column of a type that has none
+here, and single values that Arrow would write in other words, are left to `writer`
+(tests/test_json_texts.py). Runs on executors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .writer import value_writer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# A column of one type as texts, with nulls where it has them
+Texts: TypeAlias = "Callable[[pa.Array], pa.Array]"
+
+_ESCAPED = r'["\\\x00-\x1f]'
+# Numbers between these Arrow writes as Python does, but for the ".0" of whole ones.
+_SMALLEST, _LARGEST = 1e-4, 1e10
+
+
+def encoder(kind: pa.DataType) -> Texts:
+    """What turns a column of an Arrow type into JSON, in bytes. Raises OptionsError where JSON has
+    nothing."""
+    import pyarrow as pa
+
+    texts = _texts(kind)
+    return lambda column: texts(column).cast(pa.binary())
+
+
+def _texts(kind: pa.DataType) -> Texts:
+    import pyarrow as pa
+
+    write, of = value_writer(kind), pa.types  # refuses what JSON has not
+    for fits, texts in (
+        (of.is_integer(kind) or of.is_boolean(kind), _cast),
+        (of.is_floating(kind) and not of.is_float16(kind), _floats),
+        (of.is_string(kind), _strings),
+        (of.is_date32(kind), _dates),
+        (of.is_timestamp(kind) and kind.unit == "us", _times),
+    ):
+        if fits:
+            return lambda column: texts(column, write)
+    if of.is_struct(kind) and kind.num_fields:
+        return _struct(kind)
+    return lambda column: _one_by_one(column, write)
+
+
+def _cast(column: pa.Array, _: Callable[[Any], str]) -> pa.Array:
+    import pyarrow as pa
+
+    return column.cast(pa.string())
+
+
+def _one_by_one(column: pa.Array, write: Callable[[Any], str]) -> pa.Array:
+    import pyarrow as pa
+
+    found = [None if value is None else write(value) for value in column.to_pylist()]
+    return pa.array(found, pa.string())
+
+
+def _except(
+    column: pa.Array, texts: pa.Array, is_fit: pa.Array, write: Callable[[Any], str]
+) -> Any:
+    """`texts`, and where it is not fit what `write` makes of the value."""
+    import pyarrow.compute as pc
+
+    unfit = pc.invert(pc.fill_null(is_fit, True))
+    if not pc.any(unfit).as_py():
+        return texts
+    return pc.replace_with_mask(texts, unfit, _one_by_one(column.filter(unfit), write))
+
+
+def _strings(column: pa.Array, write: Callable[[Any], str]) -> pa.Array:
+    import pyarrow.compute as pc
+
+    is_plain = pc.invert(pc.match_substring_regex(column, _ESCAPED))
+    return _except(column, pc.binary_join_element_wise('"', column, '"', ""), is_plain, write)
+
+
+def _floats(column: pa.Array, write: Callable[[Any], str]) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = column.cast(pa.float64())
+    texts = column.cast(pa.string())
+    is_whole = pc.equal(pc.trunc(column), column)
+    texts = pc.if_else(is_whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
+    size = pc.abs(column)
+    is_usual = pc.and_(pc.greater_equal(size, _SMALLEST), pc.less(size, _LARGEST))
+    return _except(column, texts, pc.or_(is_usual, pc.equal(size, 0)), write)
+
+
+def _dates(column: pa.Array, write: Callable[[Any], str]) -> pa.Array:
+    import pyarrow as pa
+
+    return _in_quotes(column, column.cast(pa.string()), write)
+
+
+def _times(column: pa.Array, write: Callable[[Any], str]) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.type.tz is not None:
+        column = column.cast(pa.timestamp("us", "UTC"))
+    # 2026-11-25 01:02:03.456000Z
+    texts = pc.binary_replace_slice(column.cast(pa.string()), 10, 11, "T")
+    milliseconds = pc.binary_replace_slice(texts, 23, 26, "")
+    texts = pc.if_else(pc.equal(pc.microsecond(column), 0), milliseconds, texts)
+    return _in_quotes(column, texts, write)
+
+
+def _in_quotes(times: pa.Array, texts: pa.Array, write: Callable[[Any], str]) -> pa.Array:
+    import pyarrow.compute as pc
+
+    years = pc.year(times)
+    is_usual = pc.and_(pc.greater(years, 999), pc.less(years, 9999))
+    return _except(times, pc.binary_join_element_wise('"', texts, '"', ""), is_usual, write)
+
+
+def _struct(kind: pa.DataType) -> Texts:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    name = value_writer(pa.string())
+    inner = [(f"{name(field.name)}:", _texts(field.type)) for field in kind]
+
+    def write(column: pa.Array) -> pa.Array:
+        parts: list[Any] = []
+        for (head, texts), part in zip(inner, column.flatten(), strict=True):
+            found = pc.binary_join_element_wise(f",{head}", texts(part), "")
+            parts.append(pc.fill_null(found, "") if found.null_count else found)
+        members = pc.binary_replace_slice(pc.binary_join_element_wise(*parts, ""), 0, 1, "{")
+        whole = pc.binary_join_element_wise(members, "}", "")
+        nothing = pa.scalar(None, pa.string())
+        return pc.if_else(column.is_valid(), whole, nothing) if column.null_count else whole
+
+    return write
