@@ -86,7 +86,7 @@ def test_a_kafka_that_is_killed_and_comes_back_has_each_message_once(
             own.start()
             assert query.awaitTermination(180)
     except Exception as error:  # in doubt it stops, and the next start finds out
-        assert "Writing to inbox" in str(error), error
+        assert "OutcomeUnknown: " in str(error), error
     job.run(spark)
     check_each_once(job)
 

@@ -25,10 +25,10 @@ from eo_kafka.testing.processes import wait_until
 from harness import committed, produce
 
 EO_KAFKA = Path(sys.executable).with_name("eo-kafka")
-IN_CI = ("join", "cdc")
+IN_CI = ("cdc",)
 FOR_RELEASES = (
-    *("backfill", "cogroup", "distinct", "enrich", "late", "outbox", "sessions", "sliding"),
-    *("top-n", "tumbling", "queue-inbox", "upsert-postgres"),
+    *("backfill", "cogroup", "distinct", "enrich", "join", "late", "outbox", "sessions"),
+    *("sliding", "top-n", "tumbling", "queue-inbox", "upsert-postgres"),
 )
 TEMPLATES = ("copy", *IN_CI, *FOR_RELEASES)
 

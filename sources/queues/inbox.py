@@ -137,8 +137,8 @@ class Inbox:
             raise OutcomeUnknown(
                 f"Topic '{name}' ends at offset {end}, as the broker says that answers, and records"
                 f" up to {at_least} were acknowledged. Its leader is cut off from the other "
-                "brokers, or records of it are lost. Start the query again when all brokers see "
-                "each other."
+                "brokers, or has just started and not ended the transaction yet, or records of it "
+                "are lost. Start the query again when all brokers are up and see each other."
             )
         return end
 
