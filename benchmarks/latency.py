@@ -24,9 +24,9 @@ import numpy as np
 
 from benchmarks.latency_contenders import Contender, contenders
 from benchmarks.latency_ends import Load, Watcher, producing
-from benchmarks.peers.environments import FACTS, installed
+from benchmarks.peers.environments import FLINK_FACTS, installed
 from benchmarks.peers.flink import flink
-from benchmarks.queries import WrongResult, own_topics
+from benchmarks.queries import WrongResult, in_turn, own_topics
 from benchmarks.session import benchmark_session, environment
 from benchmarks.workload import BROKER_PROPERTIES, Topics
 from eo_kafka.broker.embedded import KafkaBroker
@@ -111,8 +111,7 @@ def render(facts: Mapping[str, Any], rate: int, found: Mapping[str, Sequence[Lat
         cells = []
         for figure in ("p50", "p99", "most", "batch_ms"):
             values = [value for one in runs if (value := getattr(one, figure)) is not None]
-            spread = f"({min(values):,.0f} to {max(values):,.0f})" if values else ""
-            cells.append(f"{median(values):,.0f} {spread}" if values else "-")
+            cells.append(_cell(values) if values else "-")
         lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += [
         "",
@@ -121,6 +120,10 @@ def render(facts: Mapping[str, Any], rate: int, found: Mapping[str, Sequence[Lat
         ", ".join(f"{name} {value}" for name, value in facts.items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _cell(values: Sequence[float]) -> str:
+    return f"{median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -137,13 +140,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         benchmark_session() as spark,
         flink(installed(), broker.bootstrap_servers) as flinks,
     ):
-        theirs = {name: fact for name, fact in FACTS.items() if "link" in name}  # Flink's
-        facts = {**environment(spark, broker.version), **theirs}
+        facts = {**environment(spark, broker.version), **FLINK_FACTS}
         runner = Runner(Topics(broker.bootstrap_servers), given.rate, given.seconds)
         all_of_them = contenders(spark, flinks)
         for turn in range(given.rounds):
-            begin = turn % len(all_of_them)
-            for contender in (*all_of_them[begin:], *all_of_them[:begin]):
+            for contender in in_turn(all_of_them, turn):
                 latency = runner.run(contender)
                 found.setdefault(contender.name, []).append(latency)
                 print(f"round {turn + 1}, {contender.name}: {latency}", file=sys.stderr, flush=True)

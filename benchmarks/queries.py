@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import eo_kafka
 from benchmarks import nothing
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _QUERY_TIMEOUT_S = 300
+T = TypeVar("T")
 
 
 class WrongResult(Exception):
@@ -185,6 +186,12 @@ def _check_read(contender: Contender, workload: Workload, measured: list[Batch])
 
 def _job(output: str) -> str:
     return f"bench-{output}"
+
+
+def in_turn(all_of_them: Sequence[T], number: int) -> Sequence[T]:
+    """Each once, in an order that moves on by one a round."""
+    shift = number % len(all_of_them)
+    return (*all_of_them[shift:], *all_of_them[:shift])
 
 
 def own_topics(job: str) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from benchmarks.queries import (
     SNAPSHOTS,
     Contender,
     Runner,
+    in_turn,
 )
 from benchmarks.session import CORES, benchmark_session, environment
 from benchmarks.workload import BROKER_PROPERTIES, Topics, Workload
@@ -59,8 +60,7 @@ class Measurement:
 
     def play(self, round_number: int) -> None:
         """Each contender once, in an order that moves on by one a round. Round 0 only warms up."""
-        shift = round_number % len(self.contenders)
-        for contender in self.contenders[shift:] + self.contenders[:shift]:
+        for contender in in_turn(self.contenders, round_number):
             began = time.monotonic()
             batches = self.run(contender)
             _say(

@@ -25,11 +25,11 @@ from confluent_kafka import Producer
 from pyspark.sql.functions import col, from_json, struct, to_json
 
 import eo_kafka
-from benchmarks.peers.environments import FACTS, installed
+from benchmarks.peers.environments import FLINK_FACTS, installed
 from benchmarks.peers.flink import IN_TRANSACTIONS, Flink, Statement, flink
-from benchmarks.peers.settings import PRODUCER
+from benchmarks.peers.settings import OF_SPARK, PRODUCER
 from benchmarks.peers.visible import Watch
-from benchmarks.queries import WrongResult, own_topics, run
+from benchmarks.queries import WrongResult, in_turn, own_topics, run
 from benchmarks.report import Rates, ratios, throughput_table
 from benchmarks.session import CORES, benchmark_session, environment
 from benchmarks.workload import BROKER_PROPERTIES, Topics
@@ -131,7 +131,7 @@ class Jobs:
         kept = orders.where(f"value.pieces < {MOST}")
         made = to_json(struct("value.id", "value.customer", "value.price"))
         written = kept.select(made.alias("value")).writeStream.format("kafka")
-        run(written.options(topic=output, **self._kafka, **_producer()))
+        run(written.options(topic=output, **self._kafka, **OF_SPARK))
 
     def _flink(self, output: str) -> None:
         settings = {**PRODUCER, **IN_TRANSACTIONS}
@@ -139,7 +139,7 @@ class Jobs:
 
     def _sink(self, output: str) -> dict[str, str]:
         job = {"topic": output, "jobName": output, "value.format": "json"}
-        return {**self._kafka, **_producer(), **job}
+        return {**self._kafka, **OF_SPARK, **job}
 
     def checksum(self, output: str) -> tuple[int, int]:
         """Count and order-free checksum of the committed rows, by Spark's own connector."""
@@ -149,10 +149,6 @@ class Jobs:
         found = rows.selectExpr("count(v.id)", "bit_xor(xxhash64(v.id, v.customer, v.price))")
         count, digest = found.first() or (0, 0)
         return int(count), int(digest or 0)
-
-
-def _producer() -> dict[str, str]:
-    return {f"kafka.{name}": value for name, value in PRODUCER.items()}
 
 
 def render(facts: Mapping[str, Any], rates: Rates) -> str:
@@ -199,8 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         benchmark_session() as spark,
         flink(installed(), broker.bootstrap_servers) as flinks,
     ):
-        theirs = {name: fact for name, fact in FACTS.items() if "link" in name}
-        facts = {**environment(spark, broker.version), **theirs, "load before": load}
+        facts = {**environment(spark, broker.version), **FLINK_FACTS, "load before": load}
         topics = Topics(broker.bootstrap_servers)
         fill_input(topics, given.records)
         jobs = Jobs(spark, flinks, broker.bootstrap_servers, given.records)
@@ -216,8 +211,7 @@ def _measured(jobs: Jobs, topics: Topics, rounds: int) -> Rates:
     rates: dict[str, list[float]] = {name: [] for name, _ in contenders}
     sums: set[tuple[int, int]] = set()
     for number in range(rounds + 1):
-        shift = number % len(contenders)
-        for name, job in (*contenders[shift:], *contenders[:shift]):
+        for name, job in in_turn(contenders, number):
             output, began = f"few-{uuid.uuid4().hex[:8]}", time.monotonic()
             with topics.temporary(output, CORES, own_topics(output)):
                 with Watch(topics.bootstrap_servers, output, CORES) as watch:

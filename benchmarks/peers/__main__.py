@@ -27,7 +27,7 @@ from benchmarks.peers.environments import FACTS, installed
 from benchmarks.peers.flink import flink
 from benchmarks.peers.page import Results
 from benchmarks.peers.visible import Watch
-from benchmarks.queries import Runner
+from benchmarks.queries import Runner, in_turn
 from benchmarks.session import CORES, benchmark_session, environment
 from benchmarks.workload import BROKER_PROPERTIES, Topics, Workload
 from eo_kafka.broker.embedded import KafkaBroker
@@ -96,8 +96,7 @@ class Bench:
 
 def play(turns: Sequence[Turn], round_number: int) -> None:
     """Each once, in an order that moves on by one a round. Round 0 only warms up."""
-    shift = round_number % len(turns)
-    for name, turn in (*turns[shift:], *turns[:shift]):
+    for name, turn in in_turn(turns, round_number):
         began = time.monotonic()
         turn(round_number > 0)
         label = f"round {round_number}" if round_number else "warm-up"

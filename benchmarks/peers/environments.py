@@ -19,11 +19,11 @@ from eo_kafka.broker.jars import Bundle, cache_folder, fetched
 
 FLINK_VERSION, CONNECTOR_VERSION, CLIENTS_VERSION = "2.2.1", "5.0.0-2.2", "4.2.0"
 QUIX_VERSION = "3.28.1"
-FACTS = {  # for the report
+FLINK_FACTS = {  # for reports
     "Flink": FLINK_VERSION,
     "flink-connector-kafka": f"{CONNECTOR_VERSION} with kafka-clients {CLIENTS_VERSION}",
-    "Quix Streams": QUIX_VERSION,
 }
+FACTS = {**FLINK_FACTS, "Quix Streams": QUIX_VERSION}
 _FLINK_PYTHONS = ((3, 9), (3, 12))  # oldest and newest that apache-flink has wheels for
 
 # Exactly this kafka-clients: the exactly-once sink sets private fields of the producer, which newer

@@ -11,5 +11,6 @@ PRODUCER = {
     "acks": "all",
     "enable.idempotence": "true",
 }
+OF_SPARK = {f"kafka.{name}": value for name, value in PRODUCER.items()}
 COMMIT_INTERVAL_S = 1
 TRANSACTION_TIMEOUT_MS = 600_000  # Flink's own, an hour, is more than brokers allow

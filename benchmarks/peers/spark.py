@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from benchmarks.peers.settings import PRODUCER
+from benchmarks.peers.settings import OF_SPARK
 from benchmarks.queries import Contender, Runner
 from benchmarks.workload import Workload
 
@@ -22,6 +22,6 @@ class SparkCopy:
 
     def copy(self, workload: Workload, output: str) -> None:
         """Raises WrongResult, and what Spark raises."""
-        sink = {f"kafka.{name}": value for name, value in PRODUCER.items()}
-        told = replace(self.contender, sink_options={**self.contender.sink_options, **sink})
+        sink = {**self.contender.sink_options, **OF_SPARK}
+        told = replace(self.contender, sink_options=sink)
         self.runner.copy_into(told, workload, BATCHES, output)

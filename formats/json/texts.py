@@ -35,7 +35,10 @@ def encoder(kind: pa.DataType) -> Texts:
 def _texts(kind: pa.DataType) -> Texts:
     import pyarrow as pa
 
-    write, of = value_writer(kind), pa.types  # refuses what JSON has not
+    of = pa.types
+    if of.is_struct(kind) and kind.num_fields:
+        return _struct(kind)
+    write = value_writer(kind)  # refuses what JSON has not
     for fits, texts in (
         (of.is_integer(kind) or of.is_boolean(kind), _cast),
         (of.is_floating(kind) and not of.is_float16(kind), _floats),
@@ -45,8 +48,6 @@ def _texts(kind: pa.DataType) -> Texts:
     ):
         if fits:
             return lambda column: texts(column, write)
-    if of.is_struct(kind) and kind.num_fields:
-        return _struct(kind)
     return lambda column: _one_by_one(column, write)
 
 

@@ -7,7 +7,16 @@ import pytest
 
 from eo_kafka.testing.processes import has_ended, wait_until
 from harness import committed, kill_driver_at, kill_group, start_driver, written
-from queue_job import QueueCopy, copy_of, new_queue, numbered, once, publish, waiting
+from queue_job import (
+    QueueCopy,
+    copy_of,
+    kafka_is_killed_at,
+    new_queue,
+    numbered,
+    once,
+    publish,
+    waiting,
+)
 
 FULL = pytest.mark.full
 IDS = numbered(1200)  # more than are taken at a time
@@ -77,16 +86,7 @@ def test_a_kafka_that_is_killed_and_comes_back_has_each_message_once(
 ) -> None:
     job = copy_of(eo_rabbitmq.url, own.bootstrap_servers, own_topic, tmp_path)
     publish(job.url, job.queue, IDS)
-    crash_points.arm(point, "wait")
-    try:
-        with job.running(spark) as query:
-            crash_points.wait_reached(point)
-            own.kill()
-            crash_points.release(point)
-            own.start()
-            assert query.awaitTermination(180)
-    except Exception as error:  # in doubt it stops, and the next start finds out
-        assert "OutcomeUnknown: " in str(error), error
+    kafka_is_killed_at(point, job, own, spark, crash_points)
     job.run(spark)
     check_each_once(job)
 

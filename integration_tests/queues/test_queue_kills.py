@@ -3,17 +3,14 @@ twice, and RabbitMQ is killed, too."""
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
 import threading
 import time
 
 import pytest
 
 from harness import committed
-from queue_job import RECEIVE, copy_of, new_queue, numbered, once, publish, receiver, waiting
+from queue_job import copy_of, kill_receivers, new_queue, numbered, once, publish, waiting
 
 SECONDS = 40
 MESSAGES = 6000
@@ -45,31 +42,21 @@ def test_no_kill_at_any_moment_loses_or_repeats_a_message(
 
     publisher = threading.Thread(target=publish_all)
     publisher.start()
-    given = json.dumps(job.as_job()["source_options"])
-    kills, until = 0, time.monotonic() + SECONDS
-    living: list[subprocess.Popen] = []
-    try:
-        while time.monotonic() < until or publisher.is_alive():
-            with (tmp_path / "log").open("ab") as log:
-                living.append(subprocess.Popen([sys.executable, "-c", RECEIVE, given], stderr=log))
-            time.sleep(chance.uniform(1.0, 3.5))
-            if chance.random() < 0.2:
-                with up:
-                    own_rabbitmq.kill()
-                    own_rabbitmq.start()
-            while len(living) > chance.randrange(2):  # the older one is shut out, and may be gone
-                victim = living.pop()
-                kills += victim.poll() is None
-                victim.kill()
-                victim.wait()
-        publisher.join()
-    finally:
-        for one in living:
-            one.kill()
-            one.wait()
+    deadline = time.monotonic() + SECONDS
+
+    def is_time() -> bool:
+        return time.monotonic() > deadline and not publisher.is_alive()
+
+    def restart() -> None:
+        with up:
+            own_rabbitmq.kill()
+            own_rabbitmq.start()
+
+    kills = kill_receivers(job, tmp_path, chance, is_time, (1.0, 3.5), restart)
+    publisher.join()
     assert kills > 3
     deadline = time.monotonic() + 60
-    last = receiver(job)
+    last = job.receiver()
     while waiting(job.url, queue) or last.receive(all_there=True):
         last.receive()
         assert time.monotonic() < deadline

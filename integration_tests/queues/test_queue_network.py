@@ -13,7 +13,7 @@ from eo_kafka.sources.queues import inbox
 from eo_kafka.sources.queues.receiver import Receiver
 from eo_kafka.testing.proxy import Action, Api, Proxy, proxied_broker
 from harness import committed
-from queue_job import QueueCopy, copy_of, numbered, once, publish, receiver, waiting
+from queue_job import QueueCopy, copy_of, numbered, once, publish, waiting
 
 IDS = numbered(50)
 
@@ -41,7 +41,7 @@ def job(broker_and_proxy, eo_rabbitmq, tmp_path) -> QueueCopy:
 
 def proxied(job: QueueCopy, network: Proxy) -> Receiver:
     """One that reaches Kafka through the proxy."""
-    return receiver(job, **{"kafka.bootstrap.servers": f"127.0.0.1:{network.port}"})
+    return job.receiver(**{"kafka.bootstrap.servers": f"127.0.0.1:{network.port}"})
 
 
 @pytest.mark.parametrize("api", [Api.INIT_PRODUCER_ID, Api.PRODUCE, Api.END_TXN])

@@ -16,7 +16,7 @@ from eo_kafka.connectors.queues.reader import QueueStreamReader, checked
 from eo_kafka.errors import EnvironmentRefused, Fenced, ReadTimeout, SourceError
 from eo_kafka.sources.queues.rows import with_messages
 from harness import committed, committed_messages
-from queue_job import QueueCopy, channel, new_queue, numbered, once, publish, receiver, waiting
+from queue_job import QueueCopy, channel, new_queue, numbered, once, publish, waiting
 
 
 def in_inbox(job: QueueCopy):
@@ -27,24 +27,24 @@ def test_a_start_reads_back_what_it_kept_as_far_as_the_window_reaches(queue_copy
     job, ids = queue_copy, numbered(100)
     small = {"dedupWindow": "40", "prefetch": "7"}
     publish(job.url, job.queue, ids)
-    one = receiver(job, **small)
+    one = job.receiver(**small)
     assert one.receive(all_there=True) == 100
     publish(job.url, job.queue, ids[60:])  # the newest 40
     assert one.receive(all_there=True) == 40
     assert in_inbox(job) == once(ids)
     publish(job.url, job.queue, [*ids[60:], "new"])
-    assert receiver(job, **small).receive(all_there=True) == 41
+    assert job.receiver(**small).receive(all_there=True) == 41
     assert in_inbox(job) == once([*ids, "new"])
     assert "40 messages of queue" in caplog.text
     publish(job.url, job.queue, ids[:1])  # older than the window: a repeat, as is said
-    assert receiver(job, **small).receive(all_there=True) == 1
+    assert job.receiver(**small).receive(all_there=True) == 1
     assert in_inbox(job) == once([*ids, "new"]) + once(ids[:1])
     assert waiting(job.url, job.queue) == 0
 
 
 def test_one_that_was_shut_out_keeps_nothing_and_gives_its_messages_back(queue_copy) -> None:
     job = queue_copy
-    old, new = receiver(job), receiver(job)
+    old, new = job.receiver(), job.receiver()
     old.open()
     new.open()
     publish(job.url, job.queue, ["a", "b"])
@@ -58,13 +58,13 @@ def test_one_that_was_shut_out_keeps_nothing_and_gives_its_messages_back(queue_c
 def test_a_message_that_is_older_than_the_window_is_counted(queue_copy, caplog) -> None:
     job = queue_copy
     publish(job.url, job.queue, numbered(3))
-    assert receiver(job, dedupWindow="1", prefetch="1").receive(all_there=True) == 3
+    assert job.receiver(dedupWindow="1", prefetch="1").receive(all_there=True) == 3
     publish(job.url, job.queue, ["late"])
     with channel(job.url) as opened:
         tag = next(opened.consume(job.queue))[0].delivery_tag
         opened.basic_nack(tag, requeue=True)
         opened.cancel()
-    assert receiver(job, dedupWindow="1", prefetch="1").receive() == 1
+    assert job.receiver(dedupWindow="1", prefetch="1").receive() == 1
     assert "1 messages of queue" in caplog.text
     assert "raise 'dedupWindow'" in caplog.text
 
@@ -80,14 +80,14 @@ def test_what_a_quorum_queue_delivered_too_often_goes_to_the_poison_topic(queue_
                 break
         opened.cancel()
     publish(job.url, job.queue, ["good"])
-    assert receiver(job, maxDeliveries="2").receive(all_there=True) == 2
+    assert job.receiver(maxDeliveries="2").receive(all_there=True) == 2
     assert in_inbox(job) == once(["good"])
     (poison,) = committed_messages(job.servers, job.poison)
     assert (poison.key(), poison.value()) == (b"bad", b"bad")
     (meta,) = [value for name, value in poison.headers() if name == "eo-queue"]
     assert "maxDeliveries is 2" in json.loads(meta)["reason"]
     publish(job.url, job.queue, ["bad"])  # again: it is dropped, also by another receiver
-    assert receiver(job, maxDeliveries="2").receive() == 1
+    assert job.receiver(maxDeliveries="2").receive() == 1
     assert len(committed_messages(job.servers, job.poison)) == 1
     assert in_inbox(job) == once(["good"])
 
@@ -100,10 +100,10 @@ def test_a_message_without_an_id_stops_the_query_and_stays(queue_copy) -> None:
     publish(job.url, job.queue, ["b"])
     for _ in range(2):
         with pytest.raises(SourceError, match=r"has no id.*still in the queue.*onMissingId"):
-            receiver(job).receive()
+            job.receiver().receive()
     assert in_inbox(job) == once(["a"]), "those before it are kept"
     assert waiting(job.url, job.queue) == 2
-    assert receiver(job, onMissingId="dead-letter").receive(all_there=True) == 2
+    assert job.receiver(onMissingId="dead-letter").receive(all_there=True) == 2
     assert in_inbox(job) == once(["a", "b"])
     assert committed(job.servers, job.poison) == once(["nameless"])
 
@@ -114,14 +114,14 @@ def test_ids_of_headers_and_of_bodies(queue_copy) -> None:
         for order in (1, 2, 1):
             headers = {"order": order}
             opened.basic_publish("", job.queue, b"x", pika.BasicProperties(headers=headers))
-    assert receiver(job, messageId="header:order").receive(all_there=True) == 3
+    assert job.receiver(messageId="header:order").receive(all_there=True) == 3
     inbox = committed_messages(job.servers, job.source_topic)
     assert [one.key() for one in inbox] == [b"1", b"2"]
     job.source_topic += "-bodies"
     publish(job.url, job.queue, ["x"])
     with channel(job.url) as opened:
         opened.basic_publish("", job.queue, b"x")
-    assert receiver(job, messageId="body").receive(all_there=True) == 2
+    assert job.receiver(messageId="body").receive(all_there=True) == 2
     assert in_inbox(job) == once(["x"])
 
 
@@ -132,7 +132,7 @@ def test_a_time_that_python_has_no_date_for_is_read(queue_copy, monkeypatch) -> 
         patched.setattr("pika.data.calendar.timegm", lambda _: 1_767_225_600_000)
         given = pika.BasicProperties(message_id="a", headers={"when": then, "in": {"at": then}})
         opened.basic_publish("", job.queue, b"a", given)
-    assert receiver(job).receive() == 1
+    assert job.receiver().receive() == 1
     (found,) = committed_messages(job.servers, job.source_topic)
     assert dict(found.headers())["when"] == b"1767225600000"
 
@@ -146,7 +146,7 @@ def test_a_message_that_is_too_large_for_kafka_stays_in_the_queue(queue_copy, ma
             "", job.queue, os.urandom(5000), pika.BasicProperties(message_id="big")
         )
     with pytest.raises(EnvironmentRefused, match=r"'big' .* 5,000 bytes.*max\.message\.bytes"):
-        receiver(job).receive()
+        job.receiver().receive()
     assert waiting(job.url, job.queue) == 2
 
 
@@ -154,7 +154,7 @@ def test_nobody_else_may_write_into_an_inbox(queue_copy) -> None:
     from harness import produce
 
     job = queue_copy
-    one = receiver(job)
+    one = job.receiver()
     one.open()
     produce(job.servers, job.source_topic, [b"foreign"])
     publish(job.url, job.queue, ["a"])
@@ -167,7 +167,7 @@ def test_nobody_else_may_write_into_an_inbox(queue_copy) -> None:
 def test_a_compacted_inbox_is_refused(queue_copy, make_topic) -> None:
     queue_copy.source_topic = make_topic("inbox", config={"cleanup.policy": "compact"})
     with pytest.raises(EnvironmentRefused, match="acknowledged and not read yet"):
-        receiver(queue_copy).open()
+        queue_copy.receiver().open()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_queue_that_does_not_keep_messages_is_refused(queue_copy, given, said)
         if given is not None:
             opened.queue_declare(job.queue, **given)
         with pytest.raises(EnvironmentRefused, match=said):
-            receiver(job).receive()
+            job.receiver().receive()
     if given is None:
         with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="no queue"):
             waiting(job.url, job.queue)  # looking for it has not made it
@@ -199,10 +199,10 @@ def test_a_queue_with_settings_of_its_own_is_left_as_it_is(queue_copy) -> None:
         opened.queue_declare("stream", durable=True)
     job.queue = "stream"
     publish(job.url, job.queue, ["named"])
-    assert receiver(job).receive() == 1
+    assert job.receiver().receive() == 1
     job.queue = new_queue(job.url, **{"x-message-ttl": 60_000_000, "x-max-priority": 3})
     publish(job.url, job.queue, ["a"])
-    assert receiver(job).receive() == 1
+    assert job.receiver().receive() == 1
     new = {"x-message-ttl": 60_000_000, "x-max-priority": 3, "x-queue-type": "classic"}
     with channel(job.url) as opened:  # the same settings: no error
         opened.queue_declare(job.queue, durable=True, arguments=new)
@@ -219,7 +219,7 @@ def test_a_wrong_password_or_no_server_is_told_without_the_password(queue_copy, 
         (f"amqp://guest:s3cr3t@{place.replace('%2F', 'nowhere')}", EnvironmentRefused),
     ):
         with pytest.raises(kind, match=r"RabbitMQ at 127\.0\.0\.1") as told:
-            receiver(job, url=url).receive()
+            job.receiver(url=url).receive()
         assert "s3cr3t" not in str(told.value) + repr(told.value)
     assert "s3cr3t" not in caplog.text
 
@@ -228,7 +228,7 @@ def test_other_consumers_are_told(queue_copy, caplog) -> None:
     job = queue_copy
     with channel(job.url) as opened:
         opened.basic_consume(job.queue, lambda *_: None)
-        receiver(job).receive(all_there=True)
+        job.receiver().receive(all_there=True)
     assert "1 other consumers" in caplog.text
 
 
@@ -236,7 +236,7 @@ def test_other_consumers_are_told(queue_copy, caplog) -> None:
 def test_an_inbox_whose_beginning_has_expired(queue_copy, gone, caplog) -> None:
     job, ids = queue_copy, numbered(10)
     publish(job.url, job.queue, ids)
-    assert receiver(job).receive(all_there=True) == 10
+    assert job.receiver().receive(all_there=True) == 10
     admin = AdminClient({"bootstrap.servers": job.servers})
     ((_, done),) = admin.delete_records([TopicPartition(job.source_topic, 0, gone)]).items()
     done.result(30)

@@ -10,7 +10,7 @@ from eo_kafka.broker.rabbitmq import RabbitMQ
 from eo_kafka.broker.settings import free_port
 from eo_kafka.errors import EnvironmentRefused
 from harness import committed
-from queue_job import copy_of, numbered, once, publish, receiver
+from queue_job import copy_of, numbered, once, publish
 from secure_broker import Certificates
 
 
@@ -37,6 +37,6 @@ def test_a_server_is_trusted_by_its_authority_and_its_name(broker, make_topic, t
             url("localhost", **right, server_hostname="elsewhere.example.org"),
         ):
             with pytest.raises(EnvironmentRefused, match="is not trusted.*ca_certs"):
-                receiver(job, url=wrong).receive()
-        assert receiver(job, url=url("localhost", **right)).receive(all_there=True) == 10
+                job.receiver(url=wrong).receive()
+        assert job.receiver(url=url("localhost", **right)).receive(all_there=True) == 10
     assert committed(job.servers, job.source_topic) == once(numbered(10))

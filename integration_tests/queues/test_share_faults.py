@@ -8,6 +8,7 @@ import pytest
 
 from eo_kafka.testing.processes import has_ended, wait_until
 from harness import committed, kill_driver_at, kill_group, start_driver, written
+from queue_job import kafka_is_killed_at
 from share_job import ShareCopy, numbered, share_copy_of
 
 FULL = pytest.mark.full
@@ -64,16 +65,7 @@ def test_a_kafka_that_is_killed_with_a_share_group_has_each_record_once(
     """It has the records, the locks and the inbox: all of it comes back."""
     job = share_copy_of(own_share_kafka.bootstrap_servers, tmp_path)
     job.publish(VALUES)
-    crash_points.arm(point, "wait")
-    try:
-        with job.running(spark) as query:
-            crash_points.wait_reached(point)
-            own_share_kafka.kill()
-            crash_points.release(point)
-            own_share_kafka.start()
-            assert query.awaitTermination(180)
-    except Exception as error:  # in doubt it stops, and the next start finds out
-        assert "OutcomeUnknown: " in str(error), error
+    kafka_is_killed_at(point, job, own_share_kafka, spark, crash_points)
     crash_points.clear()
     run_to_the_end(job, spark)
     check_each_once(job)

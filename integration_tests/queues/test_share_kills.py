@@ -3,10 +3,7 @@ and Kafka is killed, too."""
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -14,7 +11,7 @@ from collections import Counter
 import pytest
 
 from harness import committed
-from queue_job import RECEIVE
+from queue_job import kill_receivers
 from share_job import ShareCopy, numbered, share_copy_of
 
 SECONDS = 40
@@ -43,28 +40,18 @@ def test_no_kill_at_any_moment_loses_or_repeats_a_record_of_a_share_group(
 
     publisher = threading.Thread(target=publish_all)
     publisher.start()
-    given = json.dumps(job.as_job()["source_options"])
-    kills, until = 0, time.monotonic() + SECONDS
-    living: list[subprocess.Popen] = []
-    try:
-        while time.monotonic() < until or publisher.is_alive():
-            with (tmp_path / "log").open("ab") as log:
-                living.append(subprocess.Popen([sys.executable, "-c", RECEIVE, given], stderr=log))
-            time.sleep(chance.uniform(2.0, 6.0))
-            if chance.random() < 0.2:
-                with up:
-                    own_share_kafka.kill()
-                    own_share_kafka.start()
-            while len(living) > chance.randrange(2):  # the older one is shut out, and may be gone
-                victim = living.pop()
-                kills += victim.poll() is None
-                victim.kill()
-                victim.wait()
-        publisher.join()
-    finally:
-        for one in living:
-            one.kill()
-            one.wait()
+    deadline = time.monotonic() + SECONDS
+
+    def is_time() -> bool:
+        return time.monotonic() > deadline and not publisher.is_alive()
+
+    def restart() -> None:
+        with up:
+            own_share_kafka.kill()
+            own_share_kafka.start()
+
+    kills = kill_receivers(job, tmp_path, chance, is_time, (2.0, 6.0), restart)
+    publisher.join()
     assert kills > 3
     assert kept_at_last(job) == Counter(RECORDS)
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import json
+import random
+import subprocess
+import sys
+import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pika
 import pytest
 
+from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.broker.rabbitmq import RabbitMQ
 from eo_kafka.connectors.queues.reader import checked
 from eo_kafka.sources.queues.receiver import Receiver
-from harness import Copy
+from harness import Copy, CrashPoints
 
 # A receiver that a test may kill; its options are the argument.
 RECEIVE = """
@@ -65,12 +72,16 @@ def waiting(url: str, queue: str) -> int:
 
 
 @dataclass
-class QueueCopy(Copy):
+class InboxCopy(Copy):
     """`source_topic` is the inbox."""
 
-    url: str = ""
     queue: str = ""
     given: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def backend(self) -> dict[str, str]:
+        """The options that say where the queue is."""
+        raise NotImplementedError
 
     @property
     def poison(self) -> str:
@@ -79,17 +90,75 @@ class QueueCopy(Copy):
     def as_job(self) -> dict[str, object]:
         options = {
             "kafka.bootstrap.servers": self.servers,
-            "url": self.url,
+            **self.backend,
             "queue": self.queue,
             "inbox": self.source_topic,
             **self.given,
         }
         return {**super().as_job(), "source": "eo-queue", "source_options": options}
 
+    def receiver(self, **given: str) -> Receiver:
+        """A new one, as each start makes."""
+        return Receiver(checked({**self.as_job()["source_options"], **given}).queue)
 
-def receiver(job: QueueCopy, **given: str) -> Receiver:
-    """A new one, as each start makes."""
-    return Receiver(checked({**job.as_job()["source_options"], **given}).queue)
+
+@dataclass
+class QueueCopy(InboxCopy):
+    """Of RabbitMQ."""
+
+    url: str = ""
+
+    @property
+    def backend(self) -> dict[str, str]:
+        return {"url": self.url}
+
+
+def kafka_is_killed_at(
+    point: str, job: InboxCopy, kafka: KafkaBroker, spark, crash_points: CrashPoints
+) -> None:
+    """A run during which Kafka dies and comes back. In doubt it stops: the next start finds out."""
+    crash_points.arm(point, "wait")
+    try:
+        with job.running(spark) as query:
+            crash_points.wait_reached(point)
+            kafka.kill()
+            crash_points.release(point)
+            kafka.start()
+            assert query.awaitTermination(180)
+    except Exception as error:
+        assert "OutcomeUnknown: " in str(error), error
+
+
+def kill_receivers(
+    job: InboxCopy,
+    tmp_path: Path,
+    chance: random.Random,
+    until: Callable[[], bool],
+    pause_s: tuple[float, float],
+    fault: Callable[[], None],
+) -> int:
+    """Start receivers, often two at once, and kill them, until it is time; now and then there is a
+    `fault`. How many were killed while they lived."""
+    given = json.dumps(job.as_job()["source_options"])
+    kills = 0
+    living: list[subprocess.Popen] = []
+    try:
+        while not until():
+            with (tmp_path / "log").open("ab") as log:
+                living.append(subprocess.Popen([sys.executable, "-c", RECEIVE, given], stderr=log))
+            time.sleep(chance.uniform(*pause_s))
+            if chance.random() < 0.2:
+                fault()
+            while len(living) > chance.randrange(2):  # the older one is shut out, and may be gone
+                victim = living.pop()
+                kills += victim.poll() is None
+                victim.kill()
+                victim.wait()
+    finally:
+        for one in living:
+            one.kill()
+            one.wait()
+    return kills
 
 
 def once(ids: list[str]) -> Counter[bytes]:

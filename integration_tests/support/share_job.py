@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -20,10 +20,10 @@ from confluent_kafka.admin import (
 )
 
 from eo_kafka.broker.embedded import KafkaBroker
-from eo_kafka.connectors.queues.reader import checked
 from eo_kafka.sources.queues.receiver import Receiver
 from eo_kafka.testing.processes import wait_until
-from harness import Copy, control_plane
+from harness import control_plane
+from queue_job import InboxCopy
 
 # Locks and heartbeats of seconds would be waited for in each test.
 QUICK_BROKER = {
@@ -54,31 +54,19 @@ def set_group(servers: str, group: str, settings: Mapping[str, str]) -> None:
 
 
 @dataclass
-class ShareCopy(Copy):
-    """`source_topic` is the inbox, `queue` the topic that is shared."""
+class ShareCopy(InboxCopy):
+    """`queue` is the topic that is shared."""
 
-    queue: str = ""
     group: str = ""
-    given: dict[str, str] = field(default_factory=dict)
 
     @property
-    def poison(self) -> str:
-        return f"{self.source_topic}.poison"
+    def backend(self) -> dict[str, str]:
+        return {"shareGroup": self.group}
 
     @property
     def topic_id(self) -> str:
         with control_plane(self.servers) as control:
             return control.topic_ids([self.queue])[self.queue]
-
-    def as_job(self) -> dict[str, object]:
-        options = {
-            "kafka.bootstrap.servers": self.servers,
-            "shareGroup": self.group,
-            "queue": self.queue,
-            "inbox": self.source_topic,
-            **self.given,
-        }
-        return {**super().as_job(), "source": "eo-queue", "source_options": options}
 
     def publish(self, values: list[bytes], partition: int = 0, **more: Any) -> None:
         """Records whose keys are their values."""
@@ -93,10 +81,6 @@ class ShareCopy(Copy):
         producer = Producer(settings)
         producer.init_transactions(30)
         return producer
-
-    def receiver(self, **given: str) -> Receiver:
-        """A new one, as each start makes."""
-        return Receiver(checked({**self.as_job()["source_options"], **given}).queue)
 
     def receive(self, count: int, **given: str) -> None:
         """A new one takes messages until it has taken so many, and leaves."""
