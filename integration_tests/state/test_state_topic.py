@@ -177,7 +177,8 @@ def test_quix_1146_faust_658_no_rebalance_can_disturb_it(state, tmp_path):
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda number: state.restored(tmp_path / str(number)), range(4)))
     assert found == [FILES] * 4
-    groups = AdminClient(state.settings).list_consumer_groups().result(30)
+    admin = AdminClient(state.settings)
+    groups = admin.list_consumer_groups().result(30)
     assert not [one.group_id for one in groups.valid if "eo-kafka" in one.group_id]
 
 

@@ -43,10 +43,10 @@ class Supervised:
         wait_until(guard.children, "the guard has started the driver")
         driver = guard.children()[0]
         jvm = [one for one in driver.children() if one.name() == "java"]
-        found = {"java": jvm, "driver": [driver], "all": map(psutil.Process, self.living())}
-        for one in found[what]:
-            with suppress(psutil.NoSuchProcess):
-                one.kill()
+        pids = {"java": [one.pid for one in jvm], "driver": [driver.pid], "all": self.living()}
+        for pid in pids[what]:
+            with suppress(ProcessLookupError):  # it ends with one that was killed before it
+                os.kill(pid, signal.SIGKILL)
 
     def await_ended(self) -> int:
         return self.process.wait(LONG_S)
