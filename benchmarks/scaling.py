@@ -1,15 +1,15 @@
 """Throughput by cores, partitions and record size, in one process and with executors of their own.
 
-    python -m benchmarks.scaling [--rounds 2] [--out FOLDER] [--sweeps NAME...]    (40 minutes)
+    python -m benchmarks.scaling [--rounds 2] [--out FOLDER] [--sweeps NAME...]    (50 minutes)
 
 Each row is eo-kafka and Spark's own connector in turns, on the same topic and in the same Spark:
-reading all seven columns, and topic to topic (ours exactly once, Spark's at least once). Rates are
-those of the batches between the first and the last of five, of up to 150 MB or 400,000 records
-each: where that is done in half a second, what a batch costs whatever is in it weighs more. Broker,
-driver and executors share this machine's cores. Unix sockets: with Spark's setting
-`spark.python.unix.domain.socket.enabled=true`. Arrow batches of 2 MB: with Spark's setting
-`spark.sql.execution.arrow.maxBytesPerBatch=2m`, in whose batches rows reach a sink in Python. Two
-tasks: with eo-kafka's source option `maxPartitions=2`.
+reading all seven columns, and topic to topic (ours exactly once, with rows and by the direct lane,
+Spark's at least once). Rates are those of the batches between the first and the last of five, of up
+to 150 MB or 400,000 records each: where that is done in half a second, what a batch costs whatever
+is in it weighs more. Broker, driver and executors share this machine's cores. Unix sockets: with
+Spark's setting `spark.python.unix.domain.socket.enabled=true`. Arrow batches of 2 MB: with Spark's
+setting `spark.sql.execution.arrow.maxBytesPerBatch=2m`, in whose batches rows reach a sink in
+Python. Two tasks: with eo-kafka's source option `maxPartitions=2`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.queries import EXACTLY_ONCE, JVM, READER, Contender, Runner
+from benchmarks.queries import DIRECT, EXACTLY_ONCE, JVM, READER, Contender, Runner
 from benchmarks.report import ratios, steady_rate
 from benchmarks.session import benchmark_session, environment
 from benchmarks.workload import BROKER_PROPERTIES, Topics, Workload
@@ -94,8 +94,10 @@ POINTS = (
     ),
 )
 TURNS: dict[str, Contender] = {
-    "read": READER, "read, kafka": JVM, "copy": EXACTLY_ONCE, "copy, kafka": JVM,
+    "read": READER, "read, kafka": JVM, "copy": EXACTLY_ONCE, "direct": DIRECT,
+    "copy, kafka": JVM,
 }  # fmt: skip
+COLORS = {"read": "tab:orange", "copy": "tab:blue", "direct": "tab:green"}
 Found = dict[str, list[float]]  # turn -> records/s, one a round
 
 
@@ -183,8 +185,9 @@ def render(facts: Mapping[str, Any], results: Mapping[Point, Found]) -> str:
             f"## By {sweep}",
             "",
             f"| {sweep} | read, records/s | MB/s | x kafka | copy exactly once, records/s | MB/s "
+            "| x kafka, at least once | direct copy exactly once, records/s | MB/s "
             "| x kafka, at least once |",
-            "|:--|--:|--:|--:|--:|--:|--:|",
+            "|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
         ]
         lines += [_line(point, found) for point, found in results.items() if point.sweep == sweep]
     return "\n".join(lines) + "\n"
@@ -192,9 +195,9 @@ def render(facts: Mapping[str, Any], results: Mapping[Point, Found]) -> str:
 
 def _line(point: Point, found: Found) -> str:
     cells = []
-    for turn in ("read", "copy"):
+    for turn, beside in (("read", "read"), ("copy", "copy"), ("direct", "copy")):
         rate = median(found[turn])
-        times = ratios(found[turn], found[f"{turn}, kafka"])
+        times = ratios(found[turn], found[f"{beside}, kafka"])
         cells += [f"{rate:,.0f}", f"{rate * point.size / 1e6:.0f}", str(times)]
     return f"| {point.label} | {' | '.join(cells)} |"
 
@@ -214,7 +217,7 @@ def plot(results: Mapping[Point, Found], path: Path) -> None:
         for turn in TURNS:
             rates = [median(results[point][turn]) * point.size / 1e6 for point in points]
             style = "--" if turn.endswith("kafka") else "-"
-            color = "tab:orange" if turn.startswith("read") else "tab:blue"
+            color = COLORS[turn.partition(",")[0]]
             axes.plot(labels, rates, style, color=color, marker="o", label=turn)
         axes.set(title=f"by {sweep}", ylabel="MB/s")
         axes.set_ylim(bottom=0)
