@@ -29,13 +29,12 @@ from ..clients.kafka.config import admin_client
 from .errors import BrokerError, PortTaken
 from .jars import DEFAULT_VERSION, kafka_jars
 from .java import find_java
-from .process import JavaProcess
+from .process import OneProcess, ServerProcess
 from .server import Server
 from .settings import LOOPBACK, Node, free_port, server_properties
-from .storage import cluster_id_of, format_storage, new_cluster_id, tail
+from .storage import cluster_id_of, format_storage, new_cluster_id
 
 START_TIMEOUT = 90.0  # seconds; 3 on an idle machine
-STOP_TIMEOUT = 30.0
 _PORT_ATTEMPTS = 5
 # The serial collector starts quickest and is enough for half a gigabyte. The optimizing compiler
 # stays on: brokers that live for seconds gain little without it, benchmarks would lose much.
@@ -49,7 +48,7 @@ _JVM_OPTIONS = (
 )
 
 
-class KafkaBroker(Server):
+class KafkaBroker(OneProcess, Server):
     """One Kafka node.
 
     `port` 0 picks a free one, which then stays the same through `restart()`. `directory` None is a
@@ -58,6 +57,8 @@ class KafkaBroker(Server):
     `settings.server_properties`. `features` ({"transaction.version": 1}) are finalized when the
     folder is formatted, that is at the first start on it. Methods raise BrokerError.
     """
+
+    called = "The broker"
 
     def __init__(
         self,
@@ -82,7 +83,6 @@ class KafkaBroker(Server):
         self._features = dict(features or {})
         self._cluster_id = cluster_id or new_cluster_id()
         self._quorum: Sequence[Node] = ()
-        self._process: JavaProcess | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -95,27 +95,15 @@ class KafkaBroker(Server):
         return self._node.port
 
     @property
-    def pid(self) -> int:
-        """Process id of the JVM that runs, or ran last."""
-        if self._process is None:
-            raise BrokerError("The broker was not started: call start() or use 'with'.")
-        return self._process.pid
-
-    @property
     def log_path(self) -> Path:
         """The file with the broker's warnings and errors."""
         return self.directory / "broker.log"
-
-    @property
-    def running(self) -> bool:
-        """Whether the JVM lives (it may still be starting, or just be going down)."""
-        return self._process is not None and self._process.poll() is None
 
     def epitaph(self) -> str:
         """A sentence about a broker that ended without being asked to."""
         return (
             f"Kafka {self.version}, node {self.node_id} in {self.directory}, ended by itself. "
-            f"Its log ends with: {self._output()}"
+            f"Its log ends with: {self._log_end()}"
         )
 
     def start(self) -> None:
@@ -127,16 +115,6 @@ class KafkaBroker(Server):
             self._await_ready({self.node_id})
         else:
             _first_start([self])
-
-    def stop(self) -> None:
-        """End it in order: SIGTERM; SIGKILL if it has not gone within 30 seconds."""
-        self._signal_stop()
-        self._await_stop()
-
-    def kill(self) -> None:
-        """End it with SIGKILL, as a crash would; returns when the process is gone."""
-        if self._process is not None:
-            self._process.kill()
 
     def restart(self) -> None:
         """Stop if it runs, and start again with the same port and folder."""
@@ -171,7 +149,7 @@ class KafkaBroker(Server):
             quick_java = (java, "-XX:TieredStopAtLevel=1", *classpath)
             format_storage(quick_java, config, self._cluster_id, self._features)
         self._cluster_id = cluster_id_of(data) or self._cluster_id
-        self._process = JavaProcess(
+        self._process = ServerProcess(
             [java, *_JVM_OPTIONS, *classpath, "kafka.Kafka", str(config)], self.log_path
         )
         atexit.register(self.close)
@@ -185,7 +163,7 @@ class KafkaBroker(Server):
             if time.monotonic() > deadline:
                 raise BrokerError(
                     f"Kafka {self.version} at {self.bootstrap_servers} did not answer within "
-                    f"{timeout:.0f} seconds. Its log, {self.log_path}, ends with: {self._output()}"
+                    f"{timeout:.0f} seconds. Its log, {self.log_path}, ends with: {self._log_end()}"
                 )
             time.sleep(0.05)
 
@@ -202,25 +180,13 @@ class KafkaBroker(Server):
         return set(metadata.brokers) if metadata.cluster_id == self._cluster_id else set()
 
     def _died(self) -> BrokerError:
-        output = self._output()
-        if "Address already in use" in output:
+        if "Address already in use" in self._said():
             return PortTaken(
                 f"Kafka could not listen on {self.bootstrap_servers} or its controller's port "
                 f"{self._node.controller_port}: another process holds it. Choose another port, or "
                 f"0 for a free one."
             )
         return BrokerError(self.epitaph())
-
-    def _output(self) -> str:
-        return tail(self._process.output() if self._process else "")
-
-    def _signal_stop(self) -> None:
-        if self._process is not None and self.running:
-            self._process.terminate()
-
-    def _await_stop(self) -> None:
-        if self._process is not None and not self._process.wait(STOP_TIMEOUT):
-            self._process.kill()
 
 
 class KafkaCluster:
@@ -277,7 +243,7 @@ def cluster(
     finally:
         if directory is not None:
             for broker in brokers:  # all at once: the last ones cannot stop without a quorum
-                broker._signal_stop()
+                broker._ask_to_stop()
         for broker in brokers:
             broker.close()
 

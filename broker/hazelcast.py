@@ -22,13 +22,11 @@ from .errors import BrokerError, PortTaken
 from .hazelcast_settings import CLUSTER_NAME, journal, member_settings
 from .jars import HAZELCAST_VERSION, hazelcast_jars
 from .java import find_java
-from .process import JavaProcess
+from .process import OneProcess, ServerProcess
 from .server import Server
 from .settings import LOOPBACK, free_port
-from .storage import tail
 
 START_TIMEOUT = 120.0  # seconds; 4 on an idle machine
-STOP_TIMEOUT = 30.0
 _PORT_ATTEMPTS = 5
 _STARTER = "com.hazelcast.core.server.HazelcastMemberStarter"
 _SIZE = re.compile(r"Members \{size:(\d+)")
@@ -40,8 +38,11 @@ _JVM_OPTIONS = (
 )
 
 
-class HazelcastMember:
-    """One member; made and held by a HazelcastCluster. Methods raise BrokerError."""
+class HazelcastMember(OneProcess):
+    """One member; made and held by a HazelcastCluster. If it is stopped, what it holds goes to the
+    others first. Methods raise BrokerError."""
+
+    called = "The member"
 
     def __init__(self, folder: Path, port: int, version: str, settings: str) -> None:
         self.port = port
@@ -49,47 +50,22 @@ class HazelcastMember:
         self.log_path = folder / f"member-{port}.log"
         self._config = folder / f"member-{port}.yaml"
         self._config.write_text(settings)
-        self._process: JavaProcess | None = None
 
     @property
     def address(self) -> str:
         """`127.0.0.1:PORT`."""
         return f"{LOOPBACK}:{self.port}"
 
-    @property
-    def pid(self) -> int:
-        """Process id of the JVM that runs, or ran last."""
-        if self._process is None:
-            raise BrokerError("The member was not started: use 'with'.")
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the JVM lives."""
-        return self._process is not None and self._process.poll() is None
-
-    def kill(self) -> None:
-        """End it with SIGKILL, as a crash would; returns when the process is gone."""
-        if self._process is not None:
-            self._process.kill()
-
-    def stop(self) -> None:
-        """End it in order: what it holds goes to the others first; SIGKILL after 30 seconds."""
-        if self._process is not None and self.running:
-            self._process.terminate()
-            if not self._process.wait(STOP_TIMEOUT):
-                self._process.kill()
-
     def epitaph(self) -> str:
         """A sentence about a member that ended without being asked to."""
         return (
             f"Hazelcast {self.version} at {self.address} ended by itself. "
-            f"Its log ends with: {tail(self._output())}"
+            f"Its log ends with: {self._log_end()}"
         )
 
     def launch(self) -> None:
         """Start the JVM without waiting for it."""
-        self._process = JavaProcess(
+        self._process = ServerProcess(
             [
                 *(str(find_java()), *_JVM_OPTIONS, f"-Dhazelcast.config={self._config}"),
                 *("-cp", f"{hazelcast_jars(self.version)}/*", _STARTER),
@@ -107,12 +83,12 @@ class HazelcastMember:
                 raise BrokerError(
                     f"Hazelcast {self.version} at {self.address} saw no cluster of {members} "
                     f"within {timeout:.0f} seconds. Its log, {self.log_path}, ends with: "
-                    f"{tail(self._output())}"
+                    f"{self._log_end()}"
                 )
             time.sleep(0.05)
 
     def _is_ready(self, members: int) -> bool:
-        output = self._output()
+        output = self._said()
         sizes = _SIZE.findall(output)
         return f"{self.address} is STARTED" in output.replace("[", "").replace("]", "") and (
             # alone, it prints no list of members
@@ -120,15 +96,12 @@ class HazelcastMember:
         )
 
     def _died(self) -> BrokerError:
-        if "Address already in use" in self._output():
+        if "Address already in use" in self._said():
             return PortTaken(
                 f"Hazelcast could not listen on {self.address}: another process holds that port. "
                 "Choose another one, or 0 for any that is free."
             )
         return BrokerError(self.epitaph())
-
-    def _output(self) -> str:
-        return self._process.output() if self._process else ""
 
 
 class HazelcastCluster(Server):

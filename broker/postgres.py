@@ -15,6 +15,7 @@ import atexit
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import tarfile
 import tempfile
@@ -24,10 +25,9 @@ from pathlib import Path
 
 from .errors import BrokerError
 from .jars import Bundle, fetched
-from .process import JavaProcess
+from .process import OneProcess, ServerProcess, tail
 from .server import Server
 from .settings import LOOPBACK, free_port
-from .storage import tail
 
 VERSION = "17.5.0"
 START_TIMEOUT = 60.0
@@ -59,27 +59,22 @@ def _bundle() -> Bundle:
 _LIVE = "pre-existing shared memory block"
 
 
-class Postgres(Server):
-    """One server; its data goes with it. It can be killed and started again. Methods raise
-    BrokerError."""
+class Postgres(OneProcess, Server):
+    """One server; its data goes with it. It can be killed and started again: its children see that,
+    and end then. Methods raise BrokerError."""
+
+    called = "PostgreSQL"
+    stop_signal = signal.SIGINT  # SIGTERM waits for its clients
 
     def __init__(self, max_prepared_transactions: int = 64) -> None:
         self.prepared = max_prepared_transactions  # from its next start on
         self.port = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._process: JavaProcess | None = None
 
     @property
     def url(self) -> str:
         """What clients are given: option `url`."""
         return f"postgresql://{USER}@{LOOPBACK}:{self.port}/{DATABASE}"
-
-    @property
-    def pid(self) -> int:
-        """Process id of the server that runs, or ran last."""
-        if self._process is None:
-            raise BrokerError("PostgreSQL was not started: use 'with'.")
-        return self._process.pid
 
     @property
     def data(self) -> Path:
@@ -93,7 +88,7 @@ class Postgres(Server):
         deadline = time.monotonic() + START_TIMEOUT
         self._process = self._begun()
         while not self._is_ready():
-            ended, said = self._process.poll() is not None, self._process.output()
+            ended, said = not self.running, self._said()
             if (ended and _LIVE not in said) or time.monotonic() > deadline:
                 raise BrokerError(
                     f"PostgreSQL {VERSION} did not start. Its log ends with: {tail(said)}"
@@ -102,8 +97,8 @@ class Postgres(Server):
             if ended:  # children of the one that was killed are still at their end
                 self._process = self._begun()
 
-    def _begun(self) -> JavaProcess:
-        return JavaProcess(
+    def _begun(self) -> ServerProcess:
+        return ServerProcess(
             [
                 *(str(self._home / "bin" / "postgres"), "-D", str(self.data)),
                 *("-h", LOOPBACK, "-p", str(self.port), "-k", ""),
@@ -112,18 +107,6 @@ class Postgres(Server):
             self._home / "log",
             user=_NOBODY if os.geteuid() == 0 else None,
         )
-
-    def kill(self) -> None:
-        """SIGKILL, as a crash would; returns when it is gone. Its children see it, and end then."""
-        if self._process is not None:
-            self._process.kill()
-
-    def stop(self) -> None:
-        """End it in order, as for a copy of its files."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.interrupt()
-            if not self._process.wait(START_TIMEOUT):
-                self._process.kill()
 
     def close(self) -> None:
         """End it, and delete all. `with` calls this."""
@@ -140,8 +123,7 @@ class Postgres(Server):
         return Path(self._folder.name)
 
     def _is_ready(self) -> bool:
-        assert self._process is not None
-        return "database system is ready to accept connections" in self._process.output()
+        return "database system is ready to accept connections" in self._said()
 
     def _make(self) -> None:
         jars = fetched(_bundle())

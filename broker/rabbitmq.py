@@ -20,10 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from .errors import BrokerError
-from .process import JavaProcess
+from .process import OneProcess, ServerProcess
 from .server import Server
 from .settings import LOOPBACK, free_port
-from .storage import tail
 
 START_TIMEOUT = 90.0
 # Debian's script in /usr/sbin changes the user, and knows one place for everything.
@@ -43,56 +42,37 @@ def _program() -> str | None:
     return next((found for name in _PROGRAMS if (found := shutil.which(name))), None)
 
 
-class RabbitMQ(Server):
+class RabbitMQ(OneProcess, Server):
     """One node; its data goes with it. It can be killed and started again. `settings` are lines of
     its configuration file, over RabbitMQ's defaults. Methods raise BrokerError."""
+
+    called = "RabbitMQ"
+    stop_timeout = 90.0
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
         self._settings = dict(settings or {})
         self.port = 0
         self._ports = (0, 0)  # of Erlang's port mapper, and of the node for its tools
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._mapper: JavaProcess | None = None
-        self._process: JavaProcess | None = None
+        self._mapper: ServerProcess | None = None
 
     @property
     def url(self) -> str:
         """What clients are given: option `url`."""
         return f"amqp://guest:guest@{LOOPBACK}:{self.port}/%2F"
 
-    @property
-    def pid(self) -> int:
-        """Process id of the node that runs, or ran last."""
-        if self._process is None:
-            raise BrokerError("RabbitMQ was not started: use 'with'.")
-        return self._process.pid
-
     def start(self) -> None:
         """Start it, for the first time or again, and return once it takes connections."""
         if self._folder is None:
             self._make()
         deadline = time.monotonic() + START_TIMEOUT
-        self._process = JavaProcess(
+        self._process = ServerProcess(
             ["/usr/bin/env", *self._variables(), str(_program())], self._home / "output"
         )
-        while "completed with" not in self._process.output():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise BrokerError(
-                    f"RabbitMQ did not start. Its log ends with: {tail(self._process.output())}"
-                )
+        while "completed with" not in self._said():
+            if not self.running or time.monotonic() > deadline:
+                raise BrokerError(f"RabbitMQ did not start. Its log ends with: {self._log_end()}")
             time.sleep(0.05)
-
-    def kill(self) -> None:
-        """SIGKILL, as a crash would; returns when it is gone."""
-        if self._process is not None:
-            self._process.kill()
-
-    def stop(self) -> None:
-        """End it in order, as a restart does."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            if not self._process.wait(START_TIMEOUT):
-                self._process.kill()
 
     def close(self) -> None:
         """End it, and delete all. `with` calls this."""
@@ -124,7 +104,7 @@ class RabbitMQ(Server):
         lines = [f"{name} = {value}\n" for name, value in self._settings.items()]
         (self._home / "config" / "rabbitmq.conf").write_text("".join(lines))
         mapper = [str(shutil.which("epmd")), "-address", LOOPBACK, "-port", str(self._ports[0])]
-        self._mapper = JavaProcess(mapper, self._home / "epmd")
+        self._mapper = ServerProcess(mapper, self._home / "epmd")
 
     def _variables(self) -> list[str]:
         home, config = self._home, self._home / "config"

@@ -20,10 +20,9 @@ from pathlib import Path
 from .errors import BrokerError, PortTaken
 from .jars import Bundle, fetched
 from .java import find_java
-from .process import JavaProcess
+from .process import OneProcess, ServerProcess
 from .server import Server
 from .settings import LOOPBACK, free_port
-from .storage import tail
 
 VERSION = "2.6.13.Final"  # the newest that runs on Java 17; 3.x needs 21
 _NAME = "apicurio-registry-app"
@@ -39,19 +38,20 @@ _BUNDLE = Bundle(
     size=142_198_683,
 )
 START_TIMEOUT = 120.0  # seconds; 4 on an idle machine
-STOP_TIMEOUT = 30.0
 API = "/apis/ccompat/v7"  # Confluent's, which all its clients speak
 _PORT_ATTEMPTS = 5
 _JVM_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-class SchemaRegistry(Server):
+class SchemaRegistry(OneProcess, Server):
     """One registry.
 
     `port` 0 picks a free one. `directory` is where schemas and their numbers are kept; with None
     they go with the process. A broker that is kept needs a registry that is kept: the numbers stand
     in the records. Methods raise BrokerError.
     """
+
+    called = "The schema registry"
 
     def __init__(self, port: int = 0, directory: str | os.PathLike[str] | None = None) -> None:
         self._wanted_port = port
@@ -62,7 +62,6 @@ class SchemaRegistry(Server):
             self._temporary = tempfile.TemporaryDirectory(prefix="eo-kafka-registry-")
             directory = self._temporary.name
         self.directory = Path(directory).absolute()
-        self._process: JavaProcess | None = None
 
     @property
     def url(self) -> str:
@@ -70,27 +69,15 @@ class SchemaRegistry(Server):
         return f"http://{LOOPBACK}:{self._port}{API}"
 
     @property
-    def pid(self) -> int:
-        """Process id of the JVM that runs, or ran last."""
-        if self._process is None:
-            raise BrokerError("The registry was not started: use 'with'.")
-        return self._process.pid
-
-    @property
     def log_path(self) -> Path:
         """The file with the registry's log, of all starts."""
         return self.directory / "registry.log"
-
-    @property
-    def running(self) -> bool:
-        """Whether the JVM lives (it may still be starting)."""
-        return self._process is not None and self._process.poll() is None
 
     def epitaph(self) -> str:
         """A sentence about a registry that ended without being asked to."""
         return (
             f"The schema registry (Apicurio {VERSION}) in {self.directory} ended by "
-            f"itself. Its log ends with: {self._output()}"
+            f"itself. Its log ends with: {self._log_end()}"
         )
 
     def start(self) -> None:
@@ -109,12 +96,10 @@ class SchemaRegistry(Server):
 
     def close(self) -> None:
         """End it in order; with a folder of its own, delete that. `with` calls this."""
-        if self._process is not None and self.running:
-            if self._kept:
-                self._process.terminate()
-            if not self._kept or not self._process.wait(STOP_TIMEOUT):
-                self._process.kill()
-        if self._temporary is not None:
+        if self._temporary is None:
+            self.stop()
+        else:
+            self.kill()  # nothing is kept that an orderly end could save
             self._temporary.cleanup()
         atexit.unregister(self.close)
 
@@ -131,7 +116,7 @@ class SchemaRegistry(Server):
             "-jar",
             str(jars / f"{_NAME}-{VERSION}-runner.jar"),
         ]
-        self._process = JavaProcess(command, self.log_path)
+        self._process = ServerProcess(command, self.log_path)
         atexit.register(self.close)
 
     def _await_ready(self) -> None:
@@ -142,12 +127,12 @@ class SchemaRegistry(Server):
             if time.monotonic() > deadline:
                 raise BrokerError(
                     f"The schema registry at {self.url} did not answer within {START_TIMEOUT:.0f} "
-                    f"seconds. Its log, {self.log_path}, ends with: {self._output()}"
+                    f"seconds. Its log, {self.log_path}, ends with: {self._log_end()}"
                 )
             time.sleep(0.05)
 
     def _died(self) -> BrokerError:
-        output = self._process.output() if self._process else ""
+        output = self._said()
         if "seems to be in use" in output or "Address already in use" in output:
             return PortTaken(
                 f"The schema registry could not listen on {LOOPBACK}:{self._port}: another process "
@@ -159,9 +144,6 @@ class SchemaRegistry(Server):
                 "folder."
             )
         return BrokerError(self.epitaph())
-
-    def _output(self) -> str:
-        return tail(self._process.output() if self._process else "")
 
 
 def _answers(url: str) -> bool:

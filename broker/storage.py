@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .errors import BrokerError
+from .process import tail
 
 
 def new_cluster_id() -> str:
@@ -45,8 +46,3 @@ def format_storage(
         raise BrokerError(
             f"Kafka could not format the folder of {config}; it said: {tail(done.stdout)}"
         )
-
-
-def tail(output: str, lines: int = 15) -> str:
-    """The end of what a process wrote."""
-    return "\n".join(output.splitlines()[-lines:]) or "(nothing)"

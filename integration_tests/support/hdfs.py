@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 
 from eo_kafka.broker.jars import Bundle, fetched
 from eo_kafka.broker.java import find_java
-from eo_kafka.broker.process import JavaProcess
+from eo_kafka.broker.process import ServerProcess
 from eo_kafka.broker.settings import free_port
 from harness import wait_until
 
@@ -41,7 +41,7 @@ def hdfs(folder: Path) -> Iterator[str]:
         timeout=START_TIMEOUT_S,
     )
     nodes = [
-        JavaProcess([*java, name], folder / f"{name.rpartition('.')[2]}.log")
+        ServerProcess([*java, name], folder / f"{name.rpartition('.')[2]}.log")
         for name in (NAME_NODE, DATA_NODE)
     ]
     try:

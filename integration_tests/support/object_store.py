@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from eo_kafka.broker.process import JavaProcess
+from eo_kafka.broker.process import ServerProcess
 from eo_kafka.broker.settings import LOOPBACK, free_port
 from harness import wait_until
 
@@ -93,7 +93,7 @@ def object_store(folder: Path) -> Iterator[ObjectStore]:
         **{f"{name}.grpc": free_port() for name in ports},
     }
     words = [f"-{name}={value}" for name, value in settings.items()]
-    process = JavaProcess([_program(), "server", "-filer", "-s3", *words], folder / "log")
+    process = ServerProcess([_program(), "server", "-filer", "-s3", *words], folder / "log")
     try:
         wait_until(store.is_ready, "the object store takes files", START_TIMEOUT_S)
         yield store
