@@ -79,6 +79,7 @@ def test_c18_a_driver_that_was_stopped_changes_nothing_when_it_goes_on(
     assert_exactly_once(job, VALUES)
 
 
+@pytest.mark.full  # CI has the one below, which was stopped a step before
 def test_c19_a_task_that_had_prepared_ends_aborted(job, spark, crash_points, tmp_path):
     crash_points.arm("S5.prepared", "wait")
     with started(job, tmp_path / "log") as old:

@@ -42,13 +42,12 @@ from soak.query_faults import OPENING, QUERY_FAULTS
 from soak.report import Result, write_report
 from soak.supervisor import Job
 from soak.watcher import Follower, LedgerWatcher, row_of, watch_output
-from soak.workload import PARTITIONS, WORKLOADS
+from soak.workload import COPIES, PARTITIONS, WORKLOADS
 
 START_S = 180.0
 FINISH_S = 600.0
 SETTLE_S = 30.0
 TOLD_EVERY_S = 5.0
-COPIES = ("copy", "idempotent", "direct")
 BROKER = {"log.segment.bytes": 16 * 1024 * 1024}  # or three brokers fill the disk in an hour
 
 

@@ -1,4 +1,4 @@
-"""The soak in its short form: a minute of random faults and a seed that is printed.
+"""The soak in its short form: a minute of random faults, two jobs, and a seed that is printed.
 
 `EO_KAFKA_SOAK_MINUTES` and `EO_KAFKA_SOAK_SEED` change that; `make soak` is the long form.
 """
@@ -13,18 +13,23 @@ from pathlib import Path
 
 import pytest
 
+from soak.workload import COPIES
+
 RUN = Path(__file__).with_name("run.py")
+STATEFUL = ("bank", "count")
 
 
 @pytest.mark.timeout(1800)
 def test_random_faults_lose_repeat_tear_and_reorder_nothing(tmp_path):
     minutes = os.environ.get("EO_KAFKA_SOAK_MINUTES", "1")
     seed = os.environ.get("EO_KAFKA_SOAK_SEED", str(random.randrange(10**6)))
+    jobs = (STATEFUL[int(seed) // 3 % 2], COPIES[int(seed) % 3])
     report = tmp_path / "report.html"
     done = subprocess.run(
         [
             *(sys.executable, str(RUN), "--minutes", minutes, "--seed", seed),
             *("--watch", "--folder", str(tmp_path / "histories"), "--report", str(report)),
+            *("--jobs", *jobs),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

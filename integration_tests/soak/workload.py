@@ -89,6 +89,7 @@ def _same(value: str) -> list[str]:
 
 
 COPY = Workload("copy", "copy", _copy, _same, _each(_same), ordered=True)
+COPIES = ("copy", "idempotent", "direct")  # one of these is enough at a time
 WORKLOADS = {
     one.name: one
     for one in (

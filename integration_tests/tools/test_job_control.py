@@ -106,6 +106,7 @@ def test_a_job_is_suspended_resumed_restarted_and_cancelled_from_elsewhere(
     assert_exactly_once(job, wanted)
 
 
+@pytest.mark.full  # CI's test_ui.py suspends a job in its batch, by the same command
 def test_a_job_is_suspended_in_its_batch_and_what_cannot_be_exported_is_refused(
     broker, make_topic, tmp_path, ask, crash_points
 ):
