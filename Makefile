@@ -89,6 +89,7 @@ bench: setup ## Throughput beside kafka (JVM), Flink and Quix Streams, in ratios
 	$(BIN)/python -m benchmarks.commit_round
 	$(BIN)/python -m benchmarks.latency
 	$(BIN)/python -m benchmarks.typed
+	$(BIN)/python -m benchmarks.typed --format avro
 	$(BIN)/python -m benchmarks.guarantee_cost
 	$(BIN)/python -m benchmarks.snapshots
 	$(BIN)/python -m benchmarks.snapshot_interval

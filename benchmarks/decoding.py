@@ -1,9 +1,10 @@
-"""How fast values become typed columns, beside a loop over fastavro or json.
+"""How fast values become typed columns, and columns values, beside a loop over fastavro or json.
 
     python -m benchmarks.decoding [--rounds 7]
 
 Both ends are the same Arrow column. The loops are what one would write: fastavro's schemaless
-reader, `json.loads`, and `pa.array` over what they give. In turns, medians with spread.
+reader and writer, `json.loads` and `json.dumps`, and `pa.array` over what they give. In turns,
+medians with spread.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from eo_kafka.formats.avro import columns as avro_columns
+from eo_kafka.formats.avro import pieces
 from eo_kafka.formats.avro.types import spark_type
 from eo_kafka.formats.json import columns as json_columns
+from eo_kafka.formats.json import texts
 from eo_kafka.formats.shared.arrow_types import arrow_type
 
 ROWS = 20_000
+Case = tuple[pa.Array, Callable[[], pa.Array], Callable[[], pa.Array]]  # values, loop, ours
 FLAT = {
     "type": "record",
     "name": "Order",
@@ -64,7 +68,7 @@ def row(number: int, *, nested: bool) -> dict[str, Any]:
     return found
 
 
-def avro(schema: Any, *, nested: bool) -> tuple[pa.Array, Callable[[], Any], Callable[[], Any]]:
+def avro(schema: Any, *, nested: bool) -> Case:
     parsed = fastavro.parse_schema(schema)
     values = []
     for number in range(ROWS):
@@ -86,15 +90,28 @@ def avro(schema: Any, *, nested: bool) -> tuple[pa.Array, Callable[[], Any], Cal
     return column, loop, ours
 
 
-def json_texts(*, nested: bool) -> tuple[pa.Array, Callable[[], Any], Callable[[], Any]]:
+def avro_written(schema: Any, *, nested: bool) -> Case:
+    parsed, text = fastavro.parse_schema(schema), json.dumps(schema)
+    kind = arrow_type(spark_type(parsed)[0])
+    column = pa.array([row(number, nested=nested) for number in range(ROWS)], kind)
+
+    def written(value: Any) -> bytes:
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, parsed, value)
+        return stream.getvalue()
+
+    def loop() -> pa.Array:
+        return pa.array([written(value) for value in column.to_pylist()])
+
+    def ours() -> pa.Array:
+        return pieces.encoder(text, kind)(column)
+
+    return loop(), loop, ours
+
+
+def json_texts(*, nested: bool) -> Case:
     values = [json.dumps(row(number, nested=nested)).encode() for number in range(ROWS)]
-    column = pa.array(values)
-    line = t.StructType().add("product", "string").add("price", "double")
-    schema = t.StructType().add("id", "long").add("customer", "string").add("price", "double")
-    schema = schema.add("count", "integer").add("paid", "boolean").add("note", "string")
-    if nested:
-        schema = schema.add("lines", t.ArrayType(line))
-    kind = arrow_type(schema)
+    column, kind = pa.array(values), json_kind(nested=nested)
 
     def loop() -> pa.Array:
         return pa.array([json.loads(value) for value in column.to_pylist()], kind)
@@ -106,6 +123,32 @@ def json_texts(*, nested: bool) -> tuple[pa.Array, Callable[[], Any], Callable[[
         return found[0]
 
     return column, loop, ours
+
+
+def json_written(*, nested: bool) -> Case:
+    kind = json_kind(nested=nested)
+    column = pa.array([row(number, nested=nested) for number in range(ROWS)], kind)
+
+    def written(value: Any) -> bytes:
+        there = {name: one for name, one in value.items() if one is not None}
+        return json.dumps(there, separators=(",", ":")).encode()
+
+    def loop() -> pa.Array:
+        return pa.array([written(value) for value in column.to_pylist()])
+
+    def ours() -> pa.Array:
+        return texts.encoder(kind)(column)
+
+    return loop(), loop, ours
+
+
+def json_kind(*, nested: bool) -> pa.DataType:
+    line = t.StructType().add("product", "string").add("price", "double")
+    schema = t.StructType().add("id", "long").add("customer", "string").add("price", "double")
+    schema = schema.add("count", "integer").add("paid", "boolean").add("note", "string")
+    if nested:
+        schema = schema.add("lines", t.ArrayType(line))
+    return arrow_type(schema)
 
 
 def took(work: Callable[[], Any]) -> float:
@@ -123,6 +166,10 @@ def main() -> None:
         "Avro, and an array of records": avro(NESTED, nested=True),
         "JSON, 6 fields": json_texts(nested=False),
         "JSON, and an array of objects": json_texts(nested=True),
+        "Avro written, 6 fields": avro_written(FLAT, nested=False),
+        "Avro written, and an array of records": avro_written(NESTED, nested=True),
+        "JSON written, 6 fields": json_written(nested=False),
+        "JSON written, and an array of objects": json_written(nested=True),
     }
     print("| values | bytes each | loop, values/s | at once, values/s | ratio |")
     print("|---|---|---|---|---|")

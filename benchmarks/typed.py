@@ -1,37 +1,37 @@
-"""A filter over typed JSON, from topic to topic, beside Flink SQL and Spark's own connector.
+"""A filter over typed values, from topic to topic, beside Flink SQL and Spark's own connector.
 
-    python -m benchmarks.typed [--rounds 3] [--records 4000000] [--page]
+    python -m benchmarks.typed [--format avro] [--rounds 3] [--records 4000000] [--page]
 
 Run it from the root of the repository; it takes about ten minutes. Each contender decodes orders,
-keeps those of fewer than `MOST` pieces, about half, and writes three of their six fields as JSON.
-The clock is that of `benchmarks.peers`: when committed records appear in the output. `--page`
-writes docs/benchmarks/typed.md.
+of JSON or of Avro, keeps those of fewer than `MOST` pieces, about half, and writes three of their
+six fields. The clock is that of `benchmarks.peers`: when committed records appear in the output.
+`--page` writes the format's part of docs/benchmarks/typed.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
+import re
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
-from pyspark.sql.functions import col, from_json, struct, to_json
+from pyspark.sql.functions import col, struct
 
 import eo_kafka
 from benchmarks.peers.environments import FLINK_FACTS, installed
-from benchmarks.peers.flink import IN_TRANSACTIONS, Flink, Statement, flink
+from benchmarks.peers.flink import IN_TRANSACTIONS, Flink, flink
 from benchmarks.peers.settings import OF_SPARK, PRODUCER
 from benchmarks.peers.visible import Watch
 from benchmarks.queries import WrongResult, in_turn, own_topics, run
 from benchmarks.report import Rates, ratios, throughput_table
 from benchmarks.session import CORES, benchmark_session, environment
+from benchmarks.typed_formats import FORMATS, MOST, WRITTEN, Format
 from benchmarks.workload import BROKER_PROPERTIES, Topics
 from eo_kafka.broker.embedded import KafkaBroker
 
@@ -41,25 +41,15 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "typed.md"
 INPUT = "orders"
-MOST = 50  # pieces, of 0 to 99
 GOAL = 2.0
 BATCHES = 5  # of a query: each takes a second or more, as long as Flink's commit interval
-READ = "id BIGINT, customer STRING, price DOUBLE, pieces INT, paid BOOLEAN, note STRING"
-WRITTEN = "id BIGINT, customer STRING, price DOUBLE"
 LANE, ROWS = "eo-kafka's direct lane, exactly once", "eo-kafka, exactly once"
-SPARK = "Spark's connector (JVM), from_json and to_json, at least once"
 FLINK = "Flink SQL, exactly once"
-STATEMENT = Statement(
-    {"format": "json"},
-    read=READ,
-    written=WRITTEN,
-    query=f"SELECT id, customer, price FROM source WHERE pieces < {MOST}",
-)
 Job = Callable[[str], None]  # from INPUT into this topic, to the end
 
 
 def order(number: int) -> dict[str, Any]:
-    """One record's value, of about 140 bytes."""
+    """One record's value."""
     return {
         "id": number,
         "customer": f"customer-{number * 7919 % 100_000}",
@@ -70,13 +60,13 @@ def order(number: int) -> dict[str, Any]:
     }
 
 
-def fill_input(topics: Topics, records: int) -> None:
+def fill_input(topics: Topics, records: int, of: Format) -> None:
     """INPUT, with a partition a core."""
     topics.create(INPUT, CORES)
     settings = {"linger.ms": 50, "batch.size": 1_000_000, "enable.idempotence": True}
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, **settings})
     for number in range(records):
-        producer.produce(INPUT, json.dumps(order(number)), partition=number % CORES)
+        producer.produce(INPUT, of.encode(order(number)), partition=number % CORES)
         if number % 50_000 == 0:
             producer.flush()
     if left := producer.flush(60):
@@ -99,8 +89,10 @@ def few(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class Jobs:
     """The contenders, in one Spark session and one Flink."""
 
-    def __init__(self, spark: SparkSession, flinks: Flink, servers: str, records: int) -> None:
-        self._spark, self._flinks = spark, flinks
+    def __init__(
+        self, spark: SparkSession, flinks: Flink, servers: str, records: int, of: Format
+    ) -> None:
+        self._spark, self._flinks, self._format = spark, flinks, of
         self._kafka = {"kafka.bootstrap.servers": servers}
         self._source = {
             **self._kafka,
@@ -111,15 +103,16 @@ class Jobs:
 
     def all_of_them(self) -> Mapping[str, Job]:
         """By name."""
-        return {LANE: self._lane, ROWS: self._rows, SPARK: self._plain, FLINK: self._flink}
+        plain = f"Spark's connector (JVM), {self._format.functions}, at least once"
+        return {LANE: self._lane, ROWS: self._rows, plain: self._plain, FLINK: self._flink}
 
     def _lane(self, output: str) -> None:
-        source = {**self._source, "value.format": "json", "value.schema": READ}
+        source = {**self._source, **self._format.source}
         schema = f"value STRUCT<{WRITTEN}>"
         run(eo_kafka.direct(self._spark, source, self._sink(output), few, schema))
 
     def _rows(self, output: str) -> None:
-        source = {**self._source, "value.format": "json", "value.schema": READ}
+        source = {**self._source, **self._format.source}
         orders = self._spark.readStream.format("eo-kafka").options(**source).load()
         kept = orders.where(f"value.pieces < {MOST}")
         made = kept.select(struct("value.id", "value.customer", "value.price").alias("value"))
@@ -127,59 +120,54 @@ class Jobs:
 
     def _plain(self, output: str) -> None:
         orders = self._spark.readStream.format("kafka").options(**self._source).load()
-        orders = orders.select(from_json(col("value").cast("string"), READ).alias("value"))
+        orders = orders.select(self._format.read_by_spark(col("value")).alias("value"))
         kept = orders.where(f"value.pieces < {MOST}")
-        made = to_json(struct("value.id", "value.customer", "value.price"))
+        made = struct("value.id", "value.customer", "value.price")
+        made = self._format.written_by_spark(made)
         written = kept.select(made.alias("value")).writeStream.format("kafka")
         run(written.options(topic=output, **self._kafka, **OF_SPARK))
 
     def _flink(self, output: str) -> None:
         settings = {**PRODUCER, **IN_TRANSACTIONS}
-        self._flinks.run(INPUT, output, "exactly-once", settings, STATEMENT)
+        self._flinks.run(INPUT, output, "exactly-once", settings, self._format.statement)
 
     def _sink(self, output: str) -> dict[str, str]:
-        job = {"topic": output, "jobName": output, "value.format": "json"}
-        return {**self._kafka, **OF_SPARK, **job}
+        job = {"topic": output, "jobName": output}
+        return {**self._kafka, **OF_SPARK, **job, **self._format.sink}
 
     def checksum(self, output: str) -> tuple[int, int]:
         """Count and order-free checksum of the committed rows, by Spark's own connector."""
         read = {**self._kafka, "subscribe": output, "kafka.isolation.level": "read_committed"}
         rows = self._spark.read.format("kafka").options(**read).load()
-        rows = rows.select(from_json(col("value").cast("string"), WRITTEN).alias("v"))
+        rows = rows.select(self._format.result(col("value")).alias("v"))
         found = rows.selectExpr("count(v.id)", "bit_xor(xxhash64(v.id, v.customer, v.price))")
         count, digest = found.first() or (0, 0)
         return int(count), int(digest or 0)
 
 
-def render(facts: Mapping[str, Any], rates: Rates) -> str:
-    """The page."""
+def render(of: Format, facts: Mapping[str, Any], rates: Rates) -> str:
+    """The format's part of the page."""
     found = ratios(rates[LANE], rates[FLINK])
     verdict = "met" if found.median >= GOAL else "**not met**"
-    method = (
-        "Object: decode JSON of six fields (about 140 bytes), keep about half of the records by "
-        f"`pieces < {MOST}`, write three fields as JSON into another topic, and be done when a "
-        "`read_committed` consumer can read all of them. The rate is that of the records that are "
-        "written, while the job is under way. Topics, parallelism, producer settings, commit "
-        "intervals and the clock are those of [peers.md](peers.md). The lane's filter is Arrow's; "
-        "the others' is SQL. After each run count and checksum of the output's rows are compared "
-        "with each other's."
+    lines = (
+        throughput_table(f"## {of.name}", rates, FLINK),
+        "",
+        f"{LANE} / {FLINK}: {found}; the goal is {GOAL:g}, {verdict}. Records have about "
+        f"{of.size} bytes.",
+        "",
+        ", ".join(f"{name} {value}" for name, value in facts.items()),
     )
-    return "\n".join(
-        (
-            "# A filter over typed JSON",
-            "",
-            "How fast is it beside others? Written by `python -m benchmarks.typed --page`.",
-            "",
-            throughput_table("## Topic to topic", rates, FLINK),
-            "",
-            f"{LANE} / {FLINK}: {found}; the goal is {GOAL:g}, {verdict}.",
-            "",
-            fill(method, 110),
-            "",
-            ", ".join(f"{name} {value}" for name, value in facts.items()),
-            "",
-        )
-    )
+    return "\n".join(lines)
+
+
+def with_part(page: str, part: str) -> str:
+    """The page with this part in the place of the one with its heading, or behind all others."""
+    head, *parts = (one.strip() for one in re.split(r"^(?=## )", page, flags=re.MULTILINE))
+    titles = [one.partition("\n")[0] for one in parts]
+    title = part.partition("\n")[0]
+    at = titles.index(title) if title in titles else len(parts)
+    parts[at : at + 1] = [part.strip()]
+    return "\n\n".join((head, *parts)) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -187,22 +175,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.typed")
     parser.add_argument("--rounds", type=int, default=3, help="measured rounds, after a warm-up")
     parser.add_argument("--records", type=int, default=4_000_000)
-    parser.add_argument("--page", action="store_true", help=f"write {PAGE.name}")
+    parser.add_argument("--format", choices=FORMATS, default="json")
+    parser.add_argument("--page", action="store_true", help=f"write its part of {PAGE.name}")
     given = parser.parse_args(arguments)
+    of = FORMATS[given.format]()
     load = round(os.getloadavg()[0], 1)
     with (
         KafkaBroker(properties=BROKER_PROPERTIES) as broker,
-        benchmark_session() as spark,
-        flink(installed(), broker.bootstrap_servers) as flinks,
+        benchmark_session(jars=of.jars_of_spark()) as spark,
+        flink(installed(), broker.bootstrap_servers, of.jars_of_flink()) as flinks,
     ):
         facts = {**environment(spark, broker.version), **FLINK_FACTS, "load before": load}
         topics = Topics(broker.bootstrap_servers)
-        fill_input(topics, given.records)
-        jobs = Jobs(spark, flinks, broker.bootstrap_servers, given.records)
+        fill_input(topics, given.records, of)
+        jobs = Jobs(spark, flinks, broker.bootstrap_servers, given.records, of)
         rates = _measured(jobs, topics, given.rounds)
-    text = render({**facts, "rounds": given.rounds, "records": f"{given.records:,}"}, rates)
+    facts |= {"rounds": given.rounds, "records": f"{given.records:,}"}
+    text = render(of, facts, rates)
     if given.page:
-        PAGE.write_text(text)
+        PAGE.write_text(with_part(PAGE.read_text(), text))
     print(text)
 
 

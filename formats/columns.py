@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionsError, SourceError, cut
-from .avro.codec import encoder, parsed
+from .avro.codec import parsed
+from .avro.pieces import encoder
 from .avro.reader import AvroReader, as_json
 from .avro.types import spark_type
 from .declared import FAILFAST, PERMISSIVE
-from .shared import registry as wire
 from .shared.arrow_types import arrow_type
 from .shared.decoding import typed
 from .shared.registry import Registry
@@ -135,15 +135,7 @@ def to_avro(
     text = as_json(schema)
 
     def encode(values: pa.Array) -> pa.Array:
-        import pyarrow as pa
-
-        write = encoder(text).encode
-        found = []
-        for value in values:
-            one = value.as_py()
-            data = None if one is None else write(one)
-            found.append(data if data is None or number is None else wire.pack(number, data))
-        return pa.array(found, pa.binary())
+        return encoder(text, values.type, number)(values)
 
     return _arrow_udf(encode, BinaryType())(column)
 

@@ -7,7 +7,7 @@ executors.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +16,7 @@ from . import bad_records
 from .declared import AVRO, JSON, PROTOBUF
 from .options import Column, FormatOptions
 from .shared import registry
+from .shared.encoding import Encode, one_by_one
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,22 +78,17 @@ class Writing:
             batch = batch.set_column(at, column.name, _encoded(batch.column(at), encode, column))
         return batch
 
-    def _encoder(self, column: Column, kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    def _encoder(self, column: Column, kind: pa.DataType) -> Encode:
         if column.format == JSON:
             from .json import texts
 
             return texts.encoder(kind)
-        encode = self._value_encoder(column)
-        return lambda values: _one_by_one(values, encode)
-
-    def _value_encoder(self, column: Column) -> Callable[[Any], bytes]:
         schema, number = self.schemas[column.name]
-        if column.format == PROTOBUF:
-            return _of_protobuf(schema, str(column.message), number)
-        from .avro.codec import encoder
+        if column.format == AVRO:
+            from .avro import pieces
 
-        encode = encoder(schema).encode
-        return encode if number is None else lambda value: registry.pack(number, encode(value))
+            return pieces.encoder(schema, kind, number)
+        return _of_protobuf(schema, str(column.message), number)
 
 
 def column_problems(options: FormatOptions, schema: StructType) -> list[str]:
@@ -110,18 +106,19 @@ def column_problems(options: FormatOptions, schema: StructType) -> list[str]:
     return problems
 
 
-def _of_protobuf(schema: str, message: str, number: int | None) -> Callable[[Any], bytes]:
+def _of_protobuf(schema: str, message: str, number: int | None) -> Encode:
+    import pyarrow as pa
+
     from .protobuf import registered
     from .protobuf.codec import codec
 
-    encode = codec(schema, message).encode
-    if number is None:
-        return encode
-    head = registry.pack(number, registered.head(schema, message))
-    return lambda value: head + encode(value)
+    encode, head = codec(schema, message).encode, b""
+    if number is not None:
+        head = registry.pack(number, registered.head(schema, message))
+    return lambda column: one_by_one(column, lambda value: head + encode(value), pa.binary())
 
 
-def _encoded(column: pa.Array, encode: Callable[[pa.Array], pa.Array], of: Column) -> pa.Array:
+def _encoded(column: pa.Array, encode: Encode, of: Column) -> pa.Array:
     try:
         return encode(column)
     except Exception as error:  # what fastavro raises for wrong values is of many kinds
@@ -129,13 +126,6 @@ def _encoded(column: pa.Array, encode: Callable[[pa.Array], pa.Array], of: Colum
             f"A row's {of.name} cannot be written as {of.format}: {cut(error, 300)}. The batch "
             "is not shown; cast or filter such rows, or change the schema."
         ) from None
-
-
-def _one_by_one(column: pa.Array, encode: Callable[[Any], bytes]) -> pa.Array:
-    import pyarrow as pa
-
-    found = [None if value is None else encode(value) for value in column.to_pylist()]
-    return pa.array(found, pa.binary())
 
 
 def _schema(options: FormatOptions, column: Column, kind: Any) -> tuple[str, int | None]:

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from eo_kafka.errors import SourceError
 from eo_kafka.formats.avro import columns as avro_columns
-from eo_kafka.formats.avro.codec import Decoder, Encoder, parsed
+from eo_kafka.formats.avro.codec import Decoder, Encoder, SchemaMismatch, parsed
 from eo_kafka.formats.avro.types import spark_type
 
 ORDER = {
@@ -161,6 +161,27 @@ def test_bytes_that_are_not_the_schemas_are_refused(data: bytes) -> None:
     assert Decoder(schema).decode(b"\x02\x02a") == {"n": 1, "s": "a"}
     with pytest.raises((EOFError, ValueError, IndexError)):
         Decoder(schema).decode(data)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ("int", 2**31),
+        ("int", 1.0),
+        ("long", 1.5),
+        ("long", Decimal("1.5")),
+        ("boolean", "no"),
+        ("float", 1e300),
+        ({"type": "double"}, Decimal("0.1")),
+        (["null", "int"], 2**31),
+        ({"type": "map", "values": "int"}, [("a", 0.5)]),
+        ({"type": "record", "name": "R", "fields": [{"name": "a", "type": "double"}]}, {"a": "1"}),
+    ],
+    ids=str,
+)
+def test_no_value_is_written_as_another_one(schema: Any, value: Any) -> None:
+    with pytest.raises((SchemaMismatch, ValueError)):
+        Encoder(parsed(schema)).encode(value)
 
 
 def test_a_type_that_contains_itself_is_said() -> None:

@@ -14,6 +14,7 @@ from benchmarks.report import (
     steady_rate,
     throughput_table,
 )
+from benchmarks.typed import PAGE, with_part
 
 
 def batch(rows: int, milliseconds: float, **phases: float) -> Batch:
@@ -106,3 +107,11 @@ def test_small_batch_table() -> None:
     assert cells(table, "nothing") == ["nothing", "110", "45", "+0"]
     assert cells(table, "ours") == ["ours", "300", "200", "+190"]
     assert cells(table, "quick") == ["quick", "50", "20", "-60"]
+
+
+def test_a_format_has_one_part_of_the_page_of_typed_values() -> None:
+    page = PAGE.read_text()
+    both = with_part(page, "## Avro\n\nfirst")
+    assert both == page + "\n## Avro\n\nfirst\n"
+    assert with_part(both, "## Avro\n\nsecond") == page + "\n## Avro\n\nsecond\n"
+    assert with_part(both, "## JSON\n\nanew").endswith("\n\n## JSON\n\nanew\n\n## Avro\n\nfirst\n")

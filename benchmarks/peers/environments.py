@@ -43,6 +43,18 @@ _FLINK_JARS = Bundle(
     </dependency>""",
 )
 
+# Maven Central has no flink-sql-avro of this Flink, which would have all in one jar.
+FLINK_AVRO = Bundle(
+    title=f"Flink's Avro format {FLINK_VERSION}",
+    folder=f"flink-avro-{FLINK_VERSION}",
+    main=f"flink-avro-{FLINK_VERSION}.jar",
+    dependencies=f"""
+    <dependency org="org.apache.flink" name="flink-avro" rev="{FLINK_VERSION}"
+                conf="default->compile,runtime,master">
+      <exclude org="org.slf4j"/>
+    </dependency>""",
+)
+
 
 class PeerMissing(Exception):
     """A peer cannot be installed or built on this machine; the text says what is missing."""

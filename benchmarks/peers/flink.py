@@ -6,7 +6,7 @@ import json
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -110,9 +110,9 @@ class Flink:
 
 
 @contextmanager
-def flink(environments: Environments, servers: str) -> Iterator[Flink]:
-    """Started, and ended with the block."""
-    jars = (f"file://{jar}" for jar in environments.flink_jars)
+def flink(environments: Environments, servers: str, more: Sequence[Path] = ()) -> Iterator[Flink]:
+    """Started, and ended with the block; `more` jars for the formats of its tables."""
+    jars = (f"file://{jar}" for jar in (*environments.flink_jars, *more))
     configuration = {
         "pipeline.jars": ";".join(jars),
         "parallelism.default": str(CORES),

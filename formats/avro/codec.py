@@ -10,6 +10,7 @@ import copy
 import functools
 import io
 import json
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -80,18 +81,19 @@ class _Way:
 
     map: Callable[[Convert | None], Convert]
     union: Callable[[Sequence[Any], Sequence[Convert | None]], Convert]
+    scalars: Mapping[str, Convert]
 
 
 def _conversion(schema: Any, named: Named, way: _Way) -> Convert | None:
     """What turns fastavro's value into Arrow's, or back; None where they are the same."""
     if isinstance(schema, str):
-        return named.get(schema)
+        return named.get(schema, way.scalars.get(schema))
     if isinstance(schema, list):
         return _of_union(schema, named, way)
-    if not isinstance(schema["type"], str):
-        return _conversion(schema["type"], named, way)
-    kind = _NESTED.get(schema["type"])
-    return kind and kind(schema, named, way)
+    kind = schema["type"]
+    if isinstance(kind, str) and kind in _NESTED:
+        return _NESTED[kind](schema, named, way)
+    return _conversion(kind, named, way)
 
 
 def _of_record(schema: Any, named: Named, way: _Way) -> Convert | None:
@@ -162,7 +164,7 @@ def _read_union(present: Sequence[Any], inner: Sequence[Convert | None]) -> Conv
     return convert
 
 
-_READ = _Way(_read_map, _read_union)
+_READ = _Way(_read_map, _read_union, {})
 
 
 def _named_type(branch: Any) -> str | None:
@@ -246,7 +248,43 @@ def _write_union(present: Sequence[Any], inner: Sequence[Convert | None]) -> Con
     return convert
 
 
-_WRITE = _Way(_write_map, _write_union)
+def _checked(
+    kinds: tuple[type, ...], words: str, fits: Callable[[Any], bool] | None = None
+) -> Convert:
+    """fastavro takes 1.5 for an int, as 1, and any value for a boolean."""
+
+    def convert(value: Any) -> Any:
+        # fastavro makes numbers of times, and says in which field a null is
+        if value is None or (isinstance(value, kinds) and (fits is None or fits(value))):
+            return value
+        raise SchemaMismatch(f"{value!r} is not {words}")
+
+    return convert
+
+
+def _fits_int(value: Any) -> bool:
+    return isinstance(value, date) or -(2**31) <= value < 2**31
+
+
+def _fits_float(value: float) -> bool:
+    try:
+        struct.pack("<f", value)
+    except OverflowError:  # it would be infinity
+        return False
+    return True
+
+
+_WRITE = _Way(
+    _write_map,
+    _write_union,
+    {
+        "boolean": _checked((bool,), "a boolean"),
+        "int": _checked((int, date), "an integer of 32 bits", _fits_int),
+        "long": _checked((int, date), "an integer"),  # fastavro refuses what is too long
+        "float": _checked((int, float), "a number of 32 bits", _fits_float),
+        "double": _checked((int, float), "a number"),
+    },
+)
 
 
 @functools.lru_cache(maxsize=64)

@@ -8,22 +8,20 @@ here, and single values that Arrow would write in other words, are left to `writ
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from ..shared.encoding import Encode, one_by_one
 from .writer import value_writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# A column of one type as texts, with nulls where it has them
-Texts: TypeAlias = "Callable[[pa.Array], pa.Array]"
 
 _ESCAPED = r'["\\\x00-\x1f]'
 # Numbers between these Arrow writes as Python does, but for the ".0" of whole ones.
 _SMALLEST, _LARGEST = 1e-4, 1e10
 
 
-def encoder(kind: pa.DataType) -> Texts:
+def encoder(kind: pa.DataType) -> Encode:
     """What turns a column of an Arrow type into JSON, in bytes. Raises OptionsError where JSON has
     nothing."""
     import pyarrow as pa
@@ -32,7 +30,7 @@ def encoder(kind: pa.DataType) -> Texts:
     return lambda column: texts(column).cast(pa.binary())
 
 
-def _texts(kind: pa.DataType) -> Texts:
+def _texts(kind: pa.DataType) -> Encode:
     import pyarrow as pa
 
     of = pa.types
@@ -48,7 +46,7 @@ def _texts(kind: pa.DataType) -> Texts:
     ):
         if fits:
             return lambda column: texts(column, write)
-    return lambda column: _one_by_one(column, write)
+    return lambda column: one_by_one(column, write, pa.string())
 
 
 def _cast(column: pa.Array, _: Callable[[Any], str]) -> pa.Array:
@@ -57,23 +55,17 @@ def _cast(column: pa.Array, _: Callable[[Any], str]) -> pa.Array:
     return column.cast(pa.string())
 
 
-def _one_by_one(column: pa.Array, write: Callable[[Any], str]) -> pa.Array:
-    import pyarrow as pa
-
-    found = [None if value is None else write(value) for value in column.to_pylist()]
-    return pa.array(found, pa.string())
-
-
 def _except(
     column: pa.Array, texts: pa.Array, is_fit: pa.Array, write: Callable[[Any], str]
 ) -> Any:
     """`texts`, and where it is not fit what `write` makes of the value."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     unfit = pc.invert(pc.fill_null(is_fit, True))
     if not pc.any(unfit).as_py():
         return texts
-    return pc.replace_with_mask(texts, unfit, _one_by_one(column.filter(unfit), write))
+    return pc.replace_with_mask(texts, unfit, one_by_one(column.filter(unfit), write, pa.string()))
 
 
 def _strings(column: pa.Array, write: Callable[[Any], str]) -> pa.Array:
@@ -123,7 +115,7 @@ def _in_quotes(times: pa.Array, texts: pa.Array, write: Callable[[Any], str]) ->
     return _except(times, pc.binary_join_element_wise('"', texts, '"', ""), is_usual, write)
 
 
-def _struct(kind: pa.DataType) -> Texts:
+def _struct(kind: pa.DataType) -> Encode:
     import pyarrow as pa
     import pyarrow.compute as pc
 
