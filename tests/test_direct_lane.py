@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -88,6 +89,21 @@ def test_a_transform_may_end_with_the_last_batch_and_not_before(read_rows) -> No
     for transform in (first_only, closes):
         with pytest.raises(SinkError, match="left others unread"):
             read_rows(2, transform)
+
+
+def test_a_step_that_ends_the_iterator_is_no_filter(read_rows) -> None:
+    """`next` of nothing raises StopIteration, which `map` takes for its end: nothing is said."""
+
+    def drops(batches):
+        for _ in batches:
+            pass
+        return iter(())
+
+    assert read_rows(2, drops) == []
+    assert read_rows(0, lambda _: iter(())) == []
+    for batches in (1, 2):
+        with pytest.raises(SinkError, match=r"StopIteration|left others unread"):
+            read_rows(batches, partial(map, lambda _: next(iter(()))))
 
 
 @pytest.mark.parametrize(

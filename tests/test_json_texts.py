@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eo_kafka.errors import OptionsError
 from eo_kafka.formats.json.texts import encoder
 from eo_kafka.formats.json.writer import value_writer
 
@@ -103,3 +104,24 @@ def test_a_null_struct_is_null_and_one_of_nulls_is_empty() -> None:
     kind = pa.struct([("a", pa.int64()), ("b", pa.struct([("c", pa.string())]))])
     column = pa.array([None, {"a": None, "b": None}, {"a": 1, "b": {"c": None}}], kind)
     assert encoder(kind)(column).to_pylist() == [None, b"{}", b'{"a":1,"b":{}}']
+
+
+@pytest.mark.parametrize(
+    "bad", [b"a\xff", b'\xff"', b"\xed\xa0\x80"], ids=["plain", "escaped", "surrogate"]
+)
+@pytest.mark.parametrize("before", [0, 1])
+def test_text_that_is_not_utf8_is_no_json(bad: bytes, before: int) -> None:
+    """Spark and Arrow let it pass as text, and no reader of JSON does."""
+    texts = pa.array([b"\xff"] * before + [b"ok", None, bad]).slice(before)
+    column = texts.view(pa.string())
+    for one in (column, pa.StructArray.from_arrays([column], ["a"])):
+        with pytest.raises((pa.ArrowInvalid, UnicodeDecodeError)):
+            encoder(one.type)(one)
+    good = column.slice(0, 2)
+    assert encoder(good.type)(good).to_pylist() == [b'"ok"', None]
+
+
+def test_a_struct_with_two_fields_of_a_name_is_refused() -> None:
+    column = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+    with pytest.raises(OptionsError, match="'a'"):
+        encoder(column.type)

@@ -44,6 +44,7 @@ class LaneRead:
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
         self._is_read = False
+        self._is_answered = True  # something came after the last batch that was given
         self.records = 0
 
     def rows(self, ranges: Batches) -> Batches:
@@ -51,7 +52,8 @@ class LaneRead:
         source task ends then.
 
         Raises what the source's `read` raises, what the transform raises, and SinkError where the
-        transform leaves records unread or makes columns that are not of the schema.
+        transform leaves records unread, ends in the middle of the last ones, or makes columns that
+        are not of the schema.
         """
         wanted, ids = ranges_of(ranges)
         records = self._counted(wanted, ids)
@@ -60,12 +62,22 @@ class LaneRead:
         for batch in (
             records if transform is None else iterated(transform(Given(records, BATCH)), BATCH)
         ):
+            self._is_answered = True
             yield in_shape(batch, shape)
+        is_answered = self._is_answered or self._is_read
         if next(records, None) is not None or not self._is_read:
             raise SinkError(
                 f"The transform ended after {self.records} records of the task and left others "
                 "unread: they would be lost. Nothing of the batch is visible. A transform takes "
                 "all batches of its iterator; to leave records out, yield smaller batches."
+            )
+        if not is_answered:
+            raise SinkError(
+                f"The transform ended when it had the last of {self.records} records of the task, "
+                "gave nothing for them and did not ask for more: they would be lost. Nothing of "
+                "the batch is visible. Is it map() of a function in which next() finds nothing? "
+                "That raises StopIteration, which ends map() without a word: give next() a "
+                "default. To leave records out, take the iterator to its end."
             )
 
     def _counted(
@@ -78,6 +90,7 @@ class LaneRead:
             options = replace(options, include_headers=True)
         for batch in reading.batches(read_ranges(options, wanted, ids)):
             self.records += batch.num_rows
+            self._is_answered = False
             yield batch
         self._is_read = True
 

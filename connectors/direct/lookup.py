@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionsError
@@ -33,7 +34,10 @@ class _Loaded:
 
     @cached_property
     def _rows(self) -> dict[Any, int]:
-        return {key: row for row, key in enumerate(self._keys.to_pylist())}
+        keys = chain.from_iterable(map(_hashable, self._keys.chunks))
+        rows = {key: row for row, key in enumerate(keys)}
+        rows.pop(None, None)
+        return rows
 
     @property
     def key_type(self) -> pa.DataType:
@@ -48,7 +52,7 @@ class _Loaded:
         if self.table.num_rows <= _MANY:
             return pc.index_in(wanted, value_set=self._keys, skip_nulls=True)
         rows = self._rows
-        return pa.array([rows.get(key) for key in wanted.to_pylist()], pa.int64())
+        return pa.array([rows.get(key) for key in _hashable(wanted)], pa.int64())
 
 
 _LOADED: dict[str, _Loaded] = {}  # in this process, by the options
@@ -88,7 +92,7 @@ class Lookup:
 
     def __init__(self, options: Mapping[str, str], refresh: str | None = None) -> None:
         from pyspark.sql.datasource import CaseInsensitiveDict
-        from pyspark.sql.types import StructType
+        from pyspark.sql.types import ArrayType, MapType, StructType
 
         from ...formats.shared.arrow_types import arrow_schema
         from ..maps.format import MapDataSource
@@ -97,8 +101,11 @@ class Lookup:
         try:
             source = MapDataSource(CaseInsensitiveDict(dict(options)))
             schema: Any = StructType.fromDDL(source.schema())
-            if hasattr(schema["key"].dataType, "fields"):
-                problems.append("The keys of the map are structs: a column cannot be looked up.")
+            kind = schema["key"].dataType
+            if isinstance(kind, (ArrayType, MapType, StructType)):
+                problems.append(
+                    f"The keys of the map are {kind.simpleString()}: a column cannot be looked up."
+                )
         except OptionsError as error:
             problems += error.problems
         try:
@@ -180,6 +187,9 @@ class Lookup:
 
     def _read(self) -> pa.Table:
         import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from ..maps.twice import key_twice
 
         reader: Any = self._reader
         batches = [
@@ -187,7 +197,13 @@ class Lookup:
             for part in reader.partitions()
             for batch in reader.read(part)
         ]
-        return pa.Table.from_batches(batches) if batches else self._shape.empty_table()
+        table = pa.Table.from_batches(batches) if batches else self._shape.empty_table()
+        keys = table.column("key").drop_null()
+        if pc.count_distinct(keys).as_py() < len(keys):
+            counts = keys.value_counts()
+            twice = counts.filter(pc.greater(counts.field("counts"), 1))
+            raise key_twice(self._map, twice[0]["values"].as_py())
+        return table
 
 
 def _task() -> object:
@@ -195,6 +211,18 @@ def _task() -> object:
 
     context = TaskContext.get()
     return None if context is None else (context.stageId(), context.taskAttemptId())
+
+
+def _hashable(keys: pa.Array) -> list[Any]:
+    """The keys as Python has them, or the bits of those that are other keys to Python than to Arrow
+    (NaN, -0.0) or none at all (a year that is not 1 to 9999)."""
+    import pyarrow as pa
+
+    kind = keys.type
+    if pa.types.is_floating(kind) or pa.types.is_temporal(kind):
+        keys = keys.view({32: pa.int32(), 64: pa.int64()}[kind.bit_width])
+    found: list[Any] = keys.to_pylist()
+    return found
 
 
 def _bytes(column: Any) -> Any:

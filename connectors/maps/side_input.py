@@ -22,6 +22,7 @@ from ...core.errors import CheckpointError, OptionsError, cut
 from ...core.options import time_span_ms
 from .backends import classes_of
 from .hadoop_files import HadoopFiles
+from .twice import key_twice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,6 +119,7 @@ class SideInput:
         Raises:
             OptionsError: Column `on` is missing, or column `name` is there.
             CheckpointError: The folder belongs to another query, or a file in it cannot be read.
+            SourceError: The map has a key twice.
             EnvironmentRefused: On Spark Connect.
         """
         from pyspark.sql.functions import broadcast, col
@@ -142,6 +144,7 @@ class SideInput:
 
         Raises:
             CheckpointError: The folder belongs to another query, or a file in it cannot be read.
+            SourceError: The map has a key twice.
             EnvironmentRefused: On Spark Connect.
         """
         files = HadoopFiles(spark, self._folder)
@@ -157,6 +160,7 @@ class SideInput:
             if last is None or now - last.taken_ms >= self._refresh_ms:
                 version = f"{batch}-{uuid.uuid4().hex}"
                 entries.write.parquet(f"{self._folder}/versions/{version}")
+                self._check_keys(self._version(spark, entries, version))
                 last = Pin(query, version, now)
             crash_point("side-input.before_pin")
             files.write_new(f"pins/{batch}", json.dumps(asdict(last)))
@@ -164,7 +168,18 @@ class SideInput:
             assert pin is not None
             self._forget(files, before, batch)
         self._check_owner(pin, query)
-        return spark.read.schema(entries.schema).parquet(f"{self._folder}/versions/{pin.version}")
+        return self._version(spark, entries, pin.version)
+
+    def _version(self, spark: SparkSession, entries: DataFrame, version: str) -> DataFrame:
+        return spark.read.schema(entries.schema).parquet(f"{self._folder}/versions/{version}")
+
+    def _check_keys(self, entries: DataFrame) -> None:
+        """Raise SourceError if a key is there twice: a join would repeat rows."""
+        if self._options.get("backend") != "kafka":  # an IMap has each key once
+            return
+        twice = entries.groupBy("key").count().where("count > 1 and key is not null").head(1)
+        if twice:
+            raise key_twice(self._options.get("map"), twice[0]["key"])
 
     def _check_owner(self, pin: Pin, query: str | None) -> None:
         if pin.query != query:

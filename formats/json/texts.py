@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..shared.encoding import Encode, one_by_one
-from .writer import value_writer
+from .writer import check_names, value_writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,6 +71,7 @@ def _except(
 def _strings(column: pa.Array, write: Callable[[Any], str]) -> pa.Array:
     import pyarrow.compute as pc
 
+    column.validate(full=True)  # text of Spark's or a transform's need not be UTF-8, and JSON is
     is_plain = pc.invert(pc.match_substring_regex(column, _ESCAPED))
     return _except(column, pc.binary_join_element_wise('"', column, '"', ""), is_plain, write)
 
@@ -119,6 +120,7 @@ def _struct(kind: pa.DataType) -> Encode:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    check_names(kind)
     name = value_writer(pa.string())
     inner = [(f"{name(field.name)}:", _texts(field.type)) for field in kind]
 

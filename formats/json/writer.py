@@ -27,6 +27,7 @@ def value_writer(kind: pa.DataType) -> Write:
 
     of = pa.types
     if of.is_struct(kind):
+        check_names(kind)
         write = _struct({field.name: field.type for field in kind})
     elif of.is_map(kind):
         write = _map(kind)
@@ -35,6 +36,15 @@ def value_writer(kind: pa.DataType) -> Write:
     else:
         write = _scalar(kind)
     return lambda value: "null" if value is None else write(value)
+
+
+def check_names(kind: pa.DataType) -> None:
+    """Raises OptionsError for a struct with two fields of one name: a reader of JSON keeps one."""
+    names = [field.name for field in kind]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise OptionsError(
+            [f"A struct has more than one field '{twice[0]}', and JSON keeps one: rename them."]
+        )
 
 
 def _struct(fields: dict[str, pa.DataType]) -> Write:

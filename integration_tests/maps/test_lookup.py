@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from confluent_kafka import Producer
 
 import eo_kafka
 from eo_kafka.connectors.direct import lookup
-from eo_kafka.errors import OptionsError
+from eo_kafka.errors import OptionsError, SourceError
 from harness import committed, produce
 from map_backends import HAZELCAST_IN_FULL
 
@@ -74,20 +77,53 @@ def test_entries_are_taken_again_when_they_are_old_enough(spark, monkeypatch):
         assert names.add(record)["entry"].to_pylist() == [entry, None, None]
 
 
-def test_a_large_map_is_looked_up_as_a_small_one(spark, monkeypatch):
-    keys = [*range(-2, 5), 2**40]
-    made = pa.table({"key": pa.array(keys, pa.int64()), "value": [f"v{key}" for key in keys]})
+@pytest.mark.parametrize(
+    ("keys", "wanted", "found"),
+    [
+        (pa.array([*range(-2, 5), 2**40]), [3, None, 9, -2, 2**40, 3], [5, None, None, 0, 7, 5]),
+        (pa.array([b"a", b"", None]), [b"", None, b"a"], [1, None, 0]),
+        (pa.array([1.5, math.nan, -0.0]), [math.nan, 0.0, -0.0, None], [1, None, 2, None]),
+        (pa.array([Decimal("1.20"), None]), [None, Decimal("1.20")], [None, 0]),
+        (pa.array([0, 2**62], pa.timestamp("us", "UTC")), [2**62, None], [1, None]),
+        (pa.array([0, -800_000], pa.date32()), [-800_000, 1], [1, None]),  # before year 1
+        (pa.array([None, True]), [True, False, None], [1, None, None]),
+    ],
+    ids=["long", "bytes", "double", "decimal", "timestamp", "date", "boolean"],
+)
+def test_a_large_map_is_looked_up_as_a_small_one(spark, monkeypatch, keys, wanted, found):
+    made = pa.table({"key": keys, "value": [f"v{row}" for row in range(len(keys))]})
     monkeypatch.setattr(lookup.Lookup, "_read", lambda self: made)
-    record = pa.record_batch({"key": pa.array([3, None, 9, -2, 2**40, 3], pa.int64())})
-    found = []
+    record = pa.record_batch({"key": pa.array(wanted, keys.type)})
+    entries = [None if row is None else f"v{row}" for row in found]
     for many in (0, 1000):
         monkeypatch.setattr(lookup, "_MANY", many)
         monkeypatch.setattr(lookup, "_LOADED", {})
         names = eo_kafka.Lookup(NOWHERE)
-        found.append([names.add(record, how=how).to_pydict() for how in ("left", "inner")])
-    assert found[0] == found[1]
-    assert found[0][0]["entry"] == ["v3", None, None, "v-2", f"v{2**40}", "v3"]
-    assert found[0][1]["key"] == [3, -2, 2**40, 3]
+        assert names.add(record)["entry"].to_pylist() == entries
+        inner = names.add(record, how="inner")
+        assert inner["entry"].to_pylist() == [one for one in entries if one]
+        assert len(inner["key"]) == len([one for one in entries if one])
+
+
+def test_a_key_that_a_topic_has_twice_is_told(spark, broker, make_topic, tmp_path):
+    """Partitions were added to it, say: the old entry would stay for good."""
+    topic = make_topic("map", 2, {"cleanup.policy": "compact"})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for value, partition in ((b"old", 0), (b"new", 1)):
+        producer.produce(topic, value, b"a", partition)
+    assert producer.flush(30) == 0
+    servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+    options = {"backend": "kafka", "map": topic, **servers}
+    record = pa.record_batch({"key": pa.array([b"a"])})
+    with pytest.raises(SourceError, match="more than one entry with the key 'a'"):
+        eo_kafka.Lookup(options).add(record)
+    side = eo_kafka.SideInput(options, str(tmp_path / "side"))
+    with pytest.raises(SourceError, match="more than one entry with the key 'a'"):
+        side.at(spark, 0)
+    producer.produce(topic, None, b"a", 0)
+    assert producer.flush(30) == 0
+    assert eo_kafka.Lookup(options).add(record)["entry"].to_pylist() == ["new"]
+    assert side.at(spark, 0).collect() == [("a", "new")]
 
 
 def test_a_map_without_entries_has_none(spark, broker, make_topic):
@@ -104,7 +140,7 @@ def test_what_is_wrong_is_told(spark, monkeypatch):
         eo_kafka.Lookup({**NOWHERE, "mapp": "x"}, refresh="soon")
     assert "mapp" in str(stop.value)
     assert "refresh" in str(stop.value)
-    with pytest.raises(OptionsError, match="structs"):
+    with pytest.raises(OptionsError, match="struct<id:int>"):
         eo_kafka.Lookup({**NOWHERE, "key.format": "json", "key.schema": "id INT"})
     names = eo_kafka.Lookup({**NOWHERE, "kafka.sasl.password": "secret"})
     assert "secret" not in repr(names)

@@ -95,6 +95,21 @@ def test_an_inbox_whose_memory_is_gone_is_refused(share_copy) -> None:
         job.receiver().receive()
 
 
+def test_an_inbox_that_is_gone_is_not_made_anew_in_silence(share_copy) -> None:
+    """The group hands out what it has lost to nobody any more."""
+    job = share_copy
+    job.publish(numbered(3))
+    job.receive(3)
+    delete_topic(job.servers, job.source_topic)
+    job.publish(numbered(3, 3))
+    for _ in range(2):
+        with pytest.raises(EnvironmentRefused, match=r"3 messages.*was deleted.*\.kept"):
+            job.receiver().receive()
+    delete_topic(job.servers, f"{job.source_topic}.kept")  # as it says, to go on without them
+    job.receive(3)
+    assert committed(job.servers, job.source_topic).keys() == {b"m00003", b"m00004", b"m00005"}
+
+
 def test_a_memory_that_cannot_be_read_is_refused(share_copy) -> None:
     job = share_copy
     job.receiver().open()

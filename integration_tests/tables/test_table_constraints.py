@@ -7,7 +7,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from eo_kafka.errors import RepairNeeded, SinkError
+from eo_kafka.errors import OptionsError, RepairNeeded, SinkError
 from table_rows import TEXT
 
 NUMBER = ("bigint", pa.int64())
@@ -62,6 +62,73 @@ def test_a_check_that_is_not_valid_holds_for_new_rows(rows_of) -> None:
         connection.execute(f"ALTER TABLE {table} ADD CONSTRAINT up CHECK (id > 0) NOT VALID")
     with pytest.raises(SinkError, match="CHECK 'up'"):
         job.write([[-2, "new"]])
+
+
+BEFORE = "CREATE TRIGGER drop BEFORE INSERT ON {t} FOR EACH ROW EXECUTE FUNCTION {s}.drop_odd()"
+
+
+@pytest.mark.parametrize("commit", ["staged", "two-phase"])
+@pytest.mark.parametrize(
+    ("keys", "made"), [("", BEFORE), ("id", BEFORE), ("", "CREATE RULE r AS ON INSERT TO {t} "
+     "WHERE new.id % 2 = 1 DO INSTEAD NOTHING")], ids=["trigger", "keyed", "rule"]
+)  # fmt: skip
+def test_rows_that_a_trigger_or_a_rule_drops_are_told_of(
+    rows_of, caplog, commit, keys, made
+) -> None:
+    given = {"keys": keys} if keys else {}
+    job = rows_of(f"id bigint {'PRIMARY KEY' if keys else ''}, word text", COLUMNS, **given)
+    job.given["commit"] = commit
+    table = job.given["table"]
+    schema = table.partition(".")[0]
+    with psycopg.connect(job.database, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE FUNCTION {schema}.drop_odd() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$BEGIN RETURN CASE WHEN NEW.id % 2 = 1 THEN NULL ELSE NEW END; END$$"
+        )
+        connection.execute(made.format(t=table, s=schema))
+    job.write([[2, "a"], [2, "b"], [3, "c"]])
+    assert set(job.there()) == ({(2, "b")} if keys else {(2, "a"), (2, "b")})
+    assert f"Of {2 if keys else 3} rows for table '{table}'" in caplog.text
+    assert "a trigger or rule kept 1 out" in caplog.text
+
+
+def test_an_ordinary_trigger_is_nothing_to_tell_of(rows_of, caplog) -> None:
+    job = rows_of("id bigint PRIMARY KEY, word text", COLUMNS, keys="id")
+    table = job.given["table"]
+    schema = table.partition(".")[0]
+    with psycopg.connect(job.database, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE FUNCTION {schema}.same() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$BEGIN RETURN NEW; END$$"
+        )
+        connection.execute(
+            f"CREATE TRIGGER same BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW "
+            f"EXECUTE FUNCTION {schema}.same()"
+        )
+    job.write([[1, "a"], [1, "b"]], [[2, "c"]])
+    assert job.there() == [(1, "b"), (2, "c")]
+    assert "trigger or rule" not in caplog.text
+
+
+def test_deletes_that_row_security_would_pass_over_are_refused(rows_of) -> None:
+    columns = {**COLUMNS, "operation": TEXT}
+    job = rows_of("id bigint PRIMARY KEY, word text", columns, **KEYED)
+    table = job.given["table"]
+    schema = table.partition(".")[0]
+    with psycopg.connect(job.database, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {schema} LOGIN")
+        connection.execute(f"GRANT ALL ON SCHEMA {schema} TO {schema}")
+        connection.execute(f"GRANT ALL ON {table} TO {schema}")
+        connection.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+        connection.execute(f"CREATE POLICY own ON {table} USING (id > 1) WITH CHECK (true)")
+        connection.execute(f"INSERT INTO {table} VALUES (1, 'a')")
+    job.given["url"] = job.database.replace("postgres@", f"{schema}@")
+    with pytest.raises(OptionsError, match=r"row-level security.*BYPASSRLS"):
+        job.write([[1, None, "delete"]])
+    with psycopg.connect(job.database, autocommit=True) as connection:
+        connection.execute(f"ALTER ROLE {schema} BYPASSRLS")
+    job.write([[1, None, "delete"]])
+    assert job.there() == []
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,7 @@ def taken_over(
     deleted: such a row may hold anything but for its key. Raises what psycopg does."""
     from psycopg import sql
 
-    changes = connection.execute(_CHANGES_ROWS, {"table": place.oid}).fetchone()
-    if changes is None or changes[0]:
+    if changes_rows(connection, place):
         return []
     unless = sql.SQL("{} OR ").format(sql.Identifier(gone)) if target.operation else sql.SQL("")
     return [
@@ -77,6 +76,12 @@ def taken_over(
             *_checks(connection, place, target),
         ]
     ]
+
+
+def changes_rows(connection: psycopg.Connection[Any], place: Place) -> bool:
+    """Whether a trigger or rule may change rows on their way, or keep them out. Either side."""
+    found = connection.execute(_CHANGES_ROWS, {"table": place.oid}).fetchone()
+    return found is None or bool(found[0])
 
 
 def _not_null(target: TableTarget, columns: dict[str, Column]) -> Iterator[tuple[str, Any]]:

@@ -15,7 +15,7 @@ from ...core.errors import LedgerError
 from ...core.transaction import Participant
 from ..marker import Marker
 from .decided import DecidedTableRows
-from .moving import statements
+from .moving import move
 from .staging import ROW, columns_staged, drop, of_parts, rows_staged
 from .table import found
 
@@ -58,10 +58,8 @@ class StagedTableRows(DecidedTableRows):
                 columns = columns_staged(connection, place, home)
                 self._check_options(columns)
                 staged = sql.Identifier(place.beside, home)
-                for statement in statements(
-                    self._target.keys, columns, place, staged, of_parts(parts)
-                ):
-                    connection.execute(statement)
+                rows = sum(part.rows for part in parts)
+                move(connection, self._target, columns, place, staged, of_parts(parts), rows)
                 now = Marker.of(
                     marker.ledger, self._holder, self._decision.batch, self._parts, passed
                 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.crash_points import crash_point
 from ...core.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
-from .moving import statements
+from .moving import move, tell_kept_out
 from .prepared import PreparedTransactions, parsed
 from .schema import columns_of, is_cut, staged_as
 from .staging import TaskStaging, definition, own_columns, prefix_of
@@ -83,7 +83,8 @@ class TaskPrepared(TaskStaging):
         insert = connection.execute(_NEEDS_INSERT, [place.oid]).fetchone()
         if not self._target.keys and insert == (False,) and not any(map(is_cut, mine)):
             table = sql.Identifier(place.schema, place.name)
-            yield from self._copied(connection, table, batches, own=())
+            copied = yield from self._copied(connection, table, batches, own=())
+            tell_kept_out(self._target, self._rows, copied)
             return
         types = {name: staged_as(column) for name, column in columns.items()}
         # Until this transaction ends, another job that makes a table of that name waits for it
@@ -97,8 +98,7 @@ class TaskPrepared(TaskStaging):
         connection.execute(made.format(home, definition(self._target, types, ())))
         yield from self._copied(connection, home, batches, own)
         staged = [*self._target.names, *own]
-        for statement in statements(self._target.keys, staged, place, home, sql.SQL("")):
-            connection.execute(statement)
+        move(connection, self._target, staged, place, home, sql.SQL(""), self._rows)
         connection.execute(sql.SQL("DROP TABLE {}").format(home))
 
     def _prepare(self, connection: psycopg.Connection[Any]) -> None:

@@ -38,7 +38,8 @@ _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _OF_TABLE = """
 SELECT relkind::text, relpersistence::text, pg_is_in_recovery(), current_setting('fsync') = 'off',
-    has_table_privilege(oid, 'SELECT'), has_table_privilege(oid, 'DELETE')
+    has_table_privilege(oid, 'SELECT'), has_table_privilege(oid, 'DELETE'),
+    row_security_active(oid)
 FROM pg_class WHERE oid = %s
 """
 _OF_PARTITIONS = """
@@ -137,7 +138,7 @@ def _of_table(
 ) -> Iterator[str]:
     row = connection.execute(_OF_TABLE, [place.oid]).fetchone()
     assert row is not None
-    kind, persistence, standby, unsafe, may_select, may_delete = row
+    kind, persistence, standby, unsafe, may_select, may_delete, secured = row
     if kind not in "rp":
         yield f"'{place.words}' is no table (views and foreign tables are not written)."
     yield from _of_what_is_kept(connection, place, persistence)
@@ -152,6 +153,12 @@ def _of_table(
         yield f"This role lacks SELECT on '{place.words}', which option 'keys' needs."
     if target.operation and not may_delete:
         yield f"This role lacks DELETE on '{place.words}', which 'operationColumn' needs."
+    if target.operation and secured:
+        yield (
+            f"Table '{place.words}' has row-level security for this role: a DELETE passes over rows"
+            " that a policy hides, without a word. ALTER ROLE ... BYPASSRLS, or leave out option "
+            "'operationColumn'."
+        )
     may = connection.execute(_OF_SCHEMA, [place.beside]).fetchone()
     if may is None:
         yield f"There is no schema '{place.beside}' (option 'stagingSchema')."

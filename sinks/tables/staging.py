@@ -8,7 +8,7 @@ the same for one row as for millions. A task of an older driver finds its stagin
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -240,8 +240,9 @@ class TaskStaging:
         table: sql.Identifier,
         batches: Iterator[pa.RecordBatch],
         own: Sequence[str],
-    ) -> Iterator[pa.RecordBatch]:
-        """Through one COPY into a table that has these of our own columns, too."""
+    ) -> Generator[pa.RecordBatch, None, int]:
+        """Through one COPY into a table that has these of our own columns, too; returns how many
+        rows PostgreSQL has taken."""
         from psycopg import sql
 
         from .rows import copied
@@ -249,13 +250,15 @@ class TaskStaging:
         into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(
             table, sql.SQL(", ").join(map(sql.Identifier, [*self._target.names, *own]))
         )
-        with connection.cursor().copy(into) as copy:
+        cursor = connection.cursor()
+        with cursor.copy(into) as copy:
             for batch in batches:
                 whose = (self._partition, self._attempt, self._rows) if own else None
                 copy.write(copied(self._target, batch, whose))
                 self._rows += batch.num_rows
                 crash_point("postgres.while_staging")
                 yield self._target.sent(batch)
+        return cursor.rowcount
 
     def _refused(self, error: psycopg.Error) -> Exception:
         from psycopg import errors

@@ -33,6 +33,13 @@ class KeptOffsets:
         """One more than the highest that was kept."""
         return self.edges[-1] if self.edges else self.floor
 
+    @property
+    def count(self) -> int:
+        """How many that are remembered."""
+        return sum(
+            end - begin for begin, end in zip(self.edges[::2], self.edges[1::2], strict=True)
+        )
+
     def is_forgotten(self, offset: int) -> bool:
         """Whether it is so low that it is not known any more if it was kept."""
         return offset < self.floor

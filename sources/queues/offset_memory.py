@@ -56,6 +56,17 @@ class OffsetMemory:
                 "was deleted, or another queue filled the inbox. Start with an inbox of its own."
             )
 
+        kept_in = [name for name in ends if name != self._topic]
+        if self._kept and not any(ends[name] for name in kept_in):
+            count = sum(kept.count for kept in self._kept.values())
+            raise EnvironmentRefused(
+                f"Inbox '{self._inbox}' has never had a message, and topic '{self._topic}' "
+                f"remembers {count:,} messages of the last {SPAN:,} of each partition that are kept"
+                " in it: the inbox was deleted. Those that the query had not read are lost: the "
+                "share group hands them out no more. Nothing was taken. Look whether the query has "
+                f"written them all; then, or to go on without them, delete '{self._topic}', too."
+            )
+
     def has(self, one: Message) -> bool:
         """Whether its offset was kept."""
         at = one.place
