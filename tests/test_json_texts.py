@@ -125,3 +125,10 @@ def test_a_struct_with_two_fields_of_a_name_is_refused() -> None:
     column = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
     with pytest.raises(OptionsError, match="'a'"):
         encoder(column.type)
+
+
+def test_numbers_of_32_bits_have_the_digits_that_they_need():
+    """As Spark's `to_json` writes them."""
+    given = pa.array([0.1, 16777217.0, 3.4028235e38, 1e-45, None, float("nan")], pa.float32())
+    wanted = [b"0.1", b"16777216.0", b"3.4028235e+38", b"1e-45", None, b'"NaN"']
+    assert encoder(given.type)(given).to_pylist() == wanted

@@ -37,6 +37,10 @@ def _texts(kind: pa.DataType) -> Encode:
     if of.is_struct(kind) and kind.num_fields:
         return _struct(kind)
     write = value_writer(kind)  # refuses what JSON has not
+    if of.is_map(kind):
+        return _map(kind)
+    if of.is_list(kind) or of.is_large_list(kind):
+        return _list(kind)
     for fits, texts in (
         (of.is_integer(kind) or of.is_boolean(kind), _cast),
         (of.is_floating(kind) and not of.is_float16(kind), _floats),
@@ -80,7 +84,7 @@ def _floats(column: pa.Array, write: Callable[[Any], str]) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    column = column.cast(pa.float64())
+    # with the digits that 32 bits need, if they are no more
     texts = column.cast(pa.string())
     is_whole = pc.equal(pc.trunc(column), column)
     texts = pc.if_else(is_whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
@@ -130,8 +134,63 @@ def _struct(kind: pa.DataType) -> Encode:
             found = pc.binary_join_element_wise(f",{head}", texts(part), "")
             parts.append(pc.fill_null(found, "") if found.null_count else found)
         members = pc.binary_replace_slice(pc.binary_join_element_wise(*parts, ""), 0, 1, "{")
-        whole = pc.binary_join_element_wise(members, "}", "")
-        nothing = pa.scalar(None, pa.string())
-        return pc.if_else(column.is_valid(), whole, nothing) if column.null_count else whole
+        return _where_valid(column, pc.binary_join_element_wise(members, "}", ""))
 
     return write
+
+
+def _list(kind: pa.DataType) -> Encode:
+    texts = _texts(kind.value_type)
+    return lambda column: _joined(
+        column, "[", "]", lambda part: _or_null(texts(part(column.values)))
+    )
+
+
+def _map(kind: pa.DataType) -> Encode:
+    import pyarrow.compute as pc
+
+    names, texts = _texts(kind.key_type), _texts(kind.item_type)
+
+    def write(column: pa.Array) -> pa.Array:
+        def entries(part: Callable[[pa.Array], pa.Array]) -> pa.Array:
+            values = _or_null(texts(part(column.items)))
+            return pc.binary_join_element_wise(names(part(column.keys)), values, ":")
+
+        return _joined(column, "{", "}", entries)
+
+    return write
+
+
+def _joined(
+    column: pa.Array,
+    begin: str,
+    end: str,
+    entries: Callable[[Callable[[pa.Array], pa.Array]], pa.Array],
+) -> pa.Array:
+    """Lists or maps of what `entries` makes of those values that are the column's."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not len(column):
+        return pa.array([], pa.string())
+    offsets = np.asarray(column.offsets)
+    first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    texts = entries(lambda values: values.slice(first, count))
+    lists = pa.ListArray.from_arrays(pa.array(offsets - first, pa.int32()), texts)
+    whole = pc.binary_join_element_wise(begin, pc.binary_join(lists, ","), end, "")
+    return _where_valid(column, whole)
+
+
+def _or_null(texts: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    return pc.fill_null(texts, "null") if texts.null_count else texts
+
+
+def _where_valid(column: pa.Array, texts: pa.Array) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    nothing = pa.scalar(None, pa.string())
+    return pc.if_else(column.is_valid(), texts, nothing) if column.null_count else texts

@@ -78,6 +78,7 @@ def _scalar(kind: pa.DataType) -> Write:
     for fits, write in (
         (of.is_boolean, lambda value: "true" if value else "false"),
         (of.is_integer, str),
+        (of.is_float32, _single),
         (of.is_floating, _float),
         (of.is_decimal, lambda value: format(value, "f")),
         (of.is_string, _text),
@@ -114,3 +115,10 @@ def _time(value: datetime) -> str:
         return f'"{value.isoformat(timespec=digits)}"'
     in_utc = value.astimezone(timezone.utc).replace(tzinfo=None)
     return f'"{in_utc.isoformat(timespec=digits)}Z"'
+
+
+def _single(value: float) -> str:
+    """With the digits that tell it from other numbers of 32 bits: 0.1, not 0.10000000149011612."""
+    import numpy as np
+
+    return _float(float(str(np.float32(value))))
