@@ -138,10 +138,7 @@ def test_a_job_is_killed_suspended_and_resumed_before_ones_eyes(
     (tmp_path / "run").mkdir()
     with (
         page_of(own.bootstrap_servers, "--allow-actions") as (place, _),
-        # no batch of what only one of the two partitions has yet
-        supervised(
-            shout, tmp_path / "run", *named, "--restart", "fixed:1h", least_per_batch="50"
-        ) as running,
+        supervised(shout, tmp_path / "run", *named, "--restart", "fixed:1h") as running,
     ):
         window.open(f"http://{place}/")
         window.await_text("totals", "invoices", "shout", "running on", timeout=LONG_S)

@@ -21,8 +21,6 @@ def source(spark: SparkSession, config: Mapping[str, str], fmt: str = "eo-kafka"
     reader = reader.option("subscribe", config["source"]).option("startingOffsets", "earliest")
     if "per_batch" in config:
         reader = reader.option("maxOffsetsPerTrigger", config["per_batch"])
-    if "least_per_batch" in config:
-        reader = reader.option("minOffsetsPerTrigger", config["least_per_batch"])
     return reader.load().select("key", "value")
 
 
