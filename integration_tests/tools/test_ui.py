@@ -151,9 +151,11 @@ def test_a_job_is_killed_suspended_and_resumed_before_ones_eyes(
         crash_points.arm("S5.prepared", "wait")
         produce(shout.servers, "orders", values(FIRST, 50))
         crash_points.wait_reached("S5.prepared")
-        wait_until(lambda: len(open_tasks(shout)) == 2, "both tasks have written")
+        wait_until(lambda: open_tasks(shout) != [], "a task has written")
         window.await_text("open", "a driver writes, or died while it did", "not decided")
         running.kill("all")
+        # one, if the batch was begun when only one of the partitions had its records
+        written = len(open_tasks(shout))
         window.await_text("waiting on", "Driver ended after", "It is started again in")
         assert "not decided" in window.text
         check_looks(window, "job")
@@ -164,14 +166,14 @@ def test_a_job_is_killed_suspended_and_resumed_before_ones_eyes(
 
         confirm(window, "Suspend …", "Suspend")
         window.await_text("suspended on", "asked to suspend it")
-        assert len(open_tasks(shout)) == 2
+        assert len(open_tasks(shout)) == written
         window.press("Abort …")
         window.await_text("Its driver may be alive and about to decide", "txn abort", "--yes")
         check_looks(window, "confirm")
         shoot(window, "confirm")
         window.press("Abort it")
         window.await_text("Done.", "aborted.")
-        wait_until(lambda: len(open_tasks(shout)) == 1, "that one, and no other")
+        wait_until(lambda: len(open_tasks(shout)) == written - 1, "that one, and no other")
         window.press("Back")
 
         crash_points.clear()
