@@ -112,7 +112,7 @@ class OneProcess:
             self._process.kill()
 
     def stop(self) -> None:
-        """End it in order; SIGKILL if it has not gone within 30 seconds."""
+        """End it in order; SIGKILL if it has not gone within `stop_timeout`."""
         self._ask_to_stop()
         if self._process is not None and not self._process.wait(self.stop_timeout):
             self._process.kill()

@@ -42,8 +42,8 @@ _DAYS = (date.min.toordinal() - _EPOCH, date.max.toordinal() - _EPOCH)
 _DAY_US = 86_400_000_000
 _MICROS = (_DAYS[0] * _DAY_US, (_DAYS[1] + 1) * _DAY_US - 1)  # what a datetime holds
 _MILLIS = (_MICROS[0] // 1000, _MICROS[1] // 1000)
-_INT32 = (-(2**31), 2**31 - 1)
-_INT64 = (-(2**63), 2**63 - 1)
+INT32 = (-(2**31), 2**31 - 1)
+INT64 = (-(2**63), 2**63 - 1)
 _LOGICAL = {
     ("int", "date"): _DAYS,
     ("long", "timestamp-millis"): _MILLIS,
@@ -166,10 +166,10 @@ class _Compiler:
         valued, logical = self._program.valued, schema.get("logicalType")
         if logical == "decimal" and kind in ("bytes", "fixed"):
             digits = int(schema["precision"])
-            highest = 10**digits - 1 if digits <= _DIGITS_OF_INT64 else _INT64[1]
+            highest = 10**digits - 1 if digits <= _DIGITS_OF_INT64 else INT64[1]
             return valued("decimal", DECIMAL, highest, int(schema.get("size", -1)))
         if kind in ("int", "long"):
-            bounds = _LOGICAL.get((kind, str(logical)), _INT32 if kind == "int" else _INT64)
+            bounds = _LOGICAL.get((kind, str(logical)), INT32 if kind == "int" else INT64)
             return valued("millis" if logical in _MILLISECONDS else "number", LONG, *bounds)
         if kind == "enum":
             symbols = tuple(schema["symbols"])

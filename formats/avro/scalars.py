@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .program import INT32, INT64
 from .slots import Unsupported
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 Pieces: TypeAlias = "list[pa.Array | bytes]"
 Write: TypeAlias = "Callable[[pa.Array], Pieces]"  # of a column without nulls
 
-_INT32 = (-(2**31), 2**31 - 1)
-_INT64 = (-(2**63), 2**63 - 1)
 # Python has no years before 1 and after 9999; these are in them in every time zone
 _EPOCH = date(1970, 1, 1).toordinal()
 _DAYS = (date(2, 1, 1).toordinal() - _EPOCH, date(9998, 12, 31).toordinal() - _EPOCH)
@@ -100,7 +99,7 @@ def cut(data: Any, offsets: npt.NDArray[Any]) -> pa.Array:
     import numpy as np
     import pyarrow as pa
 
-    if offsets[-1] > _INT32[1]:
+    if offsets[-1] > INT32[1]:
         raise pa.ArrowCapacityError("more than 2 GB in a column")
     held = [pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, *held])
@@ -181,7 +180,7 @@ def _integer(what: str, logical: str | None, kind: pa.DataType) -> Write:
     import pyarrow as pa
 
     of, divisor = pa.types, 1
-    stored, (lowest, highest) = kind, _INT32 if what == "int" else _INT64
+    stored, (lowest, highest) = kind, INT32 if what == "int" else INT64
     if of.is_date32(kind) and (what, logical) == ("int", "date"):
         stored, (lowest, highest) = pa.int32(), _DAYS
     elif of.is_timestamp(kind) and kind.unit == "us" and what == "long":

@@ -64,28 +64,40 @@ def test_a_check_that_is_not_valid_holds_for_new_rows(rows_of) -> None:
         job.write([[-2, "new"]])
 
 
-BEFORE = "CREATE TRIGGER drop BEFORE INSERT ON {t} FOR EACH ROW EXECUTE FUNCTION {s}.drop_odd()"
+def add_trigger(job, body: str, before: str = "INSERT") -> None:
+    """To the table of `job`, in PL/pgSQL, for each row."""
+    table = job.given["table"]
+    function = f"{table.partition('.')[0]}.triggered()"
+    with psycopg.connect(job.database, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE FUNCTION {function} RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {body} END$$"
+        )
+        connection.execute(
+            f"CREATE TRIGGER triggered BEFORE {before} ON {table} FOR EACH ROW "
+            f"EXECUTE FUNCTION {function}"
+        )
 
 
 @pytest.mark.parametrize("commit", ["staged", "two-phase"])
 @pytest.mark.parametrize(
-    ("keys", "made"), [("", BEFORE), ("id", BEFORE), ("", "CREATE RULE r AS ON INSERT TO {t} "
-     "WHERE new.id % 2 = 1 DO INSTEAD NOTHING")], ids=["trigger", "keyed", "rule"]
-)  # fmt: skip
+    ("keys", "how"),
+    [("", "trigger"), ("id", "trigger"), ("", "rule")],
+    ids=["trigger", "keyed", "rule"],
+)
 def test_rows_that_a_trigger_or_a_rule_drops_are_told_of(
-    rows_of, caplog, commit, keys, made
+    rows_of, caplog, commit, keys, how
 ) -> None:
     given = {"keys": keys} if keys else {}
     job = rows_of(f"id bigint {'PRIMARY KEY' if keys else ''}, word text", COLUMNS, **given)
     job.given["commit"] = commit
     table = job.given["table"]
-    schema = table.partition(".")[0]
-    with psycopg.connect(job.database, autocommit=True) as connection:
-        connection.execute(
-            f"CREATE FUNCTION {schema}.drop_odd() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$BEGIN RETURN CASE WHEN NEW.id % 2 = 1 THEN NULL ELSE NEW END; END$$"
-        )
-        connection.execute(made.format(t=table, s=schema))
+    if how == "trigger":
+        add_trigger(job, "RETURN CASE WHEN NEW.id % 2 = 1 THEN NULL ELSE NEW END;")
+    else:
+        with psycopg.connect(job.database, autocommit=True) as connection:
+            connection.execute(
+                f"CREATE RULE r AS ON INSERT TO {table} WHERE new.id % 2 = 1 DO INSTEAD NOTHING"
+            )
     job.write([[2, "a"], [2, "b"], [3, "c"]])
     assert set(job.there()) == ({(2, "b")} if keys else {(2, "a"), (2, "b")})
     assert f"Of {2 if keys else 3} rows for table '{table}'" in caplog.text
@@ -94,17 +106,7 @@ def test_rows_that_a_trigger_or_a_rule_drops_are_told_of(
 
 def test_an_ordinary_trigger_is_nothing_to_tell_of(rows_of, caplog) -> None:
     job = rows_of("id bigint PRIMARY KEY, word text", COLUMNS, keys="id")
-    table = job.given["table"]
-    schema = table.partition(".")[0]
-    with psycopg.connect(job.database, autocommit=True) as connection:
-        connection.execute(
-            f"CREATE FUNCTION {schema}.same() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$BEGIN RETURN NEW; END$$"
-        )
-        connection.execute(
-            f"CREATE TRIGGER same BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW "
-            f"EXECUTE FUNCTION {schema}.same()"
-        )
+    add_trigger(job, "RETURN NEW;", "INSERT OR UPDATE")
     job.write([[1, "a"], [1, "b"]], [[2, "c"]])
     assert job.there() == [(1, "b"), (2, "c")]
     assert "trigger or rule" not in caplog.text
@@ -163,16 +165,6 @@ def test_what_depends_on_more_than_the_row_is_left_to_the_commit(
 
 def test_a_trigger_may_fill_in_what_is_missing(rows_of) -> None:
     job = rows_of("id bigint, word text NOT NULL CHECK (word <> '')", COLUMNS)
-    table = job.given["table"]
-    schema = table.partition(".")[0]
-    with psycopg.connect(job.database, autocommit=True) as connection:
-        connection.execute(
-            f"CREATE FUNCTION {schema}.fill() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$BEGIN NEW.word := coalesce(NEW.word, 'filled'); RETURN NEW; END$$"
-        )
-        connection.execute(
-            f"CREATE TRIGGER fill BEFORE INSERT ON {table} FOR EACH ROW "
-            f"EXECUTE FUNCTION {schema}.fill()"
-        )
+    add_trigger(job, "NEW.word := coalesce(NEW.word, 'filled'); RETURN NEW;")
     job.write([[1, None]])
     assert job.there() == [(1, "filled")]
