@@ -9,6 +9,8 @@ FORMAT ?= eo-kafka
 WATCHED := $(if $(WATCH),--watch)
 # Test files that run at the same time
 JOBS ?= 2
+# 0 or 1: of the tests that take over five seconds, a half
+TURN ?=
 # Of the tests: kafka crash maps queues tables state tools soak containers (integration_tests/), unit (tests/)
 GROUP ?=
 PACKAGES := core clients connectors formats sources sinks state tools broker targets testing templates windows
@@ -39,8 +41,8 @@ demo-cluster: $(VENV)/installed ## The same on containers: three brokers, a Spar
 test: setup ## In minutes: unit tests, and one of each kind with a real Kafka, a real Spark, real kills
 	$(PYTEST) -m "(unit or smoke) and not full" $(TESTS)
 
-test-all: setup ## What CI runs: all kills, all formats, a minute of random faults (GROUP=maps: a part)
-	$(PYTEST) -m "not full" $(TESTS)
+test-all: setup ## What CI runs in turns: all kills, all formats, a minute of random faults (GROUP=maps: a part)
+	$(PYTEST) -m "not full" $(addprefix --turn=,$(TURN)) $(TESTS)
 
 test-full: setup ## For a release: what is too long for CI, too (GROUP=maps: a part)
 	$(PYTEST) $(TESTS)

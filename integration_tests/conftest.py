@@ -18,7 +18,7 @@ import docker_engine
 import spark_home
 import warm_drivers
 import watchdog
-from balance import pytest_collection_modifyitems  # noqa: F401 - a hook
+from balance import pytest_addoption, pytest_collection_modifyitems  # noqa: F401 - hooks
 from eo_kafka.broker import rabbitmq
 from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.testing import kafka_places, plugin, shared_servers

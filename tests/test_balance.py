@@ -16,7 +16,16 @@ REPORT = """<testsuites><testsuite>
 <testcase classname="tests.test_docs" name="test_d" time="9"><skipped/></testcase>
 <testcase classname="tests.test_no_such" name="test_e" time="9"/>
 </testsuite></testsuites>"""
-IN_A_WORKER = SimpleNamespace(workerinput={})
+
+
+def config(turn: int | None = None, **attributes: object) -> SimpleNamespace:
+    deselected: list[SimpleNamespace] = []
+
+    def deselect(items: list[SimpleNamespace]) -> None:
+        deselected.extend(items)
+
+    hook = SimpleNamespace(pytest_deselected=deselect)
+    return SimpleNamespace(getoption=lambda _: turn, hook=hook, deselected=deselected, **attributes)
 
 
 @pytest.fixture
@@ -40,14 +49,21 @@ def test_a_report_replaces_what_is_known_of_its_files(durations, tmp_path):
     assert balance.minutes_of_groups() == {"unit": pytest.approx(3.6 / 60)}
 
 
-def items(*names: str) -> list[SimpleNamespace]:
-    return [SimpleNamespace(nodeid=name) for name in names]
+def items(*names: str, smoke: str = "") -> list[SimpleNamespace]:
+    return [
+        SimpleNamespace(
+            nodeid=name,
+            name=name.partition("::")[2],
+            get_closest_marker=lambda _, marked=name == smoke: marked or None,
+        )
+        for name in names
+    ]
 
 
 def test_the_longest_files_begin_and_those_nobody_has_measured_before_them(durations):
     durations.write_text(json.dumps({"short.py": {"": 1.0}, "long.py": {"a": 2.0, "": 1.5}}))
     given = items("short.py::a", "long.py::b", "long.py::a", "new.py::a")
-    balance.pytest_collection_modifyitems(IN_A_WORKER, given)
+    balance.pytest_collection_modifyitems(config(workerinput={}), given)
     order = [item.nodeid for item in given]
     assert order == ["new.py::a", "long.py::b", "long.py::a", "short.py::a"]
 
@@ -55,5 +71,23 @@ def test_the_longest_files_begin_and_those_nobody_has_measured_before_them(durat
 def test_a_run_without_workers_keeps_the_order_of_the_files(durations):
     durations.write_text(json.dumps({"b.py": {"": 1.0}}))
     given = items("b.py::a", "a.py::a")
-    balance.pytest_collection_modifyitems(SimpleNamespace(), given)
+    balance.pytest_collection_modifyitems(config(), given)
     assert [item.nodeid for item in given] == ["b.py::a", "a.py::a"]
+
+
+def test_long_tests_have_one_of_two_turns_and_the_others_are_in_both(durations):
+    measured = {"a.py": {"a": 9.0, "b": 8.0, "c": 7.0, "": 9.0}, "b.py": {"a": 8.5, "d": 4.9}}
+    durations.write_text(json.dumps(measured))
+    names = ["a.py::a", "a.py::b", "a.py::c", "a.py::short", "b.py::a", "b.py::d", "new.py::a"]
+    found = []
+    for turn in (0, 1):
+        given, of_turn = items(*names, smoke="a.py::c"), config(turn)
+        balance.pytest_collection_modifyitems(of_turn, given)
+        found.append([item.nodeid for item in given])
+        assert sorted(names) == sorted([item.nodeid for item in [*given, *of_turn.deselected]])
+    in_both = {"a.py::c", "a.py::short", "b.py::d", "new.py::a"}
+    assert [set(found[0]) - in_both, set(found[1]) - in_both] == [
+        {"a.py::a", "a.py::b"},
+        {"b.py::a"},
+    ]
+    assert in_both <= set(found[0]) & set(found[1])

@@ -91,22 +91,24 @@ def test_within_the_interval_no_snapshot_is_due() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "extra"),
+    ("head", "batches", "age_ms", "extra"),
     [
-        (ledger(3, THREE), {"interval": "0"}),
-        (ledger(3, THREE, age_ms=86_400_001), {}),
-        (ledger(3, THREE, age_ms=-3_600_000), {}),  # the clock was set back
-        (ledger(None, THREE), {}),
-        (ledger(3, THREE), {"query": "another"}),
-        (ledger(0, {batch: [line(batch)] for batch in range(6)}), {}),  # its start is not recorded
-        (ledger(3, {3: [line(30)], 5: [line(50)]}), {}),
-        (ledger(3, {3: [line(30)], 4: [line(40)]}), {}),
-        (ledger(3, {**THREE, 4: []}), {}),
-        (ledger(6, {**THREE, 6: [line(60)]}), {}),  # the batch is run again, under a new round
+        (3, THREE, 0, {"interval": "0"}),
+        (3, THREE, 86_400_001, {}),
+        (3, THREE, -3_600_000, {}),  # the clock was set back
+        (None, THREE, 0, {}),
+        (3, THREE, 0, {"query": "another"}),
+        (0, {batch: [line(batch)] for batch in range(6)}, 0, {}),  # its start is not recorded
+        (3, {3: [line(30)], 5: [line(50)]}, 0, {}),
+        (3, {3: [line(30)], 4: [line(40)]}, 0, {}),
+        (3, {**THREE, 4: []}, 0, {}),
+        (6, {**THREE, 6: [line(60)]}, 0, {}),  # the batch is run again, under a new round
     ],
 )
-def test_otherwise_one_is(found: Ledger, extra: dict[str, str]) -> None:
-    assert due(found, **extra)
+def test_otherwise_one_is(
+    head: int | None, batches: Mapping[int, Sequence[str]], age_ms: int, extra: dict[str, str]
+) -> None:
+    assert due(ledger(head, batches, age_ms), **extra)
 
 
 def test_batches_between_snapshots_have_a_limit() -> None:

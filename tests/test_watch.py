@@ -1,12 +1,16 @@
-"""How `eo-kafka watch` fills a terminal."""
+"""How `eo-kafka watch` fills a terminal, and how it ends."""
 
 from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
 
 import pytest
 from ui_world import NOW, job
 
 from eo_kafka.tools.jobs import report
-from eo_kafka.tools.jobs.watch import _rows
+from eo_kafka.tools.jobs.watch import _rows, _until_interrupted
 
 
 def test_where_there_is_no_room_the_least_is_left_out():
@@ -30,3 +34,34 @@ def test_where_there_is_no_room_the_least_is_left_out():
 )
 def test_a_table_is_cut_and_a_sentence_goes_on_below(line: str, rows: list[str]) -> None:
     assert _rows(line, 20) == rows
+
+
+@pytest.fixture
+def _handler_of_pytest() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_handler_of_pytest")
+@pytest.mark.parametrize("what_a_library_makes_of_it", [None, TypeError("of the interrupt"), ...])
+def test_an_interrupt_ends_it_whatever_a_library_makes_of_it(what_a_library_makes_of_it) -> None:
+    looks = []
+
+    def look() -> None:
+        looks.append(1)
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            if isinstance(what_a_library_makes_of_it, Exception):
+                raise what_a_library_makes_of_it from None
+            if what_a_library_makes_of_it is None:
+                raise
+
+    assert (_until_interrupted(look, 60), len(looks)) == (0, 1)
+
+
+@pytest.mark.usefixtures("_handler_of_pytest")
+def test_an_error_without_an_interrupt_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        _until_interrupted(lambda: 1 / 0, 60)

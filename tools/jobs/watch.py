@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import textwrap
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core.errors import EnvironmentRefused, EoKafkaError, OptionsError
@@ -47,13 +49,28 @@ def run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     if arguments.once:
         return _once(arguments, settings)
+    return _until_interrupted(lambda: _show(_said(settings, arguments.job)), every_s)
+
+
+def _until_interrupted(look: Callable[[], None], every_s: float) -> int:
+    interrupted = threading.Event()
+
+    def interrupt(signum: int, frame: object) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
     try:
-        while True:
+        while not interrupted.is_set():
             began = time.monotonic()
-            _show(_said(settings, arguments.job))
-            time.sleep(max(0.0, every_s - (time.monotonic() - began)))
-    except KeyboardInterrupt:
-        return 0
+            look()
+            interrupted.wait(max(0.0, every_s - (time.monotonic() - began)))
+    except BaseException:
+        # Client libraries in C make an error of their own of a KeyboardInterrupt, or drop it:
+        # confluent-kafka's AdminClient raises "TypeError: expected configuration property name".
+        if not interrupted.is_set():
+            raise
+    return 0
 
 
 def _once(arguments: argparse.Namespace, settings: Mapping[str, str]) -> int:
