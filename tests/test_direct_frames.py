@@ -130,6 +130,8 @@ SPRING = DAY.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
         (pd.Series([2**64], dtype=object), pa.int64(), "too large|too big|out of range|convert"),
         (pd.Series([2**40]), pa.int32(), "not in range|out of bounds"),
         ([0.125], pa.decimal128(10, 2), "its values would be rounded"),
+        ([1e300], pa.float32(), "large ones become infinite"),
+        (["1e400"], pa.float64(), "large ones become infinite"),
         ([Decimal("0.125")], pa.decimal128(10, 2), "would cause data loss"),
         (pd.to_datetime(["2026-11-25"]), UTC, "it is not known which moment is meant"),
         (pd.to_datetime(["2026-11-25"], utc=True), US, "it is not known which moment is meant"),
@@ -269,6 +271,9 @@ def test_a_wide_frame_of_polars_is_written_as_it_is() -> None:
         (pa.list_(pa.float64()), pa.list_(pa.decimal128(5, 2)), "rounded"),
         (pa.map_(pa.string(), US), pa.map_(pa.string(), UTC), "time zone"),
         (pa.date32(), UTC, "where the day begins"),
+        (pa.float64(), pa.float32(), "infinite"),
+        (pa.list_(pa.float64()), pa.list_(pa.float32()), "infinite"),
+        (pa.large_string(), pa.float64(), "infinite"),
     ],
 )
 def test_what_arrow_would_change_in_silence_is_refused_of_batches_too(found, wanted, why) -> None:

@@ -136,6 +136,20 @@ def _float_of_decimal(found: pa.DataType, wanted: pa.DataType) -> bool:
     return _decimal_of_float(wanted, found)
 
 
+def _smaller_float(found: pa.DataType, wanted: pa.DataType) -> bool:
+    import pyarrow.types as kinds
+
+    both = kinds.is_floating(found) and kinds.is_floating(wanted)
+    return bool(both and found.bit_width > wanted.bit_width)
+
+
+def _float_of_text(found: pa.DataType, wanted: pa.DataType) -> bool:
+    import pyarrow.types as kinds
+
+    texts = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
+    return any(is_text(found) for is_text in texts) and bool(kinds.is_floating(wanted))
+
+
 def _other_zone(found: pa.DataType, wanted: pa.DataType) -> bool:
     import pyarrow.types as kinds
 
@@ -171,6 +185,8 @@ def _truth_of_number(found: pa.DataType, wanted: pa.DataType) -> bool:
 _RULES: tuple[tuple[Callable[[pa.DataType, pa.DataType], bool], str], ...] = (
     (_decimal_of_float, "its values would be rounded"),
     (_float_of_decimal, "its values would be rounded"),
+    (_smaller_float, "its values would be rounded, and large ones become infinite"),
+    (_float_of_text, "its values would be rounded, and large ones become infinite"),
     (
         _other_zone,
         "one has a time zone and the other has none, so that it is not known which moment is meant:"
