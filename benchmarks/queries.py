@@ -181,7 +181,11 @@ def _check_read(contender: Contender, workload: Workload, measured: list[Batch])
     """Raises WrongResult unless every record was read."""
     read = sum(batch.rows for batch in measured)
     if read != workload.records:
-        raise WrongResult(f"{contender.name} read {read} of {workload.records} records.")
+        of_batches = [batch.rows for batch in measured]
+        raise WrongResult(
+            f"{contender.name} read {read} of {workload.records} records of {workload.topic}: "
+            f"{of_batches} in its batches."
+        )
 
 
 def _job(output: str) -> str:

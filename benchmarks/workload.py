@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -52,6 +52,7 @@ class Topics:
                 "enable.idempotence": True,
             }
         )
+        failed: list[KafkaError] = []
         size = workload.size - KEY_BYTES
         noise = random.Random(workload.topic).randbytes(1 << 20)
         noise = base64.b64encode(noise) if text else noise
@@ -60,12 +61,19 @@ class Topics:
             key = number.to_bytes(KEY_BYTES, "big")
             while True:
                 try:
-                    producer.produce(workload.topic, noise[start : start + size], key)
+                    producer.produce(
+                        workload.topic,
+                        noise[start : start + size],
+                        key,
+                        on_delivery=lambda error, _: failed.append(error),
+                    )
                     break
                 except BufferError:
                     producer.poll(0.1)
         if left := producer.flush(_FLUSH_TIMEOUT_S):
             raise RuntimeError(f"{left} records of {workload.topic} were not acknowledged")
+        if failed:
+            raise RuntimeError(f"{len(failed)} records of {workload.topic} failed: {failed[0]}")
 
     @contextmanager
     def temporary(self, topic: str, partitions: int, others: tuple[str, ...]) -> Iterator[None]:
