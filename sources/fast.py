@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..core import librdkafka
@@ -48,13 +50,7 @@ def fetch(
     Raises SourceError for timestamps that no column holds, librdkafka.Unavailable when the
     consumer is not one this can drive.
     """
-    rk, handle = librdkafka.library(), librdkafka.raw_handle(consumer)
-    queue = rk.rd_kafka_queue_get_partition(handle, topic.encode(), partition)
-    if not queue:
-        raise librdkafka.Unavailable("librdkafka has no queue for the partition")
-    try:
-        # Sticks to the partition, through later assignments too.
-        rk.rd_kafka_queue_forward(queue, None)
+    with _own_queue(consumer, topic, partition) as queue:
         deadline = time.monotonic() + timeout
         while True:
             # What came before the queue was ours is older than all in it.
@@ -68,6 +64,30 @@ def fetch(
                 return fetched
             if left <= 0:
                 return Fetched()
+
+
+def set_apart(consumer: Any, topic: str, partition: int) -> None:
+    """Let the records of a partition come in its own queue. To be called before the consumer is
+    assigned to it: of records that come while the queues are changed, librdkafka's thread can put
+    one into the common queue behind our back and the next ones into the partition's. They would
+    be read in another order, and one that comes after a range's end not at all.
+
+    Raises librdkafka.Unavailable.
+    """
+    with _own_queue(consumer, topic, partition):
+        pass
+
+
+@contextmanager
+def _own_queue(consumer: Any, topic: str, partition: int) -> Iterator[int]:
+    rk, handle = librdkafka.library(), librdkafka.raw_handle(consumer)
+    queue = rk.rd_kafka_queue_get_partition(handle, topic.encode(), partition)
+    if not queue:
+        raise librdkafka.Unavailable("librdkafka has no queue for the partition")
+    try:
+        # Sticks to the partition, through later assignments too.
+        rk.rd_kafka_queue_forward(queue, None)
+        yield queue
     finally:
         rk.rd_kafka_queue_destroy(queue)
 

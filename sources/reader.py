@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..clients.kafka.config import consumer, quick_connect
 from ..core.errors import DataLossError, ReadTimeout, SourceError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 log = logging.getLogger(__name__)
+Fetch: TypeAlias = Callable[..., plain.Fetched]
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,11 +93,12 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
     is_done = False
     try:
         while wanted.start < wanted.end:
+            fetch = _fetcher(client.consumer, at)
             client.consumer.assign([confluent_kafka.TopicPartition(*at, wanted.start)])
             if client.was_kept:
                 client.leaders.learn(client.consumer, at.topic)
             try:
-                yield from _batches(client, options, wanted)
+                yield from _batches(client, fetch, options, wanted)
                 break
             except _OutOfRange as gone:
                 wanted = wanted._replace(start=_after_loss(options, wanted, gone.offset))
@@ -108,7 +110,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
                 client = _new_client(options)
                 wanted = wanted._replace(start=stalled.offset)
         client.consumer.unassign()
-        is_done = not client.errors and _is_emptied(client, at)
+        is_done = not client.errors and _is_emptied(client, fetch, at)
     finally:
         if is_done:
             _kept.put(client.settings, replace(client, was_kept=True))
@@ -138,9 +140,8 @@ def _kept_client(options: SourceOptions) -> _Client | None:
     return None
 
 
-def _is_emptied(client: _Client, at: TopicPartition) -> bool:
+def _is_emptied(client: _Client, fetch: Fetch, at: TopicPartition) -> bool:
     """Let librdkafka throw away what it fetched ahead: up to 8 MiB of each partition, else."""
-    fetch = _fetcher(client.consumer)
     nothing = plain.Fetched()
     return any(fetch(client.consumer, *at, 0, timeout=0) == nothing for _ in range(100))
 
@@ -151,7 +152,7 @@ def _is_in_order(client: _Client) -> bool:
 
 
 def _batches(
-    client: _Client, options: SourceOptions, wanted: OffsetRange
+    client: _Client, fetch: Fetch, options: SourceOptions, wanted: OffsetRange
 ) -> Iterator[pa.RecordBatch]:
     """The records of `wanted`, from a consumer that is assigned to its start.
 
@@ -160,7 +161,6 @@ def _batches(
     at or behind the end says that all before it was delivered.
     """
     consumer, last_error = client.consumer, client.errors
-    fetch = _fetcher(consumer)
     (topic, partition), position, end = wanted
     timeout_s = options.poll_timeout_ms / 1000
     if client.was_kept:
@@ -188,19 +188,20 @@ def _batches(
             )
 
 
-def _fetcher(consumer: Any) -> Callable[..., plain.Fetched]:
-    """The compiled loop where it can drive this consumer, otherwise the plain one."""
+def _fetcher(consumer: Any, at: TopicPartition) -> Fetch:
+    """The compiled loop where it can drive this consumer, which is not assigned yet, otherwise the
+    plain one."""
     from ..core import librdkafka
     from . import fast
 
     reason = librdkafka.available()
     if reason is None:
         try:
-            librdkafka.raw_handle(consumer)
+            fast.set_apart(consumer, *at)
         except librdkafka.Unavailable as refused:
             reason = str(refused)
         else:
-            return cast("Callable[..., plain.Fetched]", fast.fetch)
+            return fast.fetch
     log.info("reading without compiled loops: %s", reason)
     return plain.fetch
 

@@ -24,6 +24,7 @@ import eo_kafka
 from conftest import topic_maker
 from eo_kafka.clients.kafka import control_plane, transactional_producer
 from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.core.kept import Leaders
 from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.core.transaction import TransactionState
 from eo_kafka.sources import reader
@@ -111,6 +112,30 @@ def test_a_kept_consumer_finds_the_leader_of_another_topic_at_once(broker, make_
         assert batch.num_rows == 3
     assert len(log_reader._kept) == len(reader._kept) == 1
     assert time.monotonic() - began < len(topics) / 2
+
+
+def test_a_kept_consumer_takes_records_from_their_partitions_queue_alone(
+    broker, make_topic, monkeypatch
+):
+    """Of two queues one record could come behind later ones: when the first of them are there
+    before the reader asks, it is as if librdkafka's thread were late with some."""
+    topic = make_topic("apart", partitions=3)
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
+    options = SourceOptions.parse(given, True)
+    for partition in range(3):
+        fill(broker.bootstrap_servers, topic, partition, [b"1", b"2", b"3"])
+    common: list[object] = []
+
+    def learn(_, consumer, topic):
+        consumer.list_topics(topic, timeout=30)
+        time.sleep(0.5)  # it fetches meanwhile
+        common.extend(consumer.consume(10, 0))
+
+    monkeypatch.setattr(Leaders, "learn", learn)
+    for partition in range(3):
+        (batch,) = reader.read_range(options, OffsetRange(TopicPartition(topic, partition), 0, 4))
+        assert batch.num_rows == 3
+    assert common == []
 
 
 def test_a_reader_that_is_left_half_way_leaves_nothing_to_the_next(broker, make_topic):
