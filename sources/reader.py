@@ -171,6 +171,11 @@ def _batches(
         fetched = fetch(consumer, topic, partition, end, include_headers=options.include_headers)
         reached = max(fetched.next_offset or 0, fetched.eof_offset or 0)
         if fetched.batch is not None:
+            if (first := fetched.batch["offset"][0].as_py()) < position:
+                raise SourceError(
+                    f"Kafka's client gave offset {first} of partition {wanted.partition} after "
+                    f"{position - 1}. The task stops here, and will be run again."
+                )
             yield fetched.batch
         if reached > position:
             position, moved = reached, time.monotonic()

@@ -24,6 +24,7 @@ import eo_kafka
 from conftest import topic_maker
 from eo_kafka.clients.kafka import control_plane, transactional_producer
 from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.core.errors import SourceError
 from eo_kafka.core.kept import Leaders
 from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.core.transaction import TransactionState
@@ -136,6 +137,33 @@ def test_a_kept_consumer_takes_records_from_their_partitions_queue_alone(
         (batch,) = reader.read_range(options, OffsetRange(TopicPartition(topic, partition), 0, 4))
         assert batch.num_rows == 3
     assert common == []
+
+
+def test_records_in_another_order_are_not_handed_out(broker, make_topic, monkeypatch):
+    topic = make_topic("order")
+    fill(broker.bootstrap_servers, topic, 0, [b"1", b"2", b"3"])
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
+    fetcher = reader._fetcher
+
+    def second_first(consumer, at):
+        fetch, held = fetcher(consumer, at), []
+
+        def swapped(*arguments, **more):
+            found = fetch(*arguments, **more, max_rows=1)
+            if found.batch is not None and not held:
+                held.append(found)
+                return reader.plain.Fetched()
+            return held.pop() if found.batch is None and held else found
+
+        return swapped
+
+    monkeypatch.setattr(reader, "_fetcher", second_first)
+    found = reader.read_range(
+        SourceOptions.parse(given, True), OffsetRange(TopicPartition(topic, 0), 0, 4)
+    )
+    assert next(found)["offset"].to_pylist() == [1]
+    with pytest.raises(SourceError, match=r"gave offset 0 of partition .*-0 after 2\."):
+        list(found)
 
 
 def test_a_reader_that_is_left_half_way_leaves_nothing_to_the_next(broker, make_topic):
