@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from ..core.errors import OptionsError
 from ..sinks.maps.backend import backend_of
 from .kafka_sink import KafkaStreamWriter
+from .ledger_writer import LedgerWriter
 from .plain_errors import plain_errors
 from .running_query import running_query
 from .spark_versions import StreamArrowWriter
@@ -142,8 +143,10 @@ def of_foreach_batch(
 ) -> NumberedWriter:
     """The writer of a batch of the query that runs `foreach_batch`; `stream` makes the writer of
     its micro-batches."""
-    rest = _without(BATCH, given)
-    return NumberedWriter(stream(rest, schema, overwrite), int(given[BATCH.lower()]))
+    writer = stream(_without(BATCH, given), schema, overwrite)
+    if isinstance(writer, LedgerWriter):
+        writer.of_foreach_batch()
+    return NumberedWriter(writer, int(given[BATCH.lower()]))
 
 
 def of_job(given: Mapping[str, str], schema: StructType, overwrite: bool) -> NumberedWriter:

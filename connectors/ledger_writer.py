@@ -48,6 +48,10 @@ class LedgerWriter(StreamArrowWriter):
         """As checked."""
         return self._options
 
+    def of_foreach_batch(self) -> None:
+        """Said before S1 of a writer that a function of foreachBatch calls, or not."""
+        self._options = replace(self._options, may_pass_batches=True)
+
     @tells_errors
     def __getstate__(self) -> dict[str, Any]:
         """S1 runs here: being pickled for the tasks is the one thing that happens to a writer

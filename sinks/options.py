@@ -148,6 +148,7 @@ class SinkOptions(Job):
     dead_letter_topic: str | None = None  # of the rows, if they say so
     new_topics: NewTopics | None = None  # option createTopics
     job_of_flow: bool = False  # the job's name is made of where its pipeline is
+    may_pass_batches: bool = False  # a function of foreachBatch need not write each one
 
     @classmethod
     def parse(cls, given: Mapping[str, str], streaming: bool) -> SinkOptions:

@@ -28,7 +28,8 @@ def check_restored(
         newest.generation if newest else history.generation
     )
     why = (
-        "the ledger is older than the table: it was restored from an older copy, or cut off"
+        "the ledger is older than that: it was restored from an older copy, is a copy that lags "
+        "behind, or was cut off"
         if ahead
         else f"{ways}: batches between would be missing in it, or be there twice"
     )

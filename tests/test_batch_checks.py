@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,10 +150,11 @@ def test_where_offsets_prove_nothing_the_rows_are_compared(lines) -> None:
 
 def test_rows_that_differ_name_the_command_that_helps() -> None:
     found = ledger([FILE], parts=[part(0, b"a")])
-    with pytest.raises(
-        BatchMismatch, match=r"the same input .* computed again .*job repair job --b"
-    ):
+    way = r"the same input .* computed again .*job repair job --b"
+    with pytest.raises(BatchMismatch, match=rf"'file:/cp' was restored from an older .* {way}"):
         batch_checks.check_written(options(), now([FILE]), found, [report(0, b"b")])
+    with pytest.raises(BatchMismatch, match=rf"'batchId' is for one write.* {way}"):
+        batch_checks.check_written(options(), now(), found, [report(0, b"b")])
 
 
 def test_a_source_that_has_read_nothing_yet_says_nothing_of_the_rows() -> None:
@@ -209,6 +211,38 @@ def test_a_new_batch_begins_where_the_last_one_ended(start) -> None:
     batch_checks.check_decided(options(), now([line(20)], [line(9)], batch=6), found)
     with pytest.raises(BatchMismatch, match=r"Batch 6 of job 'job' is not decided: it begins at"):
         batch_checks.check_decided(options(), now([line(20)], [line(start)], batch=6), found)
+
+
+def test_batches_that_the_ledger_lacks_stop_the_query(caplog) -> None:
+    """The ledger went back, as with its broker's disk, and the checkpoint did not."""
+    found, later = ledger([line(9)]), now([line(20)], [line(15)], batch=8)
+    with pytest.raises(BatchMismatch, match=r"ends with batch 5, .* batches 6 to 7 the ledger"):
+        batch_checks.check_decided(options(), later, found)
+    with pytest.raises(BatchMismatch, match=r"of batch 6 the ledger .* above 5 .*'\.6\.crc'"):
+        batch_checks.check_decided(options(), now([FILE], [FILE], batch=7), found)
+    batch_checks.check_decided(options(failOnDataLoss="false"), later, found)
+    assert "of batches 6 to 7 the ledger knows nothing" in caplog.text
+    found.snapshot = SnapshotHead(3, 1, "q", Blob("0" * 40, 1), 0, 1, 1, 1, 0)
+    with pytest.raises(BatchMismatch, match="restore the newest snapshot"):
+        batch_checks.check_decided(options(), later, found)
+
+
+def test_a_task_that_commits_by_itself_looks_before_it_writes() -> None:
+    with pytest.raises(BatchMismatch, match="of batch 6 the ledger knows nothing"):
+        batch_checks.check_next(options(), 7, 5, "file:/cp")
+    for newest, checkpoint in ((6, "file:/cp"), (7, "file:/cp"), (-1, "file:/cp"), (5, None)):
+        batch_checks.check_next(options(), 7, newest, checkpoint)
+    batch_checks.check_next(options(failOnDataLoss="false"), 7, 5, "file:/cp")
+    batch_checks.check_next(replace(options(), may_pass_batches=True), 7, 5, "file:/cp")
+
+
+def test_a_function_of_foreach_batch_need_not_write_each_batch() -> None:
+    found = ledger([line(9)])
+    passing = replace(options(), may_pass_batches=True)
+    batch_checks.check_decided(passing, now([line(20)], [line(15)], batch=8), found)
+    batch_checks.check_decided(options(), now([line(20)], [line(9)], batch=8), found)
+    batch_checks.check_decided(options(), now(batch=20261126), found)  # numbered by hand
+    batch_checks.check_decided(options(), now([line(20)], [line(15)], batch=8), Ledger())
 
 
 def test_a_source_topic_that_was_replaced_stops_the_query(caplog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from argparse import Namespace
 from collections import Counter
@@ -27,6 +28,7 @@ from harness import (
     assert_exactly_once,
     assert_settled,
     committed,
+    copy_topic,
     delete_topic,
     make_copy,
     open_transactions,
@@ -85,6 +87,29 @@ def test_a_checkpoint_that_lost_its_newest_batch_loses_nothing(job, spark, capsy
     assert_exactly_once(job, OLD[:80] + NEW)
     assert command("job", "redo", job.job_name, str(job.checkpoint), job=job) == 0
     assert "is as new as the ledger" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("commit", ["two-phase", "idempotent"])
+def test_a_ledger_and_an_output_that_went_back_lose_nothing(job, spark, commit):
+    """As when their brokers' disks are restored from a snapshot; the checkpoint is the newest."""
+    job.sink_extra["commit"] = commit
+    job.run(spark)  # batches 0 and 1
+    ledger, output = copy_topic(job.servers, job.ledger), copy_topic(job.servers, job.sink_topic)
+    produce(job.servers, job.source_topic, OLD[80:])
+    job.run(spark)  # batch 2
+    job.sink_extra["ledgerTopic"], job.sink_topic = ledger, output
+    produce(job.servers, job.source_topic, NEW)
+    job.per_batch = None
+    for _ in range(2):  # again and again, until somebody does what it says
+        with pytest.raises(Exception, match=r"ends with batch 1, .*of batch 2 the ledger knows no"):
+            job.run(spark)
+    assert committed(job.servers, output) == Counter(OLD[:80])
+    for folder in ("offsets", "commits"):
+        for path in (job.checkpoint / folder).iterdir():  # N and .N.crc
+            if int(re.sub(r"\D", "", path.name)) > 1:
+                path.unlink()
+    job.run(spark)
+    assert_exactly_once(job, OLD + NEW)
 
 
 def recreate(job: Copy, values: list[bytes]) -> None:

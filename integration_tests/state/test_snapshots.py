@@ -23,14 +23,14 @@ from eo_kafka.core import crash_points as crash_points_module
 from eo_kafka.core.crash_points import CrashPointReached
 from eo_kafka.errors import CheckpointError, LedgerError, SnapshotFailed
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import committer, snapshots, two_phase
+from eo_kafka.sinks.protocol import committer, preflight, snapshots, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.state.ledger.ledger import Ledger, fold
 from eo_kafka.state.ledger.log_reader import read_records
 from eo_kafka.state.snapshots import restored, restoring
 from eo_kafka.tools import cli
-from harness import committed, control_plane, wait_until
+from harness import committed, control_plane, delete_topic, wait_until
 
 QUERY = "2c8f0a52-0000-4000-8000-000000000001"
 
@@ -266,6 +266,20 @@ def test_a_damaged_checkpoint_stops_before_the_decision(job):
     (job.checkpoint / "state/0/0/7.delta").rename(job.checkpoint / "state/0/0/1.delta")
     job.run(1)
     assert committed(job.servers, job.topic) == Counter([b"row of 0", b"row of 1"])
+
+
+def test_a_state_topic_that_was_made_again_gets_a_whole_snapshot(job):
+    """By a process that remembers what it sent to the one before."""
+    for batch in range(2):
+        job.spark_writes(batch)
+        job.run(batch)
+    delete_topic(job.servers, job.options.state_topic)
+    preflight._checked.clear()  # it is made again
+    job.spark_writes(2)
+    job.run(2)
+    assert (
+        job.restored("elsewhere")["state/0/0/2.delta"] == files(job.checkpoint)["state/0/0/2.delta"]
+    )
 
 
 def test_batches_without_snapshots_cannot_be_restored_over(job):

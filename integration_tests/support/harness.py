@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import psutil
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import warm_drivers
+from eo_kafka.clients.kafka.topics import settings_of
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds
 from eo_kafka.core.transaction import Described, TransactionState
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION, Ledger, fold
@@ -217,6 +219,19 @@ def kill_group(driver: subprocess.Popen, but: int | None = None) -> None:
 def produce(servers: str, topic: str, values: list[bytes]) -> None:
     """Write values, each also as its own key, and wait for all acknowledgements."""
     write(servers, topic, [(value, value) for value in values])
+
+
+def copy_topic(servers: str, topic: str) -> str:
+    """What a tool that copies topics to another cluster leaves there; the copy's name."""
+    records, partitions = committed_messages(servers, topic), len(partitions_of(servers, topic))
+    admin, copy = AdminClient({"bootstrap.servers": servers}), f"{topic}.copy"
+    policy = {"cleanup.policy": settings_of(admin, topic)["cleanup.policy"]}
+    admin.create_topics([NewTopic(copy, partitions, config=policy)])[copy].result(30)
+    producer = Producer({"bootstrap.servers": servers})
+    for one in records:
+        producer.produce(copy, one.value(), one.key(), one.partition())
+    assert producer.flush(30) == 0
+    return copy
 
 
 def committed(servers: str, topic: str) -> Counter[bytes]:

@@ -14,6 +14,7 @@ from both_places import abort, in_both, kill_at_and_abort
 from eo_kafka.errors import LedgerError, RepairNeeded
 from eo_kafka.testing.processes import wait_until
 from eo_kafka.tools import cli
+from harness import copy_topic
 from table_job import TableJob, job_of, kill_at, new_table
 
 FULL = pytest.mark.full
@@ -94,6 +95,22 @@ def test_a_job_that_was_reset_goes_on_and_one_whose_marker_is_gone_stops(table_j
     table_job.ask(f"DELETE FROM {schema}.eo_kafka_batches")
     with pytest.raises(LedgerError, match="shows no batch of this job"):
         table_job.run(2)
+
+
+def test_a_ledger_whose_copy_has_taken_the_table_over_is_refused(table_job) -> None:
+    """As after a fail-over to another cluster and back, or to a copy that lags behind."""
+    table_job.run(0, 1)
+    servers = table_job.given["kafka.bootstrap.servers"]
+    _, ledger = table_job.options.job_and_ledger
+    table_job.given["ledgerTopic"] = copy_topic(servers, ledger)
+    table_job.run(2, 3)
+    copy = table_job.given.pop("ledgerTopic")
+    older = r"shows batch 3 .* the ledger has batch 1 .*: the ledger is older than that"
+    with pytest.raises(LedgerError, match=older):
+        table_job.prepare(2)
+    table_job.given["ledgerTopic"] = copy
+    table_job.run(4)
+    assert table_job.there() == table_job.expected(0, 1, 2, 3, 4)
 
 
 @pytest.mark.parametrize("option", ["table", "stagingSchema"])

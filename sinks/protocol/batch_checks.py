@@ -47,14 +47,18 @@ def check_written(
 
 def check_decided(options: SinkOptions, identity: BatchIdentity, ledger: Ledger) -> None:
     """S6: raise BatchMismatch if a batch of this number was decided, and is to be mended now, and
-    was another one; or if a new batch does not begin where the one before it ended."""
+    was another one; or if a new batch does not begin where the one before it ended, or the ledger
+    has older ones and lacks that one."""
     written = ledger.decisions.get((options.sink, identity.batch))
     if written is not None and written.state is not DecisionState.VOID:
         if found := _difference(written, identity):
             raise BatchMismatch(_sentence(options, identity, ledger, written, found))
         return
     before = ledger.decisions.get((options.sink, identity.batch - 1))
-    if before is None or before.accepted or not before.offsets or not identity.starts:
+    if before is None:
+        _check_none_between(options, identity, ledger)
+        return
+    if before.accepted or not before.offsets or not identity.starts:
         return
     if _replayable(before.offsets, identity.starts) and not same_lines(
         before.offsets, identity.starts
@@ -67,6 +71,60 @@ def check_decided(options: SinkOptions, identity: BatchIdentity, ledger: Ledger)
             f"Batch {identity.batch} of job '{options.job}' is not decided: {found}. Nothing of it "
             f"is visible. {_way_back(options, identity, ledger)}"
         )
+
+
+def _check_none_between(options: SinkOptions, identity: BatchIdentity, ledger: Ledger) -> None:
+    """Each batch of a stream is decided, also an empty one. Where the checkpoint has batches that
+    the ledger lacks, the ledger went back, and perhaps the output with it: both are in one cluster.
+    Raise BatchMismatch, unless losses are accepted; but a function of foreachBatch need not write
+    each batch, and batches that read nothing are no loss."""
+    mine = ledger.of_sink(options.sink)
+    newest = max(mine, default=identity.batch)
+    if newest >= identity.batch or options.may_pass_batches or identity.checkpoint is None:
+        return
+    if mine[newest].offsets and same_lines(mine[newest].offsets, identity.starts):
+        return
+    found = (identity.batch, newest, identity.checkpoint.url)
+    sentence = _lacks(options, *found, has_snapshot=ledger.snapshot is not None)
+    if options.fail_on_data_loss:
+        raise BatchMismatch(sentence)
+    log.warning("Going on, as the sink's 'failOnDataLoss' is false: %s", sentence)
+
+
+def check_next(options: SinkOptions, batch: int, newest: int, checkpoint: str | None) -> None:
+    """The same before a task commits by itself (commit=idempotent), which may not be taken back:
+    what is visible would be written once more, in another batch. Raises BatchMismatch."""
+    may_pass = options.may_pass_batches or not options.fail_on_data_loss or checkpoint is None
+    if 0 <= newest < batch - 1 and not may_pass:
+        found = (batch, newest, f"{checkpoint}")
+        raise BatchMismatch(_lacks(options, *found, has_snapshot=options.snapshots))
+
+
+def _lacks(
+    options: SinkOptions, batch: int, newest: int, checkpoint: str, *, has_snapshot: bool
+) -> str:
+    """That the ledger lacks the batches between, and what a person may do."""
+    first, last = newest + 1, batch - 1
+    which = f"batch {first}" if first == last else f"batches {first} to {last}"
+    way = (
+        f"a query without state writes them again if you delete the files of batches above "
+        f"{newest} in 'offsets' and 'commits' of the checkpoint, the hidden ones ('.{first}.crc') "
+        "too; one with state needs a copy of the checkpoint that is as old as the ledger"
+    )
+    if has_snapshot:
+        way = (
+            "delete this checkpoint and restore the newest snapshot: 'eo-kafka snapshots restore "
+            f"{options.job} CHECKPOINT --bootstrap-servers ...'"
+        )
+    return (
+        f"The ledger of job '{options.job}' ends with batch {newest}, and checkpoint "
+        f"'{checkpoint}' is at batch {batch}: of {which} the ledger knows nothing. It was restored "
+        "from an older copy (a broker's disk, say), or is a copy that lags behind, or they were "
+        "written without this ledger (another format, guarantee or 'ledgerTopic'). Batch "
+        f"{batch} is not decided. Look whether the output has the rows of {which}. If it has them, "
+        "set 'failOnDataLoss' to false at the sink until a batch is written. If it lacks them, as "
+        f"when it was restored with the ledger: {way}."
+    )
 
 
 def check_sources(
@@ -179,10 +237,17 @@ def _way_of_rows(options: SinkOptions, now: BatchIdentity) -> str:
         f"'eo-kafka job repair {options.job} --batch {now.batch} --accept-loss "
         "--bootstrap-servers ...'"
     )
+    other = "A 'batchId' is for one write: take the next number for new rows."
+    if now.checkpoint is not None:
+        other = (
+            f"If checkpoint '{now.checkpoint.url}' was restored from an older copy, or files of it "
+            f"are missing, batch {now.batch} may have new rows as well: only a copy that is as new "
+            "as the ledger goes on with nothing lost or repeated."
+        )
     return (
-        "A 'batchId' is for one write: take the next number for new rows. If these rows come "
-        "from the same input and differ only because they were computed again (rand(), the "
-        f"time of day), let the batch count as written: {accept}."
+        f"{other} If these rows come from the same input and differ only because they were "
+        f"computed again (rand(), the time of day), let the batch count as written: {accept}. Rows "
+        "that are new in it are then lost."
     )
 
 

@@ -83,8 +83,9 @@ class WritePlan:
                 raise LedgerError(
                     f"Batch {batch} runs again, but the job is at batch {newest} and its ledger "
                     f"has forgotten batch {batch}: the checkpoint is too old. Nothing was "
-                    "written. Restore a newer checkpoint; or, if repeated rows are acceptable, "
-                    "start under a new 'jobName'."
+                    "written. A query without state goes on where the job is after 'eo-kafka job "
+                    "redo JOB CHECKPOINT --bootstrap-servers ...'. Else restore a newer "
+                    "checkpoint; or, if repeated rows are acceptable, start under a new 'jobName'."
                 )
             return True
         return known.state is DecisionState.VOID

@@ -39,7 +39,7 @@ from ...state.ledger.settled_tokens import read_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
 from ..options import SinkOptions
 from ..rows.fast import row_digest
-from . import two_phase
+from . import batch_checks, two_phase
 from .committable import TaskReport, WritePlan
 from .stragglers import abort_stragglers
 from .task_transaction import TaskTransaction
@@ -58,11 +58,13 @@ def write(
     """Write and commit one partition's rows, or run through them if they are committed.
 
     Runs on an executor, once an attempt. Raises WriteFailed (Spark tries again), Fenced,
-    ForeignLedger, OutcomeUnknown.
+    ForeignLedger, OutcomeUnknown, BatchMismatch.
     """
     if plan.torn_at(task.batch) or not plan.must_write(task.batch, task.partition):
         return two_phase.write(options, plan, task, batches)
     check_owner(options, plan.owner, task.query_id)
+    newest = max(plan.decisions, default=-1)
+    batch_checks.check_next(options, task.batch, newest, task.checkpoint)
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
     if first is None:

@@ -136,7 +136,8 @@ class Snapshots:
 
     def _read_manifest(self, head: SnapshotHead, end: int) -> Manifest:
         known = _last.get(head.manifest.digest)
-        if known is not None:
+        # A topic that was deleted and made again has none of what it names: read there, it is told
+        if known is not None and head.manifest_from < end:
             return known
         packed = blobs.read_blob(
             self._options.kafka, self._topic, head.manifest_from, end, head.manifest

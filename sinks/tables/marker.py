@@ -11,6 +11,7 @@ from .table import Place, is_beside, make_beside
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg import sql
 
 TABLE = "eo_kafka_batches"
 # A driver that stands still in the transaction loses it, and its successor waits for that.
@@ -28,6 +29,7 @@ _READ = """
 SELECT ledger, generation, batch, round, decided, digest, passed FROM {}
 WHERE sink = {} AND target = {}
 """
+_FORGET = "DELETE FROM {} WHERE sink = {} AND target = {} AND job = {} AND ledger <> {}"
 _WRITE = """
 INSERT INTO {} (ledger, sink, target, job, generation, batch, round, decided, digest, passed)
 VALUES ({})
@@ -84,6 +86,22 @@ class Markers:
         """Of ledgers that had other topics."""
         return [one for one in self._all() if one.ledger != self._ledger]
 
+    def newest_of(self, job: str) -> Marker | None:
+        """What the table shows of a job, whichever ledger that had."""
+        from psycopg import sql
+
+        newest = sql.SQL(" AND job = {} ORDER BY written DESC LIMIT 1").format(sql.Literal(job))
+        found = self._asked(newest)
+        return found[0] if found else None
+
+    def forget_others(self, job: str) -> None:
+        """Of the job's other ledgers: one that comes back would find its old marker, and not what
+        the table shows since."""
+        from psycopg import sql
+
+        values = map(sql.Literal, (self._sink, self._place.words, job, self._ledger))
+        self._connection.execute(sql.SQL(_FORGET).format(self._table, *values))
+
     def write(self, marker: Marker, job: str) -> None:
         """Ours from now on."""
         from psycopg import sql
@@ -96,11 +114,15 @@ class Markers:
     def _all(self, *, lock: bool = False) -> list[Marker]:
         from psycopg import sql
 
+        mine = sql.SQL(" AND ledger = {} FOR UPDATE").format(sql.Literal(self._ledger))
+        return self._asked(mine if lock else sql.SQL(""))
+
+    def _asked(self, which: sql.Composable) -> list[Marker]:
+        from psycopg import sql
+
         if not is_beside(self._connection, self._place, TABLE):
             return []
         whose = (sql.Literal(self._sink), sql.Literal(self._place.words))
         asked = sql.SQL(_READ).format(self._table, *whose)
-        if lock:
-            asked += sql.SQL(" AND ledger = {} FOR UPDATE").format(sql.Literal(self._ledger))
-        rows = self._connection.execute(asked).fetchall()
+        rows = self._connection.execute(asked + which).fetchall()
         return [Marker(*row) for row in rows]

@@ -60,26 +60,29 @@ class StagedTable(TableTarget):
                     raise OptionsError(wrong)
                 return
             markers = _markers(connection, self, job, ledger)
-            history = History(ledger, job.sink)
+            history, name = History(ledger, job.sink), job.job_and_ledger[0]
             marker = markers.read()
             # It is written before the first decision: without it another place has that, perhaps
             is_known = marker is not None or history.newest is None
             if is_known and history.accepts(marker or Marker(ledger.topic_id)):
                 if marker is None:
                     markers.create()
-                    markers.write(history.expected(), job.job_and_ledger[0])
+                    markers.write(history.expected(), name)
                 return
             # A copy of the ledger has another id than the one that it is a copy of
             others = markers.of_other_ledgers() if marker is None else []
             same = next((one for one in others if one.digest and history.accepts(one)), None)
             if same is None:
+                shown = marker or markers.newest_of(name)
                 check_restored(
-                    self.place, job.job or "", marker, history, ways=_WAYS, fail=self.fail_on_loss
+                    self.place, job.job or "", shown, history, ways=_WAYS, fail=self.fail_on_loss
                 )
                 markers.create()
             taken = same or history.expected()
             here = replace(taken, ledger=ledger.topic_id, generation=ledger.generation)
-            markers.write(here, job.job_and_ledger[0])
+            with connection.transaction():
+                markers.write(here, name)
+                markers.forget_others(name)
 
     def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:
         kept = {
