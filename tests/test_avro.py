@@ -108,7 +108,7 @@ def test_values_are_read_as_arrow_takes_them(written: Any, read: Any) -> None:
     assert found == {**VALUE, "note": read}
     kind = to_arrow_type(spark_type(schema)[0], timezone="UTC")
     missing = {f"member{number}": None for number in range(4)}
-    (back,) = pa.array([found], kind).to_pylist(maps_as_pydicts=None)
+    (back,) = pa.array([found], kind).to_pylist()
     assert back["note"] == (None if read is None else {**missing, **read})
     assert {**back, "note": None} == VALUE
     assert Decoder(schema).decode(Encoder(schema).encode(back)) == found
