@@ -67,12 +67,8 @@ def fetch(
 
 
 def set_apart(consumer: Any, topic: str, partition: int) -> None:
-    """Let the records of a partition come in its own queue. To be called before the consumer is
-    assigned to it: of records that come while the queues are changed, librdkafka's thread can put
-    one into the common queue behind our back and the next ones into the partition's. They would
-    be read in another order, and one that comes after a range's end not at all.
-
-    Raises librdkafka.Unavailable.
+    """Let the records of a partition come in its own queue, from the first: to be called before
+    the consumer is assigned to it. Raises librdkafka.Unavailable.
     """
     with _own_queue(consumer, topic, partition):
         pass

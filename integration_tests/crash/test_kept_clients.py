@@ -118,8 +118,7 @@ def test_a_kept_consumer_finds_the_leader_of_another_topic_at_once(broker, make_
 def test_a_kept_consumer_takes_records_from_their_partitions_queue_alone(
     broker, make_topic, monkeypatch
 ):
-    """Of two queues one record could come behind later ones: when the first of them are there
-    before the reader asks, it is as if librdkafka's thread were late with some."""
+    """Also those that are there before the reader asks."""
     topic = make_topic("apart", partitions=3)
     given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
     options = SourceOptions.parse(given, True)
