@@ -87,11 +87,17 @@ class Racers:
 def test_what_is_shown_is_what_the_marker_says_whoever_is_paused_or_killed(path, tmp_path):
     settings = settings_of(path)
     racers, target = Racers(settings, tmp_path / "racers"), FilesTarget(settings)
+    applied: set[int] = set()
     removed: set[int] = set()
-    turns = 0
+    turns, began_s = 0, time.monotonic()
+
+    def has_seen_enough() -> bool:
+        """On a busy machine most of them are killed before they have begun."""
+        return turns > 20 and len(applied) > 20 and time.monotonic() > began_s + 20
+
     try:
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
+        while not has_seen_enough():
+            assert time.monotonic() < began_s + 240, (turns, applied)
             racers.turn()
             turns += 1
             applied = markers(target)
@@ -110,8 +116,6 @@ def test_what_is_shown_is_what_the_marker_says_whoever_is_paused_or_killed(path,
     shown = Counter(row[0] for row in honest_rows(path))
     assert shown == Counter(applied - removed)
     assert racers.told() <= applied
-    assert len(applied) > 20
-    assert turns > 20
     if not path.startswith("s3:"):
         assert removed
 
