@@ -116,6 +116,8 @@ def test_what_is_shown_is_what_the_marker_says_whoever_is_paused_or_killed(path,
     shown = Counter(row[0] for row in honest_rows(path))
     assert shown == Counter(applied - removed)
     assert racers.told() <= applied
+    assert len(applied) > 20
+    assert turns > 20
     if not path.startswith("s3:"):
         assert removed
 
