@@ -47,6 +47,7 @@ _IN_COMPILED_LOOPS = (
     "rd_kafka_error_code",
     "rd_kafka_error_destroy",
     "rd_kafka_topic_name",
+    "rd_kafka_msg_partitioner_murmur2_random",
 )
 _SCAN_BYTES = 64 * 1024
 

@@ -139,7 +139,8 @@ def avro() -> None:
 
 def sink() -> None:
     """Rows out of guarded columns: their digest, and into a producer's queue."""
-    from eo_kafka.sinks.rows import fast
+    from eo_kafka.sinks.rows import columns as rows_columns
+    from eo_kafka.sinks.rows import fast, write_loops
 
     producer = confluent_kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"})
     rows = fast.ArrowProducer(producer, "t")
@@ -157,6 +158,10 @@ def sink() -> None:
         rows.send(pa.record_batch(both))
         rows.send(pa.record_batch({**both, "headers": headers}))
         sent += 8
+        keys, found = rows_columns.pointers(both["key"]), np.zeros(4, np.int32) - 1
+        write_loops.partition_keys(7, keys, found)
+        assert set(found.tolist()) <= {-1, *range(7)}
+        assert (found < 0).sum() == 1  # the null
     assert rows.rows == sent
     producer.purge()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from ...core.errors import SinkError
 from . import plain
 from . import write_loops as loops
 from .columns import Rows, by_topic
+from .partitions import Partitioner
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,6 +89,7 @@ class ArrowProducer(plain.ArrowProducer):
 
         self._handle = librdkafka.raw_handle(producer)
         _watch(self._handle)
+        self._partitioner = Partitioner(producer, self._handle)
         self._slot = np.zeros(loops.SLOT_BYTES // 8, np.int64)
         _slots.append(self._slot)
         self._opaque = self._slot.ctypes.data + 1
@@ -130,40 +133,52 @@ class ArrowProducer(plain.ArrowProducer):
     def _send_topic(self, topic: str, handle: int, rows: Rows) -> None:
         import numpy as np
 
-        chosen = np.unique(rows.partitions)
+        given = rows.partitions >= 0
         # Where the partitioner meets partitions given by hand, only sending row by row keeps the
         # order of rows that end up in the same one.
-        if rows.number.any() or (len(chosen) > 1 and chosen[0] < 0):
+        if rows.number.any() or (given.any() and not given.all()):
             self._send_one_by_one(topic, handle, rows)
             self.rows += len(rows.partitions)
             return
-        for partition in chosen.tolist():
-            # One partition a call: a batch over several loses track of a row whose partition does
-            # not exist (librdkafka 2.16). Order is kept where Kafka keeps it, in a partition.
-            mine = np.flatnonzero(rows.partitions == partition) if len(chosen) > 1 else slice(None)
-            part = rows.take(mine)
-            for at in range(0, len(part.partitions), _CHUNK):
-                self._send_batch(topic, handle, partition, part.take(slice(at, at + _CHUNK)))
+        chosen = rows.partitions if given.all() else self._partitioner.choose(topic, rows)
+        if chosen is None:
+            chosen = rows.partitions
+        # One partition a call: a batch over several loses track of a row whose partition does not
+        # exist (librdkafka 2.16). Order is kept where Kafka keeps it, in a partition.
+        if (chosen != chosen[0]).any():
+            narrow = chosen.astype(np.int16) if chosen.max() < 1 << 15 else chosen  # by radix
+            order = np.argsort(narrow, kind="stable")
+            rows, chosen = rows.take(order), chosen[order]
+        messages = self._messages(rows)
+        starts = np.flatnonzero(np.diff(chosen, prepend=-2)).tolist()
+        for start, end in itertools.pairwise([*starts, len(chosen)]):
+            for at in range(start, end, _CHUNK):
+                part = messages[at : min(at + _CHUNK, end)]
+                if refused := self._send_batch(handle, int(chosen[start]), part):
+                    raise plain.refusal(refused, topic, int(rows.partitions[start]), self.rows)
 
-    def _send_batch(self, topic: str, handle: int, partition: int, rows: Rows) -> None:
+    def _messages(self, rows: Rows) -> np.ndarray[Any, Any]:
         import numpy as np
 
         messages = np.zeros(len(rows.partitions), _message_type())
         messages["payload"], messages["len"] = rows.value[0], np.maximum(rows.value[1], 0)
         messages["key"], messages["key_len"] = rows.key[0], np.maximum(rows.key[1], 0)
         messages["opaque"] = self._opaque
+        return messages
+
+    def _send_batch(self, handle: int, partition: int, messages: np.ndarray[Any, Any]) -> int:
+        """Returns 0, or librdkafka's error for a row that it refuses."""
         produce = librdkafka.library().rd_kafka_produce_batch
         while True:
             flags, data = librdkafka.MSG_F_COPY, messages.ctypes.data
             done = produce(handle, partition, flags, data, len(messages))
             self.rows += done
             if done == len(messages):
-                self._poll(0)
-                return
+                return 0
             messages = messages[messages["err"] != 0]
             refused = messages["err"][messages["err"] != librdkafka.QUEUE_FULL]
             if refused.size:
-                raise plain.refusal(int(refused[0]), topic, partition, self.rows)
+                return int(refused[0])
             messages["err"] = 0
             self._poll(_POLL_S)
 

@@ -15,6 +15,9 @@ _produce = types.ExternalFunction("rd_kafka_produceva", I64(I64, I64, I64))
 _error_code = types.ExternalFunction("rd_kafka_error_code", I32(I64))
 _error_destroy = types.ExternalFunction("rd_kafka_error_destroy", NOTHING(I64))
 _topic_name = types.ExternalFunction("rd_kafka_topic_name", I64(I64))
+_murmur2 = types.ExternalFunction(
+    "rd_kafka_msg_partitioner_murmur2_random", I32(I64, I64, I64, I32, I64, I64)
+)
 _strlen = types.ExternalFunction("strlen", I64(I64))
 _delivery_before = types.ExternalFunction(DELIVERY_BEFORE, NOTHING(I64, I64, I64))
 
@@ -54,6 +57,14 @@ def produce_rows(
                 _headers_destroy(headers)
             return i, code
     return partitions.size, I32(0)
+
+
+@part
+def partition_keys(count, key, found):
+    """The partition, among `count`, of each row with a key; rows without one keep theirs."""
+    for i in range(found.size):
+        if key[0][i] != 0:
+            found[i] = _murmur2(I64(0), key[0][i], key[1][i], I32(count), I64(0), I64(0))
 
 
 # An idempotent producer's batch that is sent again after a later one of the same partition was

@@ -13,6 +13,7 @@ DELIVERY_BEFORE = "eo_kafka_delivery_callback_before"
 
 _MODULE = f"{__package__}.write_kernels"
 produce_rows = Loop(_MODULE, "produce_rows", results=2)
+partition_keys = Loop(_MODULE, "partition_keys")
 digest_rows = Loop(f"{__package__.partition('.')[0]}.core.digest_kernel", "digest_rows")
 
 

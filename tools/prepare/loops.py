@@ -34,11 +34,13 @@ def source() -> str:
 
 def sink() -> str:
     """Puts rows with headers and without into a producer's queue, and takes them out again."""
-    from ...sinks.rows import fast
+    from ...sinks.rows import fast, write_loops
 
     producer = config.producer(_NOWHERE)
     rows = fast.ArrowProducer(producer, "t")
     rows.send(pa.record_batch({"value": [b"x", None, b""]}))
+    none = np.zeros(0, np.int64)
+    write_loops.partition_keys(1, (none, none), np.zeros(0, np.int32))
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     headers = pa.array([[{"key": "k", "value": b"v"}]], kind)
     rows.send(pa.record_batch({"value": pa.array([b"y"]), "headers": headers}))
