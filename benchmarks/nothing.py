@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FORMAT = "do-nothing"
 PREPARED_FORMAT = "do-nothing-prepared"
-_ROWS = 20_000  # of a prepared record batch, as in eo-kafka's
+_ROWS, _BYTES = 20_000, 4 << 20  # of a prepared record batch at most, as in eo-kafka's
 _KEY_BYTES = 8
 
 
@@ -139,27 +139,28 @@ class PreparedReader(NothingReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """As many rows as the partition says."""
-        prepared = _prepared(self._record_bytes)
-        for begin in range(0, partition.value, _ROWS):
-            yield prepared.slice(0, min(_ROWS, partition.value - begin))
+        rows = min(_ROWS, max(_BYTES // self._record_bytes, 1))
+        prepared = _prepared(self._record_bytes, rows)
+        for begin in range(0, partition.value, rows):
+            yield prepared.slice(0, min(rows, partition.value - begin))
 
 
-def _prepared(record_bytes: int) -> pa.RecordBatch:
+def _prepared(record_bytes: int, rows: int) -> pa.RecordBatch:
     import datetime
 
     import pyarrow as pa
 
     now = datetime.datetime.now(datetime.timezone.utc)
-    numbers = range(_ROWS)
+    numbers = range(rows)
     return pa.record_batch(
         {
             "key": pa.array([number.to_bytes(_KEY_BYTES, "big") for number in numbers]),
-            "value": pa.array([bytes(record_bytes - _KEY_BYTES)] * _ROWS),
-            "topic": pa.array(["input-100"] * _ROWS),
-            "partition": pa.array([0] * _ROWS, pa.int32()),
+            "value": pa.array([bytes(record_bytes - _KEY_BYTES)] * rows),
+            "topic": pa.array(["input-100"] * rows),
+            "partition": pa.array([0] * rows, pa.int32()),
             "offset": pa.array(numbers, pa.int64()),
-            "timestamp": pa.array([now] * _ROWS, pa.timestamp("us", tz="UTC")),
-            "timestampType": pa.array([0] * _ROWS, pa.int32()),
+            "timestamp": pa.array([now] * rows, pa.timestamp("us", tz="UTC")),
+            "timestampType": pa.array([0] * rows, pa.int32()),
         }
     )
 

@@ -1,15 +1,17 @@
 """Throughput by cores, partitions and record size, in one process and with executors of their own.
 
-    python -m benchmarks.scaling [--rounds 2] [--out FOLDER] [--sweeps NAME...]    (50 minutes)
+    python -m benchmarks.scaling [--rounds 2] [--out FOLDER] [--sweeps NAME...]    (60 minutes)
 
 Each row is eo-kafka and Spark's own connector in turns, on the same topic and in the same Spark:
 reading all seven columns, and topic to topic (ours exactly once, with rows and by the direct lane,
-Spark's at least once). Rates are those of the batches between the first and the last of five, of up
-to 150 MB or 400,000 records each: where that is done in half a second, what a batch costs whatever
-is in it weighs more. Broker, driver and executors share this machine's cores. Unix sockets: with
-Spark's setting `spark.python.unix.domain.socket.enabled=true`. Arrow batches of 2 MB: with Spark's
-setting `spark.sql.execution.arrow.maxBytesPerBatch=2m`, in whose batches rows reach a sink in
-Python. Two tasks: with eo-kafka's source option `maxPartitions=2`.
+Spark's at least once). Rows without Kafka are prepared in memory, and dropped by a sink that does
+nothing, both in Python: no source and sink in Python carry rows through Spark faster. Rates are
+those of the batches between the first and the last of five, of up to 150 MB or 400,000 records
+each: where that is done in half a second, what a batch costs whatever is in it weighs more. Broker,
+driver and executors share this machine's cores. Unix sockets: with Spark's setting
+`spark.python.unix.domain.socket.enabled=true`. Arrow batches of 2 MB: with Spark's setting
+`spark.sql.execution.arrow.maxBytesPerBatch=2m`, in whose batches rows reach a sink in Python. Two
+tasks: with eo-kafka's source option `maxPartitions=2`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.queries import DIRECT, EXACTLY_ONCE, JVM, READER, Contender, Runner
+from benchmarks.queries import (
+    DIRECT,
+    EXACTLY_ONCE,
+    JVM,
+    PREPARED,
+    READER,
+    Contender,
+    Runner,
+)  # fmt: skip
 from benchmarks.report import ratios, steady_rate
 from benchmarks.session import benchmark_session, environment
 from benchmarks.workload import BROKER_PROPERTIES, Topics, Workload
@@ -95,9 +105,9 @@ POINTS = (
 )
 TURNS: dict[str, Contender] = {
     "read": READER, "read, kafka": JVM, "copy": EXACTLY_ONCE, "direct": DIRECT,
-    "copy, kafka": JVM,
+    "no Kafka": PREPARED, "copy, kafka": JVM,
 }  # fmt: skip
-COLORS = {"read": "tab:orange", "copy": "tab:blue", "direct": "tab:green"}
+COLORS = {"read": "tab:orange", "copy": "tab:blue", "direct": "tab:green", "no Kafka": "tab:gray"}
 Found = dict[str, list[float]]  # turn -> records/s, one a round
 
 
@@ -122,8 +132,14 @@ def measure(session: Session, servers: str, rounds: int, sweeps: Collection[str]
 def _round(runner: Runner, point: Point, found: Found | None) -> None:
     """Each turn once, checked; its rate into `found` if the round counts."""
     for turn, contender in TURNS.items():
-        run = runner.read if turn.startswith("read") else runner.copy
-        rate = steady_rate(run(point.told(contender), point.workload, BATCHES))
+        workload = point.workload
+        if contender is PREPARED:
+            tasks = min(point.most_tasks or point.partitions, point.partitions)
+            batches = runner.copy_prepared(replace(workload, partitions=tasks), BATCHES)
+        else:
+            run = runner.read if turn.startswith("read") else runner.copy
+            batches = run(point.told(contender), workload, BATCHES)
+        rate = steady_rate(batches)
         if found is not None:
             found[turn].append(rate)
 
@@ -186,8 +202,8 @@ def render(facts: Mapping[str, Any], results: Mapping[Point, Found]) -> str:
             "",
             f"| {sweep} | read, records/s | MB/s | x kafka | copy exactly once, records/s | MB/s "
             "| x kafka, at least once | direct copy exactly once, records/s | MB/s "
-            "| x kafka, at least once |",
-            "|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+            "| x kafka, at least once | rows without Kafka, x kafka's copy |",
+            "|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
         ]
         lines += [_line(point, found) for point, found in results.items() if point.sweep == sweep]
     return "\n".join(lines) + "\n"
@@ -199,6 +215,7 @@ def _line(point: Point, found: Found) -> str:
         rate = median(found[turn])
         times = ratios(found[turn], found[f"{beside}, kafka"])
         cells += [f"{rate:,.0f}", f"{rate * point.size / 1e6:.0f}", str(times)]
+    cells.append(str(ratios(found["no Kafka"], found["copy, kafka"])))
     return f"| {point.label} | {' | '.join(cells)} |"
 
 

@@ -131,8 +131,6 @@ class ArrowProducer(plain.ArrowProducer):
         self._poll(0)
 
     def _send_topic(self, topic: str, handle: int, rows: Rows) -> None:
-        import numpy as np
-
         given = rows.partitions >= 0
         # Where the partitioner meets partitions given by hand, only sending row by row keeps the
         # order of rows that end up in the same one.
@@ -140,11 +138,18 @@ class ArrowProducer(plain.ArrowProducer):
             self._send_one_by_one(topic, handle, rows)
             self.rows += len(rows.partitions)
             return
-        chosen = rows.partitions if given.all() else self._partitioner.choose(topic, rows)
-        if chosen is None:
-            chosen = rows.partitions
-        # One partition a call: a batch over several loses track of a row whose partition does not
-        # exist (librdkafka 2.16). Order is kept where Kafka keeps it, in a partition.
+        for at in range(0, len(given), _CHUNK):
+            part = rows.take(slice(at, at + _CHUNK))
+            chosen = part.partitions if given[0] else self._partitioner.choose(topic, part)
+            self._send_by_partition(topic, handle, part, chosen)
+
+    def _send_by_partition(
+        self, topic: str, handle: int, rows: Rows, chosen: np.ndarray[Any, Any]
+    ) -> None:
+        """One partition a call: a batch over several loses track of a row whose partition does not
+        exist (librdkafka 2.16). Order is kept where Kafka keeps it, in a partition."""
+        import numpy as np
+
         if (chosen != chosen[0]).any():
             narrow = chosen.astype(np.int16) if chosen.max() < 1 << 15 else chosen  # by radix
             order = np.argsort(narrow, kind="stable")
@@ -152,10 +157,10 @@ class ArrowProducer(plain.ArrowProducer):
         messages = self._messages(rows)
         starts = np.flatnonzero(np.diff(chosen, prepend=-2)).tolist()
         for start, end in itertools.pairwise([*starts, len(chosen)]):
-            for at in range(start, end, _CHUNK):
-                part = messages[at : min(at + _CHUNK, end)]
-                if refused := self._send_batch(handle, int(chosen[start]), part):
-                    raise plain.refusal(refused, topic, int(rows.partitions[start]), self.rows)
+            refused = self._send_batch(handle, int(chosen[start]), messages[start:end])
+            if refused:
+                raise plain.refusal(refused, topic, int(rows.partitions[start]), self.rows)
+        self._poll(0)
 
     def _messages(self, rows: Rows) -> np.ndarray[Any, Any]:
         import numpy as np

@@ -39,18 +39,18 @@ class Partitioner:
         self._topics: dict[str, tuple[int, np.ndarray[Any, Any]]] = {}
         self._turn = int.from_bytes(os.urandom(4), "little")
 
-    def choose(self, topic: str, rows: Rows) -> np.ndarray[Any, Any] | None:
-        """A partition for each of some rows that name none; None where librdkafka shall choose."""
+    def choose(self, topic: str, rows: Rows) -> np.ndarray[Any, Any]:
+        """A partition for each of some rows that name none, -1 where librdkafka shall choose."""
         import numpy as np
 
         size = len(rows.partitions)
         if not self._ours or size < _ENOUGH:
-            return None
+            return rows.partitions
         if topic not in self._topics:
             self._topics[topic] = self._ask(topic)
         count, led = self._topics[topic]
         if not led.size or size < _ENOUGH_EACH * count:
-            return None
+            return rows.partitions
         turns = self._turn + np.arange(size) // STICKY_ROWS
         self._turn = int(turns[-1]) + 1
         found = led[turns % led.size]
