@@ -36,7 +36,7 @@ from benchmarks.queries import (
     READER,
     Contender,
     Runner,
-)  # fmt: skip
+)
 from benchmarks.report import ratios, steady_rate
 from benchmarks.session import benchmark_session, environment
 from benchmarks.workload import BROKER_PROPERTIES, Topics, Workload
@@ -132,13 +132,12 @@ def measure(session: Session, servers: str, rounds: int, sweeps: Collection[str]
 def _round(runner: Runner, point: Point, found: Found | None) -> None:
     """Each turn once, checked; its rate into `found` if the round counts."""
     for turn, contender in TURNS.items():
-        workload = point.workload
         if contender is PREPARED:
-            tasks = min(point.most_tasks or point.partitions, point.partitions)
-            batches = runner.copy_prepared(replace(workload, partitions=tasks), BATCHES)
+            tasks = point.most_tasks or point.partitions
+            batches = runner.copy_prepared(replace(point.workload, partitions=tasks), BATCHES)
         else:
             run = runner.read if turn.startswith("read") else runner.copy
-            batches = run(point.told(contender), workload, BATCHES)
+            batches = run(point.told(contender), point.workload, BATCHES)
         rate = steady_rate(batches)
         if found is not None:
             found[turn].append(rate)

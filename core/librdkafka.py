@@ -177,14 +177,19 @@ def exchange_delivery_callback(handle: int, mine: int) -> int:
 
 def delivery_callback(handle: int) -> int:
     """The address of the producer's delivery report callback. Raises Unavailable."""
-    rk = library()
-    shown, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
-    if rk.rd_kafka_conf_get(rk.rd_kafka_conf(handle), b"dr_msg_cb", shown, ctypes.byref(size)):
-        raise Unavailable("librdkafka does not show its delivery report callback")
     try:
-        return int(shown.value, 16)
+        return int(setting(handle, "dr_msg_cb"), 16)
     except ValueError:
         raise Unavailable("librdkafka does not show its delivery report callback") from None
+
+
+def setting(handle: int, name: str) -> str:
+    """A short setting as the client has it; empty if librdkafka does not show it."""
+    rk = library()
+    shown, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
+    if rk.rd_kafka_conf_get(rk.rd_kafka_conf(handle), name.encode(), shown, ctypes.byref(size)):
+        return ""
+    return shown.value.decode()
 
 
 def error_text(code: int) -> str:

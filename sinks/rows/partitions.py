@@ -7,7 +7,6 @@ Rows whose partitions are known go in one call a partition, which takes a quarte
 
 from __future__ import annotations
 
-import ctypes
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +32,9 @@ class Partitioner:
 
     def __init__(self, producer: Any, handle: int) -> None:
         self._producer = producer
-        self._ours = _setting(handle, b"partitioner") == "murmur2_random" and _setting(
-            handle, b"sticky.partitioning.linger.ms"
-        ) not in ("", "0")
+        partitioner = librdkafka.setting(handle, "partitioner")
+        sticky_ms = librdkafka.setting(handle, "sticky.partitioning.linger.ms")
+        self._ours = partitioner == "murmur2_random" and sticky_ms not in ("", "0")
         self._topics: dict[str, tuple[int, np.ndarray[Any, Any]]] = {}
         self._turn = int.from_bytes(os.urandom(4), "little")
 
@@ -68,12 +67,3 @@ class Partitioner:
             return 0, np.zeros(0, np.int32)
         led = sorted(number for number, one in found.partitions.items() if one.leader >= 0)
         return len(found.partitions), np.array(led, np.int32)
-
-
-def _setting(handle: int, name: bytes) -> str:
-    """As the producer has it; empty if librdkafka does not know it."""
-    rk = librdkafka.library()
-    shown, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
-    if rk.rd_kafka_conf_get(rk.rd_kafka_conf(handle), name, shown, ctypes.byref(size)):
-        return ""
-    return shown.value.decode()
