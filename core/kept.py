@@ -111,7 +111,7 @@ class Kept(Generic[T]):
 
 
 class Leaders:
-    """What one kept consumer has asked for lately."""
+    """What one consumer has asked for lately."""
 
     def __init__(self) -> None:
         self._asked_at: dict[str, float] = {}  # topic -> time.monotonic()
@@ -119,8 +119,9 @@ class Leaders:
     def learn(self, consumer: Any, topic: str) -> None:
         """Let the consumer, which was just assigned a partition of `topic`, ask for its leader.
 
-        librdkafka asks when it connects; of a topic that is new to a client with connections it
-        asks once a second. What goes wrong here shows in the read.
+        librdkafka asks when it connects; of a topic that is new to a client with connections, also
+        one that was made just before, it asks once a second. What goes wrong here shows in the
+        read.
         """
         from confluent_kafka import KafkaException
 

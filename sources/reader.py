@@ -95,8 +95,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
         while wanted.start < wanted.end:
             fetch = _fetcher(client.consumer, at)
             client.consumer.assign([confluent_kafka.TopicPartition(*at, wanted.start)])
-            if client.was_kept:
-                client.leaders.learn(client.consumer, at.topic)
+            client.leaders.learn(client.consumer, at.topic)
             try:
                 yield from _batches(client, fetch, options, wanted)
                 break

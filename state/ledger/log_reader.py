@@ -43,7 +43,7 @@ def read_records(
     kept = _kept.take(wanted)
     if kept is not None:
         try:
-            for record in _assigned(*kept, wanted, topic, partition, (start, end), at_once):
+            for record in _assigned(*kept, True, wanted, topic, partition, (start, end), at_once):
                 start = record[0] + 1
                 yield record
             return
@@ -51,7 +51,7 @@ def read_records(
             log.info("A consumer that was kept is given up: %s", error)
     # A group's name is required; it is never joined.
     client = consumer({**wanted, "group.id": f"eo-kafka-ledger-{uuid.uuid4()}"})
-    yield from _assigned(client, None, wanted, topic, partition, (start, end), at_once)
+    yield from _assigned(client, Leaders(), False, wanted, topic, partition, (start, end), at_once)
 
 
 def reader_settings(settings: Mapping[str, str]) -> dict[str, str]:
@@ -78,24 +78,23 @@ def reader_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 def _assigned(
     consumer: Any,
-    leaders: Leaders | None,
+    leaders: Leaders,
+    was_kept: bool,
     settings: Mapping[str, str],
     topic: str,
     partition: int,
     between: tuple[int, int],
     at_once: int,
 ) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """The records, by `consumer`, which was kept if it has `leaders`; it is kept afterwards if
-    nothing went wrong, else closed."""
+    """The records, by `consumer`, which is kept afterwards if nothing went wrong, else closed."""
     from confluent_kafka import TopicPartition
 
     is_clean = False
     try:
         is_clean = _is_drained(consumer)
         consumer.assign([TopicPartition(topic, partition, between[0])])
-        if leaders is not None:
-            leaders.learn(consumer, topic)
-        stall_timeout_s = STALL_TIMEOUT_S if leaders is None else KEPT_STALL_TIMEOUT_S
+        leaders.learn(consumer, topic)
+        stall_timeout_s = KEPT_STALL_TIMEOUT_S if was_kept else STALL_TIMEOUT_S
         yield from _until(consumer, topic, partition, between, at_once, stall_timeout_s)
         consumer.unassign()
         is_clean = is_clean and _is_drained(consumer)
@@ -104,7 +103,7 @@ def _assigned(
         raise
     finally:
         if is_clean:
-            _kept.put(settings, (consumer, leaders or Leaders()))
+            _kept.put(settings, (consumer, leaders))
         else:
             consumer.close()
 
