@@ -72,6 +72,7 @@ class Bench:
         def play(counts: bool) -> None:
             workload = (self._long if counts and not copier.is_slow else self._short)[size]
             servers = self._topics.bootstrap_servers
+            os.sync()  # what the turn before left to be written to the disk is not this one's
             with self._runner.output(workload) as output:
                 with Watch(servers, output, workload.partitions) as watch:
                     copier.copy(workload, output)
