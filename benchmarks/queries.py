@@ -122,7 +122,7 @@ class Runner:
     def copy_prepared(self, workload: Workload, batches: int) -> list[Batch]:
         """As many keys and values from Python to Python through Spark, without Kafka."""
         rows = self._prepared(workload, batches).select("key", "value")
-        return run(rows.writeStream.format(NOTHING.format))
+        return run(rows.writeStream.format(PREPARED.format))
 
     def _prepared(self, workload: Workload, batches: int) -> DataFrame:
         given = {

@@ -97,6 +97,7 @@ def committed_messages(
     `read_committed` the last stable offset."""
     from confluent_kafka import KafkaError, TopicPartition
 
+    partitions = partitions_of(servers, topic)
     consumer = config.consumer(
         {
             "bootstrap.servers": servers,
@@ -104,10 +105,12 @@ def committed_messages(
             "isolation.level": isolation,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 10,  # or the answer that nothing is left takes half a second
+            **config.quick_connect({}),
         }
     )
     try:
-        partitions = partitions_of(servers, topic)
+        # Before it is connected: later, it may take a second to ask for the topic's leader.
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         found: list[Message] = []
         ended: set[int] = set()
