@@ -188,7 +188,8 @@ def test_a_blob_that_is_not_whole_is_named_and_not_copied(topic: Records, lackin
     with pytest.raises(CorruptSnapshot, match=r"2 of 4 files.*copy, state/0/0/7.delta"):
         copied(set())
     assert export.damaged({}, "t", 100, MANIFEST, Told()) == ["copy", "state/0/0/7.delta"]
-    topic += [(chunks[lacking][0], b"x" * len(chunks[lacking][1] or b""))]  # with another content
+    key, content = chunks[lacking]
+    topic += [(key, bytes(byte ^ 1 for byte in content or b""))]  # another content, as long
     assert export.damaged({}, "t", 100, MANIFEST, Told()) == ["copy", "state/0/0/7.delta"]
 
 
