@@ -352,7 +352,7 @@ SIGNS = rb',:{}[]"\0-.enu'
 
 def damaged(value: bytes, data: st.DataObject) -> bytes:
     """With one byte changed, lost or more, or cut."""
-    at = data.draw(st.integers(0, max(len(value) - 1, 0)))
+    at = data.draw(st.integers(0, len(value) - 1))
     new = data.draw(st.binary(max_size=2) | st.sampled_from(SIGNS).map(lambda one: bytes([one])))
     if data.draw(st.integers(0, 3)) == 0:
         return value[:at]
