@@ -101,11 +101,11 @@ class KafkaStreamWriter(LedgerWriter):
         from ..sinks.protocol import one_phase, two_phase
         from ..sinks.rows import plain_write
 
-        context = task_context()
+        context = self._context()
         options, rows = _sent(self._options, self._writing, iterator)
         if self._plan is None:
             plain_write.write(options, context.partitionId(), rows)
-            return Report()
+            return self._reported(None)
         write = one_phase.write if self._options.one_phase else two_phase.write
         return self._reported(write(options, self._plan, self._task(context), rows))
 

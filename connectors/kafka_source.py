@@ -13,15 +13,16 @@ from ..core.errors import OptionsError, SourceError
 from ..core.offsets import (
     OffsetRange,
     Offsets,
+    Position,
     TopicPartition,
-    continued_ledger,
-    decode_stored,
+    decode_position,
     encode,
-    encode_continued,
+    encode_position,
 )
 from ..formats.options import FormatOptions
 from ..formats.reading import Reading
 from ..sources.lookup import OffsetLookup
+from ..sources.most_tasks import MostTasks
 from ..sources.options import SourceOptions
 from ..sources.planner import Planner
 from ..sources.range_split import gather
@@ -86,7 +87,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner = Planner(options, self._lookup, self._recorded.topic_ids)
         self._initial: dict[TopicPartition, int] | None = None
         self._continues_at: Offsets | None = None
-        self._mark: tuple[Offsets, str] | None = None  # a position, and the ledger that it is from
+        self._most_tasks = MostTasks(options)
+        self._position: Position | None = None  # the last that Spark has given, or was given
         self._newest: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] | None = None
         least = options.min_offsets_per_trigger
@@ -119,31 +121,38 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         broker answers, DataLossError when a recorded end is not there any more.
         """
         if start is not None:
-            begin = self._noted(start)
+            begin = self._noted(start).offsets
         else:
             begin = self._start() if self._reached is None else self._reached
-        end = self._recorded.after(begin)
+        recorded = self._recorded.after(begin)
         if self._target is None:
-            self._newest = self._planner.newest(begin, end, first=begin == self._initial)
+            known = recorded.offsets if recorded else None
+            self._newest = self._planner.newest(begin, known, first=begin == self._initial)
             if self._until_now:
                 self._target = self._newest
         if self._continues_at is not None and begin == self._initial:
             self._recorded.check_continues(self._newest, self._planner.topic_ids)
-            end = self._continues_at
-            self._mark = (end, self._options.ledger_topic or "")
-        elif end is not None:
-            check_is_there(end, self._newest)
-        elif self._is_put_off(begin, limit):
-            end = begin
+            position = Position(self._continues_at, continues=self._options.ledger_topic)
+        elif recorded is not None:
+            check_is_there(recorded.offsets, self._newest)
+            position = recorded
         else:
-            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-            end = self._planner.end(begin, self._newest, rows)
+            position = self._new_end(begin, limit)
         if begin == self._initial:
             crash_point("source.after_initial_resolution")
-        self._reached = dict(end)
-        if self._mark is not None and end == self._mark[0]:
-            return encode_continued(*self._mark)  # else Spark would take it for another place
-        return encode(end)
+        self._reached = dict(position.offsets)
+        self._position = position
+        return encode_position(position)
+
+    def _new_end(self, begin: Offsets, limit: ReadLimit | None) -> Position:
+        """Where a batch from `begin` ends that is not recorded."""
+        end = begin
+        if not self._is_put_off(begin, limit):
+            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+            end = self._planner.end(begin, self._newest, rows)
+        if self._position is not None and end == self._position.offsets:
+            return self._position  # written in another way, Spark would take it for another place
+        return Position(end, most_tasks=self._most_tasks.of(end))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The newest offsets seen, for the progress report. Driver, after `latestOffset`."""
@@ -154,22 +163,21 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises DataLossError when part of the batch is gone already.
         """
-        begin, until = self._noted(start), self._noted(end)
-        if self._continues_at is not None and not (begin or self._newest or self._mark):
+        begin, until = self._noted(start).offsets, self._noted(end)
+        known = begin or self._newest or until.continues
+        if self._continues_at is not None and not known:
             # Batch 0, planned by an earlier process when the ledger had nothing to continue.
             self._continues_at, self._planner.continues = None, False
             self._initial = begin = self._planner.stored_start()
-        ranges = self.ranges(begin, until)
-        return _tasks(self._options, ranges, self.topic_ids)
+        ranges = self.ranges(begin, until.offsets)
+        return _tasks(ranges, until.most_tasks or self._options.max_partitions, self.topic_ids)
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
         """The ids of the topics for which the ranges were planned. Driver."""
         return self._planner.topic_ids
 
-    def ranges(
-        self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
-    ) -> list[OffsetRange]:
+    def ranges(self, begin: Offsets, end: Offsets) -> list[OffsetRange]:
         """What the tasks of one batch share. Driver; raises as `partitions`."""
         crash_point("source.before_partitions")
         self._reached = dict(end)
@@ -191,17 +199,15 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         return not self._delay.is_due(begin, self._newest)
 
-    def _noted(self, offset: Any) -> dict[TopicPartition, int]:
-        """An offset out of Spark's log, ours or the JVM connector's."""
+    def _noted(self, offset: Any) -> Position:
+        """A position out of Spark's log, ours or the JVM connector's."""
         try:
-            found, ledger = decode_stored(offset), continued_ledger(offset)
+            self._position = decode_position(offset)
         except ValueError as error:
             raise SourceError(
                 f"The offset in the checkpoint is not one of a Kafka source: it {error}."
             ) from None
-        if ledger is not None:
-            self._mark = (found, ledger)
-        return found
+        return self._position
 
     def _start(self) -> dict[TopicPartition, int]:
         if self._initial is None:
@@ -234,7 +240,7 @@ class KafkaBatchReader(DataSourceReader):
             ranges = Planner(self._options, lookup).batch_ranges()
         finally:
             lookup.close()
-        return _tasks(self._options, ranges, {})
+        return _tasks(ranges, self._options.max_partitions, {})
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task's ranges. Executor, once for each task attempt. Where there is no
@@ -245,11 +251,11 @@ class KafkaBatchReader(DataSourceReader):
 
 
 def _tasks(
-    options: SourceOptions, ranges: Sequence[OffsetRange], ids: Mapping[str, str]
+    ranges: Sequence[OffsetRange], most: int | None, ids: Mapping[str, str]
 ) -> list[InputPartition]:
-    """Each with its ranges, and the ids that their topics must have."""
+    """`most` at most, each with its ranges, and the ids that their topics must have."""
     tasks = []
-    for held in gather(ranges, options.max_partitions):
+    for held in gather(ranges, most):
         topics = {one.partition.topic for one in held} & ids.keys()
         tasks.append(InputPartition((held, {topic: ids[topic] for topic in sorted(topics)})))
     return tasks

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from ..core import task_slots
 from ..core.errors import SinkError
+from ..core.moment import Moment
 from ..sinks.options import SinkOptions
 from ..sinks.protocol.committable import TaskReport, WritePlan
 from .pickling import tells_errors
@@ -24,10 +26,12 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Report(WriterCommitMessage):
-    """A task's message to the driver. `task` is None under the weaker guarantees. The others are
-    for `eo_kafka.progress`: what S1 took, and how many records a task of the direct lane read."""
+    """A task's message to the driver. `task` is None under the weaker guarantees. `ran`: when, for
+    the source (`core/task_slots.py`). The others are for `eo_kafka.progress`: what S1 took, and how
+    many records a task of the direct lane read."""
 
     task: Any = None
+    ran: task_slots.Span | None = None
     planned_ms: float = 0.0
     records_read: int | None = None
 
@@ -42,6 +46,7 @@ class LedgerWriter(StreamArrowWriter):
         self._batch = batch
         self._plan: WritePlan | None = None
         self._planned_ms = 0.0
+        self._began = Moment.now()  # of a task, when there is one
 
     @property
     def options(self) -> SinkOptions:
@@ -74,14 +79,14 @@ class LedgerWriter(StreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """S6 to S8, on the driver, once a batch, or again after a failure."""
-        reports = _reports(messages)
+        told = [message for message in messages if isinstance(message, Report)]
+        task_slots.tell(task_slots.most_at_once(one.ran for one in told if one.ran))
         if self._options.exactly_once:
             from ..sinks.protocol import batch_figures, committer, driver_memory
 
-            done = [task for task in reports if task]
+            done = [task for task in _reports(messages) if task]
             course = committer.commit(self._options, done, batchId)
             driver_memory.end(self._options)
-            told = [message for message in messages if isinstance(message, Report)]
             planned = [one.planned_ms for one in told]
             read = [one.records_read for one in told if one.records_read is not None]
             batch_figures.leave(self._options, done, course, planned, read)
@@ -100,9 +105,14 @@ class LedgerWriter(StreamArrowWriter):
             except Exception as error:
                 log.warning("Batch %d: the next start cleans up (%s).", batchId, error)
 
-    def _reported(self, task: TaskReport) -> Report:
-        """What a task answers. Executor."""
-        return Report(task, self._planned_ms)
+    def _context(self) -> Any:
+        """Spark's context of the task that begins now. Executor. Raises SinkError outside one."""
+        self._began = Moment.now()
+        return task_context()
+
+    def _reported(self, task: TaskReport | None) -> Report:
+        """What a task answers that has ended. Executor."""
+        return Report(task, task_slots.Span.since(self._began), self._planned_ms)
 
     def _task(self, context: Any) -> TaskIdentity:
         """Which attempt of which task this is. Executor."""

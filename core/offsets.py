@@ -4,16 +4,21 @@ The JSON is the JVM connector's, `{"topic":{"0":23}}`, where 23 is the next offs
 compares offsets as text, so that one position must always be written in one way: topics in
 alphabetical order, partitions in numerical order.
 
-Where a new query starts at the end of the last one (`onReset=continue`), its offset has a mark
-beside the topics, `{"topic":{"0":23},"@continues LEDGER":{}}`: by it the sink, and a restart, know
-that nothing was read. No topic has such a name, and the JVM connector finds no partition there.
+A position may say more than offsets, by marks behind the topics, as in
+`{"topic":{"0":23},"@tasks 8":{}}`. No topic has such a name, and the JVM connector finds no
+partition there.
+
+- `@continues LEDGER`: a new query starts at the end of the last one (`onReset=continue`). By it the
+  sink, and a restart, know that nothing was read.
+- `@tasks NUMBER`: the batch that ends here has so many tasks at most. By it a restart gives each
+  task the records that it had (`sources/most_tasks.py`).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from .errors import cut
@@ -24,7 +29,8 @@ LATEST = -1
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 
-_MARK = "@continues "
+_CONTINUES = "@continues "
+_MOST_TASKS = re.compile(r"@tasks ([1-9][0-9]{0,9})")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _DIGITS_MAX = len(str(PARTITION_MAX))
 _EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
@@ -75,24 +81,39 @@ def encode_text(offsets: Offsets) -> str:
     return json.dumps(encode(offsets), separators=(",", ":"))
 
 
-def encode_continued(offsets: Offsets, ledger: str) -> dict[str, dict[str, int]]:
-    """As `encode`, of a query that starts where the owner of this ledger ended."""
-    return {**encode(offsets), f"{_MARK}{ledger}": {}}
+class Position(NamedTuple):
+    """Where a stream is, and what its marks say: the ledger that it continues, and how many tasks
+    the batch that ends here has at most."""
+
+    offsets: Offsets
+    continues: str | None = None
+    most_tasks: int | None = None
 
 
-def continued_ledger(written: object) -> str | None:
-    """The ledger that a stored position names so. Raises ValueError as `decode`."""
-    marks = [topic for topic in _nested(written) if topic.startswith(_MARK)]
-    return marks[0].removeprefix(_MARK) if marks else None
+def encode_position(position: Position) -> dict[str, dict[str, int]]:
+    """As `encode`, with its marks behind the topics."""
+    return {**encode(position.offsets), **{mark: {} for mark in _marks(position)}}
 
 
-def decode_stored(written: object) -> dict[TopicPartition, int]:
-    """A position out of a checkpoint, without such a mark. Raises ValueError as `decode`."""
-    return decode({at: of for at, of in _nested(written).items() if not _is_mark(at, of)})
+def _marks(position: Position) -> Iterator[str]:
+    if position.continues is not None:
+        yield f"{_CONTINUES}{position.continues}"
+    if position.most_tasks is not None:
+        yield f"@tasks {position.most_tasks}"
 
 
-def _is_mark(topic: str, partitions: object) -> bool:
-    return topic.startswith(_MARK) and partitions == {}
+def decode_position(written: object) -> Position:
+    """A position out of a checkpoint. Raises ValueError as `decode`."""
+    topics = dict(_nested(written))
+    marks = [name for name, partitions in topics.items() if partitions == {}]
+    continues, most_tasks = None, None
+    for name in marks:
+        if name.startswith(_CONTINUES):
+            continues = name.removeprefix(_CONTINUES)
+            del topics[name]
+        elif found := _MOST_TASKS.fullmatch(name):
+            most_tasks = int(found[1])
+    return Position(decode(topics), continues, most_tasks)
 
 
 def decode(written: object, lowest: int = 0) -> dict[TopicPartition, int]:
@@ -103,6 +124,8 @@ def decode(written: object, lowest: int = 0) -> dict[TopicPartition, int]:
     """
     found: dict[TopicPartition, int] = {}
     for topic, partitions in _nested(written).items():
+        if partitions == {} and _MOST_TASKS.fullmatch(topic):
+            continue  # a position out of a progress report, given as `startingOffsets`
         if not _TOPIC.fullmatch(topic):
             raise ValueError(f"must name topics; {cut(repr(topic))} is none")
         if not isinstance(partitions, Mapping):

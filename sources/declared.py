@@ -111,7 +111,9 @@ MAX_PARTITIONS: Option[int | None] = Option(
     whole_number(1),
     None,
     "How many tasks a batch has at most: a task then reads several topic partitions, one after "
-    "the other. Useful for topics with many more partitions than the cluster has cores.",
+    "the other. Without this option, `minPartitions` and `maxRecordsPerPartition`, a stream that "
+    "has more partitions than four times the tasks that Spark has run at once has four times as "
+    "many tasks as that. To give each partition a task, set the number of partitions.",
 )
 MAX_RECORDS_PER_PARTITION: Option[int | None] = Option(
     "maxRecordsPerPartition",

@@ -165,6 +165,12 @@ class SourceOptions:
         return new_query and (self.starting == "latest" or isinstance(self.starting, ByGroup))
 
     @property
+    def cuts(self) -> bool:
+        """Whether options say how a batch is cut into tasks."""
+        asked = (self.min_partitions, self.max_partitions, self.max_records_per_partition)
+        return asked != (None, None, None)
+
+    @property
     def read_committed(self) -> bool:
         """Whether records of open and aborted transactions are left out."""
         return self.kafka.get("isolation.level") == "read_committed"

@@ -156,7 +156,7 @@ class Planner:
         starts = self._resolved("startingOffsets", self._options.starting, present)
         ends = self._resolved("endingOffsets", self._options.ending, present)
         ranges = [OffsetRange(at, starts[at], ends[at]) for at in sorted(present)]
-        return self._tasks(resolved(self._lookup, ranges)) if self._cuts else ranges
+        return self._tasks(resolved(self._lookup, ranges)) if self._options.cuts else ranges
 
     def _resolved(
         self, name: str, limit: Limit, present: Collection[TopicPartition]
@@ -213,12 +213,6 @@ class Planner:
                 "'startingOffsetsByTimestampStrategy' to latest."
             )
         return {at: LATEST if offset is None else offset for at, offset in found.items()}
-
-    @property
-    def _cuts(self) -> bool:
-        options = self._options
-        asked = (options.min_partitions, options.max_partitions, options.max_records_per_partition)
-        return asked != (None, None, None)
 
     def _tasks(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         return split(ranges, self._options.min_partitions, self._options.max_records_per_partition)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ..core.errors import DataLossError, SourceError, UnknownTopic
-from ..core.offsets import Offsets, TopicPartition, encode_text
+from ..core.offsets import Offsets, Position, TopicPartition, encode_text
 from ..core.transaction import DecisionState
 from ..state.ledger.job_topics import MAIN_SINK
 from ..state.ledger.ledger import DECISION_PARTITION, Ledger, fold
@@ -34,12 +34,12 @@ class RecordedEnds:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._next: Mapping[str, Offsets] | None = None if options.ledger_topic else {}
+        self._next: Mapping[str, Position] | None = None if options.ledger_topic else {}
         self._ids: Mapping[str, str] = {}
         self._ends: Offsets | None = None
         self._before: Mapping[str, str] = {}
 
-    def after(self, start: Offsets) -> Offsets | None:
+    def after(self, start: Offsets) -> Position | None:
         """Where the batch from `start` ended; None if that is not recorded, and from then on.
 
         Reads the ledger the first time. Driver. Raises SourceError, ReadTimeout,
@@ -96,7 +96,7 @@ class RecordedEnds:
         self._look()
         return self._ids
 
-    def _look(self) -> Mapping[str, Offsets]:
+    def _look(self) -> Mapping[str, Position]:
         if self._next is None:
             ledger = _read(self._options)
             self._next, self._ids = _recorded(ledger), recorded_topic_ids(ledger)
@@ -124,7 +124,7 @@ def check_is_there(end: Offsets, newest: Offsets) -> None:
         )
 
 
-def _recorded(ledger: Ledger) -> Mapping[str, Offsets]:
+def _recorded(ledger: Ledger) -> Mapping[str, Position]:
     since = ledger.since_snapshot(MAIN_SINK)
     try:
         return next_ends(found.offsets for found in since)

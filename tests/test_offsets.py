@@ -12,9 +12,12 @@ from eo_kafka.core.offsets import (
     EARLIEST,
     OFFSET_MAX,
     PARTITION_MAX,
+    Position,
     TopicPartition,
     decode,
+    decode_position,
     encode,
+    encode_position,
     encode_text,
     names,
 )
@@ -52,6 +55,32 @@ def test_one_position_has_one_text(offsets: dict[TopicPartition, int], random: o
 def test_decode_gives_back_what_was_encoded(offsets: dict[TopicPartition, int]) -> None:
     assert decode(encode_text(offsets)) == offsets
     assert decode(encode(offsets)) == offsets
+
+
+@given(
+    positions, st.none() | st.text("ab.-_1", min_size=1), st.none() | st.integers(1, 9_999_999_999)
+)
+def test_a_position_comes_back_with_its_marks(
+    offsets: dict[TopicPartition, int], continues: str | None, most_tasks: int | None
+) -> None:
+    position = Position(offsets, continues, most_tasks)
+
+    assert decode_position(json.dumps(encode_position(position))) == position
+    assert decode_position(encode_text(offsets)) == Position(offsets)
+
+
+def test_offsets_that_a_user_copies_from_a_report_may_have_the_number_of_tasks() -> None:
+    assert decode('{"a":{"1":23},"@tasks 8":{}}') == {TopicPartition("a", 1): 23}
+
+
+@pytest.mark.parametrize(
+    "name", ["@tasks 0", "@tasks x", "@tasks 08", "@tasks ", "@task 8", "@tasks 8 ", "@x"]
+)
+def test_what_another_version_may_say_is_refused_and_not_guessed(name: str) -> None:
+    with pytest.raises(ValueError, match="must name topics; .* is none"):
+        decode_position({"a": {"1": 23}, name: {}})
+    with pytest.raises(ValueError, match="must name topics; .* is none"):
+        decode_position({"@tasks 8": {"0": 1}})
 
 
 def test_earliest_and_latest_only_where_they_are_allowed() -> None:

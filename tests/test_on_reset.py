@@ -11,7 +11,7 @@ import pytest
 
 from eo_kafka.connectors import kafka_source
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
-from eo_kafka.core.offsets import TopicPartition, decode, decode_stored
+from eo_kafka.core.offsets import TopicPartition, decode, decode_position
 from eo_kafka.core.transaction import Decision, DecisionState
 from eo_kafka.errors import DataLossError, OptionsError, SourceError
 from eo_kafka.sinks.options import SinkOptions
@@ -197,18 +197,20 @@ def test_where_a_query_would_go_on() -> None:
 
 def test_a_mark_changes_no_place() -> None:
     lines = [json.dumps(one) for one in (at(1, 2), marked(1, 2))]
-    assert decode_stored(lines[1]) == decode_stored(lines[0])
+    one, other = map(decode_position, lines)
+    assert (one.offsets, one.continues) == (other.offsets, None)
+    assert other.continues == "__eo_kafka.job.ledger"
     assert [continued_from(line) for line in lines] == [None, "__eo_kafka.job.ledger"]
     assert continued_from(f"name:{lines[1]}") == "__eo_kafka.job.ledger"
     assert continued_from("v1") is continued_from("-") is None
     assert same_lines(lines[:1], lines[1:])
-    assert ends_of(lines[1]) == ends_of(lines[0])
+    assert [ends_of(line) for line in lines] == [one, other]
     assert is_replayable(lines[1])
-    assert end_of_topics(lines[1:], {"t"}) == ends_of(lines[0])
+    assert end_of_topics(lines[1:], {"t"}) == one.offsets
     with pytest.raises(ValueError, match="is none"):
         decode(lines[1])  # as a user's startingOffsets
     with pytest.raises(ValueError, match="is none"):
-        decode_stored({"@continues x": {"0": 1}})
+        decode_position({"@continues x": {"0": 1}})
 
 
 def sink(**given: str) -> SinkOptions:

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from eo_kafka.connectors import kafka_source
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
-from eo_kafka.core.offsets import Offsets, TopicPartition
+from eo_kafka.core.offsets import Offsets, Position, TopicPartition
 from eo_kafka.core.transaction import Decision, DecisionState
 from eo_kafka.errors import DataLossError, OptionsError, ReadTimeout, UnknownTopic
 from eo_kafka.sources import recorded_ends
@@ -243,7 +243,7 @@ def test_a_reader_that_follows_travels_to_the_tasks(kafka: type[Kafka]) -> None:
     reader.latestOffset(at(20), ALL)
     travelled = pickle.loads(pickle.dumps(reader._recorded))
 
-    assert travelled.after({TopicPartition("t", 0): 30}) == {TopicPartition("t", 0): 40}
+    assert travelled.after({TopicPartition("t", 0): 30}) == Position({TopicPartition("t", 0): 40})
 
 
 def test_the_ids_of_topics_are_those_of_the_newest_decision_that_counts() -> None:

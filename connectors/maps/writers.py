@@ -147,7 +147,7 @@ class ImapTwoPhaseWriter(LedgerWriter):
         """Runs on executors, once an attempt of a partition."""
         from ...sinks.maps import two_phase as map_two_phase
 
-        task = self._task(task_context())
+        task = self._task(self._context())
         assert self._plan is not None, "pickled for the tasks without S1"
         rows = self._entries.of(iterator)
         report = map_two_phase.write(self._options, self._target, self._plan, task, rows)

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from ...clients.kafka.config import consumer
-from ...core.offsets import TopicPartition, decode_stored
+from ...core.offsets import TopicPartition, decode_position
 from ...core.options import KafkaSettings, OptionReader
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def slowest(ends: Iterable[str | None]) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for text in ends:
         try:
-            positions = decode_stored(text) if text else {}
+            positions = decode_position(text).offsets if text else {}
         except ValueError:
             continue
         for at, offset in positions.items():

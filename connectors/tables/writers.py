@@ -9,7 +9,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from ...sinks.rows.one_value import KAFKA_COLUMNS
 from ...sinks.tables.options import read_table
-from ..ledger_writer import LedgerWriter, task_context
+from ..ledger_writer import LedgerWriter
 from ..plain_errors import plain_errors
 from ..staged_writer import check_mode
 from .rows import TableRows
@@ -42,7 +42,7 @@ class TableStreamWriter(LedgerWriter):
         """Runs on executors, once an attempt of a partition."""
         from ...sinks.tables import writing
 
-        task = self._task(task_context())
+        task = self._task(self._context())
         assert self._plan is not None, "pickled for the tasks without S1"
         rows = self._rows.of(iterator)
         return self._reported(writing.write(self._options, self._target, self._plan, task, rows))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import WriterCommitMessage
 
 from ...sinks.targets.options import read_options
-from ..ledger_writer import LedgerWriter, task_context
+from ..ledger_writer import LedgerWriter
 from ..plain_errors import plain_errors
 from ..staged_writer import check_mode
 
@@ -48,7 +48,7 @@ class TargetStreamWriter(LedgerWriter):
         """Runs on executors, once an attempt of a partition."""
         from ...sinks.targets import writing
 
-        task = self._task(task_context())
+        task = self._task(self._context())
         assert self._plan is not None, "pickled for the tasks without S1"
         return self._reported(
             writing.write(self._options, self._target, self._plan, task, iterator)

@@ -14,10 +14,9 @@ from itertools import pairwise
 
 from ...core.offsets import (
     Offsets,
-    continued_ledger,
-    decode_stored,
-    encode,
-    encode_continued,
+    Position,
+    decode_position,
+    encode_position,
     encode_text,
     names,
 )
@@ -35,19 +34,19 @@ class NotOurs(Ambiguous):
     """The line of a source that does not look at what is recorded, and would not follow."""
 
 
-def next_ends(batches: Iterable[Sequence[str]]) -> Mapping[str, Offsets]:
+def next_ends(batches: Iterable[Sequence[str]]) -> Mapping[str, Position]:
     """Where a batch ended, by where it started (`encode_text`), from the lines of consecutive
     batches, one a source. Raises Ambiguous unless every source of every batch is found by that."""
-    found: dict[str, Offsets] = {}
+    found: dict[str, Position] = {}
     for before, after in pairwise(map(by_name, batches)):
         if len(before) != len(after):
             raise Ambiguous(f"there were {len(before)} sources, and are {len(after)} now")
         if [name_of(line) for line in before] != [name_of(line) for line in after]:
             raise Ambiguous("a source came, and another one went")
-        for start, end in zip(map(ends_of, before), map(ends_of, after), strict=True):
-            if start == end:
-                raise Ambiguous(f"a source stayed at {encode_text(end)}")
-            if changed := start.keys() ^ end.keys():
+        for (start, *_), end in zip(map(ends_of, before), map(ends_of, after), strict=True):
+            if start == end.offsets:
+                raise Ambiguous(f"a source stayed at {encode_text(start)}")
+            if changed := start.keys() ^ end.offsets.keys():
                 raise Ambiguous(f"{names(changed)} came or went, and its beginning is not recorded")
             if found.setdefault(encode_text(start), end) != end:
                 raise Ambiguous(f"two batches started at {encode_text(start)}")
@@ -78,21 +77,21 @@ def is_of_nothing(line: str) -> bool:
 def topics_of(line: str) -> set[str]:
     """The topics in a line of Spark's offset log; none of a source that is not Kafka."""
     try:
-        return {at.topic for at in decode_stored(_split(line)[1])}
+        return {at.topic for at in position_of(line)}
     except ValueError:
         return set()
 
 
 def position_of(line: str) -> Offsets:
     """Where the line's source stands, whoever's it is. Raises ValueError if it is not Kafka."""
-    return decode_stored(_split(line)[1])
+    return decode_position(_split(line)[1]).offsets
 
 
 def continued_from(line: str) -> str | None:
     """The ledger where its source says that it started at the end of the query before; None of a
     source that says nothing of the kind."""
     try:
-        return continued_ledger(_split(line)[1])
+        return decode_position(_split(line)[1]).continues
     except ValueError:
         return None
 
@@ -101,7 +100,7 @@ def end_of_topics(lines: Iterable[str], topics: Collection[str]) -> Offsets | No
     """Where the source of `topics` ended; None unless exactly one place can be meant."""
     known = {line: topics_of(line) for line in lines}
     all_mine = [line for line in known if known[line] and known[line] <= {*topics}]
-    mine = [decode_stored(_split(line)[1]) for line in all_mine]
+    mine = [position_of(line) for line in all_mine]
     return mine[0] if mine and all(end == mine[0] for end in mine) else None
 
 
@@ -110,11 +109,10 @@ def is_replayable(line: str) -> bool:
     A file source's, say, are numbers of a log that may name other files on another disk."""
     if is_of_nothing(line):
         return True
-    _, offsets = _split(line)
     try:
-        decode_stored(offsets)
+        position_of(line)
     except ValueError:
-        return _is_of_a_map(offsets)
+        return _is_of_a_map(_split(line)[1])
     return True
 
 
@@ -127,7 +125,7 @@ def same_lines(one: Sequence[str], other: Sequence[str]) -> bool:
 def _is_same(one: str, other: str) -> bool:
     (mine, here), (theirs, there) = _split(one), _split(other)
     try:
-        return mine == theirs and (here == there or decode_stored(here) == decode_stored(there))
+        return mine == theirs and (here == there or position_of(one) == position_of(other))
     except ValueError:
         return False
 
@@ -143,16 +141,14 @@ def _is_of_a_map(line: str) -> bool:
     )
 
 
-def ends_of(line: str) -> Offsets:
-    """The offsets in a line of Spark's log. Raises NotOurs, also for those of Spark's own Kafka
+def ends_of(line: str) -> Position:
+    """The position in a line of Spark's log. Raises NotOurs, also for those of Spark's own Kafka
     source: it writes the same ones without spaces."""
     _, offsets = _split(line)
     try:
-        found = decode_stored(offsets)
+        found = decode_position(offsets)
     except ValueError as error:
         raise NotOurs(f"the offsets of a source {error}") from None
-    ledger = continued_ledger(offsets)
-    written = encode(found) if ledger is None else encode_continued(found, ledger)
-    if offsets != json.dumps(written):
+    if offsets != json.dumps(encode_position(found)):
         raise NotOurs("the offsets of a source were not written by format 'eo-kafka'")
     return found
