@@ -27,7 +27,7 @@ from kafka.protocol.admin.transactions import (
 from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.producer.transaction import EndTxnResponse
 
-from eo_kafka.clients.kafka import control_plane
+from eo_kafka.clients.kafka import bootstrap, control_plane
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.control_requests import TransactionRequests
 from eo_kafka.core.transaction import (
@@ -321,8 +321,8 @@ def nothing(client: socket.socket) -> None:
 def test_what_is_no_broker_is_refused_in_bounded_time(
     answer: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control_plane, "BOOTSTRAP_TIMEOUT_MS", 1500)
-    monkeypatch.setattr(control_plane, "REQUEST_TIMEOUT_MS", 1000)
+    monkeypatch.setattr(bootstrap, "TIMEOUT_S", 1.5)
+    monkeypatch.setattr(bootstrap, "REQUEST_TIMEOUT_MS", 1000)
     started = time.monotonic()
     with listener(answer) as servers, pytest.raises(EnvironmentRefused, match=servers):
         ControlPlane({"bootstrap.servers": servers})

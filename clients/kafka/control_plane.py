@@ -18,14 +18,10 @@ from ...core.transaction import (
     TransactionState,
     end_txn_answer,
 )
-from . import outages
+from . import bootstrap, outages
 from .config import control_settings
 from .control_requests import End, Look, TransactionRequests, create_nothing
 
-REQUEST_TIMEOUT_MS = 15_000
-BOOTSTRAP_TIMEOUT_MS = 30_000
-# A worker outlives its query by a minute; its connections need not. Longer than any request takes.
-CONNECTION_IDLE_MS = 20_000
 LOOKUP_TIMEOUT_S = 30.0
 OTHERS_AFTER_S = 3.0
 _QUESTIONS = {
@@ -59,19 +55,11 @@ class ControlPlane:
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        from kafka.admin import KafkaAdminClient
-
         self._settings = settings
         self._servers = settings.get("bootstrap.servers", "")
         control = control_settings(settings)
         try:
-            self._admin: Any = KafkaAdminClient(
-                **control,
-                request_timeout_ms=REQUEST_TIMEOUT_MS,
-                bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
-                connections_max_idle_ms=CONNECTION_IDLE_MS,
-                max_in_flight_requests_per_connection=1000,  # EndTxn for all tasks in one round
-            )
+            self._admin: Any = bootstrap.connected(control)
         except Exception as error:
             raise EnvironmentRefused(
                 f"No Kafka broker at {self._servers} could be reached for the commit "

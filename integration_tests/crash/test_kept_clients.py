@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import eo_kafka
 from conftest import topic_maker
-from eo_kafka.clients.kafka import control_plane, transactional_producer
+from eo_kafka.clients.kafka import bootstrap, transactional_producer
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.core.errors import SourceError
 from eo_kafka.core.kept import Leaders
@@ -337,7 +337,7 @@ def connections(servers: str) -> int:
 
 @pytest.mark.full
 def test_a_control_plane_that_was_idle_connects_again(own, monkeypatch):
-    monkeypatch.setattr(control_plane, "CONNECTION_IDLE_MS", 3000)
+    monkeypatch.setattr(bootstrap, "CONNECTION_IDLE_MS", 3000)
     servers = own.bootstrap_servers
     before = connections(servers)
     with closing(ControlPlane({"bootstrap.servers": servers})) as control:

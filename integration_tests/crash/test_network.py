@@ -7,15 +7,20 @@ import json
 import os
 import signal
 import socket
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Producer
 
 from conftest import topic_maker
+from eo_kafka.clients.kafka import bootstrap
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds
+from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.testing.proxy import Action, Api, Proxy, proxied_broker
 from harness import (
     JOB_TIMEOUT_S,
@@ -350,3 +355,33 @@ def test_a_task_that_is_cut_off_from_the_output_goes_on_or_is_retried(
     retries = len(taken.requests) - batches
     assert (retries > 0) == (attempts > 1), f"{retries} retries"
     assert_exactly_once(job, VALUES)
+
+
+def test_brokers_that_take_connections_and_answer_nothing_are_passed_over(broker, monkeypatch):
+    """As a stopped one does, or one that is cut off behind a load balancer. kafka-python chooses a
+    server at random, and gives it all the time there is."""
+    monkeypatch.setattr(bootstrap, "PATIENCE_S", 0.3)
+    with silent_server() as one, silent_server() as other:
+        servers = f"{one}, {other},{broker.bootstrap_servers}"
+        threads = threading.active_count()
+        for _ in range(4):
+            with closing(ControlPlane({"bootstrap.servers": servers})) as control:
+                assert control.transaction_version() == 2
+    assert threading.active_count() == threads, "those that were tried in vain go on"
+
+
+def test_where_all_are_silent_that_is_told_after_the_time_there_is(monkeypatch):
+    monkeypatch.setattr(bootstrap, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(bootstrap, "TIMEOUT_S", 2.0)
+    with silent_server() as one, silent_server() as other:
+        began = time.monotonic()
+        with pytest.raises(EnvironmentRefused, match=rf"No Kafka broker at {one},{other} could be"):
+            ControlPlane({"bootstrap.servers": f"{one},{other}"})
+    assert 2 <= time.monotonic() - began < 6
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    """The kernel takes connections to it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"

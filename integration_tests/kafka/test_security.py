@@ -177,7 +177,7 @@ def test_a_wrong_key_password_is_told_on_both_planes(secure):
 
 def test_certificates_are_checked_by_the_control_plane_itself(secure, monkeypatch):
     """And not only by librdkafka, which S1 asks first."""
-    monkeypatch.setattr("eo_kafka.clients.kafka.control_plane.BOOTSTRAP_TIMEOUT_MS", 1500)
+    monkeypatch.setattr("eo_kafka.clients.kafka.bootstrap.TIMEOUT_S", 1.5)
     for wrong in ("authority", "host name"):
         client = WAYS_OUT[wrong][0](secure)
         refusal(lambda client=client: ControlPlane(client), EnvironmentRefused)

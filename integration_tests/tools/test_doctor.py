@@ -252,7 +252,7 @@ def test_python_not_set_is_a_warning_and_text_fits_a_terminal(monkeypatch, capsy
 
 def test_secrets_of_the_settings_are_never_shown(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("eo_kafka.tools.doctor.cluster_check.TIMEOUT_S", 1.0)
-    monkeypatch.setattr("eo_kafka.clients.kafka.control_plane.BOOTSTRAP_TIMEOUT_MS", 1000)
+    monkeypatch.setattr("eo_kafka.clients.kafka.bootstrap.TIMEOUT_S", 1.0)
     config = tmp_path / "client.properties"
     config.write_text(
         "bootstrap.servers=127.0.0.1:1\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
