@@ -79,7 +79,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     offset says so.
     """
 
-    def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
+    def __init__(
+        self, options: SourceOptions, reading: Reading | None = None, slots: int | None = None
+    ) -> None:
+        """`slots`: how many tasks Spark runs at once, if that is known."""
         self._options = options
         self._reading = reading
         self._lookup = OffsetLookup(options)
@@ -87,7 +90,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner = Planner(options, self._lookup, self._recorded.topic_ids)
         self._initial: dict[TopicPartition, int] | None = None
         self._continues_at: Offsets | None = None
-        self._most_tasks = MostTasks(options)
+        self._most_tasks = MostTasks(options, slots)
         self._position: Position | None = None  # the last that Spark has given, or was given
         self._newest: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] | None = None
@@ -170,7 +173,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._continues_at, self._planner.continues = None, False
             self._initial = begin = self._planner.stored_start()
         ranges = self.ranges(begin, until.offsets)
-        return _tasks(ranges, until.most_tasks or self._options.max_partitions, self.topic_ids)
+        options = self._options
+        most = options.max_partitions if options.cuts else until.most_tasks
+        return _tasks(ranges, most, self.topic_ids)
 
     @property
     def topic_ids(self) -> Mapping[str, str]:

@@ -80,7 +80,7 @@ class LedgerWriter(StreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """S6 to S8, on the driver, once a batch, or again after a failure."""
         told = [message for message in messages if isinstance(message, Report)]
-        task_slots.tell(task_slots.most_at_once(one.ran for one in told if one.ran))
+        task_slots.learn([one.ran for one in told if one.ran])
         if self._options.exactly_once:
             from ..sinks.protocol import batch_figures, committer, driver_memory
 

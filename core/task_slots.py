@@ -2,15 +2,15 @@
 
 Spark tells a Python source and sink neither its cores nor its executors. But a sink's tasks can say
 when they ran, and all Python processes of a driver share a directory: the sink leaves there what
-its tasks say, and the source plans by it (`sources/most_tasks.py`). A wrong number costs time and
-nothing else.
+its tasks say, and the source plans by it (`sources/most_tasks.py`). A wrong number makes a batch
+slower, and no more; an option for the number of tasks counts more than this one.
 """
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from .driver_directory import driver_directory
 from .moment import Moment
 
 _FILE = "eo-kafka-task-slots"
+_WAITED = 4  # so many times as many tasks as ran at once: others had to wait, whatever they took
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,18 @@ def _highest(changes: list[tuple[float, int]]) -> int:
         running += change
         highest = max(highest, running)
     return highest
+
+
+def learn(spans: Sequence[Span]) -> None:
+    """Leave what the tasks of a batch show, if they show a limit.
+
+    A few tasks show only that there was no more to do: a topic of one partition, `repartition(2)`
+    before the sink, or a batch with records in three partitions says nothing of the cores that
+    another batch or query may have. More at once than is known is news always.
+    """
+    most = most_at_once(spans)
+    if told() is not None or len(spans) > _WAITED * most:
+        tell(most)
 
 
 def tell(seen: int) -> None:

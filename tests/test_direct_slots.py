@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark import SparkConf
 
-from eo_kafka.connectors.direct.slots import task_slots, with_most_tasks
+from eo_kafka.connectors.direct.slots import task_slots
 
 _STANDALONE = {"spark.master": "spark://host:7077"}
 _EXECUTORS = {"spark.executor.instances": "3", "spark.executor.cores": "4"}
@@ -43,9 +43,3 @@ def test_slots(settings, slots):
 
 def test_spark_connect_says_nothing():
     assert task_slots(SimpleNamespace()) is None
-
-
-@pytest.mark.parametrize("name", ["MaxPartitions", "minpartitions", "maxRecordsPerPartition"])
-def test_what_the_user_has_chosen_stays(name):
-    spark = session({"spark.master": "local[*]"})
-    assert with_most_tasks(spark, {name: 7}, {}) == {name: 7}

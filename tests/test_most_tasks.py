@@ -16,6 +16,7 @@ from eo_kafka.core import task_slots
 from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.sources import recorded_ends
 from eo_kafka.sources.lookup import Topics
+from eo_kafka.sources.most_tasks import with_most_tasks
 from eo_kafka.sources.options import SourceOptions
 
 GIVEN = {
@@ -100,7 +101,32 @@ def test_a_batch_that_runs_again_has_the_same_tasks(told: int | None, log: type[
 
     assert len(planned) == 12
     assert tasks(stream(), json.dumps(start), written) == planned
-    assert tasks(stream(maxPartitions="2"), json.dumps(start), written) == planned
+
+
+def test_an_option_is_the_way_out_for_a_batch_of_too_few_tasks() -> None:
+    """One that takes longer than a transaction may be open, say."""
+    task_slots.tell(1)
+    before = stream()
+    start = before.initialOffset()
+    end = before.latestOffset(start, ALL)
+
+    assert len(tasks(before, start, end)) == 4
+    assert len(tasks(stream(maxPartitions="30"), start, end)) == 30
+    assert len(tasks(stream(minPartitions="64"), start, end)) == 64
+    assert len(tasks(stream(maxRecordsPerPartition="2"), start, end)) == 5 * PARTITIONS
+
+
+def test_where_the_number_that_can_run_is_known_two_tasks_for_each() -> None:
+    task_slots.tell(8)
+    reader = KafkaStreamReader(SourceOptions.parse(GIVEN, streaming=True), slots=3)
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+
+    assert end["@tasks 6"] == {}
+    batch = SourceOptions.parse({**GIVEN, "startingOffsets": "earliest"}, streaming=False)
+    assert with_most_tasks(batch, 3).max_partitions == 6
+    assert with_most_tasks(batch, None) == batch
+    chosen = SourceOptions.parse({**GIVEN, "minPartitions": "7"}, streaming=False)
+    assert with_most_tasks(chosen, 3) == chosen
 
 
 def test_a_position_without_news_is_written_as_it_was(log: type[Log]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eo_kafka.core.moment import Moment
-from eo_kafka.core.task_slots import Span, most_at_once, tell, told
+from eo_kafka.core.task_slots import Span, learn, most_at_once, tell, told
 
 
 @pytest.fixture
@@ -48,6 +48,19 @@ def test_the_highest_number_is_kept(directory: Path) -> None:
         tell(seen)
         assert told() == kept
     assert len(list(directory.iterdir())) == 1
+
+
+def test_few_tasks_say_nothing_of_how_many_could_run(directory: Path) -> None:
+    """Of one topic partition, say, or behind `repartition(2)`: another query may have many."""
+    learn([])
+    learn([Span("a", 0, 1)])
+    learn([Span("a", 0, 1), Span("a", 0, 1)])
+    learn([Span("a", number // 2, number // 2 + 1) for number in range(8)])
+    assert told() is None
+    learn([Span("a", number // 2, number // 2 + 1) for number in range(9)])
+    assert told() == 2
+    learn([Span("a", 0, 1)] * 8)  # a batch that was planned by it, on a cluster that has grown
+    assert told() == 8
 
 
 def test_where_there_is_no_place_for_it_nothing_is_known(

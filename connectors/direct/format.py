@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import InputPartition
 
+from ...sources.most_tasks import with_most_tasks
 from ..kafka import KafkaDataSource
 from ..kafka_source import KafkaBatchReader, KafkaStreamReader, reader_options
 from ..plain_errors import plain_errors
@@ -56,11 +57,13 @@ class DirectDataSource(KafkaDataSource):
     def streamReader(self, schema: StructType) -> RangesStreamReader:
         """Called once a query, at its start."""
         refuse_without_admission_control(self.options)
-        return RangesStreamReader(reader_options(self.options, streaming=True)[0])
+        options = reader_options(self.options, streaming=True)[0]
+        return RangesStreamReader(options, slots=self.lane.slots)
 
     def reader(self, schema: StructType) -> RangesBatchReader:
         """Called once a `load()`."""
-        return RangesBatchReader(reader_options(self.options, streaming=False)[0])
+        options = reader_options(self.options, streaming=False)[0]
+        return RangesBatchReader(with_most_tasks(options, self.lane.slots))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> sinks.LaneStreamWriter:
         """Called before each micro-batch, and again before each `commit` and `abort`."""

@@ -36,6 +36,7 @@ class Lane:
     reading: Reading
     transform: Transform | None
     schema: StructType  # of the rows that are written
+    slots: int | None = None  # how many tasks Spark runs at once; None where it does not say
 
 
 class LaneRead:

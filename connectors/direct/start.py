@@ -10,11 +10,12 @@ from ...formats import reading
 from ...formats.bad_records import COLUMN as BAD_RECORD
 from ...formats.reading import Reading
 from ...formats.shared.arrow_types import arrow_schema
+from ...sinks.options import COMMIT, IDEMPOTENT
 from ..kafka_source import reader_options
 from .format import DirectDataSource, format_for
 from .frames import FrameTransform
 from .lane import Lane, Transform
-from .slots import with_most_tasks
+from .slots import task_slots
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,9 +82,8 @@ def direct(
         ... ).option("checkpointLocation", "/data/loud").trigger(availableNow=True).start()
         >>> query.awaitTermination()
     """
-    made = _format(spark, source, transform, schema, streaming=True)
-    given = with_most_tasks(spark, source, sink)
-    ranges = spark.readStream.format(made.name()).options(**given).load()
+    made = _format(spark, source, transform, schema, task_slots(spark), streaming=True)
+    ranges = spark.readStream.format(made.name()).options(**source).load()
     return ranges.writeStream.format(made.name()).options(**sink)
 
 
@@ -118,9 +118,11 @@ def direct_batch(
         ...     sink={**kafka, "topic": "copied"},
         ... ).save()
     """
-    made = _format(spark, source, transform, schema, streaming=False)
-    given = with_most_tasks(spark, source, sink)
-    ranges = spark.read.format(made.name()).options(**given).load()
+    commits = {str(value).lower() for name, value in sink.items() if name.lower() == COMMIT.key}
+    # It keeps no offsets: a second run on a cluster of another size would have other tasks.
+    slots = None if IDEMPOTENT in commits else task_slots(spark)
+    made = _format(spark, source, transform, schema, slots, streaming=False)
+    ranges = spark.read.format(made.name()).options(**source).load()
     return ranges.write.format(made.name()).mode("append").options(**sink)
 
 
@@ -129,6 +131,7 @@ def _format(
     source: Mapping[str, Any],
     transform: Transform | None,
     schema: StructType | str | None,
+    slots: int | None,
     streaming: bool,
 ) -> type[DirectDataSource]:
     from pyspark.sql.types import StructType
@@ -159,7 +162,7 @@ def _format(
     shape = _shape(written)
     if isinstance(transform, FrameTransform):
         transform = transform.written_as(shape)
-    made = format_for(Lane(options, Reading(formats, raw, columns), transform, written))
+    made = format_for(Lane(options, Reading(formats, raw, columns), transform, written, slots))
     spark.dataSource.register(made)
     return made
 

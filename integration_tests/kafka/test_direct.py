@@ -102,7 +102,7 @@ def test_a_transform_filters_changes_and_routes(run, broker, source, make_topic)
         ({}, {}, 4),  # the session runs two at once
         ({"maxPartitions": 5}, {}, 5),
         ({"minPartitions": 8}, {}, 8),
-        ({}, {"commit": "idempotent"}, 8),
+        ({}, {"commit": "idempotent"}, 4),
     ],
 )
 def test_a_batch_has_no_more_tasks_than_are_worth_their_price(

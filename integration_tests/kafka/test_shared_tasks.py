@@ -13,6 +13,7 @@ from harness import (
     Copy,
     assert_exactly_once,
     committed,
+    kill_driver_at,
     make_copy,
     open_transactions,
     read_ledger,
@@ -73,6 +74,14 @@ def test_a_batch_of_which_a_task_has_committed_has_the_same_tasks_again(
     assert_exactly_once(job, VALUES)
 
 
+def test_a_sink_of_few_tasks_does_not_limit_the_sources(job, tmp_path):
+    """One task shows no core but its own: the next batch, or another query, may have many."""
+    job.tasks = 1  # `repartition` before the sink
+    assert job.run_in_own_driver(tmp_path / "log") == 0
+    assert "@tasks" not in str([planned(job, batch) for batch in range(4)])
+    assert_exactly_once(job, VALUES)
+
+
 @pytest.mark.full
 def test_participants_that_are_lost_are_written_again_by_the_same_tasks(
     job, spark, crash_points, tmp_path
@@ -82,6 +91,19 @@ def test_participants_that_are_lost_are_written_again_by_the_same_tasks(
     wait_until(lambda: not open_transactions(job), "Kafka aborts what timed out")
     job.run(spark)
     assert read_ledger(job).of_sink("main")[1].round == 1
+    assert_exactly_once(job, VALUES)
+
+
+@pytest.mark.full
+def test_a_lane_that_goes_on_with_fewer_cores_has_the_same_tasks(
+    job, spark, crash_points, tmp_path
+):
+    job.source, job.timeout_ms = "direct", 10_000
+    kill_driver_at(job, crash_points, "S7.after_first_end_txn", tmp_path / "log")
+    wait_until(lambda: not open_transactions(job), "Kafka aborts what timed out")
+    assert planned(job, 0)["@tasks 6"] == {}, "Spark says that it runs three"
+    job.run(spark)
+    assert read_ledger(job).of_sink("main")[0].round == 1
     assert_exactly_once(job, VALUES)
 
 
