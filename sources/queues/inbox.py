@@ -98,7 +98,7 @@ class Inbox:
                 )
         flush(self._producer, TIMEOUT_S)
         if refused:
-            raise KafkaException(refused[0])
+            raise KafkaException(_reason(refused))
         for name, records in wanted.items():
             if len(landed[name]) < len(records):
                 raise OutcomeUnknown(self._failed(f"no answer in {TIMEOUT_S:.0f} s"))
@@ -184,3 +184,12 @@ class Inbox:
             "and after a quorum queue's delivery-limit, or a share group's "
             "share.delivery.count.limit, the message is dropped."
         )
+
+
+def _reason(refused: Sequence[Any]) -> Any:
+    """What one record was refused for, whichever report came first: librdkafka then throws away
+    those of the transaction that wait, and says of each only that."""
+    from confluent_kafka import KafkaError
+
+    thrown_away = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+    return next((error for error in refused if error.code() not in thrown_away), refused[0])
