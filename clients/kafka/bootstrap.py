@@ -2,43 +2,63 @@
 
 kafka-python chooses a server at random and gives it all the time there is, also one that takes
 connections and answers nothing: a broker that was stopped, or is cut off behind a balancer. Here
-one after the other has a few seconds.
+each that takes a connection has a few seconds, one after the other.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from .first_contact import address_of
+from .outages import SILENT, connection_problem
 
 REQUEST_TIMEOUT_MS = 15_000
 # A worker outlives its query by a minute; its connections need not. Longer than any request takes.
 CONNECTION_IDLE_MS = 20_000
 TIMEOUT_S = 30.0
-PATIENCE_S = 3.0  # with one of several servers at first, then twice as long
+LOOK_S = 1.0  # for a connection, before that
+PATIENCE_S = 3.0  # where there are several servers; in the next round twice as long
 
 
 def connected(control: Mapping[str, Any]) -> Any:
     """A KafkaAdminClient that has found the cluster. Raises what kafka-python raises."""
     from kafka.errors import KafkaTimeoutError
 
-    servers = [server.strip() for server in control["bootstrap_servers"].split(",")]
+    servers = [name.strip() for name in control["bootstrap_servers"].split(",") if name.strip()]
     random.shuffle(servers)
     deadline = time.monotonic() + TIMEOUT_S
     patience_s = PATIENCE_S if len(servers) > 1 else TIMEOUT_S
     while True:
-        for server in servers:
+        for wanted in _ways(servers):
             within_s = min(patience_s, max(0.0, deadline - time.monotonic()))
             try:
-                return _connected_to(server, control, within_s)
+                return _connected_to(wanted, control, within_s)
             except KafkaTimeoutError:
                 if time.monotonic() >= deadline:
                     raise
         patience_s *= 2
 
 
-def _connected_to(server: str, control: Mapping[str, Any], within_s: float) -> Any:
+def _ways(servers: list[str]) -> Iterator[list[str]]:
+    """One after the other of those that take a connection; all of them, if none does."""
+    none = True
+    for server in servers:
+        if not _refuses(server):
+            none = False
+            yield [server]
+    if none:
+        yield servers
+
+
+def _refuses(server: str) -> bool:
+    found = address_of(server)
+    return found is not None and connection_problem(*found, LOOK_S) not in (None, SILENT)
+
+
+def _connected_to(servers: list[str], control: Mapping[str, Any], within_s: float) -> Any:
     from kafka.admin import KafkaAdminClient
     from kafka.net.compat import KafkaNetClient
 
@@ -50,7 +70,7 @@ def _connected_to(server: str, control: Mapping[str, Any], within_s: float) -> A
 
     try:
         return KafkaAdminClient(
-            **{**control, "bootstrap_servers": server},
+            **{**control, "bootstrap_servers": servers},
             kafka_client=make,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             bootstrap_timeout_ms=int(within_s * 1000),

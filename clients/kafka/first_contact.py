@@ -46,7 +46,7 @@ def nobody_listens(servers: str, within_s: float = PATIENCE_S) -> str | None:
         Sentences with what is wrong with each address and what to do; None if one took a connection
         now or before, or if that is not certain.
     """
-    addresses = {_address(server.strip()) for server in servers.split(",") if server.strip()}
+    addresses = {address_of(server.strip()) for server in servers.split(",") if server.strip()}
     if not addresses or None in addresses or _is_seen(servers):
         return None
     search = _Search(time.monotonic() + min(within_s, PATIENCE_S), Event(), SimpleQueue())
@@ -73,7 +73,7 @@ def nobody_listens(servers: str, within_s: float = PATIENCE_S) -> str | None:
     )
 
 
-def _address(server: str) -> tuple[str, int] | None:
+def address_of(server: str) -> tuple[str, int] | None:
     """Of an entry of a `bootstrap.servers` as librdkafka reads it, such as `sasl_ssl://[::1]:9092`
     or `host`; None for one that is not understood here."""
     found = re.fullmatch(r"(?:\w+://)?(?:\[([^\[\]]+)\]|([^\[\]:/]+))(?::(\d+))?", server)

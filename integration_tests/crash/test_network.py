@@ -370,6 +370,17 @@ def test_brokers_that_take_connections_and_answer_nothing_are_passed_over(broker
     assert threading.active_count() == threads, "those that were tried in vain go on"
 
 
+def test_brokers_that_refuse_connections_cost_no_time(broker):
+    """As those do that are down, in a rolling restart, say."""
+    with silent_server() as one, silent_server() as other:
+        down = f"{one},{other}"
+    began = time.monotonic()
+    for _ in range(6):
+        with closing(ControlPlane({"bootstrap.servers": f"{down},{broker.bootstrap_servers}"})):
+            pass
+    assert time.monotonic() - began < bootstrap.PATIENCE_S
+
+
 def test_where_all_are_silent_that_is_told_after_the_time_there_is(monkeypatch):
     monkeypatch.setattr(bootstrap, "PATIENCE_S", 0.1)
     monkeypatch.setattr(bootstrap, "TIMEOUT_S", 2.0)
