@@ -39,6 +39,8 @@ class Report(WriterCommitMessage):
 class LedgerWriter(StreamArrowWriter):
     """One micro-batch. Spark makes a new writer for planning, for `commit` and for `abort`."""
 
+    _began: Moment  # of the task, where one runs
+
     def __init__(self, options: SinkOptions, batch: tuple[str, int] | None = None) -> None:
         """`batch`: query id and number, where Spark does not tell the tasks."""
         # Who writes is known before S1, then: another's ledger is refused without a fence.
@@ -46,7 +48,6 @@ class LedgerWriter(StreamArrowWriter):
         self._batch = batch
         self._plan: WritePlan | None = None
         self._planned_ms = 0.0
-        self._began = Moment.now()  # of a task, when there is one
 
     @property
     def options(self) -> SinkOptions:
@@ -84,7 +85,7 @@ class LedgerWriter(StreamArrowWriter):
         if self._options.exactly_once:
             from ..sinks.protocol import batch_figures, committer, driver_memory
 
-            done = [task for task in _reports(messages) if task]
+            done = [one.task for one in told if one.task]
             course = committer.commit(self._options, done, batchId)
             driver_memory.end(self._options)
             planned = [one.planned_ms for one in told]

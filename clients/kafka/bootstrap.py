@@ -43,9 +43,10 @@ def connected(control: Mapping[str, Any]) -> Any:
 
 
 def _ways(servers: list[str]) -> Iterator[list[str]]:
-    """One after the other of those that take a connection; all of them, if none does."""
+    """One after the other of those that take a connection; all, if none does. The only one is not
+    looked at: there is nobody else to go to."""
     none = True
-    for server in servers:
+    for server in servers if len(servers) > 1 else ():
         if not _refuses(server):
             none = False
             yield [server]

@@ -22,6 +22,7 @@ from harness import (
     started,
     task_workers,
     wait_until,
+    wait_until_timed_out,
     written,
 )
 
@@ -33,15 +34,6 @@ VALUES = [b"%d" % number for number in range(ROWS)]
 def job(broker, make_topic, tmp_path) -> Copy:
     """A copy of 1000 records of two partitions, in two batches of two tasks."""
     return make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES, per_batch=500)
-
-
-def wait_until_timed_out(job: Copy) -> None:
-    """The broker aborts what was open for longer than its timeout."""
-    assert open_transactions(job), "nothing was left to time out"
-    wait_until(
-        lambda: not open_transactions(job),
-        "Kafka aborts the transactions that timed out",
-    )
 
 
 def test_c1_a_task_that_is_killed_when_rows_of_it_are_with_the_broker_is_retried(

@@ -15,10 +15,9 @@ from harness import (
     committed,
     kill_driver_at,
     make_copy,
-    open_transactions,
     read_ledger,
     started,
-    wait_until,
+    wait_until_timed_out,
 )
 
 PARTITIONS = 26
@@ -88,7 +87,7 @@ def test_participants_that_are_lost_are_written_again_by_the_same_tasks(
 ):
     job.timeout_ms = 10_000
     killed_in_its_second_batch(job, crash_points, "S7.after_first_end_txn", tmp_path / "log")
-    wait_until(lambda: not open_transactions(job), "Kafka aborts what timed out")
+    wait_until_timed_out(job)
     job.run(spark)
     assert read_ledger(job).of_sink("main")[1].round == 1
     assert_exactly_once(job, VALUES)
@@ -100,7 +99,7 @@ def test_a_lane_that_goes_on_with_fewer_cores_has_the_same_tasks(
 ):
     job.source, job.timeout_ms = "direct", 10_000
     kill_driver_at(job, crash_points, "S7.after_first_end_txn", tmp_path / "log")
-    wait_until(lambda: not open_transactions(job), "Kafka aborts what timed out")
+    wait_until_timed_out(job)
     assert planned(job, 0)["@tasks 6"] == {}, "Spark says that it runs three"
     job.run(spark)
     assert read_ledger(job).of_sink("main")[0].round == 1

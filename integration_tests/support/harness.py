@@ -270,6 +270,15 @@ def read_ledger(job: Copy) -> Ledger:
     return fold((key, value) for _, key, value in found)
 
 
+def wait_until_timed_out(job: Copy) -> None:
+    """The broker aborts what was open for longer than its timeout."""
+    assert open_transactions(job), "nothing was left to time out"
+    wait_until(
+        lambda: not open_transactions(job),
+        "Kafka aborts the transactions that timed out",
+    )
+
+
 def assert_settled(job: Copy) -> None:
     """Nothing is left open: LSO equals the high watermark on output and ledger, and no
     transaction of the job is ongoing."""
