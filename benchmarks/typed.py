@@ -3,9 +3,10 @@
     python -m benchmarks.typed [--format avro] [--rounds 3] [--records 4000000] [--page]
 
 Run it from the root of the repository; it takes about ten minutes. Each contender decodes orders,
-of JSON or of Avro, keeps those of fewer than `MOST` pieces, about half, and writes three of their
-six fields. The clock is that of `benchmarks.peers`: when committed records appear in the output.
-`--page` writes the format's part of docs/benchmarks/typed.md.
+of JSON, of Avro or of Avro with a schema registry (`--format avro-confluent`), keeps those of fewer
+than `MOST` pieces, about half, and writes three of their six fields. The clock is that of
+`benchmarks.peers`: when committed records appear in the output. `--page` writes the format's part
+of docs/benchmarks/typed.md.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,13 +180,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--format", choices=FORMATS, default="json")
     parser.add_argument("--page", action="store_true", help=f"write its part of {PAGE.name}")
     given = parser.parse_args(arguments)
-    of = FORMATS[given.format]()
     load = round(os.getloadavg()[0], 1)
-    with (
-        KafkaBroker(properties=BROKER_PROPERTIES) as broker,
-        benchmark_session(jars=of.jars_of_spark()) as spark,
-        flink(installed(), broker.bootstrap_servers, of.jars_of_flink()) as flinks,
-    ):
+    with ExitStack() as until:
+        of = FORMATS[given.format](until)
+        broker = until.enter_context(KafkaBroker(properties=BROKER_PROPERTIES))
+        spark = until.enter_context(benchmark_session(jars=of.jars_of_spark()))
+        jars = of.jars_of_flink()
+        flinks = until.enter_context(flink(installed(), broker.bootstrap_servers, jars))
         facts = {**environment(spark, broker.version), **FLINK_FACTS, "load before": load}
         topics = Topics(broker.bootstrap_servers)
         fill_input(topics, given.records, of)

@@ -55,6 +55,16 @@ FLINK_AVRO = Bundle(
     </dependency>""",
 )
 
+# All in one jar, which works with the patch releases of its Flink.
+FLINK_AVRO_CONFLUENT = Bundle(
+    title="Flink's Avro format with a schema registry 2.2.0",
+    folder="flink-sql-avro-confluent-registry-2.2.0",
+    main="flink-sql-avro-confluent-registry-2.2.0.jar",
+    dependencies="""
+    <dependency org="org.apache.flink" name="flink-sql-avro-confluent-registry" rev="2.2.0"
+                conf="default" transitive="false"/>""",
+)
+
 
 class PeerMissing(Exception):
     """A peer cannot be installed or built on this machine; the text says what is missing."""

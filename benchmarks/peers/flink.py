@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -28,12 +28,14 @@ _HEAP = "-Xmx2g"  # as much as the Spark session has
 
 @dataclass(frozen=True)
 class Statement:
-    """`query` over a table `source`, into another one. The options are both tables'."""
+    """`query` over a table `source`, into another one. `options` are of both tables, `sink_options`
+    of the latter."""
 
     options: Mapping[str, str]
     read: str  # columns and their types
     written: str
     query: str
+    sink_options: Mapping[str, str] = field(default_factory=dict)
 
 
 COPY = Statement(

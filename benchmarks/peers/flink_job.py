@@ -2,11 +2,11 @@
 environment.
 
 Each line of standard input is a job, a JSON object: topic, output, servers, guarantee, settings
-(of the sink's producer); the options of both tables, and the columns that are `read` and `written`;
-and the `query` over table `source`. The answer to each is a line that begins with ANSWER, among
-what the JVM has to say: "done", once the job has ended and its last checkpoint is committed, or
-what went wrong. A job with an `interval` of checkpoints has no end: "done" is said when it runs,
-and again to the line {"cancel": true}, when it was cancelled.
+(of the sink's producer); the options of both tables and more of the sink's, and the columns that
+are `read` and `written`; and the `query` over table `source`. The answer to each is a line that
+begins with ANSWER, among what the JVM has to say: "done", once the job has ended and its last
+checkpoint is committed, or what went wrong. A job with an `interval` of checkpoints has no end:
+"done" is said when it runs, and again to the line {"cancel": true}, when it was cancelled.
 One JVM runs them all, so that what it compiled for one job is there for the next, as it is for the
 queries of the Spark session.
 """
@@ -40,6 +40,7 @@ def started(tables: TableEnvironment, job: dict[str, Any]) -> TableResult:
         source["scan.bounded.mode"] = "latest-offset"
     sink = {
         **common,
+        **job["sink_options"],
         "topic": job["output"],
         "sink.delivery-guarantee": job["guarantee"],
         "sink.transactional-id-prefix": job["output"],

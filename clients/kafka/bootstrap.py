@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .first_contact import address_of
-from .outages import SILENT, connection_problem
+from .outages import SILENT, address_of, connection_problem
 
 REQUEST_TIMEOUT_MS = 15_000
 # A worker outlives its query by a minute; its connections need not. Longer than any request takes.

@@ -8,7 +8,6 @@ there: then a broker that is away is an outage, which the clients wait for.
 from __future__ import annotations
 
 import hashlib
-import re
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -17,12 +16,11 @@ from threading import Event, Thread
 from typing import NamedTuple
 
 from ...core.driver_directory import driver_directory, is_sparks
-from .outages import SILENT, connection_problem
+from .outages import SILENT, address_of, connection_problem
 
 PATIENCE_S = 6.0
 _PAUSE_S = 0.25
 _ANSWER_S = 2.0  # beyond the deadline: a busy machine lets the last attempts end late
-_DEFAULT_PORT = 9092
 _seen: set[str] = set()
 
 
@@ -71,13 +69,6 @@ def nobody_listens(servers: str, within_s: float = PATIENCE_S) -> str | None:
         f"No Kafka broker listens at {told}. Check the bootstrap servers' hosts and ports, and "
         "whether Kafka runs."
     )
-
-
-def address_of(server: str) -> tuple[str, int] | None:
-    """Of an entry of a `bootstrap.servers` as librdkafka reads it, such as `sasl_ssl://[::1]:9092`
-    or `host`; None for one that is not understood here."""
-    found = re.fullmatch(r"(?:\w+://)?(?:\[([^\[\]]+)\]|([^\[\]:/]+))(?::(\d+))?", server)
-    return None if found is None else (found[1] or found[2], int(found[3] or _DEFAULT_PORT))
 
 
 def _try(host: str, port: int, search: _Search) -> None:

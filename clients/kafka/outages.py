@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 # How librdkafka begins what it says of a broker: `sasl_ssl://host:9092/1: `.
 _BROKER = re.compile(r"(?:\w+://)?\[?([^/\]]+)\]?:(\d+)/")
 _CONNECT_TIMEOUT_S = 3.0
-_HIGHEST_PORT = 65_535
+_HIGHEST_PORT, _DEFAULT_PORT = 65_535, 9092
 SILENT = "no answer"
 _PAUSE_S, _PAUSE_MAX_S = 0.25, 5.0  # one that never comes back is looked for at leisure
 _watched: set[tuple[str, int]] = set()
@@ -40,9 +40,15 @@ def told(error: KafkaError) -> None:
 def suspect(servers: str) -> None:
     """Look whether the brokers of a `bootstrap.servers` are there; as `told`."""
     for server in servers.split(","):
-        host, _, port = server.strip().rpartition(":")
-        if host and port.isdecimal():
-            _watch(host.strip("[]"), int(port))
+        if address := address_of(server.strip()):
+            _watch(*address)
+
+
+def address_of(server: str) -> tuple[str, int] | None:
+    """Of an entry of a `bootstrap.servers` as librdkafka reads it, such as `sasl_ssl://[::1]:9092`
+    or `host`; None for one that is not understood here."""
+    found = re.fullmatch(r"(?:\w+://)?(?:\[([^\[\]]+)\]|([^\[\]:/]+))(?::(\d+))?", server)
+    return None if found is None else (found[1] or found[2], int(found[3] or _DEFAULT_PORT))
 
 
 def _watch(host: str, port: int) -> None:

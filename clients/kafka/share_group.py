@@ -133,10 +133,17 @@ class ShareGroup:
                 until = max(until, self._joined + self._patience_s(is_behind))
             found = self._polled(max(0.0, until - time.monotonic()))
             self._used = time.monotonic()
-            if not found:
-                self._is_new = False
-                return self._topic_id, []
+            if not found and self._is_new and is_behind:
+                log.warning(
+                    "Share group '%s' handed out nothing of '%s' in the %.0f s since this query "
+                    "joined it, and the inbox lacks offsets that are there. They are other "
+                    "members', or markers of transactions; or Kafka was not ready, and they come "
+                    "later: with availableNow in the next run.",
+                    *(self._group, self._topic, self._used - self._joined),
+                )
             self._is_new = False
+            if not found:
+                return self._topic_id, []
             # The member is younger than this id. If the id is still the same, the records are its.
             if self.topic_id() == self._topic_id:
                 return self._topic_id, found

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from eo_kafka.clients.kafka import share_group
 from eo_kafka.errors import EnvironmentRefused, Fenced
 from eo_kafka.testing.processes import killed_at_last
 from harness import committed, committed_messages, delete_topic, wait_until, write
@@ -67,6 +68,26 @@ def test_one_that_comes_again_after_ten_thousand_others_is_known(share_kafka, tm
         job.receive(len(others))
     job.receive(1)
     assert in_inbox(job) == Counter([b"first", *others])
+
+
+def test_records_that_are_there_and_do_not_come_are_told(
+    share_kafka, tmp_path, caplog, monkeypatch
+) -> None:
+    """Another member has them: nobody tells how many, and it is not waited for ever."""
+    monkeypatch.setattr(share_group, "_FIRST_GROUP_S", 3.0)
+    long = {"share.record.lock.duration.ms": "60000"}
+    job = share_copy_of(share_kafka.bootstrap_servers, tmp_path, **long)
+    job.publish(numbered(3))
+    with job.other() as other:
+        assert len(polled(other)) == 3
+        with job.member() as one:
+            assert one.receive(all_there=True) == 0
+        assert "handed out nothing of" in caplog.text
+    job.receive(3)
+    caplog.clear()
+    with job.member() as one:
+        assert one.receive(all_there=True) == 0
+    assert "handed out nothing of" not in caplog.text, "all of it is in the inbox"
 
 
 def test_what_another_member_acknowledged_is_not_ours_and_what_it_died_with_is(
