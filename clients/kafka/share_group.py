@@ -30,7 +30,9 @@ _FETCH_WAIT_MS = 100
 _COMMIT_TIMEOUT_S = 30.0
 _IDLE_S = 240.0  # max.poll.interval.ms is five minutes; a member that is older has left
 _HEARTBEAT_MS = 5000
-_FIRST_GROUP_S = 20.0  # in which a cluster makes the topics that share groups need
+_BEHIND_S = 20.0  # where records are expected
+# In which a cluster makes the topic that its share groups need, for the first of them.
+_FIRST_GROUP_S, _STATE_TOPIC = 60.0, "__share_group_state"
 _ISOLATION, _RESET = "share.isolation.level", "share.auto.offset.reset"
 _ATTEMPTS, _HEARTBEAT = "share.delivery.count.limit", "share.heartbeat.interval.ms"
 _ALTER = (
@@ -51,7 +53,7 @@ class ShareGroup:
         self._told: list[Any] = []  # what the client said of its own
         self._topic_id = ""
         self._used = self._joined = 0.0
-        self._is_new = True
+        self._is_new, self._is_first = True, False  # our member; the cluster's group
         self._heartbeat_s = _HEARTBEAT_MS / 1000
 
     def check(self, admin: Any, most_deliveries: int) -> None:
@@ -154,6 +156,8 @@ class ShareGroup:
         from confluent_kafka import KafkaException
 
         self._topic_id = self.topic_id()
+        with suppress(EnvironmentRefused):  # who may not see it waits as for a later group
+            self._is_first = not self._control.topic_ids([_STATE_TOPIC])
         self._told.clear()
         try:
             self._consumer = config.share_consumer(
@@ -174,7 +178,8 @@ class ShareGroup:
 
     def _patience_s(self, is_behind: bool) -> float:
         """Partitions come with the second heartbeat."""
-        return 2.5 * self._heartbeat_s + (_FIRST_GROUP_S if is_behind else 1.0)
+        more = _FIRST_GROUP_S if self._is_first else _BEHIND_S
+        return 2.5 * self._heartbeat_s + (more if is_behind else 1.0)
 
     def _polled(self, timeout_s: float) -> list[Any]:
         from confluent_kafka import KafkaException

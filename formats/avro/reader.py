@@ -56,11 +56,12 @@ class AvroReader:
         import pyarrow as pa
 
         from ..shared.decoding import merged
-        from . import columns as avro_columns
 
         numbers = wire.numbers(values)
         if numbers is None:
             return None
+        if len(numbers) and numbers[0] >= 0 and (numbers == numbers[0]).all():  # as a rule
+            return self._of_one(values, int(numbers[0]), kind)
         present = np.unique(numbers[numbers >= 0])
         if len(present) > _SCHEMAS_MAX:
             return None
@@ -69,19 +70,25 @@ class AvroReader:
         pieces = [(np.arange(len(values)), pa.nulls(len(values), kind))]
         for number in present.tolist():
             rows = np.flatnonzero(numbers == number)
-            try:
-                schema = self._schema(number)
-            except UnknownSchema:
-                left.append(rows)
-                continue
-            part = values if len(rows) == len(values) else values.take(pa.array(rows))
-            found = avro_columns.decoded(part, schema, self._wanted, kind, wire.HEAD_SIZE)
+            found = self._of_one(values.take(pa.array(rows)), number, kind)
             if found is None:
                 left.append(rows)
                 continue
             pieces.append((rows, found[0]))
             left.append(rows[found[1]])
         return merged(len(values), pieces), np.sort(np.concatenate(left))
+
+    def _of_one(
+        self, values: pa.Array, number: int, kind: pa.DataType
+    ) -> tuple[pa.Array, Rows] | None:
+        """All of them written by one schema."""
+        from . import columns as avro_columns
+
+        try:
+            schema = self._schema(number)
+        except UnknownSchema:
+            return None
+        return avro_columns.decoded(values, schema, self._wanted, kind, wire.HEAD_SIZE)
 
     def _schema(self, number: int) -> str:
         assert self._known is not None

@@ -74,7 +74,7 @@ def test_records_that_are_there_and_do_not_come_are_told(
     share_kafka, tmp_path, caplog, monkeypatch
 ) -> None:
     """Another member has them: nobody tells how many, and it is not waited for ever."""
-    monkeypatch.setattr(share_group, "_FIRST_GROUP_S", 3.0)
+    monkeypatch.setattr(share_group, "_BEHIND_S", 3.0)
     long = {"share.record.lock.duration.ms": "60000"}
     job = share_copy_of(share_kafka.bootstrap_servers, tmp_path, **long)
     job.publish(numbered(3))
