@@ -37,11 +37,10 @@ if TYPE_CHECKING:
 
 BATCHES = 5
 PLAIN, REWRITTEN = "Spark's JDBC sink", "the same, reWriteBatchedInserts=true"
-DRIVER = jars.Bundle(
+DRIVER = jars.Bundle.of_one_jar(
     "the JDBC driver of PostgreSQL 42.7.7",
     "postgresql-jdbc-42.7.7",
-    "postgresql-42.7.7.jar",
-    '<dependency org="org.postgresql" name="postgresql" rev="42.7.7" transitive="false"/>',
+    *("org.postgresql", "postgresql", "42.7.7"),
 )
 """Only its users' programs need it: eo-kafka does not."""
 Sink = Callable[[str], "DataStreamWriter"]

@@ -20,18 +20,14 @@ from benchmarks.peers.environments import FLINK_AVRO, FLINK_AVRO_CONFLUENT
 from benchmarks.peers.flink import Statement
 from eo_kafka.broker.jars import Bundle, fetched
 from eo_kafka.broker.registry import SchemaRegistry
+from eo_kafka.formats.shared.registry import pack
 
 MOST = 50  # pieces, of 0 to 99
 READ = "id BIGINT, customer STRING, price DOUBLE, pieces INT, paid BOOLEAN, note STRING"
 WRITTEN = "id BIGINT, customer STRING, price DOUBLE"
 _QUERY = f"SELECT id, customer, price FROM source WHERE pieces < {MOST}"
-_SPARK_AVRO = Bundle(
-    title="Spark's Avro 4.2.0",
-    folder="spark-avro-4.2.0",
-    main="spark-avro_2.13-4.2.0.jar",
-    dependencies="""
-    <dependency org="org.apache.spark" name="spark-avro_2.13" rev="4.2.0"
-                conf="default" transitive="false"/>""",
+_SPARK_AVRO = Bundle.of_one_jar(
+    "Spark's Avro 4.2.0", "spark-avro-4.2.0", "org.apache.spark", "spark-avro_2.13", "4.2.0"
 )
 
 
@@ -106,7 +102,7 @@ def _registered_avro(until: ExitStack) -> Format:
     read, written = _schema(READ), _schema(WRITTEN)
     known = SchemaRegistryClient({"url": registry.url})
     of_read, of_written = (
-        b"\0" + known.register_schema(subject, Schema(schema, "AVRO")).to_bytes(4, "big")
+        pack(known.register_schema(subject, Schema(schema, "AVRO")), b"")
         for subject, schema in (("read", read), ("written", written))
     )
     encode = _avro_encoder(read)

@@ -82,6 +82,15 @@ class Bundle:
     is_archive: bool = False
     size: int = 0  # bytes of what comes; 0: not known
 
+    @classmethod
+    def of_one_jar(
+        cls, title: str, folder: str, organisation: str, name: str, version: str, size: int = 0
+    ) -> Bundle:
+        """One that needs no other."""
+        wanted = f'org="{organisation}" name="{name}" rev="{version}"'
+        dependency = f'<dependency {wanted} conf="default" transitive="false"/>'
+        return cls(title, folder, f"{name}-{version}.jar", dependency, size=size)
+
 
 def _kafka(version: str) -> Bundle:
     # Kafka's POM leaves the choice of a logger to the distribution; slf4j-simple is one jar, writes
@@ -118,15 +127,9 @@ _JVM_CONNECTOR = Bundle(
 
 
 def _hazelcast(version: str) -> Bundle:
-    return Bundle(
-        title=f"Hazelcast {version}",
-        folder=f"hazelcast-{version}",
-        main=f"hazelcast-{version}.jar",
-        dependencies=f"""
-    <dependency org="com.hazelcast" name="hazelcast" rev="{version}" conf="default"
-                transitive="false"/>""",
-        size=21_384_275 if version == HAZELCAST_VERSION else 0,
-    )
+    title, folder = f"Hazelcast {version}", f"hazelcast-{version}"
+    size = 21_384_275 if version == HAZELCAST_VERSION else 0
+    return Bundle.of_one_jar(title, folder, "com.hazelcast", "hazelcast", version, size)
 
 
 def hazelcast_jars(version: str = HAZELCAST_VERSION) -> Path:

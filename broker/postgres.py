@@ -45,15 +45,8 @@ def _bundle() -> Bundle:
         )
     called, size = _MACHINES[machine]
     name = f"embedded-postgres-binaries-linux-{called}"
-    return Bundle(
-        title=f"PostgreSQL {VERSION}",
-        folder=f"postgres-{VERSION}",
-        main=f"{name}-{VERSION}.jar",
-        dependencies=f"""
-    <dependency org="io.zonky.test.postgres" name="{name}" rev="{VERSION}" conf="default"
-                transitive="false"/>""",
-        size=size,
-    )
+    title, folder = f"PostgreSQL {VERSION}", f"postgres-{VERSION}"
+    return Bundle.of_one_jar(title, folder, "io.zonky.test.postgres", name, VERSION, size)
 
 
 _LIVE = "pre-existing shared memory block"

@@ -56,13 +56,10 @@ FLINK_AVRO = Bundle(
 )
 
 # All in one jar, which works with the patch releases of its Flink.
-FLINK_AVRO_CONFLUENT = Bundle(
-    title="Flink's Avro format with a schema registry 2.2.0",
-    folder="flink-sql-avro-confluent-registry-2.2.0",
-    main="flink-sql-avro-confluent-registry-2.2.0.jar",
-    dependencies="""
-    <dependency org="org.apache.flink" name="flink-sql-avro-confluent-registry" rev="2.2.0"
-                conf="default" transitive="false"/>""",
+FLINK_AVRO_CONFLUENT = Bundle.of_one_jar(
+    "Flink's Avro format with a schema registry 2.2.0",
+    "flink-sql-avro-confluent-registry-2.2.0",
+    *("org.apache.flink", "flink-sql-avro-confluent-registry", "2.2.0"),
 )
 
 

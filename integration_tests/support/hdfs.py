@@ -81,13 +81,8 @@ def server_jar() -> Path:
     (client,) = _pyspark_jars().glob("hadoop-client-api-*.jar")
     version = client.stem.rpartition("-")[2]
     name = "hadoop-client-minicluster"
-    server = Bundle(
-        title=f"HDFS {version}",
-        folder=f"hdfs-{version}",
-        main=f"{name}-{version}.jar",
-        dependencies=f'<dependency org="org.apache.hadoop" name="{name}" rev="{version}" '
-        'conf="default" transitive="false"/>',
-    )
+    title, folder = f"HDFS {version}", f"hdfs-{version}"
+    server = Bundle.of_one_jar(title, folder, "org.apache.hadoop", name, version)
     return fetched(server) / server.main
 
 
