@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from types import FrameType
+from typing import Any
 
 import pytest
 from ui_world import NOW, job
@@ -59,6 +62,46 @@ def test_an_interrupt_ends_it_whatever_a_library_makes_of_it(what_a_library_make
                 raise
 
     assert (_until_interrupted(look, 60), len(looks)) == (0, 1)
+
+
+def _came_to_an_interrupt_at(step: int) -> bool:
+    """One run, interrupted at that step of what follows its first look; or else by its second."""
+    looks: list[int] = []
+    steps = 0
+
+    def interrupt() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) > 1:
+            interrupt()
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal steps
+        steps += len(looks) == 1
+        if steps == step:
+            sys.settrace(None)
+            interrupt()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        assert _until_interrupted(look, 0.001) == 0
+    finally:
+        sys.settrace(before)
+    return steps == step
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.usefixtures("_handler_of_pytest")
+def test_wherever_the_interrupt_comes_it_ends() -> None:
+    """Also in the middle of what it waits with: a lock taken there is not free for the handler."""
+    step = 1
+    while _came_to_an_interrupt_at(step):
+        step += 1
+    assert step > 5
 
 
 @pytest.mark.usefixtures("_handler_of_pytest")

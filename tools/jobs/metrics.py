@@ -32,12 +32,13 @@ def serve(settings: Mapping[str, str], listen: str) -> None:
         raise OptionsError(problems)
     check_installed()
     survey(settings, {})  # what is wrong is told at once, and not to each scrape
-    ended = threading.Event()
+    asked: list[int] = []  # a handler may not wait for a lock that it has interrupted
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, lambda number, _: asked.append(number))
     with served("--listen", where, {"metrics": page(lambda: survey(settings, {}))}):
         print(f"Answers on http://{where[0]}:{where[1]}/metrics", flush=True)
-        ended.wait()
+        while not asked:
+            time.sleep(0.5)  # goes on after the handler
 
 
 def page(look: Callable[[], Sequence[Standing]]) -> Answer:

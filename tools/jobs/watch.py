@@ -10,7 +10,6 @@ import shutil
 import signal
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -53,22 +52,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _until_interrupted(look: Callable[[], None], every_s: float) -> int:
-    interrupted = threading.Event()
+    interrupted = False  # no threading.Event: the handler would wait for a lock it interrupted
 
     def interrupt(signum: int, frame: object) -> None:
-        interrupted.set()
+        nonlocal interrupted
+        interrupted = True
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
     try:
-        while not interrupted.is_set():
+        while not interrupted:
             began = time.monotonic()
             look()
-            interrupted.wait(max(0.0, every_s - (time.monotonic() - began)))
+            if not interrupted:
+                time.sleep(max(0.0, every_s - (time.monotonic() - began)))
     except BaseException:
         # Client libraries in C make an error of their own of a KeyboardInterrupt, or drop it:
         # confluent-kafka's AdminClient raises "TypeError: expected configuration property name".
-        if not interrupted.is_set():
+        if not interrupted:
             raise
     return 0
 
