@@ -76,6 +76,7 @@ class Loop:
         return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)(address)
 
 
+@functools.cache
 def callback(module: str, name: str, arguments: int) -> int:
     """The address of a C function that takes as many words; it stays for the process's life."""
 

@@ -12,7 +12,8 @@ import confluent_kafka
 import pytest
 
 from benchmarks import first_use
-from eo_kafka.core import librdkafka
+from eo_kafka.core import librdkafka, loops
+from eo_kafka.sinks.rows import fast
 
 EXPECTED = {
     "source": "None 0",
@@ -38,6 +39,17 @@ def test_the_handle_inside_both_clients_is_found():
         assert rk.rd_kafka_type(librdkafka.raw_handle(reader)) == 1
     finally:
         reader.close()
+
+
+def test_later_producers_of_a_process_load_no_more_code():
+    """A worker makes one for each task, and what is loaded stays for the process's life."""
+    assert librdkafka.available() is None
+    producers = [confluent_kafka.Producer(SETTINGS) for _ in range(3)]
+    loaded = []
+    for producer in producers:
+        fast.ArrowProducer(producer, "t")
+        loaded.append(len(loops._loaded))
+    assert loaded == [loaded[0]] * 3
 
 
 def test_a_closed_consumer_is_refused():
