@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from conftest import topic_maker
-from harness import Copy, committed_messages, control_plane, wait_until
+from harness import Copy, committed_messages, control_plane, produce, wait_until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 MIB = 2**20
@@ -115,6 +115,38 @@ def test_copying(broker, make_topic, spark, tmp_path, size):
     peak = peak_mib(lambda: job.run(spark))
     assert len(committed_messages(servers, sink)) == count
     assert peak < BOUND_MIB, f"{peak:.0f} MiB"
+
+
+def mappings() -> dict[int, int]:
+    """Of each worker, how many there are in its memory: a process may have some 65,000."""
+    found = {}
+    for process in workers():
+        with suppress(OSError):
+            found[process.pid] = len(Path(f"/proc/{process.pid}/maps").read_text().splitlines())
+    return found
+
+
+@pytest.mark.parametrize("source", ["eo-kafka", "direct"])
+def test_workers_load_nothing_for_each_batch(broker, make_topic, spark, tmp_path, source):
+    """What stays for each of a query's batches ends the worker some day."""
+    servers, batches, warm = broker.bootstrap_servers, 150, 50
+    topics = (make_topic(name, partitions=2) for name in ("in", "out"))
+    job = Copy(servers, *topics, tmp_path, f"memory-{source}", per_batch=2, source=source)
+    produce(servers, job.source_topic, [b"%d" % number for number in range(2 * batches)])
+
+    def is_warm() -> bool:
+        last = query.lastProgress
+        return last is not None and last.batchId >= warm
+
+    with job.running(spark) as query:
+        wait_until(is_warm, "batches were written", 120)
+        before = mappings()
+        assert query.awaitTermination(300)
+        after = mappings()
+    assert len(committed_messages(servers, job.sink_topic)) == 2 * batches
+    grown = {pid: after[pid] - before[pid] for pid in after.keys() & before.keys()}
+    assert grown, "no worker lived long enough"
+    assert max(grown.values()) < 50, grown
 
 
 def test_writing_to_a_broker_that_takes_nothing_for_a_while(own, spark):
