@@ -10,8 +10,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ...broker.foreground import AskedToEnd, end_when_asked
 from ...core.errors import EoKafkaError, OptionsError
 from ..run.health import Answer, Page, address, served
 from ..run.metrics import check_installed, encoded
@@ -32,13 +34,12 @@ def serve(settings: Mapping[str, str], listen: str) -> None:
         raise OptionsError(problems)
     check_installed()
     survey(settings, {})  # what is wrong is told at once, and not to each scrape
-    asked: list[int] = []  # a handler may not wait for a lock that it has interrupted
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: asked.append(number))
-    with served("--listen", where, {"metrics": page(lambda: survey(settings, {}))}):
-        print(f"Answers on http://{where[0]}:{where[1]}/metrics", flush=True)
-        while not asked:
-            time.sleep(0.5)  # goes on after the handler
+    with suppress(AskedToEnd):
+        end_when_asked()
+        with served("--listen", where, {"metrics": page(lambda: survey(settings, {}))}):
+            print(f"Answers on http://{where[0]}:{where[1]}/metrics", flush=True)
+            while True:
+                signal.pause()
 
 
 def page(look: Callable[[], Sequence[Standing]]) -> Answer:
