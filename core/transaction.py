@@ -139,6 +139,16 @@ class IllegalMove(Exception):
 
 
 @dataclass(frozen=True)
+class Begun:
+    """The batch whose tasks commit by themselves, as Spark planned it: the text of `offsets/N` in
+    the checkpoint. Where tasks have committed, only the same records complete the batch, and the
+    checkpoint may be lost."""
+
+    batch: int
+    plan: str
+
+
+@dataclass(frozen=True)
 class Decision:
     """A batch's fate. Its tokens stand in the sink's token partition, from `token_from` on and
     before `token_until` (0: not known, as in ledgers of eo-kafka 0.1).

@@ -2,8 +2,10 @@
 
 A restored query repeats these batches: their output is written already, and the state must come
 out as it was. So each must hold the same records again, whatever `maxOffsetsPerTrigger` says now
-and whatever has arrived since. Spark does not tell a source the batch's number. The batch's start
-identifies it, because the sink takes a snapshot where two batches would have the same start.
+and whatever has arrived since. So must an interrupted batch after them, if tasks of it may have
+committed by themselves (`commit=idempotent`). Spark does not tell a source the batch's number. The
+batch's start identifies it, because the sink takes a snapshot where two batches would have the same
+start.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from ..state.ledger.job_topics import MAIN_SINK
 from ..state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ..state.ledger.log_reader import read_records
 from ..state.snapshots.batch_ends import Ambiguous, end_of_topics, next_ends
+from ..state.snapshots.offset_log import parse
 from .lookup import OffsetLookup
 from .options import SourceOptions
 from .subscription import Subscription
@@ -35,6 +38,7 @@ class RecordedEnds:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._next: Mapping[str, Position] | None = None if options.ledger_topic else {}
+        self._interrupted: dict[str, Position] = {}
         self._ids: Mapping[str, str] = {}
         self._ends: Offsets | None = None
         self._before: Mapping[str, str] = {}
@@ -47,7 +51,9 @@ class RecordedEnds:
         """
         found = self._look().get(encode_text(start))
         if found is None:
-            self._next = {}  # a new batch: what comes after it is new, too
+            # Once: a source that stayed where it was would be kept there.
+            found = self._interrupted.pop(encode_text(start), None)
+            self._next = {}  # what comes after it is new, too
         return found
 
     def continues_at(self, topics: Collection[str]) -> Offsets | None:
@@ -100,6 +106,7 @@ class RecordedEnds:
         if self._next is None:
             ledger = _read(self._options)
             self._next, self._ids = _recorded(ledger), recorded_topic_ids(ledger)
+            self._interrupted = _interrupted(ledger)
         return self._next
 
 
@@ -130,6 +137,17 @@ def _recorded(ledger: Ledger) -> Mapping[str, Position]:
         return next_ends(found.offsets for found in since)
     except Ambiguous as error:  # the sink stops the query if it replays something else
         log.warning("The batches since the newest snapshot cannot be followed: %s.", error)
+        return {}
+
+
+def _interrupted(ledger: Ledger) -> dict[str, Position]:
+    begun, since = ledger.interrupted(MAIN_SINK), ledger.since_snapshot(MAIN_SINK)
+    if begun is None or not since or since[-1].batch != begun.batch - 1:
+        return {}
+    try:
+        return dict(next_ends([since[-1].offsets, parse(begun.plan).ends], may_stay=True))
+    except Ambiguous as error:
+        log.warning("Batch %d was interrupted, and cannot be followed: %s.", begun.batch, error)
         return {}
 
 

@@ -6,7 +6,10 @@ older copy of its own. A micro-batch takes one or two of the input's records, as
 must hold in every state: no record is in the output twice, and every record before a driver's
 committed position is in it.
 
-The commit itself is one step here; what happens within it is `commit_model.py`'s business.
+The commit itself is one step here; what happens within it is `commit_model.py`'s business. But with
+`commit=idempotent` it has two: a task's rows are visible before the batch is decided. Such a batch
+is *torn* when the driver dies between the two. Only the same records again can complete it, and a
+checkpoint that was lost does not say which they were: the ledger must.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ class Rules:
 
     same_batch_check: bool = True  # a skipped batch must be the one that was decided
     generation_check: bool = True  # who decides must have the ledger's newest generation
+    torn_must_be_equal: bool = True  # what completes a torn batch must be that batch
+    begun_before_tasks: bool = True  # S1 records where the batch ends that is about to run
+    begun_of_torn_stays: bool = True  # and leaves what it finds there of a torn one
 
 
 @dataclass(frozen=True)
@@ -32,15 +38,19 @@ class Setting:
 
     generations: int
     every_batch: bool = True  # has a snapshot; otherwise one is taken now and then
+    one_phase: bool = False  # a task's rows are visible before the decision
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Ends of the decided batches, by number; and the newest snapshot's batch."""
+    """Ends of the decided batches, by number; and the newest snapshot's batch. With `one_phase`
+    also two batches as (number, end): the one that S1 saw last, and the one that is torn."""
 
     generation: int = 0
     ends: tuple[int, ...] = ()
     snapshot: int | None = None
+    begun: tuple[int, int] | None = None
+    torn: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,8 @@ class World:
         """What is wrong with this state."""
         if max(self.output) > 1:
             return "duplicate"
+        if self.ledger.torn is not None and self.ledger.begun != self.ledger.torn:
+            return "nobody knows which records the torn batch held"
         for driver in self.drivers:
             if driver.log and driver.committed:
                 position = driver.log[driver.committed - 1]
@@ -103,10 +115,23 @@ def _moves(
         yield ledger, replace(driver, plan=None), output  # it died
         yield from _commit(world, driver, rules, setting)
         return
-    taken = replace(ledger, generation=ledger.generation + 1)
     for log in _logs(driver):
+        taken = replace(
+            ledger,
+            generation=ledger.generation + 1,
+            begun=_begun(ledger, log, rules) if setting.one_phase else None,
+        )
         plan = (taken.generation, len(ledger.ends))
         yield taken, replace(driver, log=log, plan=plan), output
+
+
+def _begun(ledger: Ledger, log: tuple[int, ...], rules: Rules) -> tuple[int, int] | None:
+    """S1: the next batch, if the driver is about to run that; where there is a torn one, that."""
+    kept = ledger.torn is not None and rules.begun_of_torn_stays
+    is_next = len(log) == len(ledger.ends) + 1
+    if kept or not is_next or not rules.begun_before_tasks:
+        return ledger.begun
+    return (len(ledger.ends), log[-1])
 
 
 def _logs(driver: Driver) -> Iterator[tuple[int, ...]]:
@@ -138,15 +163,26 @@ def _commit(
     if batch > len(ledger.ends):
         yield ledger, stopped, world.output  # older than the ledger remembers, or a gap
         return
-    start = driver.log[batch - 1] if batch else 0
-    output = tuple(
-        count + (start <= record < driver.log[batch]) for record, count in enumerate(world.output)
-    )
+    mine = (batch, driver.log[batch])
+    start, end = driver.log[batch - 1] if batch else 0, driver.log[batch]
+    if ledger.torn is not None:
+        if ledger.torn != mine and rules.torn_must_be_equal:
+            yield ledger, stopped, world.output
+            return
+        end -= 1  # its last record is visible
+    elif setting.one_phase:
+        visible = _written(world.output, end - 1, end)
+        yield replace(ledger, torn=mine), stopped, visible  # it died when a task had committed
+    output = _written(world.output, start, end)
     ends = (*ledger.ends[:batch], driver.log[batch])
     for snapshot in {batch} if setting.every_batch else {batch, ledger.snapshot}:
-        decided = replace(ledger, ends=ends, snapshot=snapshot)
+        decided = replace(ledger, ends=ends, snapshot=snapshot, torn=None)
         yield decided, done, output
         yield decided, stopped, output  # it died before Spark's commit log
+
+
+def _written(output: tuple[int, ...], start: int, end: int) -> tuple[int, ...]:
+    return tuple(count + (start <= record < end) for record, count in enumerate(output))
 
 
 def explore(rules: Rules, setting: Setting) -> tuple[int, str | None]:

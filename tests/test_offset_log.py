@@ -44,23 +44,23 @@ def test_what_spark_has_purged_may_be_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b'v1\n{"conf":{}}\n{}',
-        b'v1\n{"conf":{"spark.sql.shuffle.partitions":"x"}}\n{}',
-        b'v1\n{"conf":7,"batchWatermarkMs":"x"}\n{}',
-        b"v1\n{\n{}",
-        b"v1\n[]\n{}",
+        'v1\n{"conf":{}}\n{}',
+        'v1\n{"conf":{"spark.sql.shuffle.partitions":"x"}}\n{}',
+        'v1\n{"conf":7,"batchWatermarkMs":"x"}\n{}',
+        "v1\n{\n{}",
+        "v1\n[]\n{}",
     ],
 )
-def test_of_a_header_of_another_form_nothing_is_known(content: bytes) -> None:
+def test_of_a_header_of_another_form_nothing_is_known(content: str) -> None:
     found = parse(content)
     assert (found.ends, found.watermark_ms, found.state_partitions) == (("{}",), None, None)
 
 
 def test_a_file_without_sources_has_none() -> None:
-    assert parse(b"v1") == parse(b"") == NOT_PLANNED
+    assert parse("v1") == parse("") == NOT_PLANNED
 
 
 @pytest.mark.parametrize(("policy", "least"), [("min", True), ("max", False)])
 def test_of_several_watermarks_the_least_counts_by_default(policy: str, least: bool) -> None:
-    assert parse(f"v1\n{POLICY % policy}".encode()).takes_least_watermark is least
+    assert parse(f"v1\n{POLICY % policy}").takes_least_watermark is least
     assert NOT_PLANNED.takes_least_watermark

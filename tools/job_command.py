@@ -27,7 +27,7 @@ from ..state.ledger.ledger import Ledger
 from ..state.ledger.succession import SUCCESSION_KEY, Succession
 from ..state.snapshots.checkpoint import open_checkpoint
 from ..state.snapshots.query_id import read_query_id
-from ..state.snapshots.redo import redo
+from ..state.snapshots.redo import can_be_planned, plan_again, redo
 from .jobs.command import (
     add_actions,
     run_asking,
@@ -254,15 +254,19 @@ def _redo(options: SinkOptions, arguments: argparse.Namespace) -> None:
     if newest is None:
         raise EoKafkaError(f"Job '{options.job}' has written no batch: there is nothing to redo.")
     known = {batch: lines for batch, lines in written.items() if batch <= newest}
-    done = redo(checkpoint, known, newest)
+    done, begun = redo(checkpoint, known, newest), ledger.interrupted(options.sink)
+    again = begun is not None and can_be_planned(begun) and plan_again(checkpoint, begun)
     if not done:
-        print(f"Checkpoint '{checkpoint.url}' is as new as the ledger: batch {newest}.")
-        return
-    print(
-        f"Checkpoint '{checkpoint.url}' was brought to batch {newest}, the last one written: "
-        f"batches {done[0]} to {done[-1]} stand in it now as they were written. Start the query "
-        "again: it goes on behind them."
-    )
+        told = f"Checkpoint '{checkpoint.url}' is as new as the ledger: batch {newest}."
+    else:
+        told = (
+            f"Checkpoint '{checkpoint.url}' was brought to batch {newest}, the last one written: "
+            f"batches {done[0]} to {done[-1]} stand in it now as they were written. Start the "
+            "query again: it goes on behind them."
+        )
+    if again:
+        told += f" Batch {newest + 1}, which was interrupted, gets the records that it had."
+    print(told)
 
 
 def _what_is_left(torn: Torn) -> str:

@@ -19,6 +19,7 @@ from ...state.ledger.appender import Record
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.topics import TOKEN_PARTITION
+from ...state.snapshots.batch_ends import same_lines
 from ..options import SinkOptions
 from . import batch_checks, on_reset, one_phase_recovery
 from .batch_figures import DECIDE, SNAPSHOT, Course
@@ -71,7 +72,7 @@ def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
     rows = sum(report.rows for report in reports)
     on_reset.check_first(options, batch.identity, ledger, rows)
     decision = _decision(options, previous, reports)
-    _check_replacements(batch.control, reports, options)
+    _check_replacements(batch, ledger)
     snapshot = _snapshot(batch, ledger)
     # Last, for transactions can end at any time.
     source_ids = check_prepared(batch.control, reports, options, batch.identity, ledger)
@@ -130,11 +131,10 @@ def _decision(
     return decision
 
 
-def _check_replacements(
-    control: ControlPlane, reports: Sequence[TaskReport], options: SinkOptions
-) -> None:
+def _check_replacements(batch: CommittedBatch, ledger: Ledger) -> None:
     """Of a torn batch, each partition must come back with equal rows, also those that are committed
     (of a decided one no other may have rows), or writing the rest would repeat or lose some."""
+    options, reports = batch.options, batch.reports
     torn = torn_of(reports)
     if torn is None:
         return
@@ -152,17 +152,18 @@ def _check_replacements(
         return
     prepared = [report.prepared for report in reports if report.prepared is not None]
     mine = [part.identity for part in prepared if part.has_transaction]
-    end_all(control, mine, reports[0].end_txn_version)
-    raise RepairNeeded(_repair_sentence(torn, unequal, more, options))
+    end_all(batch.control, mine, reports[0].end_txn_version)
+    raise RepairNeeded(_repair_sentence(batch, torn, unequal, more, ledger))
 
 
 def _repair_sentence(
+    found: CommittedBatch,
     torn: Torn,
     unequal: Sequence[Participant],
     more: Sequence[TaskReport],
-    options: SinkOptions,
+    ledger: Ledger,
 ) -> str:
-    batch = torn.decision.batch
+    options, batch = found.options, torn.decision.batch
     lost = torn.missing if torn.decided else torn.committed
     partitions, rows = [part.partition for part in lost], sum(part.rows for part in lost)
     happened = (
@@ -175,8 +176,31 @@ def _repair_sentence(
     other = sorted([*(p.partition for p in unequal), *(report.partition for report in more)])
     return (
         f"{happened} The replay's rows of partitions {other} are not the same, so nothing was "
-        f"written. The batch's input range is in offsets/{batch} of the checkpoint. Start the "
-        "query as it was when the batch first ran (same plan, same number of tasks): it then "
-        "completes the batch. Or, to go on without the missing rows: 'eo-kafka job repair "
-        f"{options.job} --batch {batch} --accept-loss --bootstrap-servers ...'."
+        f"written. {_way_to_equal_rows(found, torn, ledger)} Or, to go on without the missing "
+        f"rows: 'eo-kafka job repair {options.job} --batch {batch} --accept-loss "
+        "--bootstrap-servers ...'."
+    )
+
+
+def _way_to_equal_rows(found: CommittedBatch, torn: Torn, ledger: Ledger) -> str:
+    options, batch, now = found.options, torn.decision.batch, found.identity
+    before = torn.decision.offsets
+    if torn.decided or not before or not now.ends or same_lines(before, now.ends):
+        return (
+            f"The batch's input range is in offsets/{batch} of the checkpoint. Start the query as "
+            "it was when the batch first ran (same plan, same number of tasks): it then completes "
+            "the batch."
+        )
+    stateful = "a query with state needs a copy of the checkpoint that is as new as the ledger"
+    if ledger.snapshot is not None:
+        stateful = (
+            f"of a query with state, give each reader option 'jobName' ('{options.job}'), delete "
+            "the checkpoint and restore the newest snapshot: 'eo-kafka snapshots restore "
+            f"{options.job} CHECKPOINT --bootstrap-servers ...'"
+        )
+    return (
+        f"It ended at {batch_checks.shown(before)} when it first ran, and ends at "
+        f"{batch_checks.shown(now.ends)} now: the checkpoint was lost or restored since. A query "
+        f"without state completes the batch after 'eo-kafka job redo {options.job} CHECKPOINT "
+        f"--bootstrap-servers ...'; {stateful}."
     )

@@ -34,6 +34,7 @@ from ...state.snapshots.batch_ends import (
 from ...state.snapshots.checkpoint import open_checkpoint
 from ...state.snapshots.offset_log import NOT_PLANNED, planned_batch
 from ..options import BATCH_WRITES, SinkOptions
+from . import one_phase_recovery
 from .batch_checks import shown
 from .batch_identity import BatchIdentity
 from .committable import Torn
@@ -196,7 +197,8 @@ def forgotten(options: SinkOptions, ledger: Ledger) -> list[Record]:
     snapshot: list[Record] = []
     if ledger.snapshot is not None or ledger.loading_from is not None:
         snapshot = [(records.SNAPSHOT_KEY, None), (records.LOADING_KEY, records.encode_loading(0))]
-    return [(records.ONE_PHASE_KEY, None), *snapshot, *ledger.tombstones(options.sink, keep=0)]
+    mine = ledger.tombstones(options.sink, keep=0)
+    return [*one_phase_recovery.forgotten(ledger), *snapshot, *mine]
 
 
 def _check_continues(options: SinkOptions, ledger: Ledger) -> Succession:

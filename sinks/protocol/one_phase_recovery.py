@@ -1,22 +1,59 @@
 """S1 for `commit=idempotent`: finds out which tasks of an interrupted batch had committed.
 
+And it records which batch is about to run: interrupted, it could not be completed if its checkpoint
+were lost, and with it which records it had.
+
 Runs on the driver, in each S1 from the first with that option until a two-phase commit has decided
 a batch: the option may be changed between two starts.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...clients.kafka.control_plane import ControlPlane
 from ...core.errors import CorruptLedger
-from ...core.transaction import NO_TRANSACTION, Decision, DecisionState, Participant, Token
+from ...core.transaction import (
+    NO_TRANSACTION,
+    Begun,
+    Decision,
+    DecisionState,
+    Participant,
+    Token,
+)
 from ...state.ledger import records
 from ...state.ledger.appender import Record
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.settled_tokens import read_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
+from ...state.snapshots.checkpoint import open_checkpoint
+from ...state.snapshots.offset_log import parse, plan_of
 from ..options import SinkOptions
 from .committable import Torn
 from .finisher import Finisher
+
+PLAN_MAX = 256 << 10  # characters; of some 10,000 partitions
+
+
+def about_to_run(options: SinkOptions, ledger: Ledger) -> Begun | None:
+    """The next batch as Spark planned it; None if that is not known, as where Spark has planned
+    none, but repeats one that is decided. Raises CheckpointError."""
+    if not options.one_phase or options.checkpoint is None:
+        return None
+    batch = max(ledger.of_sink(options.sink), default=-1) + 1
+    plan = plan_of(open_checkpoint(options.checkpoint), batch, "")
+    return Begun(batch, plan) if 0 < len(plan) <= PLAN_MAX else None
+
+
+def begins(ledger: Ledger, mine: Begun | None, *, may_be_torn: bool) -> list[Record]:
+    """What names the batch that is about to run, unless the ledger has it. Where the ledger has
+    the same batch with another end, from another checkpoint, tasks of that may have committed: it
+    stays until it is known that none has (the model found this)."""
+    known = ledger.begun
+    same_number = mine is not None and known is not None and mine.batch == known.batch
+    if mine is None or mine == known or (may_be_torn and same_number):
+        return []
+    return [(records.BEGUN_KEY, records.encode_begun(mine))]
 
 
 def starts(options: SinkOptions, control: ControlPlane, ledger: Ledger) -> list[Record]:
@@ -31,7 +68,13 @@ def starts(options: SinkOptions, control: ControlPlane, ledger: Ledger) -> list[
 def ends(options: SinkOptions, ledger: Ledger) -> list[Record]:
     """What is written with a decision after which tokens count by decisions only again."""
     over = ledger.one_phase_from is not None and not options.one_phase
-    return [(records.ONE_PHASE_KEY, None)] if over else []
+    return forgotten(ledger) if over else []
+
+
+def forgotten(ledger: Ledger) -> list[Record]:
+    """What takes out of the ledger that tasks commit by themselves."""
+    begun: list[Record] = [(records.BEGUN_KEY, None)] if ledger.begun else []
+    return [(records.ONE_PHASE_KEY, None), *begun]
 
 
 def find_torn(
@@ -71,7 +114,11 @@ def find_torn(
     if not found:
         return None
     _check_one_batch(found)
-    return Torn(_as_decision(options, found, start, version), missing=(), decided=False)
+    decision = _as_decision(options, found, start, version)
+    begun = ledger.begun
+    if begun and begun.batch == decision.batch:
+        decision = replace(decision, offsets=parse(begun.plan).ends)
+    return Torn(decision, missing=(), decided=False)
 
 
 def _check_one_batch(found: list[Token]) -> None:

@@ -14,7 +14,7 @@ from ...clients.kafka.transactional_id import GENERATION_SLOTS
 from ...core.crash_points import crash_point
 from ...core.errors import OutcomeUnknown
 from ...core.moment import Moment
-from ...core.transaction import Decision, DecisionState
+from ...core.transaction import Begun, Decision, DecisionState
 from ...state.ledger import records
 from ...state.ledger.coordinator import ATTEMPTS, Coordinator, Write
 from ...state.ledger.ledger import fold, with_state, without_participants
@@ -39,7 +39,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
     try:
         token_from, version = coordinator.look_first(may_be_new=by_hand)
         _check_is_mine(coordinator, options, fenced=False)
-        generation = _take_generation(coordinator, control, options)
+        generation, next_batch = _take_generation(coordinator, control, options)
         finisher = Finisher(options, control, coordinator, accept_gone=by_hand)
         torn = None
         unfinished = coordinator.ledger.unfinished()
@@ -58,6 +58,9 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         if on_reset.is_new_query(options, coordinator):
             on_reset.take_over(options, coordinator, generation, torn)
             _read_settled(coordinator, generation)
+            next_batch = one_phase_recovery.about_to_run(options, coordinator.ledger)
+        if torn is None:
+            _write_begun(coordinator, generation, next_batch)
     except OutcomeUnknown:
         control_plane.forget(options.kafka)
         raise
@@ -91,25 +94,43 @@ def _is_asked_for(decision: Decision, generation: int, options: SinkOptions) -> 
     return options.one_phase and generation - decision.generation == GENERATION_SLOTS
 
 
-def _take_generation(coordinator: Coordinator, control: ControlPlane, options: SinkOptions) -> int:
+def _take_generation(
+    coordinator: Coordinator, control: ControlPlane, options: SinkOptions
+) -> tuple[int, Begun | None]:
     """Write the next generation in a committed coordinator transaction. It commits only if nobody
-    has fenced since, so what was read before it, and it, is all of the ledger at that moment."""
+    has fenced since, so what was read before it, and it, is all of the ledger at that moment.
+    Returns it, and the batch that is about to run, if its tasks commit by themselves."""
     for _ in range(ATTEMPTS):
         coordinator.fence()
         crash_point("S1.after_fence")
         generation = coordinator.read().generation + 1
         _check_is_mine(coordinator, options, fenced=True)
         record = (records.GENERATION_KEY, records.encode_generation(generation))
-        written = [record, *one_phase_recovery.starts(options, control, coordinator.ledger)]
+        next_batch = one_phase_recovery.about_to_run(options, coordinator.ledger)
+        written = [
+            record,
+            *one_phase_recovery.starts(options, control, coordinator.ledger),
+            *one_phase_recovery.begins(coordinator.ledger, next_batch, may_be_torn=True),
+        ]
         commits_by_tasks = options.one_phase or coordinator.ledger.one_phase_from is not None
         if coordinator.try_append(written, barrier=commits_by_tasks):
             crash_point("S1.after_generation")
             fold(written, coordinator.ledger)
-            return generation
+            return generation, next_batch
     raise OutcomeUnknown(
         f"No generation could be taken in ledger '{coordinator.topic}' in {ATTEMPTS} attempts: "
         "another driver of the same job may be starting at the same time. Run one of them."
     )
+
+
+def _write_begun(coordinator: Coordinator, generation: int, next_batch: Begun | None) -> None:
+    """No task of another batch of its number has committed."""
+    written = one_phase_recovery.begins(coordinator.ledger, next_batch, may_be_torn=False)
+    if not written:
+        return
+    if not coordinator.try_append(written):
+        coordinator.write(generation, lambda _: Write(written))
+    fold(written, coordinator.ledger)
 
 
 def _check_is_mine(coordinator: Coordinator, options: SinkOptions, *, fenced: bool) -> None:

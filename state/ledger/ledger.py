@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
 
 from ...core.errors import CorruptLedger
-from ...core.transaction import Decision, DecisionState, IllegalMove
+from ...core.transaction import Begun, Decision, DecisionState, IllegalMove
 from . import records
 from .blob_names import SnapshotHead
 from .succession import SUCCESSION_KEY, Succession, decode_succession
@@ -33,6 +33,7 @@ class Ledger:
     # Set while tasks may have committed without a decision: from this offset of the token
     # partition on, visible tokens count also where no decision names them.
     one_phase_from: int | None = None
+    begun: Begun | None = None  # the batch that S1 saw last of such tasks
     snapshot: SnapshotHead | None = None  # the newest, decided together with its batch
     # Set while blobs are sent ahead of a decision: from this offset of the state topic on, there
     # may be some that no manifest names.
@@ -56,6 +57,8 @@ class Ledger:
             self.succession = Succession() if value is None else decode_succession(value)
         elif key == records.ONE_PHASE_KEY:
             self.one_phase_from = None if value is None else records.decode_one_phase(value)
+        elif key == records.BEGUN_KEY:
+            self.begun = None if value is None else records.decode_begun(value)
         elif key == records.SNAPSHOT_KEY:
             self.snapshot = None if value is None else records.decode_snapshot(value)
         elif key == records.LOADING_KEY:
@@ -115,6 +118,12 @@ class Ledger:
         batches = count(self.snapshot.batch)
         known = takewhile(lambda batch: batch in mine and _is_repeatable(mine[batch]), batches)
         return [mine[batch] for batch in known]
+
+    def interrupted(self, sink: str) -> Begun | None:
+        """The batch after the newest decided one, if S1 has seen it and tasks of it may have
+        committed by themselves."""
+        following = max(self.of_sink(sink), default=-1) + 1
+        return self.begun if self.begun and self.begun.batch == following else None
 
     def tombstones(self, sink: str, keep: int = DECISIONS_KEPT) -> list[tuple[bytes, None]]:
         """Records that make room: all rounds of all batches but the newest `keep`, and but those

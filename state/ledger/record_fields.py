@@ -17,7 +17,7 @@ VERSION = 1
 _INT_MAX = 2**63
 # Bytes; the longest is a transactional id, whose prefix may be as long as a topic's name.
 TEXT_MAX = 1000
-_OFFSETS_MAX = 1 << 20
+OFFSETS_MAX = 1 << 20
 T = TypeVar("T")
 
 
@@ -87,7 +87,7 @@ def array(value: Any) -> list[Any]:
 
 def lines(value: Any) -> tuple[str, ...]:
     """Where sources stand, a line each, as Spark writes them."""
-    return tuple(string(line, _OFFSETS_MAX) for line in array(value))
+    return tuple(string(line, OFFSETS_MAX) for line in array(value))
 
 
 def topics(value: Any) -> tuple[tuple[str, str], ...]:

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.transaction import Decision, DecisionState, Identity, Participant, Staged, Token
+from ...core.transaction import (
+    Begun,
+    Decision,
+    DecisionState,
+    Identity,
+    Participant,
+    Staged,
+    Token,
+)
 from .blob_names import Blob, SnapshotHead
-from .record_fields import array, decode_fields, encode_fields, lines, string, topics, whole
+from .record_fields import (
+    OFFSETS_MAX,
+    array,
+    decode_fields,
+    encode_fields,
+    lines,
+    string,
+    topics,
+    whole,
+)
 
 GENERATION_KEY = b"generation"
 OWNER_KEY = b"owner"
 ONE_PHASE_KEY = b"one-phase"
+BEGUN_KEY = b"begun"
 SNAPSHOT_KEY = b"snapshot"
 LOADING_KEY = b"snapshot-loading"
 BARRIER_KEY = b"barrier"  # of a record without value among the tokens: all older ones stand before
@@ -57,6 +75,21 @@ def decode_one_phase(value: bytes) -> int:
     """Raises CorruptLedger."""
     return decode_fields(
         ONE_PHASE_KEY, value, lambda fields: whole(fields["tokensFrom"]), encode_one_phase
+    )
+
+
+def encode_begun(begun: Begun) -> bytes:
+    """The value under BEGUN_KEY."""
+    return encode_fields({"batch": begun.batch, "plan": begun.plan})
+
+
+def decode_begun(value: bytes) -> Begun:
+    """Raises CorruptLedger."""
+    return decode_fields(
+        BEGUN_KEY,
+        value,
+        lambda fields: Begun(whole(fields["batch"]), string(fields["plan"], OFFSETS_MAX)),
+        encode_begun,
     )
 
 

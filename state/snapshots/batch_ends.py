@@ -34,9 +34,12 @@ class NotOurs(Ambiguous):
     """The line of a source that does not look at what is recorded, and would not follow."""
 
 
-def next_ends(batches: Iterable[Sequence[str]]) -> Mapping[str, Position]:
+def next_ends(
+    batches: Iterable[Sequence[str]], *, may_stay: bool = False
+) -> Mapping[str, Position]:
     """Where a batch ended, by where it started (`encode_text`), from the lines of consecutive
-    batches, one a source. Raises Ambiguous unless every source of every batch is found by that."""
+    batches, one a source. Raises Ambiguous unless every source of every batch is found by that,
+    once if a source `may_stay` where it is."""
     found: dict[str, Position] = {}
     for before, after in pairwise(map(by_name, batches)):
         if len(before) != len(after):
@@ -44,7 +47,7 @@ def next_ends(batches: Iterable[Sequence[str]]) -> Mapping[str, Position]:
         if [name_of(line) for line in before] != [name_of(line) for line in after]:
             raise Ambiguous("a source came, and another one went")
         for (start, *_), end in zip(map(ends_of, before), map(ends_of, after), strict=True):
-            if start == end.offsets:
+            if start == end.offsets and not may_stay:
                 raise Ambiguous(f"a source stayed at {encode_text(start)}")
             if changed := start.keys() ^ end.offsets.keys():
                 raise Ambiguous(f"{names(changed)} came or went, and its beginning is not recorded")

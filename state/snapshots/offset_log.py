@@ -49,9 +49,16 @@ def planned_batch(
 ) -> PlannedBatch:
     """What `offsets/<batch>` says. Of a batch that Spark recorded nothing of: `missing`, if given.
     Raises CheckpointError."""
+    text = plan_of(checkpoint, batch, "" if missing is not None else None)
+    return missing if missing is not None and not text else parse(text)
+
+
+def plan_of(checkpoint: Checkpoint, batch: int, missing: str | None = None) -> str:
+    """The text of `offsets/<batch>`; of a batch that Spark recorded nothing of `missing`, if given.
+    Raises CheckpointError."""
     try:
         with checkpoint.open(f"offsets/{batch}") as stream:
-            return parse(stream.read())
+            return stream.read().decode()
     except (OSError, UnicodeDecodeError) as error:
         if missing is not None and isinstance(error, FileNotFoundError):
             return missing
@@ -61,9 +68,9 @@ def planned_batch(
         ) from None
 
 
-def parse(content: bytes) -> PlannedBatch:
-    """Raises UnicodeDecodeError. Of a header of another form nothing is known."""
-    header, *ends = content.decode().split("\n")[1:] or [""]
+def parse(plan: str) -> PlannedBatch:
+    """Of a header of another form nothing is known."""
+    header, *ends = plan.split("\n")[1:] or [""]
     try:
         found = json_object(header)
         watermark, settings = found.get("batchWatermarkMs"), found.get("conf")

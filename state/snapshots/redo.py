@@ -14,25 +14,35 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ...core.errors import CheckpointError
+from ...core.transaction import Begun
 from .batch_ends import is_replayable, same_lines
 from .checkpoint import Checkpoint
-from .offset_log import planned_batch
+from .offset_log import NOT_PLANNED, parse, planned_batch
 from .snapshot import RESTORING
 
 _COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
 
 
-def redo(checkpoint: Checkpoint, written: Mapping[int, Sequence[str]], newest: int) -> list[int]:
+def redo(
+    checkpoint: Checkpoint,
+    written: Mapping[int, Sequence[str]],
+    newest: int,
+    *,
+    restoring: bool = False,
+) -> list[int]:
     """Bring `checkpoint` to batch `newest`: give it the batches of `written` (number -> where its
     sources ended, a line each) that it lacks, or holds otherwise. Returns their numbers; none if
     it was as new as that.
 
-    Runs anywhere. Raises CheckpointError, with the checkpoint as it was, for one of a query with
-    state, and where checkpoint and ledger say too little of a batch that Spark will ask for.
+    Runs anywhere. `restoring`: it is being filled from a snapshot. Raises CheckpointError, with the
+    checkpoint as it was, for one of a query with state, and where checkpoint and ledger say too
+    little of a batch that Spark will ask for.
     """
     paths = checkpoint.paths()
     planned, committed = _numbers(paths, "offsets"), _numbers(paths, "commits")
-    if problem := _problem(paths, written, newest, planned, committed):
+    unfinished = not restoring and (RESTORING in paths or "metadata" not in paths)
+    problem = "it is empty, or was not restored to its end" if unfinished else ""
+    if problem := problem or _problem(paths, written, newest, planned, committed):
         raise CheckpointError(
             f"Checkpoint '{checkpoint.url}' cannot be brought to batch {newest}: {problem}. "
             "Nothing was changed."
@@ -49,6 +59,25 @@ def redo(checkpoint: Checkpoint, written: Mapping[int, Sequence[str]], newest: i
     return sorted({*wrong, *lacking})
 
 
+def can_be_planned(begun: Begun) -> bool:
+    """Whether its plan says all that its sources must know."""
+    return all(map(is_replayable, parse(begun.plan).ends))
+
+
+def plan_again(checkpoint: Checkpoint, begun: Begun) -> bool:
+    """Let Spark run the batch that was interrupted as it had planned it, in a checkpoint that is
+    as new as the batch before. Returns whether the checkpoint had it otherwise, or not at all.
+
+    Runs anywhere. Raises CheckpointError, OSError.
+    """
+    path, ends = f"offsets/{begun.batch}", parse(begun.plan).ends
+    if same_lines(planned_batch(checkpoint, begun.batch, NOT_PLANNED).ends, ends):
+        return False
+    checkpoint.remove(path)
+    checkpoint.write(path, [begun.plan.encode()])
+    return True
+
+
 def _problem(
     paths: Sequence[str],
     written: Mapping[int, Sequence[str]],
@@ -57,8 +86,6 @@ def _problem(
     committed: set[int],
 ) -> str:
     """Why it cannot be done, as the end of a sentence; "" if it can."""
-    if RESTORING in paths or "metadata" not in paths:
-        return "it is empty, or was not restored to its end"
     if any(path.startswith("state/") for path in paths):
         return (
             "the query keeps state, which the ledger does not hold: such a query goes on from a "

@@ -5,22 +5,30 @@ Runs in the user's own process, before the query is started.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
+import uuid
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
 from ...core.errors import CheckpointError
 from ...core.progress import bar
+from ...core.transaction import DecisionState
 from ..ledger.blob_names import SnapshotHead
 from ..ledger.coordinator import Coordinator
 from ..ledger.job import Job
 from ..ledger.ledger import Ledger
+from ..ledger.log_reader import read_records
+from ..ledger.settled_tokens import token_ends
+from ..ledger.topics import TOKEN_PARTITION
 from . import writing_back as files
-from .checkpoint import open_checkpoint
+from .checkpoint import Checkpoint, open_checkpoint
 from .export import LATEST, Export
+from .redo import can_be_planned, plan_again, redo
 from .restored import Restored, note
 from .search import Found, SnapshotSearch
+from .snapshot import RESTORING
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +60,8 @@ def restore(
 
     Returns:
         The snapshot's head: its `batch`, `files`, `size` in bytes, `made_ms` (since 1970) and more.
-        None, with nothing written, if the job has no snapshot.
+        None if the job has no snapshot: nothing is written then, but where the first batch of a
+        sink with `commit=idempotent` was interrupted, in which records it had.
 
     Raises:
         CheckpointError: The folder is not empty, or batches were written after the snapshot that
@@ -78,19 +87,64 @@ def restore(
     if export is not None:
         _check_is_newest(ledger, export.export, search.options)
     found = export or search.newest(ledger)
+    target = open_checkpoint(checkpoint)
     if found is None:
+        _plan_first_again(target, ledger, search)
         return None
     if export is None:
         _check_can_go_on(ledger, found.head, search.options)
-    target = open_checkpoint(checkpoint)
     began = time.monotonic()
     what = f"Restoring batch {found.head.batch} of {job}"
     with bar(what, shown=progress) as told:
-        files.restore(search.options.kafka, found.topic, found.end, found.head, target, told)
+        files.restore(
+            *(search.options.kafka, found.topic, found.end, found.head, target, told),
+            before_finish=lambda: _plan_interrupted_again(target, ledger, search.options),
+        )
     took = time.monotonic() - began
     note(job, Restored(found.head.batch, found.head.size, took, time.time()))
     _say(found, job, checkpoint)
     return found.head
+
+
+def _plan_first_again(checkpoint: Checkpoint, ledger: Ledger, search: SnapshotSearch) -> None:
+    """Where the first batch was interrupted. Any id will do: the job has no owner yet."""
+    begun = ledger.interrupted(search.options.sink)
+    if begun is None or begun.batch or ledger.owner or not can_be_planned(begun):
+        return
+    if not _may_have_committed(ledger, search):  # and whoever starts anew may read other topics
+        return
+    files.check_free(checkpoint)
+    checkpoint.write(RESTORING, [b""])
+    plan_again(checkpoint, begun)
+    checkpoint.write("metadata", [json.dumps({"id": str(uuid.uuid4())}).encode()])
+    checkpoint.finish(RESTORING)
+
+
+def _may_have_committed(ledger: Ledger, search: SnapshotSearch) -> bool:
+    """Whether a task has, by itself, of a job that has decided nothing."""
+    options, topic = search.options, search.ledger_topic
+    stable, end = search.control.look(ends=token_ends(options, TOKEN_PARTITION, None)).ends
+    if stable < end:  # one is open, or hides what is behind it
+        return True
+    start = ledger.one_phase_from or 0
+    found = read_records(options.kafka, topic, TOKEN_PARTITION, start, stable)
+    return any(value is not None for _, _, value in found)
+
+
+def _plan_interrupted_again(checkpoint: Checkpoint, ledger: Ledger, options: Job) -> None:
+    """After the snapshot's batch and those since, which are written, Spark is to run the one that
+    was interrupted with the records that it had: tasks of it may have committed by themselves. A
+    query with state has to run all of them: its readers find them in the ledger (option 'jobName').
+    """
+    begun = ledger.interrupted(options.sink)
+    since = ledger.since_snapshot(options.sink)
+    written = {one.batch: one.offsets for one in since if one.state is DecisionState.DONE}
+    has_state = any(path.startswith("state/") for path in checkpoint.paths())
+    if begun is None or begun.batch - 1 not in written or len(written) < len(since) or has_state:
+        return
+    if can_be_planned(begun):
+        redo(checkpoint, written, begun.batch - 1, restoring=True)
+        plan_again(checkpoint, begun)
 
 
 def _say(found: Found, job: str, checkpoint: str) -> None:

@@ -114,7 +114,7 @@ def _take(checkpoint: Checkpoint, batch: int, previous: Manifest) -> Snapshot:
         return b"".join(_pieces(checkpoint, path))
 
     offsets = f"offsets/{batch}"
-    planned = offset_log.parse(content(offsets)) if offsets in paths else offset_log.NOT_PLANNED
+    planned = offset_log.parse(content(offsets).decode() if offsets in paths else "")
     wanted = needed(paths, batch, content, planned.state_partitions)
     found, kept = [], 0
     # To start a thread takes longer than to read a small local file.
