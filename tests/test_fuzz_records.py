@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_kafka.core.errors import MESSAGE_MAX
-from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant, Token
+from eo_kafka.core.transaction import Begun, Decision, DecisionState, Identity, Participant, Token
 from eo_kafka.errors import CorruptLedger
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
@@ -221,6 +221,10 @@ RECORDS = (
     | st.tuples(st.just(records.SNAPSHOT_KEY), st.none() | st.just(records.encode_snapshot(HEAD)))
     | st.tuples(
         st.just(records.LOADING_KEY), st.none() | st.integers(0, 9).map(records.encode_loading)
+    )
+    | st.tuples(
+        st.just(records.BEGUN_KEY),
+        st.none() | st.integers(0, 9).map(lambda n: records.encode_begun(Begun(n, "v1"))),
     )
     | st.tuples(st.just(SUCCESSION_KEY), st.none() | st.just(encode_succession(SUCCESSION)))
     | st.tuples(st.just(records.OWNER_KEY), st.none() | st.just(records.encode_owner("q")))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant
+from eo_kafka.core.transaction import Begun, Decision, DecisionState, Identity, Participant
 from eo_kafka.errors import CorruptLedger
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.ledger import DECISIONS_KEPT, Ledger, fold, with_state
@@ -182,6 +182,15 @@ def test_tokens_count_without_decisions_until_that_is_over() -> None:
 
     assert fold([started]).one_phase_from == 7
     assert fold([started, (records.ONE_PHASE_KEY, None)]) == Ledger()
+
+
+def test_a_batch_is_interrupted_until_it_or_a_later_one_is_decided() -> None:
+    begun = Begun(1, "v1\n{}\n{}")
+    found = fold([record(decision(0, DONE)), (records.BEGUN_KEY, records.encode_begun(begun))])
+
+    assert found.interrupted("main") == begun
+    assert fold([record(decision(1, DONE))], found).interrupted("main") is None
+    assert fold([(records.BEGUN_KEY, None)]) == Ledger()
 
 
 def test_moving_on_changes_the_state_only() -> None:

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from eo_kafka.connectors import kafka_source
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.core.offsets import Offsets, Position, TopicPartition
-from eo_kafka.core.transaction import Decision, DecisionState
+from eo_kafka.core.transaction import Begun, Decision, DecisionState
 from eo_kafka.errors import DataLossError, OptionsError, ReadTimeout, UnknownTopic
 from eo_kafka.sources import recorded_ends
 from eo_kafka.sources.lookup import Topics
@@ -41,6 +41,7 @@ class Kafka:
     topic_partitions = 1
     recorded: ClassVar[Mapping[int, list[str]]] = {}
     head: int | None = 2
+    begun: Begun | None = None
     ledger: str | None = LEDGER
     reads: ClassVar[list[tuple[str, int, int]]] = []
 
@@ -82,6 +83,8 @@ class Kafka:
         if cls.head is not None:
             head = SnapshotHead(cls.head, 1, "q", Blob("0" * 40, 1), 0, 1, 1, 1, 0)
             yield 99, records.SNAPSHOT_KEY, records.encode_snapshot(head)
+        if cls.begun is not None:
+            yield 100, records.BEGUN_KEY, records.encode_begun(cls.begun)
 
 
 def at(offset: int) -> dict[str, dict[str, int]]:
@@ -152,6 +155,48 @@ def test_each_source_of_several_finds_its_own(kafka: type[Kafka]) -> None:
     }
 
     assert stream().latestOffset(at(7), ReadMaxRows(4)) == at(9)
+
+
+def test_a_batch_that_was_interrupted_is_followed_last(kafka: type[Kafka]) -> None:
+    kafka.begun = begun(6, at(57))
+    reader = stream()
+
+    assert reader.latestOffset(at(40), ReadMaxRows(4)) == at(50)
+    assert reader.latestOffset(at(50), ReadMaxRows(4)) == at(57)
+    assert reader.latestOffset(at(57), ReadMaxRows(4)) == at(61)
+
+
+@pytest.mark.parametrize("batch", [5, 7])
+def test_what_began_before_the_newest_decision_or_elsewhere_is_not(
+    kafka: type[Kafka], batch: int
+) -> None:
+    kafka.begun = begun(batch, at(57))
+
+    assert stream().latestOffset(at(50), ReadMaxRows(4)) == at(54)
+
+
+def test_a_source_that_had_nothing_new_in_it_stays_once(kafka: type[Kafka]) -> None:
+    kafka.recorded = {2: [json.dumps({"u": {"0": 1}}), json.dumps(at(7))]}
+    kafka.begun = begun(3, {"u": {"0": 5}}, at(7))
+    reader = stream()
+
+    assert reader.latestOffset(at(7), ReadMaxRows(4)) == at(7)
+    assert reader.latestOffset(at(7), ReadMaxRows(4)) == at(11)
+
+
+def test_one_that_cannot_be_told_apart_leaves_those_before_it_followed(
+    kafka: type[Kafka], caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.begun = begun(6, at(57), at(57))
+    reader = stream()
+
+    assert reader.latestOffset(at(40), ReadMaxRows(4)) == at(50)
+    assert reader.latestOffset(at(50), ReadMaxRows(4)) == at(54)
+    assert "Batch 6 was interrupted, and cannot be followed: there were 1 sources" in caplog.text
+
+
+def begun(batch: int, *ends: dict[str, dict[str, int]]) -> Begun:
+    return Begun(batch, "\n".join(["v1", "{}", *map(json.dumps, ends)]))
 
 
 def test_partitions_that_came_since_wait_until_the_replay_is_done(kafka: type[Kafka]) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from eo_kafka.core.transaction import Begun
 from eo_kafka.errors import CheckpointError
 from eo_kafka.state.snapshots.checkpoint import LocalCheckpoint
-from eo_kafka.state.snapshots.redo import redo
+from eo_kafka.state.snapshots.redo import can_be_planned, plan_again, redo
 
 WRITTEN = {batch: [json.dumps({"in": {"0": 10 * batch + 10}})] for batch in range(3, 8)}
 HEADER = 'v1\n{"batchWatermarkMs":5}'
@@ -55,6 +56,22 @@ def test_a_batch_that_was_planned_beyond_the_ledger_is_planned_again(tmp_path):
     found = checkpoint(tmp_path, {**planned, 7: '{"in":{"0":1}}', 8: '{"in":{"0":2}}'}, 6)
     assert redo(found, WRITTEN, 7) == [7]
     assert "offsets/8" not in logs(tmp_path)
+
+
+@pytest.mark.parametrize("planned", [None, '{"in":{"0":1}}'])
+def test_a_batch_that_was_interrupted_is_planned_as_it_was(tmp_path, planned):
+    known = {3: WRITTEN[3][0]} | ({4: planned} if planned else {})
+    found = checkpoint(tmp_path, known, 3)
+    begun = Begun(4, f'v1\n{{"batchTimestampMs":9}}\n{WRITTEN[4][0]}')
+    assert can_be_planned(begun)
+    assert plan_again(found, begun)
+    assert logs(tmp_path)["offsets/4"] == begun.plan
+    assert "offsets/.4.crc" not in logs(tmp_path)
+    assert not plan_again(found, begun)
+
+
+def test_of_a_source_that_keeps_more_than_offsets_it_cannot_be():
+    assert not can_be_planned(Begun(4, 'v1\n{}\n{"logOffset":1}'))
 
 
 def test_one_that_died_in_the_middle_is_done_again(tmp_path, monkeypatch):
