@@ -25,6 +25,7 @@ Details = dict[str, Any]
 REACH_S = 20.0
 TASK_STEPS = ("S2", "S3", "S4", "S5")
 COMMIT_POINTS = ("S6.before_decision", "S6.after_decision", "S7.after_first_end_txn")
+COMMITTED_BY_ITSELF = "one-phase.committed"  # a task, with commit=idempotent
 # Nothing ever acts at these while all goes well, or only once in a query's life.
 RARE = {
     "abort.before_end_txn",
@@ -127,19 +128,23 @@ def forget_commit(job: Job, _chance: random.Random) -> Details | None:
     return {"batch": newest}
 
 
-def lose_disk(job: Job, _chance: random.Random) -> Details | None:
-    """The checkpoint is gone: the next driver has nothing but Kafka to go on from."""
+def lose_disk(job: Job, chance: random.Random) -> Details | None:
+    """The checkpoint is gone, in the middle of a commit or at any time: the next driver has nothing
+    but Kafka to go on from."""
+    points = (COMMITTED_BY_ITSELF,) if job.commits_by_tasks else COMMIT_POINTS
+    point = chance.choice([*points, None])
+    reached = point is not None and reach(job, point, "kill-driver") is not None
     with job.down():
         if not job.checkpoint.exists():
             return None
         shutil.rmtree(job.checkpoint)
         job.rolled_back = False
-    return {}
+    return {"point": point if reached else "any"}
 
 
 def crash(job: Job, chance: random.Random) -> Details | None:
     """Die, fail or stop at a named step of the protocol."""
-    elsewhere = "one-phase" if job.kafka.sink_extra.get("commit") != "idempotent" else "S6 S7 S8"
+    elsewhere = "S6 S7 S8" if job.commits_by_tasks else "one-phase"
     usual = [name for name in sorted(POINTS - RARE) if name.split(".")[0] not in elsewhere]
     point = chance.choice(usual)
     action = chance.choice(["kill", "kill-driver", "raise", "stop"])

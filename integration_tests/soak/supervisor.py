@@ -63,6 +63,10 @@ class Job:
             sink_extra={"snapshots": "true", **(workload.sink_options or {})},
         )
 
+    @property
+    def commits_by_tasks(self) -> bool:
+        return self.kafka.sink_extra.get("commit") == "idempotent"
+
     def start(self) -> Driver:
         """Start a driver; whatever runs already is left alone."""
         self._starts += 1
