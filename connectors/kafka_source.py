@@ -140,7 +140,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             check_is_there(recorded.offsets, self._newest)
             position = recorded
         else:
-            position = self._new_end(begin, limit)
+            again = self._recorded.interrupted(begin, self._newest)
+            if again is None or self._planner.any_anew:
+                again = self._new_end(begin, limit)
+            position = again
         if begin == self._initial:
             crash_point("source.after_initial_resolution")
         self._reached = dict(position.offsets)

@@ -81,7 +81,8 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
     folder = open_checkpoint(checkpoint)
     is_missing = folder.is_empty() or RESTORING in folder.paths()
     if is_missing and restore(checkpoint, job, sink) is None:
-        log.info("Job '%s' has no snapshot: its query begins anew in '%s'.", job, checkpoint)
+        begins = "begins anew" if folder.is_empty() else "runs its first batch as it was planned"
+        log.info("Job '%s' has no snapshot: its query %s in '%s'.", job, begins, checkpoint)
     return writer.start()
 
 

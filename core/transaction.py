@@ -141,11 +141,16 @@ class IllegalMove(Exception):
 @dataclass(frozen=True)
 class Begun:
     """The batch whose tasks commit by themselves, as Spark planned it: the text of `offsets/N` in
-    the checkpoint. Where tasks have committed, only the same records complete the batch, and the
-    checkpoint may be lost."""
+    the checkpoint, "" if that is not known. Where tasks have committed, only the same records
+    complete the batch, and the checkpoint may be lost."""
 
     batch: int
     plan: str
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """Where its sources end, a line each."""
+        return tuple(self.plan.split("\n")[2:])
 
 
 @dataclass(frozen=True)

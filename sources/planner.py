@@ -71,6 +71,11 @@ class Planner:
         """The id of each topic that was looked at."""
         return self._topics.ids or {}
 
+    @property
+    def any_anew(self) -> bool:
+        """Whether there may be a partition that is read from its first record."""
+        return self._topics.any_anew
+
     def newest(
         self, start: Offsets, recorded: Offsets | None = None, *, first: bool
     ) -> dict[TopicPartition, int]:

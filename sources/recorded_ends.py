@@ -21,7 +21,6 @@ from ..state.ledger.job_topics import MAIN_SINK
 from ..state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ..state.ledger.log_reader import read_records
 from ..state.snapshots.batch_ends import Ambiguous, end_of_topics, next_ends
-from ..state.snapshots.offset_log import parse
 from .lookup import OffsetLookup
 from .options import SourceOptions
 from .subscription import Subscription
@@ -38,7 +37,7 @@ class RecordedEnds:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._next: Mapping[str, Position] | None = None if options.ledger_topic else {}
-        self._interrupted: dict[str, Position] = {}
+        self._interrupted: Mapping[str, Position] = {}
         self._ids: Mapping[str, str] = {}
         self._ends: Offsets | None = None
         self._before: Mapping[str, str] = {}
@@ -51,10 +50,16 @@ class RecordedEnds:
         """
         found = self._look().get(encode_text(start))
         if found is None:
-            # Once: a source that stayed where it was would be kept there.
-            found = self._interrupted.pop(encode_text(start), None)
-            self._next = {}  # what comes after it is new, too
+            self._next = {}  # a new batch: what comes after it is new, too
         return found
+
+    def interrupted(self, start: Offsets, newest: Offsets) -> Position | None:
+        """Where the batch from `start` ended, if it is the one that was interrupted and its end is
+        there, below `newest`. Once: a source that stayed where it was would be kept there. After
+        `after`; contacts nobody."""
+        found, self._interrupted = self._interrupted.get(encode_text(start)), {}
+        is_there = found and all(newest.get(at, -1) >= end for at, end in found.offsets.items())
+        return found if is_there else None
 
     def continues_at(self, topics: Collection[str]) -> Offsets | None:
         """With `onReset=continue`: where a new query starts that reads `topics`; None if the job
@@ -140,12 +145,12 @@ def _recorded(ledger: Ledger) -> Mapping[str, Position]:
         return {}
 
 
-def _interrupted(ledger: Ledger) -> dict[str, Position]:
+def _interrupted(ledger: Ledger) -> Mapping[str, Position]:
     begun, since = ledger.interrupted(MAIN_SINK), ledger.since_snapshot(MAIN_SINK)
     if begun is None or not since or since[-1].batch != begun.batch - 1:
         return {}
     try:
-        return dict(next_ends([since[-1].offsets, parse(begun.plan).ends], may_stay=True))
+        return next_ends([since[-1].offsets, begun.ends], once=True)
     except Ambiguous as error:
         log.warning("Batch %d was interrupted, and cannot be followed: %s.", begun.batch, error)
         return {}

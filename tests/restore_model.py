@@ -30,6 +30,7 @@ class Rules:
     torn_must_be_equal: bool = True  # what completes a torn batch must be that batch
     begun_before_tasks: bool = True  # S1 records where the batch ends that is about to run
     begun_of_torn_stays: bool = True  # and leaves what it finds there of a torn one
+    unknown_is_recorded: bool = True  # and says so where it cannot see it
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Setting:
     generations: int
     every_batch: bool = True  # has a snapshot; otherwise one is taken now and then
     one_phase: bool = False  # a task's rows are visible before the decision
+    unseen: bool = False  # S1 may be unable to see where the batch ends
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Ledger:
     generation: int = 0
     ends: tuple[int, ...] = ()
     snapshot: int | None = None
-    begun: tuple[int, int] | None = None
+    begun: tuple[int, int | None] | None = None
     torn: tuple[int, int] | None = None
 
 
@@ -72,12 +74,16 @@ class World:
     drivers: tuple[Driver, ...] = (Driver(), Driver(log=None))
     output: tuple[int, ...] = (0,) * RECORDS
 
-    def problem(self) -> str | None:
+    def problem(self, setting: Setting) -> str | None:
         """What is wrong with this state."""
         if max(self.output) > 1:
             return "duplicate"
-        if self.ledger.torn is not None and self.ledger.begun != self.ledger.torn:
-            return "nobody knows which records the torn batch held"
+        torn, begun = self.ledger.torn, self.ledger.begun
+        if torn is not None and begun != torn:
+            if begun is not None and begun[0] == torn[0] and begun[1] is not None:
+                return "a false plan is believed"
+            if not setting.unseen:
+                return "nobody knows what was torn"
         for driver in self.drivers:
             if driver.log and driver.committed:
                 position = driver.log[driver.committed - 1]
@@ -116,22 +122,23 @@ def _moves(
         yield from _commit(world, driver, rules, setting)
         return
     for log in _logs(driver):
-        taken = replace(
-            ledger,
-            generation=ledger.generation + 1,
-            begun=_begun(ledger, log, rules) if setting.one_phase else None,
-        )
-        plan = (taken.generation, len(ledger.ends))
-        yield taken, replace(driver, log=log, plan=plan), output
+        generation = ledger.generation + 1
+        mine = replace(driver, log=log, plan=(generation, len(ledger.ends)))
+        for end in {log[-1], None} if setting.unseen else {log[-1]}:
+            begun = _begun(ledger, log, end, rules) if setting.one_phase else None
+            yield replace(ledger, generation=generation, begun=begun), mine, output
 
 
-def _begun(ledger: Ledger, log: tuple[int, ...], rules: Rules) -> tuple[int, int] | None:
+def _begun(
+    ledger: Ledger, log: tuple[int, ...], end: int | None, rules: Rules
+) -> tuple[int, int | None] | None:
     """S1: the next batch, if the driver is about to run that; where there is a torn one, that."""
     kept = ledger.torn is not None and rules.begun_of_torn_stays
     is_next = len(log) == len(ledger.ends) + 1
-    if kept or not is_next or not rules.begun_before_tasks:
+    unsaid = end is None and not rules.unknown_is_recorded
+    if kept or not is_next or unsaid or not rules.begun_before_tasks:
         return ledger.begun
-    return (len(ledger.ends), log[-1])
+    return (len(ledger.ends), end)
 
 
 def _logs(driver: Driver) -> Iterator[tuple[int, ...]]:
@@ -193,7 +200,7 @@ def explore(rules: Rules, setting: Setting) -> tuple[int, str | None]:
         for world in steps(queue.popleft(), rules, setting):
             if world in seen or world.ledger.generation > setting.generations:
                 continue
-            if problem := world.problem():
+            if problem := world.problem(setting):
                 return len(seen), problem
             seen.add(world)
             queue.append(world)

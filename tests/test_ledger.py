@@ -191,6 +191,7 @@ def test_a_batch_is_interrupted_until_it_or_a_later_one_is_decided() -> None:
     assert found.interrupted("main") == begun
     assert fold([record(decision(1, DONE))], found).interrupted("main") is None
     assert fold([(records.BEGUN_KEY, None)]) == Ledger()
+    assert Ledger(begun=Begun(0, "")).interrupted("main") is None, "its plan is not known"
 
 
 def test_moving_on_changes_the_state_only() -> None:

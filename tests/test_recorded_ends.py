@@ -184,6 +184,23 @@ def test_a_source_that_had_nothing_new_in_it_stays_once(kafka: type[Kafka]) -> N
     assert reader.latestOffset(at(7), ReadMaxRows(4)) == at(11)
 
 
+def test_what_is_not_there_any_more_is_planned_anew(kafka: type[Kafka]) -> None:
+    """Nothing of it may have been visible; if something was, the sink compares the rows."""
+    kafka.begun = begun(6, at(57))
+    kafka.end = 56
+    reader = stream()
+
+    assert reader.latestOffset(at(40), ALL) == at(50)
+    assert reader.latestOffset(at(50), ALL) == at(56)
+
+
+def test_partitions_that_came_in_it_come_again(kafka: type[Kafka]) -> None:
+    kafka.topic_partitions = 2
+    kafka.begun = begun(6, {"t": {"0": 57, "1": 3}})
+
+    assert stream().latestOffset(at(50), ReadMaxRows(4)) == {"t": {"0": 57, "1": 3}}
+
+
 def test_one_that_cannot_be_told_apart_leaves_those_before_it_followed(
     kafka: type[Kafka], caplog: pytest.LogCaptureFixture
 ) -> None:

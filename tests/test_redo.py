@@ -58,7 +58,9 @@ def test_a_batch_that_was_planned_beyond_the_ledger_is_planned_again(tmp_path):
     assert "offsets/8" not in logs(tmp_path)
 
 
-@pytest.mark.parametrize("planned", [None, '{"in":{"0":1}}'])
+@pytest.mark.parametrize(
+    "planned", [None, '{"in":{"0":1}}', WRITTEN[4][0].replace("}}", '}, "@tasks": 8}')]
+)
 def test_a_batch_that_was_interrupted_is_planned_as_it_was(tmp_path, planned):
     known = {3: WRITTEN[3][0]} | ({4: planned} if planned else {})
     found = checkpoint(tmp_path, known, 3)

@@ -210,6 +210,8 @@ def _repair(options: SinkOptions, arguments: argparse.Namespace) -> None:
     torn = plan.torn_at(batch)
     if torn is not None:
         found, left = replace(torn.decision, participants=torn.committed), _what_is_left(torn)
+        if not torn.decided:  # the replay may end elsewhere, and is skipped all the same
+            found = replace(found, offsets=())
     elif _is_void(plan.decisions.get(batch), batch):
         return
     coordinator.fence()
@@ -237,7 +239,8 @@ def _redo(options: SinkOptions, arguments: argparse.Namespace) -> None:
     ledger = coordinator.read(fenced=False)
     checkpoint = open_checkpoint(arguments.checkpoint)
     query = read_query_id(arguments.checkpoint)
-    if query is None or query != ledger.owner:
+    begun = ledger.interrupted(options.sink)
+    if query is None or (query != ledger.owner and not (begun and ledger.owner is None)):
         raise ForeignLedger(
             f"Checkpoint '{checkpoint.url}' is of query {query or '(none)'}, and ledger "
             f"'{coordinator.topic}' of query {ledger.owner}. Nothing was changed."
@@ -251,12 +254,14 @@ def _redo(options: SinkOptions, arguments: argparse.Namespace) -> None:
     written = {batch - 1: found.starts for batch, found in decided.items() if found.starts}
     written |= {batch: found.offsets for batch, found in decided.items() if found.offsets}
     newest = max((b for b in decided if decided[b].state is DecisionState.DONE), default=None)
-    if newest is None:
+    if newest is None and begun is None:
         raise EoKafkaError(f"Job '{options.job}' has written no batch: there is nothing to redo.")
-    known = {batch: lines for batch, lines in written.items() if batch <= newest}
-    done, begun = redo(checkpoint, known, newest), ledger.interrupted(options.sink)
+    known = {batch: lines for batch, lines in written.items() if batch <= (newest or 0)}
+    done = [] if newest is None else redo(checkpoint, known, newest)
     again = begun is not None and can_be_planned(begun) and plan_again(checkpoint, begun)
-    if not done:
+    if newest is None:
+        told = f"Job '{options.job}' has written no batch."
+    elif not done:
         told = f"Checkpoint '{checkpoint.url}' is as new as the ledger: batch {newest}."
     else:
         told = (
@@ -264,8 +269,8 @@ def _redo(options: SinkOptions, arguments: argparse.Namespace) -> None:
             f"batches {done[0]} to {done[-1]} stand in it now as they were written. Start the "
             "query again: it goes on behind them."
         )
-    if again:
-        told += f" Batch {newest + 1}, which was interrupted, gets the records that it had."
+    if begun is not None and again:
+        told += f" Batch {begun.batch}, which was interrupted, gets the records that it had."
     print(told)
 
 

@@ -5,6 +5,7 @@ takes other numbers at a time."""
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -27,7 +28,7 @@ IDEMPOTENT = {"commit": "idempotent", "snapshots": "true"}
 TORN = "one-phase.committed"
 
 
-@pytest.fixture(params=["eo-kafka", "direct"])
+@pytest.fixture(params=["eo-kafka", pytest.param("direct", marks=pytest.mark.full)])
 def job(request, broker, make_topic, tmp_path) -> Copy:
     """Its reader does not know the job's name."""
     return make_copy(
@@ -66,6 +67,19 @@ def test_a_copy_goes_on_that_lost_its_first_batch(job, spark, crash_points, tmp_
     assert_exactly_once(job, FIRSTS + LATER)
 
 
+def test_so_does_the_first_batch_of_a_query_that_took_the_job_over(
+    job, spark, crash_points, tmp_path
+):
+    job.run(spark)
+    shutil.rmtree(job.checkpoint)
+    anew = replace(job, sink_extra={"commit": "idempotent", "onReset": "new-job"})
+    tear_a_batch(anew, crash_points, tmp_path / "log")
+    shutil.rmtree(job.checkpoint)
+    job.per_batch = 77
+    job.run(spark)
+    assert_exactly_once(job, FIRSTS + FIRSTS + LATER)
+
+
 def test_who_begins_anew_before_anything_is_visible_may_read_what_he_likes(
     job, spark, crash_points, make_topic, tmp_path
 ):
@@ -87,13 +101,50 @@ def test_a_checkpoint_from_a_backup_goes_on_after_job_redo(
     tear_a_batch(job, crash_points, tmp_path / "log")
     shutil.rmtree(job.checkpoint)
     shutil.copytree(backup, job.checkpoint)
-    with pytest.raises(Exception, match=r"It ended at .* when it first ran, .* 'eo-kafka job redo"):
+    refused_until_redo(job, spark, capsys)
+    assert_exactly_once(job, FIRSTS + MORE + LATER)
+
+
+def test_so_does_one_that_lost_its_first_batch(job, spark, crash_points, tmp_path, capsys):
+    job.sink_extra["snapshots"] = "false"
+    tear_a_batch(job, crash_points, tmp_path / "log")
+    shutil.rmtree(job.checkpoint)
+    refused_until_redo(job, spark, capsys)
+    assert_exactly_once(job, FIRSTS + LATER)
+
+
+def test_so_does_one_that_would_have_other_tasks(
+    broker, make_topic, spark, crash_points, tmp_path, capsys
+):
+    job = make_copy(
+        *(broker.bootstrap_servers, make_topic, tmp_path, FIRSTS),
+        partitions=20,
+        per_batch=None,
+        master="local[1]",
+        sink_extra={"commit": "idempotent"},
+    )
+    job.run(spark)
+    shutil.copytree(job.checkpoint, backup := tmp_path / "backup")
+    produce(job.servers, job.source_topic, MORE)
+    kill_driver_at(job, crash_points, TORN, tmp_path / "log")
+    shutil.rmtree(job.checkpoint)
+    shutil.copytree(
+        backup, job.checkpoint
+    )  # and nothing more arrives; but the tests have more cores
+    refused_until_redo(job, spark, capsys)
+    assert_exactly_once(job, FIRSTS + MORE)
+
+
+def refused_until_redo(job: Copy, spark, capsys) -> None:
+    """And that is run. Nothing offers to give rows up of which none is lost."""
+    with pytest.raises(Exception, match=r"It ended at .* when it first ran, ") as refused:
         job.run(spark)
+    assert "'eo-kafka job redo" in str(refused.value)
+    assert "--accept-loss" not in str(refused.value)
     where = ["--bootstrap-servers", job.servers]
     assert cli.main(["job", "redo", job.job_name, str(job.checkpoint), *where]) == 0
     assert "which was interrupted, gets the records that it had" in capsys.readouterr().out
     job.run(spark)
-    assert_exactly_once(job, FIRSTS + MORE + LATER)
 
 
 @pytest.mark.parametrize("interval", ["0 seconds", "1 hour"])

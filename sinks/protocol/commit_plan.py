@@ -19,7 +19,6 @@ from ...state.ledger.appender import Record
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.topics import TOKEN_PARTITION
-from ...state.snapshots.batch_ends import same_lines
 from ..options import SinkOptions
 from . import batch_checks, on_reset, one_phase_recovery
 from .batch_figures import DECIDE, SNAPSHOT, Course
@@ -163,7 +162,7 @@ def _repair_sentence(
     more: Sequence[TaskReport],
     ledger: Ledger,
 ) -> str:
-    options, batch = found.options, torn.decision.batch
+    batch = torn.decision.batch
     lost = torn.missing if torn.decided else torn.committed
     partitions, rows = [part.partition for part in lost], sum(part.rows for part in lost)
     happened = (
@@ -176,20 +175,19 @@ def _repair_sentence(
     other = sorted([*(p.partition for p in unequal), *(report.partition for report in more)])
     return (
         f"{happened} The replay's rows of partitions {other} are not the same, so nothing was "
-        f"written. {_way_to_equal_rows(found, torn, ledger)} Or, to go on without the missing "
-        f"rows: 'eo-kafka job repair {options.job} --batch {batch} --accept-loss "
-        "--bootstrap-servers ...'."
+        f"written. {_way_on(found, torn, ledger)}"
     )
 
 
-def _way_to_equal_rows(found: CommittedBatch, torn: Torn, ledger: Ledger) -> str:
+def _way_on(found: CommittedBatch, torn: Torn, ledger: Ledger) -> str:
     options, batch, now = found.options, torn.decision.batch, found.identity
     before = torn.decision.offsets
-    if torn.decided or not before or not now.ends or same_lines(before, now.ends):
+    if torn.decided or not before or not now.ends or before == now.ends:
         return (
             f"The batch's input range is in offsets/{batch} of the checkpoint. Start the query as "
             "it was when the batch first ran (same plan, same number of tasks): it then completes "
-            "the batch."
+            f"the batch. Or, to go on without the missing rows: 'eo-kafka job repair {options.job} "
+            f"--batch {batch} --accept-loss --bootstrap-servers ...'."
         )
     stateful = "a query with state needs a copy of the checkpoint that is as new as the ledger"
     if ledger.snapshot is not None:

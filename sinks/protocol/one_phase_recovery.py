@@ -27,7 +27,7 @@ from ...state.ledger.ledger import Ledger
 from ...state.ledger.settled_tokens import read_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
 from ...state.snapshots.checkpoint import open_checkpoint
-from ...state.snapshots.offset_log import parse, plan_of
+from ...state.snapshots.offset_log import plan_of
 from ..options import SinkOptions
 from .committable import Torn
 from .finisher import Finisher
@@ -36,13 +36,15 @@ PLAN_MAX = 256 << 10  # characters; of some 10,000 partitions
 
 
 def about_to_run(options: SinkOptions, ledger: Ledger) -> Begun | None:
-    """The next batch as Spark planned it; None if that is not known, as where Spark has planned
-    none, but repeats one that is decided. Raises CheckpointError."""
-    if not options.one_phase or options.checkpoint is None:
+    """The next batch as Spark planned it; None if it is not planned yet, as where one is repeated
+    that is decided. Raises CheckpointError."""
+    if not options.one_phase:
         return None
     batch = max(ledger.of_sink(options.sink), default=-1) + 1
+    if options.checkpoint is None:
+        return Begun(batch, "")
     plan = plan_of(open_checkpoint(options.checkpoint), batch, "")
-    return Begun(batch, plan) if 0 < len(plan) <= PLAN_MAX else None
+    return Begun(batch, plan if len(plan) <= PLAN_MAX else "") if plan else None
 
 
 def begins(ledger: Ledger, mine: Begun | None, *, may_be_torn: bool) -> list[Record]:
@@ -50,10 +52,14 @@ def begins(ledger: Ledger, mine: Begun | None, *, may_be_torn: bool) -> list[Rec
     the same batch with another end, from another checkpoint, tasks of that may have committed: it
     stays until it is known that none has (the model found this)."""
     known = ledger.begun
-    same_number = mine is not None and known is not None and mine.batch == known.batch
-    if mine is None or mine == known or (may_be_torn and same_number):
+    if mine is None or mine == known:
         return []
-    return [(records.BEGUN_KEY, records.encode_begun(mine))]
+    has_another = known is not None and known.batch == mine.batch
+    # One that an eo-kafka of before ran may be torn, too: it recorded none.
+    is_unknown = known is None and ledger.one_phase_from is not None
+    if may_be_torn and (has_another or is_unknown):
+        return []
+    return [(records.BEGUN_KEY, records.encode_begun(mine))] if has_another or mine.plan else []
 
 
 def starts(options: SinkOptions, control: ControlPlane, ledger: Ledger) -> list[Record]:
@@ -115,9 +121,9 @@ def find_torn(
         return None
     _check_one_batch(found)
     decision = _as_decision(options, found, start, version)
-    begun = ledger.begun
+    begun = ledger.interrupted(options.sink)
     if begun and begun.batch == decision.batch:
-        decision = replace(decision, offsets=parse(begun.plan).ends)
+        decision = replace(decision, offsets=begun.ends)
     return Torn(decision, missing=(), decided=False)
 
 

@@ -120,10 +120,10 @@ class Ledger:
         return [mine[batch] for batch in known]
 
     def interrupted(self, sink: str) -> Begun | None:
-        """The batch after the newest decided one, if S1 has seen it and tasks of it may have
+        """The batch after the newest decided one, if its plan is known and tasks of it may have
         committed by themselves."""
-        following = max(self.of_sink(sink), default=-1) + 1
-        return self.begun if self.begun and self.begun.batch == following else None
+        begun, following = self.begun, max(self.of_sink(sink), default=-1) + 1
+        return begun if begun and begun.plan and begun.batch == following else None
 
     def tombstones(self, sink: str, keep: int = DECISIONS_KEPT) -> list[tuple[bytes, None]]:
         """Records that make room: all rounds of all batches but the newest `keep`, and but those

@@ -34,12 +34,11 @@ class NotOurs(Ambiguous):
     """The line of a source that does not look at what is recorded, and would not follow."""
 
 
-def next_ends(
-    batches: Iterable[Sequence[str]], *, may_stay: bool = False
-) -> Mapping[str, Position]:
+def next_ends(batches: Iterable[Sequence[str]], *, once: bool = False) -> Mapping[str, Position]:
     """Where a batch ended, by where it started (`encode_text`), from the lines of consecutive
-    batches, one a source. Raises Ambiguous unless every source of every batch is found by that,
-    once if a source `may_stay` where it is."""
+    batches, one a source. Raises Ambiguous unless every source of every batch is found by that.
+    `once`: they are followed once, and the rows compared. So a source may stay where it is, and
+    partitions may come."""
     found: dict[str, Position] = {}
     for before, after in pairwise(map(by_name, batches)):
         if len(before) != len(after):
@@ -47,9 +46,9 @@ def next_ends(
         if [name_of(line) for line in before] != [name_of(line) for line in after]:
             raise Ambiguous("a source came, and another one went")
         for (start, *_), end in zip(map(ends_of, before), map(ends_of, after), strict=True):
-            if start == end.offsets and not may_stay:
+            if start == end.offsets and not once:
                 raise Ambiguous(f"a source stayed at {encode_text(start)}")
-            if changed := start.keys() ^ end.offsets.keys():
+            if not once and (changed := start.keys() ^ end.offsets.keys()):
                 raise Ambiguous(f"{names(changed)} came or went, and its beginning is not recorded")
             if found.setdefault(encode_text(start), end) != end:
                 raise Ambiguous(f"two batches started at {encode_text(start)}")

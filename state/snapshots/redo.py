@@ -17,7 +17,7 @@ from ...core.errors import CheckpointError
 from ...core.transaction import Begun
 from .batch_ends import is_replayable, same_lines
 from .checkpoint import Checkpoint
-from .offset_log import NOT_PLANNED, parse, planned_batch
+from .offset_log import plan_of, planned_batch
 from .snapshot import RESTORING
 
 _COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
@@ -61,7 +61,7 @@ def redo(
 
 def can_be_planned(begun: Begun) -> bool:
     """Whether its plan says all that its sources must know."""
-    return all(map(is_replayable, parse(begun.plan).ends))
+    return all(map(is_replayable, begun.ends))
 
 
 def plan_again(checkpoint: Checkpoint, begun: Begun) -> bool:
@@ -70,8 +70,8 @@ def plan_again(checkpoint: Checkpoint, begun: Begun) -> bool:
 
     Runs anywhere. Raises CheckpointError, OSError.
     """
-    path, ends = f"offsets/{begun.batch}", parse(begun.plan).ends
-    if same_lines(planned_batch(checkpoint, begun.batch, NOT_PLANNED).ends, ends):
+    path = f"offsets/{begun.batch}"
+    if plan_of(checkpoint, begun.batch, "") == begun.plan:
         return False
     checkpoint.remove(path)
     checkpoint.write(path, [begun.plan.encode()])

@@ -14,12 +14,13 @@ from datetime import datetime, timezone
 
 from ...core.errors import CheckpointError
 from ...core.progress import bar
-from ...core.transaction import DecisionState
+from ...core.transaction import Begun, DecisionState
 from ..ledger.blob_names import SnapshotHead
 from ..ledger.coordinator import Coordinator
 from ..ledger.job import Job
 from ..ledger.ledger import Ledger
 from ..ledger.log_reader import read_records
+from ..ledger.records import decode_token
 from ..ledger.settled_tokens import token_ends
 from ..ledger.topics import TOKEN_PARTITION
 from . import writing_back as files
@@ -60,8 +61,9 @@ def restore(
 
     Returns:
         The snapshot's head: its `batch`, `files`, `size` in bytes, `made_ms` (since 1970) and more.
-        None if the job has no snapshot: nothing is written then, but where the first batch of a
-        sink with `commit=idempotent` was interrupted, in which records it had.
+        None if the job has no snapshot. Nothing is written then, unless tasks of its first batch
+        have committed by themselves (`commit=idempotent`): then the folder says which records that
+        batch had.
 
     Raises:
         CheckpointError: The folder is not empty, or batches were written after the snapshot that
@@ -89,6 +91,8 @@ def restore(
     found = export or search.newest(ledger)
     target = open_checkpoint(checkpoint)
     if found is None:
+        if RESTORING in target.paths():
+            target.clear(RESTORING)
         _plan_first_again(target, ledger, search)
         return None
     if export is None:
@@ -98,7 +102,7 @@ def restore(
     with bar(what, shown=progress) as told:
         files.restore(
             *(search.options.kafka, found.topic, found.end, found.head, target, told),
-            before_finish=lambda: _plan_interrupted_again(target, ledger, search.options),
+            before_finish=lambda: _plan_interrupted_again(target, ledger, search),
         )
     took = time.monotonic() - began
     note(job, Restored(found.head.batch, found.head.size, took, time.time()))
@@ -107,44 +111,49 @@ def restore(
 
 
 def _plan_first_again(checkpoint: Checkpoint, ledger: Ledger, search: SnapshotSearch) -> None:
-    """Where the first batch was interrupted. Any id will do: the job has no owner yet."""
-    begun = ledger.interrupted(search.options.sink)
-    if begun is None or begun.batch or ledger.owner or not can_be_planned(begun):
-        return
-    if not _may_have_committed(ledger, search):  # and whoever starts anew may read other topics
+    begun = _torn(ledger, search)
+    if begun is None or begun.batch:
         return
     files.check_free(checkpoint)
     checkpoint.write(RESTORING, [b""])
     plan_again(checkpoint, begun)
-    checkpoint.write("metadata", [json.dumps({"id": str(uuid.uuid4())}).encode()])
+    query = ledger.owner or str(uuid.uuid4())
+    checkpoint.write("metadata", [json.dumps({"id": query}).encode()])
     checkpoint.finish(RESTORING)
 
 
-def _may_have_committed(ledger: Ledger, search: SnapshotSearch) -> bool:
-    """Whether a task has, by itself, of a job that has decided nothing."""
+def _torn(ledger: Ledger, search: SnapshotSearch) -> Begun | None:
+    """The batch of which a task may have committed by itself, if Spark can be told to run it again.
+    Of another one it need not be: whoever starts anew may read other topics."""
     options, topic = search.options, search.ledger_topic
+    begun = ledger.interrupted(options.sink)
+    if begun is None or not can_be_planned(begun):
+        return None
     stable, end = search.control.look(ends=token_ends(options, TOKEN_PARTITION, None)).ends
     if stable < end:  # one is open, or hides what is behind it
-        return True
-    start = ledger.one_phase_from or 0
-    found = read_records(options.kafka, topic, TOKEN_PARTITION, start, stable)
-    return any(value is not None for _, _, value in found)
+        return begun
+    newest = ledger.of_sink(options.sink).get(begun.batch - 1)
+    start = max(ledger.one_phase_from or 0, newest.token_from if newest else 0)
+    tokens = (
+        decode_token(key, value)
+        for _, key, value in read_records(options.kafka, topic, TOKEN_PARTITION, start, stable)
+        if value is not None
+    )
+    return begun if any(token.batch == begun.batch for token in tokens) else None
 
 
-def _plan_interrupted_again(checkpoint: Checkpoint, ledger: Ledger, options: Job) -> None:
+def _plan_interrupted_again(checkpoint: Checkpoint, ledger: Ledger, search: SnapshotSearch) -> None:
     """After the snapshot's batch and those since, which are written, Spark is to run the one that
-    was interrupted with the records that it had: tasks of it may have committed by themselves. A
-    query with state has to run all of them: its readers find them in the ledger (option 'jobName').
-    """
-    begun = ledger.interrupted(options.sink)
-    since = ledger.since_snapshot(options.sink)
+    was interrupted with the records that it had. A query with state has to run all of them: its
+    readers find them in the ledger (option 'jobName')."""
+    begun = _torn(ledger, search)
+    since = ledger.since_snapshot(search.options.sink)
     written = {one.batch: one.offsets for one in since if one.state is DecisionState.DONE}
     has_state = any(path.startswith("state/") for path in checkpoint.paths())
     if begun is None or begun.batch - 1 not in written or len(written) < len(since) or has_state:
         return
-    if can_be_planned(begun):
-        redo(checkpoint, written, begun.batch - 1, restoring=True)
-        plan_again(checkpoint, begun)
+    redo(checkpoint, written, begun.batch - 1, restoring=True)
+    plan_again(checkpoint, begun)
 
 
 def _say(found: Found, job: str, checkpoint: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ...core.errors import EoKafkaError
 from ...core.options import KAFKA_PREFIX
 from ...state.ledger.job import LEDGER, PREFIX, STATE, WEAK_REPLICATION
+from ...state.snapshots.checkpoint import open_checkpoint
 from ...state.snapshots.export import LATEST, Export
 from ...state.snapshots.operators import Operator
 from ...state.snapshots.restoring import restore
@@ -189,16 +190,22 @@ def _delete(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
 def _restore(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
     shown = not arguments.json
     head = restore(arguments.checkpoint, arguments.job, options, arguments.snapshot, progress=shown)
+    is_empty = head is None and open_checkpoint(arguments.checkpoint).is_empty()
     if arguments.json:
         print_json({"job": arguments.job, "batch": None if head is None else head.batch})
-    elif head is None:
+    elif is_empty:
         print(f"Job '{arguments.job}' has no snapshot: nothing was written.")
+    elif head is None:
+        print(
+            f"Job '{arguments.job}' has no snapshot. Its first batch was interrupted, and "
+            f"'{arguments.checkpoint}' holds what is needed to run it as it was. Start the query."
+        )
     else:
         print(
             f"'{arguments.checkpoint}' holds batch {head.batch} of job '{arguments.job}': "
             f"{head.files:,} files, {head.size:,} bytes. Start the query."
         )
-    return 0 if head is not None else 1
+    return 1 if is_empty else 0
 
 
 def _start_from(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
