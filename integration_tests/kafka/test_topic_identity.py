@@ -16,6 +16,7 @@ from eo_kafka.connectors.spark_versions import ReadAllAvailable
 from eo_kafka.errors import DataLossError
 from eo_kafka.sources import recorded_ends, topic_identity
 from eo_kafka.sources.options import SourceOptions
+from eo_kafka.state.ledger.ledger import Ledger
 from eo_kafka.testing.processes import wait_until
 from harness import control_plane, produce
 
@@ -130,8 +131,7 @@ def test_between_two_runs_a_job_knows_it_by_what_it_recorded(servers, topic, mon
     with control_plane(servers) as control:
         assert ids == control.topic_ids([topic]), "what the sink would record"
     recreate(servers, topic, NEW)
-    monkeypatch.setattr(recorded_ends, "_read", lambda options: None)
-    monkeypatch.setattr(recorded_ends, "_recorded", lambda ledger: {})
+    monkeypatch.setattr(recorded_ends, "_read", lambda options: Ledger())
     monkeypatch.setattr(recorded_ends, "recorded_topic_ids", lambda ledger: ids)
     second = Stream(servers, first.done, subscribe=topic, jobName="a-job")
     with pytest.raises(DataLossError, match="was deleted and made again: its id was"):

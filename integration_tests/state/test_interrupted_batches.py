@@ -67,6 +67,18 @@ def test_a_copy_goes_on_that_lost_its_first_batch(job, spark, crash_points, tmp_
     assert_exactly_once(job, FIRSTS + LATER)
 
 
+def test_the_command_restores_a_first_batch(job, spark, crash_points, tmp_path, capsys):
+    words = ["snapshots", "restore", job.job_name, str(job.checkpoint)]
+    words += ["--bootstrap-servers", job.servers]
+    tear_a_batch(job, crash_points, tmp_path / "log")
+    assert cli.main(words) == 1, "the folder is not empty"
+    shutil.rmtree(job.checkpoint)
+    assert cli.main(words) == 0
+    assert "has no snapshot. Its first batch was interrupted" in capsys.readouterr().out
+    job.run(spark)
+    assert_exactly_once(job, FIRSTS + LATER)
+
+
 def test_so_does_the_first_batch_of_a_query_that_took_the_job_over(
     job, spark, crash_points, tmp_path
 ):

@@ -17,10 +17,12 @@ from eo_kafka.targets import MarkerChanged, NotStaged, Target
 
 class FileTarget(Target):
     """One file holds the marker and the names that are shown; `shown` has links to those. For
-    `target.broken` it breaks one promise."""
+    `target.broken` it breaks one promise. With `target.server` another process does what `apply`
+    asks for, also when who asked is dead."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path, self._broken = Path(options["path"]), options.get("broken")
+        self._has_server = "server" in options
 
     @property
     def place(self) -> str:
@@ -42,6 +44,25 @@ class FileTarget(Target):
         return json.loads(file.read_text())["marker"].encode() if file.exists() else None
 
     def apply(
+        self, writer: str, names: Mapping[str, int], before: bytes | None, after: bytes
+    ) -> None:
+        if not self._has_server:
+            self._apply(writer, names, before, after)
+            return
+        server = os.fork()
+        if not server:
+            for stream in range(3):
+                os.close(stream)  # the one that asks is waited for by these
+            try:
+                self._apply(writer, names, before, after)
+            except (MarkerChanged, NotStaged) as refused:
+                os._exit(1 + isinstance(refused, NotStaged))
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(server, 0)[1])
+        if code:
+            raise (MarkerChanged, NotStaged)[code - 1]
+
+    def _apply(
         self, writer: str, names: Mapping[str, int], before: bytes | None, after: bytes
     ) -> None:
         with self._locked():

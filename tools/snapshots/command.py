@@ -189,11 +189,13 @@ def _delete(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
 
 def _restore(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
     shown = not arguments.json
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    was_there = "metadata" in checkpoint.paths()
     head = restore(arguments.checkpoint, arguments.job, options, arguments.snapshot, progress=shown)
-    is_empty = head is None and open_checkpoint(arguments.checkpoint).is_empty()
+    nothing = head is None and (was_there or "metadata" not in checkpoint.paths())
     if arguments.json:
         print_json({"job": arguments.job, "batch": None if head is None else head.batch})
-    elif is_empty:
+    elif nothing:
         print(f"Job '{arguments.job}' has no snapshot: nothing was written.")
     elif head is None:
         print(
@@ -205,7 +207,7 @@ def _restore(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
             f"'{arguments.checkpoint}' holds batch {head.batch} of job '{arguments.job}': "
             f"{head.files:,} files, {head.size:,} bytes. Start the query."
         )
-    return 1 if is_empty else 0
+    return 1 if nothing else 0
 
 
 def _start_from(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
