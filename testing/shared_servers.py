@@ -51,6 +51,7 @@ def address_of(
         if not known.exists():
             running = server()
             known.write_text(address(running.__enter__()))
+            _started.callback(_forget, known, _in_use[name])  # after it has stopped
             _started.push(running)
             _started.callback(_await_last_user, _in_use[name])  # before it is stopped
         return known.read_text()
@@ -77,6 +78,12 @@ def leave() -> None:
     for users in _in_use.values():
         fcntl.flock(users, fcntl.LOCK_UN)
     _started.close()
+
+
+def _forget(known: Path, users: int) -> None:
+    """Whoever has waited meanwhile starts one anew: this process may live on."""
+    known.unlink(missing_ok=True)
+    fcntl.flock(users, fcntl.LOCK_UN)
 
 
 def _await_last_user(users: int) -> None:

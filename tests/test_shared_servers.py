@@ -31,6 +31,9 @@ def server():
 print(shared_servers.address_of("one", server, str), flush=True)
 sys.stdin.readline()
 shared_servers.leave()
+if "lives on" in sys.argv:
+    print("left", flush=True)
+    sys.stdin.readline()
 """
 
 
@@ -40,8 +43,8 @@ def worker(tmp_path, monkeypatch):
     monkeypatch.setenv(shared_servers.FOLDER, str(tmp_path))
     running: list[subprocess.Popen] = []
 
-    def start() -> subprocess.Popen:
-        command = [sys.executable, "-c", WORKER, str(tmp_path / "said")]
+    def start(*more: str) -> subprocess.Popen:
+        command = [sys.executable, "-c", WORKER, str(tmp_path / "said"), *more]
         running.append(
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         )
@@ -71,6 +74,19 @@ def test_it_is_started_once_and_ends_with_its_last_user(worker, tmp_path):
     told_to_end(third)
     assert [process.wait(30) for process in (first, second, third)] == [0, 0, 0]
     assert (tmp_path / "said").read_text() == "started ended "
+
+
+def test_who_comes_after_it_has_ended_starts_it_anew(worker, tmp_path):
+    """Whatever the worker does that had started it: xdist ends none before all have ended."""
+    first = worker("lives on")
+    assert first.stdout.readline() == "here\n"
+    told_to_end(first)
+    assert first.stdout.readline() == "left\n"
+    second = worker()
+    wait_until(lambda: (tmp_path / "said").read_text() == "started ended started ", "it is", 30)
+    assert second.stdout.readline() == "here\n"
+    told_to_end(second)
+    assert second.wait(30) == 0
 
 
 def test_a_user_that_was_killed_holds_nobody_up(worker, tmp_path):
