@@ -256,20 +256,17 @@ def _redo(options: SinkOptions, arguments: argparse.Namespace) -> None:
     newest = max((b for b in decided if decided[b].state is DecisionState.DONE), default=None)
     if newest is None and begun is None:
         raise EoKafkaError(f"Job '{options.job}' has written no batch: there is nothing to redo.")
-    known = {batch: lines for batch, lines in written.items() if batch <= (newest or 0)}
-    done = [] if newest is None else redo(checkpoint, known, newest)
-    again = begun is not None and can_be_planned(begun) and plan_again(checkpoint, begun)
-    if newest is None:
-        told = f"Job '{options.job}' has written no batch."
-    elif not done:
+    told = f"Job '{options.job}' has written no batch."
+    if newest is not None:
         told = f"Checkpoint '{checkpoint.url}' is as new as the ledger: batch {newest}."
-    else:
-        told = (
-            f"Checkpoint '{checkpoint.url}' was brought to batch {newest}, the last one written: "
-            f"batches {done[0]} to {done[-1]} stand in it now as they were written. Start the "
-            "query again: it goes on behind them."
-        )
-    if begun is not None and again:
+        known = {batch: lines for batch, lines in written.items() if batch <= newest}
+        if done := redo(checkpoint, known, newest):
+            told = (
+                f"Checkpoint '{checkpoint.url}' was brought to batch {newest}, the last one "
+                f"written: batches {done[0]} to {done[-1]} stand in it now as they were written. "
+                "Start the query again: it goes on behind them."
+            )
+    if begun is not None and can_be_planned(begun) and plan_again(checkpoint, begun):
         told += f" Batch {begun.batch}, which was interrupted, gets the records that it had."
     print(told)
 
