@@ -18,7 +18,7 @@ SILENT = "no answer"
 
 
 class FakeAdmin:
-    """Gives one answer after the other: None (created), SILENT, or an error's code."""
+    """Gives one answer after the other: None (created), SILENT, an error's code, or code and text."""
 
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)
@@ -30,10 +30,21 @@ class FakeAdmin:
         elif answer == SILENT:
             future.set_exception(FutureTimeout())
         else:
-            future.set_exception(KafkaException(KafkaError(answer)))
+            told = answer if isinstance(answer, tuple) else (answer,)
+            future.set_exception(KafkaException(KafkaError(*told)))
         return {asked[0].topic: future}
 
 
+AWAY = (
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have all "
+    "their log directories cordoned.",
+)
+TOO_FEW = (
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be "
+    "reached because only 1 broker(s) are registered.",
+)
 THERE, DENIED = KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -45,6 +56,8 @@ THERE, DENIED = KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.TOPIC_AUTHORIZATION_
         ([SILENT, None], True),
         ([SILENT, THERE], True),  # that was us
         ([KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT, THERE], True),
+        ([AWAY] * 5 + [None], True),  # more often than ATTEMPTS
+        ([AWAY, THERE], False),
     ],
 )
 def test_an_attempt_that_nobody_answers_is_made_again(answers, is_new):
@@ -59,6 +72,7 @@ def test_an_attempt_that_nobody_answers_is_made_again(answers, is_new):
         ([SILENT] * topics.ATTEMPTS, "Nobody said within 30 s whether topic 'orders' was created"),
         ([SILENT, DENIED], "Topic 'orders' could not be created: .*authorization.* Ask somebody"),
         ([DENIED], "Topic 'orders' could not be created: .*authorization.* Ask somebody"),
+        ([TOO_FEW], "could not be created: .*only 1 broker.* Ask"),
         ([KafkaError._TRANSPORT] * topics.ATTEMPTS, "could not be created: .*transport.* Ask"),
     ],
 )
@@ -67,3 +81,9 @@ def test_a_topic_that_is_not_created_is_said_with_what_to_do(answers, told):
     with pytest.raises(EnvironmentRefused, match=f"(?i){told}"):
         topics.create(admin, TOPIC, "Ask somebody.")
     assert admin.answers == []
+
+
+def test_brokers_that_stay_away_are_not_waited_for_for_ever(monkeypatch):
+    monkeypatch.setattr(topics, "TIMEOUT_S", 0.5)
+    with pytest.raises(EnvironmentRefused, match="All brokers are currently fenced.* Ask"):
+        topics.create(FakeAdmin(*[AWAY] * 9), TOPIC, "Ask somebody.")

@@ -75,7 +75,8 @@ def create(admin: Any, topic: Any, advice: str) -> bool:
 
     Returns:
         Whether it was created by this call; False if it was there. A broker that does not say what
-        became of an attempt is asked again: what is there then counts as created.
+        became of an attempt is asked again: what is there then counts as created. Brokers that have
+        just started, or miss a heartbeat, are waited for.
 
     Raises:
         EnvironmentRefused: The brokers refuse, or nobody says whether they did it.
@@ -83,7 +84,7 @@ def create(admin: Any, topic: Any, advice: str) -> bool:
     from confluent_kafka import KafkaError, KafkaException
 
     unknown = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
-    attempt = 1
+    attempt, deadline = 1, time.monotonic() + TIMEOUT_S
     while True:
         try:
             admin.create_topics([topic])[topic.topic].result(TIMEOUT_S)
@@ -97,6 +98,9 @@ def create(admin: Any, topic: Any, advice: str) -> bool:
             error = raised.args[0]
             if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return attempt > 1
+            if _are_all_away(error) and time.monotonic() < deadline:
+                time.sleep(0.2)
+                continue
             is_known = not (error.retriable() or error.code() in unknown)
             problem = f"Topic '{topic.topic}' could not be created: {error.str()}. {advice}"
         else:
@@ -104,3 +108,15 @@ def create(admin: Any, topic: Any, advice: str) -> bool:
         if is_known or attempt == ATTEMPTS:
             raise EnvironmentRefused(problem)
         attempt += 1
+
+
+def _are_all_away(error: Any) -> bool:
+    """Whether the controller hears of no broker at this moment. The error has the code of a
+    replication factor that no broker count will ever allow: only its text tells them apart
+    (`StripedReplicaPlacer` of Apache Kafka)."""
+    from confluent_kafka import KafkaError
+
+    return (
+        error.code() == KafkaError.INVALID_REPLICATION_FACTOR
+        and "all brokers are currently fenced" in error.str().lower()
+    )

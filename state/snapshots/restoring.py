@@ -91,9 +91,10 @@ def restore(
     found = export or search.newest(ledger)
     target = open_checkpoint(checkpoint)
     if found is None:
-        if RESTORING in target.paths():
-            target.clear(RESTORING)
-        _plan_first_again(target, ledger, search)
+        with files.filling(target):
+            if RESTORING in target.paths():
+                target.clear(RESTORING)
+            _plan_first_again(target, ledger, search)
         return None
     if export is None:
         _check_can_go_on(ledger, found.head, search.options)

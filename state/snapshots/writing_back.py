@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from ...core.crash_points import crash_point
@@ -63,7 +64,7 @@ def restore(
         raise CorruptSnapshot(
             f"The manifest of batch {head.batch} lists {len(manifest.files)} files of {head.files}."
         )
-    try:
+    with filling(checkpoint):
         check_free(checkpoint)
         checkpoint.write(RESTORING, [b""])
         try:
@@ -73,7 +74,15 @@ def restore(
             raise
         before_finish()
         checkpoint.finish(RESTORING)
-    except OSError as error:  # a full disk, or an object store that does not let us in
+
+
+@contextmanager
+def filling(checkpoint: Checkpoint) -> Iterator[None]:
+    """While a checkpoint is looked at and written: CheckpointError for what a full disk says, or an
+    object store that does not let us in."""
+    try:
+        yield
+    except OSError as error:
         raise CheckpointError(
             f"The checkpoint '{checkpoint.url}' could not be filled: {error}. It is incomplete, "
             "and no query starts from it. Correct this and restore again."

@@ -19,6 +19,7 @@ from ...state.snapshots.export import LATEST, Export
 from ...state.snapshots.operators import Operator
 from ...state.snapshots.restoring import restore
 from ...state.snapshots.search import Found, FoundExport, SnapshotSearch
+from ...state.snapshots.writing_back import filling
 from ..shared.command_line import add_connection, add_json, connection, print_json, table
 from .exporting import delete_snapshot, export_snapshot, verify_snapshot
 from .start_from import start_from
@@ -190,7 +191,8 @@ def _delete(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
 def _restore(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
     shown = not arguments.json
     checkpoint = open_checkpoint(arguments.checkpoint)
-    was_there = "metadata" in checkpoint.paths()
+    with filling(checkpoint):
+        was_there = "metadata" in checkpoint.paths()
     head = restore(arguments.checkpoint, arguments.job, options, arguments.snapshot, progress=shown)
     nothing = head is None and (was_there or "metadata" not in checkpoint.paths())
     if arguments.json:
