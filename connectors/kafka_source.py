@@ -141,7 +141,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             position = recorded
         else:
             again = self._recorded.interrupted(begin, self._newest)
-            if again is None or self._planner.any_anew:
+            if again is None or again.anew != self._planner.anew(begin):
                 again = self._new_end(begin, limit)
             position = again
         if begin == self._initial:
@@ -158,7 +158,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = self._planner.end(begin, self._newest, rows)
         if self._position is not None and end == self._position.offsets:
             return self._position  # written in another way, Spark would take it for another place
-        return Position(end, most_tasks=self._most_tasks.of(end))
+        tasks, anew = self._most_tasks.of(end), self._planner.anew(begin)
+        return Position(end, most_tasks=tasks, anew=anew)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The newest offsets seen, for the progress report. Driver, after `latestOffset`."""
@@ -175,7 +176,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Batch 0, planned by an earlier process when the ledger had nothing to continue.
             self._continues_at, self._planner.continues = None, False
             self._initial = begin = self._planner.stored_start()
-        ranges = self.ranges(begin, until.offsets)
+        ranges = self.ranges(begin, until)
         options = self._options
         most = options.max_partitions if options.cuts else until.most_tasks
         return _tasks(ranges, most, self.topic_ids)
@@ -185,11 +186,14 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ids of the topics for which the ranges were planned. Driver."""
         return self._planner.topic_ids
 
-    def ranges(self, begin: Offsets, end: Offsets) -> list[OffsetRange]:
+    def ranges(self, begin: Offsets, until: Position) -> list[OffsetRange]:
         """What the tasks of one batch share. Driver; raises as `partitions`."""
         crash_point("source.before_partitions")
-        self._reached = dict(end)
-        return self._planner.ranges(begin, end, first=begin == self._initial)
+        self._reached = dict(until.offsets)
+        first, is_decided = begin == self._initial, self._recorded.is_decided(begin, until.offsets)
+        return self._planner.ranges(
+            *(begin, until.offsets, until.anew), first=first, is_decided=is_decided
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task's ranges. Executor, once for each task attempt."""

@@ -12,6 +12,8 @@ partition there.
   sink, and a restart, know that nothing was read.
 - `@tasks NUMBER`: the batch that ends here has so many tasks at most. By it a restart gives each
   task the records that it had (`sources/most_tasks.py`).
+- `@anew TOPIC ID`: the topic was deleted and made again, with this id, and the batch that ends here
+  reads it from its beginning, wherever it starts. By it a restart does so, too.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ PARTITION_MAX = 2**31 - 1
 
 _CONTINUES = "@continues "
 _MOST_TASKS = re.compile(r"@tasks ([1-9][0-9]{0,9})")
+_ANEW = re.compile(r"@anew ([a-zA-Z0-9._-]+) ([a-zA-Z0-9_-]+)")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _DIGITS_MAX = len(str(PARTITION_MAX))
 _EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
@@ -81,13 +84,18 @@ def encode_text(offsets: Offsets) -> str:
     return json.dumps(encode(offsets), separators=(",", ":"))
 
 
+Marks: TypeAlias = tuple[tuple[str, str], ...]  # topics, by name and id
+
+
 class Position(NamedTuple):
-    """Where a stream is, and what its marks say: the ledger that it continues, and how many tasks
-    the batch that ends here has at most."""
+    """Where a stream is, and what its marks say: the ledger that it continues, how many tasks the
+    batch that ends here has at most, and which topics, by name and id, it reads from their
+    beginning."""
 
     offsets: Offsets
     continues: str | None = None
     most_tasks: int | None = None
+    anew: Marks = ()
 
 
 def encode_position(position: Position) -> dict[str, dict[str, int]]:
@@ -100,20 +108,24 @@ def _marks(position: Position) -> Iterator[str]:
         yield f"{_CONTINUES}{position.continues}"
     if position.most_tasks is not None:
         yield f"@tasks {position.most_tasks}"
+    for topic, topic_id in position.anew:
+        yield f"@anew {topic} {topic_id}"
 
 
 def decode_position(written: object) -> Position:
     """A position out of a checkpoint. Raises ValueError as `decode`."""
     topics = dict(_nested(written))
     marks = [name for name, partitions in topics.items() if partitions == {}]
-    continues, most_tasks = None, None
+    continues, most_tasks, anew = None, None, []
     for name in marks:
         if name.startswith(_CONTINUES):
             continues = name.removeprefix(_CONTINUES)
             del topics[name]
         elif found := _MOST_TASKS.fullmatch(name):
             most_tasks = int(found[1])
-    return Position(decode(topics), continues, most_tasks)
+        elif found := _ANEW.fullmatch(name):
+            anew.append((found[1], found[2]))
+    return Position(decode(topics), continues, most_tasks, tuple(anew))
 
 
 def decode(written: object, lowest: int = 0) -> dict[TopicPartition, int]:
@@ -124,7 +136,7 @@ def decode(written: object, lowest: int = 0) -> dict[TopicPartition, int]:
     """
     found: dict[TopicPartition, int] = {}
     for topic, partitions in _nested(written).items():
-        if partitions == {} and _MOST_TASKS.fullmatch(topic):
+        if partitions == {} and (_MOST_TASKS.fullmatch(topic) or _ANEW.fullmatch(topic)):
             continue  # a position out of a progress report, given as `startingOffsets`
         if not _TOPIC.fullmatch(topic):
             raise ValueError(f"must name topics; {cut(repr(topic))} is none")

@@ -13,6 +13,7 @@ from ..core.errors import DataLossError, SourceError
 from ..core.offsets import (
     EARLIEST,
     LATEST,
+    Marks,
     OffsetRange,
     Offsets,
     TopicPartition,
@@ -45,6 +46,7 @@ class Planner:
         self._lookup = lookup
         self._topics = KnownTopics(recorded_ids)
         self.continues = False  # a new query, whose first batch ends where another has ended
+        self._repeats = False  # a batch that is decided, until the next one is planned
         self._late: set[TopicPartition] = set()  # a new query finds them, and starts at their ends
 
     def stored_start(self) -> dict[TopicPartition, int]:
@@ -71,10 +73,10 @@ class Planner:
         """The id of each topic that was looked at."""
         return self._topics.ids or {}
 
-    @property
-    def any_anew(self) -> bool:
-        """Whether there may be a partition that is read from its first record."""
-        return self._topics.any_anew
+    def anew(self, start: Offsets) -> Marks:
+        """The topics that were made again and that the batch from `start` reads from their
+        beginning. After `newest`."""
+        return self._topics.anew(start)
 
     def newest(
         self, start: Offsets, recorded: Offsets | None = None, *, first: bool
@@ -84,6 +86,7 @@ class Planner:
 
         Raises DataLossError where a topic is not the one that `start` is an offset of any more.
         """
+        self._repeats = False
         found = self._lookup.look()
         self._compare(found.ids, start, recorded, first=first)
         known = start if recorded is None else recorded
@@ -96,17 +99,33 @@ class Planner:
         self, ids: Mapping[str, str], start: Offsets, recorded: Offsets | None, *, first: bool
     ) -> None:
         replaced = self._topics.replaced(ids, start, first=first)
+        again = [*replaced, *(topic for topic, _ in self._topics.anew(start))]
+        if recorded is not None and again:
+            raise DataLossError(
+                f"Topic '{min(again)}' was deleted and made again. A batch since the restored "
+                "snapshot must be repeated and cannot be; nothing was read. Give the job's memory "
+                "up: 'eo-kafka job reset', and a new checkpoint."
+            )
+        self._tell(replaced)
+        self._topics.accept(ids, start, replaced)
+
+    def _look_back(
+        self, start: Offsets, end: Offsets, anew: Marks, *, first: bool, is_decided: bool
+    ) -> None:
+        """As `_compare`, where the batch was planned by an earlier run. What a decided one reads is
+        not written any more: of a topic that was made again since, the next one has to have it."""
+        self._repeats = is_decided
+        ids, at = self._lookup.look().ids, end if is_decided else start
+        replaced = self._topics.replaced(ids, at, anew, first=first and not is_decided)
+        self._tell(replaced)
+        self._topics.accept(ids, at, replaced)
+        self._topics.accept(ids, start, {topic for topic, _ in anew} - replaced.keys())
+
+    def _tell(self, replaced: Mapping[str, str]) -> None:
         for sentence in replaced.values():
-            if recorded is not None:
-                raise DataLossError(
-                    f"{sentence} A batch since the restored snapshot must be repeated and "
-                    "cannot be; nothing was read. Give the job's memory up: 'eo-kafka job "
-                    "reset', and a new checkpoint."
-                )
             if self._options.fail_on_data_loss:
                 raise DataLossError(f"{sentence} {WAYS_OUT}")
             log.warning("%s The new one is read from its beginning. %s", sentence, _WARN)
-        self._topics.accept(ids, start, replaced)
 
     def end(self, start: Offsets, newest: Offsets, limit: int | None) -> dict[TopicPartition, int]:
         """Where the batch from `start` ends, within `limit` offsets if there is a limit."""
@@ -118,19 +137,31 @@ class Planner:
         end = newest if limit is None else rate_limited(limit, begin, newest)
         return self._topics.moved(end, start, begin)
 
-    def ranges(self, start: Offsets, end: Offsets, *, first: bool) -> list[OffsetRange]:
-        """What the batch from `start` to `end` reads. Raises DataLossError.
+    def ranges(
+        self,
+        start: Offsets,
+        end: Offsets,
+        anew: Marks = (),
+        *,
+        first: bool,
+        is_decided: bool = False,
+    ) -> list[OffsetRange]:
+        """What the batch from `start` to `end` reads, with the topics in `anew` from their
+        beginning. Raises DataLossError.
 
         `first` says that `start` was looked up by this run and not read from the offset log: it
-        may then name partitions younger than the batch, which the next one will find.
+        may then name partitions younger than the batch, which the next one will find. `is_decided`
+        says that the batch is in the job's ledger, and would not be written again.
         """
         if self._topics.ids is None:  # a restart in the middle of this batch
-            self._compare(self._lookup.look().ids, start, None, first=first)
+            self._look_back(start, end, anew, first=first, is_decided=is_decided)
         gone = start.keys() - end.keys()
         if gone and first:
             gone -= self._lookup.partitions()
         if gone:
             self._data_loss(f"Partitions {names(gone)} are gone; some data may have been missed.")
+        if self._repeats:
+            end = self._topics.still_there(end)
         begin = self._begin(start, end)
         if first and isinstance(self._options.starting, ByTime):
             # A partition that had no record so new when the batch was planned has one by now: the

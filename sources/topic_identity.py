@@ -9,12 +9,12 @@ leaves no gap: a task has the ids of the look-up before it, and Kafka never uses
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from ..core.errors import DataLossError, UnknownTopic
 from ..core.kept import Kept
-from ..core.offsets import Offsets, TopicPartition, encode_text
+from ..core.offsets import Marks, Offsets, TopicPartition, encode_text
 from .lookup import OffsetLookup
 from .options import SourceOptions
 
@@ -51,20 +51,24 @@ class KnownTopics:
         """Whether there may be a partition that is read from its first record."""
         return bool(self._anew)
 
-    def replaced(self, now: Mapping[str, str], start: Offsets, *, first: bool) -> dict[str, str]:
+    def replaced(
+        self, now: Mapping[str, str], start: Offsets, anew: Marks = (), *, first: bool
+    ) -> dict[str, str]:
         """A sentence for each topic that is another than the one `start` is an offset of. `first`
-        says that `start` was looked up by this run: it is of what is there now."""
+        says that `start` was looked up by this run: it is of what is there now. `anew` are those
+        that an earlier run had recognized, for the batch from `start`."""
         known = self._ids
         if known is None:
-            known = {} if first or not start else dict(self._recorded())
+            known = {} if first or not start else {**self._recorded(), **dict(anew)}
         return {
             topic: _sentence(topic, known[topic], now[topic], start)
             for topic in sorted({at.topic for at in start})
             if topic in known and topic in now and known[topic] != now[topic]
         }
 
-    def accept(self, now: Mapping[str, str], start: Offsets, replaced: Mapping[str, str]) -> None:
-        """Go on with the topics that there are, those that were `replaced` from their beginning."""
+    def accept(self, now: Mapping[str, str], start: Offsets, replaced: Collection[str]) -> None:
+        """Go on with the topics that there are, and in the batch from `start` with those that were
+        `replaced` from their beginning."""
         self._ids = {**(self._ids or {}), **now}
         self._anew.update({at: offset for at, offset in start.items() if at.topic in replaced})
 
@@ -74,6 +78,16 @@ class KnownTopics:
         if at in self._anew and self._anew[at] != start.get(at):
             del self._anew[at]
         return at in self._anew
+
+    def anew(self, start: Offsets) -> Marks:
+        """The topics, and their ids, that the batch from `start` reads from their beginning."""
+        found = {at.topic for at in start if self.is_read_anew(at, start)}
+        return tuple((topic, (self._ids or {})[topic]) for topic in sorted(found))
+
+    def still_there(self, end: Offsets) -> Offsets:
+        """`end` without the partitions that the batch from there reads from their beginning: it is
+        of a topic that is gone."""
+        return {at: offset for at, offset in end.items() if self._anew.get(at) != offset}
 
     def moved(self, end: Offsets, start: Offsets, begin: Offsets) -> dict[TopicPartition, int]:
         """`end`, where nothing is read of a partition that is read anew and would end at the number

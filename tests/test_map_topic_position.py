@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from eo_kafka.core.offsets import TopicPartition
+from eo_kafka.core.offsets import Position, TopicPartition
 from eo_kafka.errors import SourceError
 from eo_kafka.sources.maps.topic_position import TopicPosition, after, too_late
 
@@ -40,21 +40,23 @@ def test_what_is_no_position_is_refused(written) -> None:
 
 
 def test_without_anything_new_there_is_no_batch() -> None:
-    assert after(START, dict(START.offsets), dict(START.offsets), 1099, 100) is START
+    assert after(START, START.position, dict(START.offsets), 1099, 100) is START
 
 
 def test_an_idle_stream_renews_now_and_then_that_it_has_read_everything() -> None:
-    found = after(START, dict(START.offsets), dict(START.offsets), 1100, 100)
+    found = after(START, START.position, dict(START.offsets), 1100, 100)
     assert (found.offsets, found.caught_up_ms) == (START.offsets, 1100)
     # and, looked at again at the same time, has no batch, so that a run by itself ends
-    assert after(found, dict(START.offsets), dict(START.offsets), 1100, 0) is found
+    assert after(found, found.position, dict(START.offsets), 1100, 0) is found
 
 
 def test_a_batch_to_the_end_is_caught_up_and_one_that_is_cut_short_is_not() -> None:
     newest = {A: 9, B: 7}
-    assert after(START, newest, newest, 2000, 100) == TopicPosition("map", newest, 2000)
+    assert after(START, Position(newest), newest, 2000, 100) == TopicPosition("map", newest, 2000)
     cut_short = {A: 6, B: 7}
-    assert after(START, cut_short, newest, 2000, 100) == TopicPosition("map", cut_short, 1000)
+    assert after(START, Position(cut_short), newest, 2000, 100) == TopicPosition(
+        "map", cut_short, 1000
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,3 +64,12 @@ def test_a_batch_to_the_end_is_caught_up_and_one_that_is_cut_short_is_not() -> N
 )
 def test_what_is_read_late_and_has_gaps_may_lack_removals(rows, now, late) -> None:
     assert too_late(10, rows, 4, lambda: now) is late
+
+
+def test_a_topic_that_was_made_again_is_marked_in_the_end_of_its_first_batch_only() -> None:
+    newest, anew = {A: 2, B: 1}, (("map", "id-2"),)
+    first = after(START, Position(newest, anew=anew), newest, 2000, 100)
+    assert first == TopicPosition("map", newest, 2000, anew)
+    assert TopicPosition.decode(json.loads(json.dumps(first.encode()))) == first
+    later = {A: 3, B: 1}
+    assert after(first, Position(later), later, 3000, 100).anew == ()

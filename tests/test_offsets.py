@@ -57,24 +57,35 @@ def test_decode_gives_back_what_was_encoded(offsets: dict[TopicPartition, int]) 
     assert decode(encode(offsets)) == offsets
 
 
+_names = st.text("ab.-_1", min_size=1)
+
+
 @given(
-    positions, st.none() | st.text("ab.-_1", min_size=1), st.none() | st.integers(1, 9_999_999_999)
+    positions,
+    st.none() | _names,
+    st.none() | st.integers(1, 9_999_999_999),
+    st.dictionaries(_names, st.uuids().map(str)),
 )
 def test_a_position_comes_back_with_its_marks(
-    offsets: dict[TopicPartition, int], continues: str | None, most_tasks: int | None
+    offsets: dict[TopicPartition, int],
+    continues: str | None,
+    most_tasks: int | None,
+    anew: dict[str, str],
 ) -> None:
-    position = Position(offsets, continues, most_tasks)
+    position = Position(offsets, continues, most_tasks, tuple(sorted(anew.items())))
 
     assert decode_position(json.dumps(encode_position(position))) == position
     assert decode_position(encode_text(offsets)) == Position(offsets)
 
 
-def test_offsets_that_a_user_copies_from_a_report_may_have_the_number_of_tasks() -> None:
-    assert decode('{"a":{"1":23},"@tasks 8":{}}') == {TopicPartition("a", 1): 23}
+def test_offsets_that_a_user_copies_from_a_report_may_have_marks() -> None:
+    copied = '{"a":{"1":23},"@tasks 8":{},"@anew a 1b-c":{}}'
+    assert decode(copied) == {TopicPartition("a", 1): 23}
 
 
 @pytest.mark.parametrize(
-    "name", ["@tasks 0", "@tasks x", "@tasks 08", "@tasks ", "@task 8", "@tasks 8 ", "@x"]
+    "name",
+    ["@tasks 0", "@tasks x", "@tasks 08", "@tasks ", "@task 8", "@tasks 8 ", "@anew a", "@x"],
 )
 def test_what_another_version_may_say_is_refused_and_not_guessed(name: str) -> None:
     with pytest.raises(ValueError, match="must name topics; .* is none"):

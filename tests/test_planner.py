@@ -329,6 +329,84 @@ def test_where_going_on_is_allowed_a_new_topic_is_read_from_its_beginning_once(
     assert read[other] == list(range(20, 20 + more))
 
 
+LENIENT = SourceOptions.parse(
+    {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t", "failOnDataLoss": "false"},
+    streaming=True,
+)
+
+
+def restarted(cluster: Cluster, recorded: str | None) -> Planner:
+    """A new run, with the topic's id as the job's ledger has it; None without a ledger."""
+    ids = {} if recorded is None else {"t": recorded}
+    return Planner(LENIENT, cast(OffsetLookup, cluster), lambda: ids)
+
+
+def read_on(plan: Planner, start: Offsets, limit: int | None) -> list[int]:
+    """The offsets of A that the batches from `start` read, until there are no more."""
+    found: list[int] = []
+    while (end := plan.end(start, plan.newest(start, first=False), limit)) != start:
+        for one in plan.ranges(start, end, plan.anew(start), first=False):
+            found += range(one.start, one.end) if one.partition == A else []
+        start = end
+    return found
+
+
+@pytest.mark.parametrize("length", [1, 10, 30])
+@pytest.mark.parametrize("limit", [None, 3])
+@pytest.mark.parametrize("recorded", ["first", "second", None])
+def test_a_restart_in_the_first_batch_of_a_new_topic_reads_what_it_read(
+    length: int, limit: int | None, recorded: str | None
+) -> None:
+    """`second` is recorded when the batch was decided."""
+    cluster = Cluster(p0=(0, 10), p1=(0, 10))
+    plan, start = restarted(cluster, None), {A: 10, B: 10}
+    plan.newest(start, first=False)
+    cluster.logs, cluster.ids = {A: (0, length), B: (0, 0)}, {"t": "second"}
+    end = plan.end(start, plan.newest(start, first=False), limit)
+    anew, wanted = plan.anew(start), plan.ranges(start, end, plan.anew(start), first=False)
+    cluster.logs[A] = (0, length + 5)
+
+    again = restarted(cluster, recorded)
+    decided = recorded == "second"
+    assert again.ranges(start, end, anew, first=False, is_decided=decided) == wanted
+    found = [offset for one in wanted for offset in range(one.start, one.end)]
+    assert found + read_on(again, end, limit) == list(range(length + 5))
+    assert again.anew(end) == ()
+
+
+@pytest.mark.parametrize("length", [0, 1, 10, 30])
+@pytest.mark.parametrize("limit", [None, 3])
+@pytest.mark.parametrize("began", [{A: 4, B: 10}, {A: 0, B: 0}, {A: 10, B: 10}, {}])
+@pytest.mark.parametrize("first", [True, False])
+def test_of_a_decided_batch_nothing_is_in_a_topic_that_was_made_again_since(
+    length: int, limit: int | None, began: Offsets, first: bool
+) -> None:
+    cluster = Cluster(p0=(0, length), p1=(0, 0))
+    cluster.ids, end = {"t": "second"}, {A: 10, B: 10}
+    again = restarted(cluster, "first")
+    for _ in range(2):
+        assert again.ranges(began, end, first=first, is_decided=True) == []
+    assert read_on(again, end, limit) == list(range(length))
+
+
+def test_a_topic_that_was_made_again_twice_is_not_read_by_the_plan_for_the_first_one() -> None:
+    """It is planned on `second`, and not decided; now there is `third`."""
+    cluster = Cluster(p0=(0, 30), p1=(0, 0))
+    cluster.ids, marks = {"t": "third"}, (("t", "second"),)
+    for recorded in ("first", None):
+        again = restarted(cluster, recorded)
+        wanted = again.ranges({A: 10, B: 0}, {A: 20, B: 0}, marks, first=False)
+        assert wanted == [OffsetRange(A, 0, 20)]
+        assert read_on(again, {A: 20, B: 0}, None) == list(range(20, 30))
+
+
+def test_after_a_decided_batch_one_that_must_be_repeated_stops_the_query() -> None:
+    again = restarted(Cluster(p0=(0, 30)), "zero")
+    assert again.ranges({A: 0}, {A: 10}, first=False, is_decided=True) == []
+    with pytest.raises(DataLossError, match="cannot be; nothing was read"):
+        again.newest({A: 10}, {A: 20}, first=False)
+
+
 def test_a_restart_knows_the_topics_that_the_job_has_recorded() -> None:
     cluster = Cluster(p0=(0, 30))
     options = SourceOptions.parse(
@@ -351,11 +429,6 @@ def test_a_restart_knows_the_topics_that_the_job_has_recorded() -> None:
 
 
 def test_a_batch_that_must_be_repeated_is_not_read_of_another_topic() -> None:
-    cluster = Cluster(p0=(0, 30))
-    options = SourceOptions.parse(
-        {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t", "failOnDataLoss": "false"},
-        streaming=True,
-    )
-    plan = Planner(options, cast(OffsetLookup, cluster), lambda: {"t": "zero"})
+    plan = restarted(Cluster(p0=(0, 30)), "zero")
     with pytest.raises(DataLossError, match="cannot be; nothing was read"):
         plan.newest({A: 10}, {A: 20}, first=False)

@@ -18,7 +18,7 @@ SILENT = "no answer"
 
 
 class FakeAdmin:
-    """Gives one answer after the other: None (created), SILENT, an error's code, or code and text."""
+    """Its answers, in turn: None (created), SILENT, an error's code, or a code and its text."""
 
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 import eo_kafka
 from eo_kafka.errors import BatchMismatch, CheckpointError, RepairNeeded
@@ -29,7 +27,6 @@ from harness import (
     assert_settled,
     committed,
     copy_topic,
-    delete_topic,
     make_copy,
     open_transactions,
     produce,
@@ -110,57 +107,6 @@ def test_a_ledger_and_an_output_that_went_back_lose_nothing(job, spark, commit):
                 path.unlink()
     job.run(spark)
     assert_exactly_once(job, OLD + NEW)
-
-
-def recreate(job: Copy, values: list[bytes]) -> None:
-    """The source topic is deleted and made again."""
-    delete_topic(job.servers, job.source_topic)
-    admin = AdminClient({"bootstrap.servers": job.servers})
-    made = admin.create_topics([NewTopic(job.source_topic, num_partitions=2)])
-    made[job.source_topic].result(30)
-    produce(job.servers, job.source_topic, values)
-
-
-def test_a_source_topic_replaced_between_two_runs_is_found_out(job, spark):
-    """Longer than before: Spark's offsets are those of the old topic, and fit the new one."""
-    job.run(spark)
-    recreate(job, again := [b"again-%d" % n for n in range(200)])
-    with pytest.raises(Exception, match=rf"\['{job.source_topic}'\], as the sink's .* made again"):
-        job.run(spark)
-    assert committed(job.servers, job.sink_topic) == Counter(OLD[:80])
-    job.sink_extra["failOnDataLoss"] = "false"  # the rows below the old offsets are given up
-    job.run(spark)
-    after = committed(job.servers, job.sink_topic) - Counter(OLD[:80])
-    assert 0 < sum(after.values()) < len(again)
-
-
-@pytest.mark.parametrize(
-    "count",
-    [pytest.param(200, id="longer"), pytest.param(30, id="shorter", marks=pytest.mark.full)],
-)
-def test_a_strict_sink_stops_a_lenient_source_and_its_way_on_reads_the_new_topic(job, spark, count):
-    """What the sentence says is done, word by word; nothing of the new topic is passed over."""
-    lenient = {"failOnDataLoss": "false"}
-    job.source_extra.update(lenient)
-    job.run(spark)
-    recreate(job, again := [b"again-%d" % n for n in range(count)])
-    way = (
-        r"made again since batch 1 .* set 'failOnDataLoss' to false at the source and at the sink, "
-        rf"and 'jobName' '{job.job_name}' at the source, until a batch is written"
-    )
-    for _ in range(2):  # again and again, until somebody does what it says
-        with pytest.raises(Exception, match=way):
-            job.run(spark)
-    assert committed(job.servers, job.sink_topic) == Counter(OLD[:80])
-    job.source_extra["jobName"] = job.job_name
-    job.sink_extra.update(lenient)
-    job.run(spark)
-    assert_exactly_once(job, OLD[:80] + again)
-    for options in (job.source_extra, job.sink_extra):  # a batch is written
-        options.clear()
-    produce(job.servers, job.source_topic, NEW)
-    job.run(spark)
-    assert_exactly_once(job, OLD[:80] + again + NEW)
 
 
 def test_two_foreach_batches_of_one_name_are_refused(job, spark, make_topic):

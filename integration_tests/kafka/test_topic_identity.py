@@ -99,6 +99,20 @@ def test_between_two_batches_it_is_read_from_its_beginning_where_going_on_is_all
     assert stream.batch() == [b"later"]
 
 
+def test_a_run_that_dies_in_the_first_batch_of_a_new_topic_leaves_it_to_the_next(servers, topic):
+    """Nobody but Spark's offset log remembers: the reader has no job."""
+    how = {"subscribe": topic, "failOnDataLoss": "false"}
+    first = Stream(servers, **how)
+    first.batch()
+    before = first.done
+    recreate(servers, topic, NEW)
+    first.plan()
+    second = Stream(servers, json.loads(json.dumps(first.done)), **how)
+    assert second.read(list(second.reader.partitions(before, second.done))) == NEW
+    produce(servers, topic, [b"later"])
+    assert second.batch() == [b"later"]
+
+
 def test_between_planning_and_reading_the_task_notices(servers, topic, caplog):
     stream = Stream(servers, subscribe=topic)
     lenient = Stream(servers, subscribe=topic, failOnDataLoss="false")

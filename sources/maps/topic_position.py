@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import SourceError, cut
-from ...core.offsets import TopicPartition, decode, encode
+from ...core.offsets import Marks, Position, TopicPartition, decode_position, encode_position
 
 _TIME_MAX = 2**63
 
@@ -26,17 +26,24 @@ def now_ms() -> int:
 
 @dataclass(frozen=True)
 class TopicPosition:
-    """One offset of a stream. `caught_up_ms` is when it had last read all there was."""
+    """One offset of a stream. `caught_up_ms` is when it had last read all there was; `anew` as a
+    `Position` of the topic has it."""
 
     map: str
     offsets: Mapping[TopicPartition, int]
     caught_up_ms: int
+    anew: Marks = ()
+
+    @property
+    def position(self) -> Position:
+        """Of the topic."""
+        return Position(self.offsets, anew=self.anew)
 
     def encode(self) -> dict[str, Any]:
         """For Spark's log; always the same for the same position."""
         return {
             "map": self.map,
-            "offsets": encode(self.offsets),
+            "offsets": encode_position(self.position),
             "caughtUp": self.caught_up_ms,
         }
 
@@ -49,19 +56,19 @@ class TopicPosition:
                 raise ValueError
             if not 0 <= caught_up < _TIME_MAX:
                 raise ValueError
-            found = decode(offsets)
-            if any(at.topic != name for at in found):
+            found = decode_position(offsets)
+            if any(at.topic != name for at in found.offsets):
                 raise ValueError
         except (KeyError, TypeError, ValueError):
             raise SourceError(
                 f"The offset in the checkpoint is not one of a map that is a topic: {cut(written)}."
             ) from None
-        return cls(name, found, caught_up)
+        return cls(name, found.offsets, caught_up, found.anew)
 
 
 def after(
     start: TopicPosition,
-    end: Mapping[TopicPartition, int],
+    end: Position,
     newest: Mapping[TopicPartition, int],
     looked_ms: int,
     stale_ms: int,
@@ -71,10 +78,10 @@ def after(
     Without anything to read that is `start` itself, so that there is no batch; but when `start`
     was caught up more than `stale_ms` ago, an empty batch renews that in the checkpoint.
     """
-    caught_up = looked_ms if end == newest else start.caught_up_ms
-    if end == start.offsets and caught_up - start.caught_up_ms < max(stale_ms, 1):
+    caught_up = looked_ms if end.offsets == newest else start.caught_up_ms
+    if end.offsets == start.offsets and caught_up - start.caught_up_ms < max(stale_ms, 1):
         return start
-    return TopicPosition(start.map, dict(end), caught_up)
+    return TopicPosition(start.map, end.offsets, caught_up, end.anew)
 
 
 def too_late(

@@ -1,0 +1,147 @@
+"""A source topic that is deleted and made again: no record of the new one is passed over without a
+word. With `failOnDataLoss=false` it is read from its beginning, once, whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from harness import (
+    Copy,
+    assert_exactly_once,
+    committed,
+    delete_topic,
+    kill_driver_at,
+    make_copy,
+    produce,
+)
+
+FULL = pytest.mark.full
+OLD = [b"old-%d" % n for n in range(80)]
+NEW, LATER = ([b"%s-%d" % (kind, n) for n in range(40)] for kind in (b"new", b"later"))  # a batch
+# The old topic's offsets are below the end of the longer one, and above that of the shorter.
+LENGTHS = [pytest.param(200, id="longer"), pytest.param(30, id="shorter", marks=FULL)]
+LENIENT = {"failOnDataLoss": "false"}
+
+
+@pytest.fixture
+def job(broker, make_topic, tmp_path) -> Copy:
+    return make_copy(broker.bootstrap_servers, make_topic, tmp_path, OLD, per_batch=40)
+
+
+@pytest.fixture
+def lenient(job) -> Copy:
+    """Its reader knows the job, and goes on."""
+    job.source_extra |= {**LENIENT, "jobName": job.job_name}
+    job.sink_extra |= LENIENT
+    return job
+
+
+def recreate(job: Copy, values: list[bytes]) -> None:
+    """The source topic is deleted and made again."""
+    delete_topic(job.servers, job.source_topic)
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    made = admin.create_topics([NewTopic(job.source_topic, num_partitions=2)])
+    made[job.source_topic].result(30)
+    produce(job.servers, job.source_topic, values)
+
+
+def test_a_source_topic_replaced_between_two_runs_is_found_out(job, spark):
+    """Longer than before: Spark's offsets are those of the old topic, and fit the new one."""
+    job.run(spark)
+    recreate(job, again := [b"again-%d" % n for n in range(200)])
+    with pytest.raises(Exception, match=rf"\['{job.source_topic}'\], as the sink's .* made again"):
+        job.run(spark)
+    assert committed(job.servers, job.sink_topic) == Counter(OLD)
+    job.sink_extra["failOnDataLoss"] = "false"  # the rows below the old offsets are given up
+    job.run(spark)
+    after = committed(job.servers, job.sink_topic) - Counter(OLD)
+    assert 0 < sum(after.values()) < len(again)
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+def test_a_strict_sink_stops_a_lenient_source_and_its_way_on_reads_the_new_topic(job, spark, count):
+    """What the sentence says is done, word by word; nothing of the new topic is passed over."""
+    job.source_extra.update(LENIENT)
+    job.run(spark)
+    recreate(job, again := [b"again-%d" % n for n in range(count)])
+    way = (
+        r"made again since batch 1 .* set 'failOnDataLoss' to false at the source and at the sink, "
+        rf"and 'jobName' '{job.job_name}' at the source, until a batch is written"
+    )
+    for _ in range(2):  # again and again, until somebody does what it says
+        with pytest.raises(Exception, match=way):
+            job.run(spark)
+    assert committed(job.servers, job.sink_topic) == Counter(OLD)
+    job.source_extra["jobName"] = job.job_name
+    job.sink_extra.update(LENIENT)
+    job.run(spark)
+    assert_exactly_once(job, OLD + again)
+    for options in (job.source_extra, job.sink_extra):  # a batch is written
+        options.clear()
+    produce(job.servers, job.source_topic, LATER)
+    job.run(spark)
+    assert_exactly_once(job, OLD + again + LATER)
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+@pytest.mark.parametrize("point", ["S8.after_done", pytest.param("S6.after_decision", marks=FULL)])
+def test_a_batch_that_is_decided_takes_nothing_of_the_new_topic_with_it(
+    lenient, spark, crash_points, tmp_path, point, count
+):
+    """Spark runs it again, and the sink skips it as written: what it read would be lost."""
+    job = lenient
+    job.run(spark)
+    produce(job.servers, job.source_topic, NEW)
+    kill_driver_at(job, crash_points, point, tmp_path / "log")
+    recreate(job, again := [b"again-%d" % n for n in range(count)])
+    job.run(spark)
+    assert_exactly_once(job, OLD + NEW + again)
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+def test_nor_does_a_first_batch(lenient, spark, crash_points, tmp_path, count):
+    job = lenient
+    job.per_batch = None
+    kill_driver_at(job, crash_points, "S8.after_done", tmp_path / "log")
+    recreate(job, again := [b"again-%d" % n for n in range(count)])
+    job.run(spark)
+    assert_exactly_once(job, OLD + again)
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+def test_a_restored_batch_takes_nothing_of_the_new_topic_with_it(lenient, spark, count):
+    job = lenient
+    job.sink_extra["snapshots"] = "true"
+    job.run(spark)
+    shutil.rmtree(job.checkpoint)
+    recreate(job, again := [b"again-%d" % n for n in range(count)])
+    job.run(spark)
+    assert_exactly_once(job, OLD + again)
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+@pytest.mark.parametrize(
+    "point", ["S1.after_generation", pytest.param("S5.prepared", marks=FULL), "S8.after_done"]
+)
+@pytest.mark.parametrize("batch", ["before", "of"])
+def test_whoever_dies_beside_the_first_batch_of_the_new_topic_it_is_read_once(
+    lenient, spark, crash_points, tmp_path, batch, point, count
+):
+    """`before`: the batch was planned on the old topic, and not decided."""
+    job = lenient
+    job.run(spark)
+    again = [b"again-%d" % n for n in range(count)]
+    if batch == "before":
+        produce(job.servers, job.source_topic, NEW)
+        kill_driver_at(job, crash_points, "S1.after_generation", tmp_path / "log")
+    recreate(job, again)
+    kill_driver_at(job, crash_points, point, tmp_path / "log")
+    job.run(spark)
+    produce(job.servers, job.source_topic, LATER)
+    job.run(spark)
+    assert_exactly_once(job, OLD + again + LATER)
