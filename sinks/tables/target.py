@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...clients.postgres.client import connected
+from ...clients.postgres.pooling import check_own_session
 from ...core.errors import OptionsError, RepairNeeded, SinkError, Undecided, cut
 from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
@@ -55,6 +56,7 @@ class StagedTable(TableTarget):
     def check_same(self, job: Job, ledger: Ledger, *, fenced: bool) -> None:
         with connected(self.postgres) as connection:
             if not fenced:  # what was read may be older than what the table shows
+                check_own_session(connection, self.postgres)
                 wrong = problems(connection, self) if self.columns else []
                 if wrong:
                     raise OptionsError(wrong)
