@@ -129,8 +129,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = self._start() if self._reached is None else self._reached
         recorded = self._recorded.after(begin)
         if self._target is None:
-            known = recorded.offsets if recorded else None
-            self._newest = self._planner.newest(begin, known, first=begin == self._initial)
+            at = Position(begin, ids=self._position.ids if self._position else {})
+            self._newest = self._planner.newest(at, recorded, first=begin == self._initial)
             if self._until_now:
                 self._target = self._newest
         if self._continues_at is not None and begin == self._initial:
@@ -141,7 +141,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             position = recorded
         else:
             again = self._recorded.interrupted(begin, self._newest)
-            if again is None or again.anew != self._planner.anew(begin):
+            if again is None or not self._planner.is_there(again):
                 again = self._new_end(begin, limit)
             position = again
         if begin == self._initial:
@@ -152,14 +152,16 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _new_end(self, begin: Offsets, limit: ReadLimit | None) -> Position:
         """Where a batch from `begin` ends that is not recorded."""
-        end = begin
-        if not self._is_put_off(begin, limit):
+        end, anew = begin, self._planner.anew
+        if self._is_put_off(begin, limit):
+            anew = frozenset()
+        else:
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
             end = self._planner.end(begin, self._newest, rows)
-        if self._position is not None and end == self._position.offsets:
+        if self._position is not None and end == self._position.offsets and not anew:
             return self._position  # written in another way, Spark would take it for another place
-        tasks, anew = self._most_tasks.of(end), self._planner.anew(begin)
-        return Position(end, most_tasks=tasks, anew=anew)
+        ids = {} if self._options.fail_on_data_loss else self._planner.ids_of(end)
+        return Position(end, most_tasks=self._most_tasks.of(end), ids=ids, anew=anew)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The newest offsets seen, for the progress report. Driver, after `latestOffset`."""
@@ -190,10 +192,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What the tasks of one batch share. Driver; raises as `partitions`."""
         crash_point("source.before_partitions")
         self._reached = dict(until.offsets)
-        first, is_decided = begin == self._initial, self._recorded.is_decided(begin, until.offsets)
-        return self._planner.ranges(
-            *(begin, until.offsets, until.anew), first=first, is_decided=is_decided
-        )
+        return self._planner.ranges(begin, until, first=begin == self._initial)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task's ranges. Executor, once for each task attempt."""

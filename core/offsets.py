@@ -12,8 +12,9 @@ partition there.
   sink, and a restart, know that nothing was read.
 - `@tasks NUMBER`: the batch that ends here has so many tasks at most. By it a restart gives each
   task the records that it had (`sources/most_tasks.py`).
-- `@anew TOPIC ID`: the topic was deleted and made again, with this id, and the batch that ends here
-  reads it from its beginning, wherever it starts. By it a restart does so, too.
+- `@id TOPIC ID`: which topic of that name it is, for a query that goes on when one was deleted and
+  made again (`failOnDataLoss=false`). `@anew TOPIC ID`: and the batch that ends here reads it from
+  its beginning, wherever it starts: it starts in one of before.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from .errors import cut
@@ -33,7 +35,7 @@ PARTITION_MAX = 2**31 - 1
 
 _CONTINUES = "@continues "
 _MOST_TASKS = re.compile(r"@tasks ([1-9][0-9]{0,9})")
-_ANEW = re.compile(r"@anew ([a-zA-Z0-9._-]+) ([a-zA-Z0-9_-]+)")
+_ID = re.compile(r"@(id|anew) ([a-zA-Z0-9._-]+) ([a-zA-Z0-9_-]+)")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _DIGITS_MAX = len(str(PARTITION_MAX))
 _EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
@@ -84,18 +86,19 @@ def encode_text(offsets: Offsets) -> str:
     return json.dumps(encode(offsets), separators=(",", ":"))
 
 
-Marks: TypeAlias = tuple[tuple[str, str], ...]  # topics, by name and id
+_NO_IDS: Mapping[str, str] = MappingProxyType({})
 
 
 class Position(NamedTuple):
     """Where a stream is, and what its marks say: the ledger that it continues, how many tasks the
-    batch that ends here has at most, and which topics, by name and id, it reads from their
-    beginning."""
+    batch that ends here has at most, its topics' ids, by name, and which of them that batch reads
+    from their beginning."""
 
     offsets: Offsets
     continues: str | None = None
     most_tasks: int | None = None
-    anew: Marks = ()
+    ids: Mapping[str, str] = _NO_IDS
+    anew: frozenset[str] = frozenset()
 
 
 def encode_position(position: Position) -> dict[str, dict[str, int]]:
@@ -108,24 +111,25 @@ def _marks(position: Position) -> Iterator[str]:
         yield f"{_CONTINUES}{position.continues}"
     if position.most_tasks is not None:
         yield f"@tasks {position.most_tasks}"
-    for topic, topic_id in position.anew:
-        yield f"@anew {topic} {topic_id}"
+    for topic in sorted(position.ids):
+        yield f"@{'anew' if topic in position.anew else 'id'} {topic} {position.ids[topic]}"
 
 
 def decode_position(written: object) -> Position:
     """A position out of a checkpoint. Raises ValueError as `decode`."""
     topics = dict(_nested(written))
     marks = [name for name, partitions in topics.items() if partitions == {}]
-    continues, most_tasks, anew = None, None, []
+    continues, most_tasks, ids, anew = None, None, {}, set()
     for name in marks:
         if name.startswith(_CONTINUES):
             continues = name.removeprefix(_CONTINUES)
             del topics[name]
         elif found := _MOST_TASKS.fullmatch(name):
             most_tasks = int(found[1])
-        elif found := _ANEW.fullmatch(name):
-            anew.append((found[1], found[2]))
-    return Position(decode(topics), continues, most_tasks, tuple(anew))
+        elif found := _ID.fullmatch(name):
+            ids[found[2]] = found[3]
+            anew |= {found[2]} if found[1] == "anew" else set()
+    return Position(decode(topics), continues, most_tasks, ids, frozenset(anew))
 
 
 def decode(written: object, lowest: int = 0) -> dict[TopicPartition, int]:
@@ -136,7 +140,7 @@ def decode(written: object, lowest: int = 0) -> dict[TopicPartition, int]:
     """
     found: dict[TopicPartition, int] = {}
     for topic, partitions in _nested(written).items():
-        if partitions == {} and (_MOST_TASKS.fullmatch(topic) or _ANEW.fullmatch(topic)):
+        if partitions == {} and (_MOST_TASKS.fullmatch(topic) or _ID.fullmatch(topic)):
             continue  # a position out of a progress report, given as `startingOffsets`
         if not _TOPIC.fullmatch(topic):
             raise ValueError(f"must name topics; {cut(repr(topic))} is none")

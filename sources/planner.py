@@ -13,9 +13,9 @@ from ..core.errors import DataLossError, SourceError
 from ..core.offsets import (
     EARLIEST,
     LATEST,
-    Marks,
     OffsetRange,
     Offsets,
+    Position,
     TopicPartition,
     encode_text,
     names,
@@ -46,7 +46,8 @@ class Planner:
         self._lookup = lookup
         self._topics = KnownTopics(recorded_ids)
         self.continues = False  # a new query, whose first batch ends where another has ended
-        self._repeats = False  # a batch that is decided, until the next one is planned
+        self._now: Mapping[str, str] | None = None  # the topics' ids in the last look
+        self._anew: frozenset[str] = frozenset()
         self._late: set[TopicPartition] = set()  # a new query finds them, and starts at their ends
 
     def stored_start(self) -> dict[TopicPartition, int]:
@@ -70,99 +71,97 @@ class Planner:
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
-        """The id of each topic that was looked at."""
-        return self._topics.ids or {}
+        """The id of each topic in the last look."""
+        return self._now or {}
 
-    def anew(self, start: Offsets) -> Marks:
-        """The topics that were made again and that the batch from `start` reads from their
-        beginning. After `newest`."""
-        return self._topics.anew(start)
+    def ids_of(self, offsets: Offsets) -> dict[str, str]:
+        """Of the topics that these are offsets of."""
+        topics = {at.topic for at in offsets}
+        return {topic: found for topic, found in self.topic_ids.items() if topic in topics}
+
+    def is_there(self, end: Position) -> bool:
+        """Whether a batch that was planned to end there can be run as it was, by the last look."""
+        known = all(self.topic_ids.get(topic) == i for topic, i in end.ids.items())
+        return known and end.anew == self._anew
+
+    @property
+    def anew(self) -> frozenset[str]:
+        """The topics that were made again and that the batch which is being planned reads from
+        their beginning. After `newest`, until `ranges`."""
+        return self._anew
 
     def newest(
-        self, start: Offsets, recorded: Offsets | None = None, *, first: bool
+        self, start: Position, recorded: Position | None = None, *, first: bool
     ) -> dict[TopicPartition, int]:
         """The end of what can be read now, of every partition there is, for the batch from `start`,
         which is known to have ended at `recorded`. `first` as for `ranges`.
 
         Raises DataLossError where a topic is not the one that `start` is an offset of any more.
         """
-        self._repeats = False
         found = self._lookup.look()
-        self._compare(found.ids, start, recorded, first=first)
-        known = start if recorded is None else recorded
+        replaced = self._topics.replaced(found.ids, start, first=first)
+        if recorded is not None:
+            # Of what it read from its beginning, it says the id.
+            again = recorded._replace(ids={**start.ids, **recorded.ids})
+            self._check_repeatable(self._topics.replaced(found.ids, again, first=first))
+        self._tell(replaced, "The new one is read from its beginning.")
+        self._topics.accept(found.ids)
+        self._now, self._anew = found.ids, frozenset(replaced)
+        known = (start if recorded is None else recorded).offsets
         return self._lookup.latest(
-            found.partitions,
-            {at: known[at] for at in known if not self._topics.is_read_anew(at, start)},
+            found.partitions, {at: known[at] for at in known if at.topic not in self._anew}
         )
 
-    def _compare(
-        self, ids: Mapping[str, str], start: Offsets, recorded: Offsets | None, *, first: bool
-    ) -> None:
-        replaced = self._topics.replaced(ids, start, first=first)
-        again = [*replaced, *(topic for topic, _ in self._topics.anew(start))]
-        if recorded is not None and again:
+    def _check_repeatable(self, lost: Mapping[str, str]) -> None:
+        if lost:
             raise DataLossError(
-                f"Topic '{min(again)}' was deleted and made again. A batch since the restored "
+                f"Topic '{min(lost)}' was deleted and made again. A batch since the restored "
                 "snapshot must be repeated and cannot be; nothing was read. Give the job's memory "
                 "up: 'eo-kafka job reset', and a new checkpoint."
             )
-        self._tell(replaced)
-        self._topics.accept(ids, start, replaced)
 
-    def _look_back(
-        self, start: Offsets, end: Offsets, anew: Marks, *, first: bool, is_decided: bool
-    ) -> None:
-        """As `_compare`, where the batch was planned by an earlier run. What a decided one reads is
-        not written any more: of a topic that was made again since, the next one has to have it."""
-        self._repeats = is_decided
-        ids, at = self._lookup.look().ids, end if is_decided else start
-        replaced = self._topics.replaced(ids, at, anew, first=first and not is_decided)
-        self._tell(replaced)
-        self._topics.accept(ids, at, replaced)
-        self._topics.accept(ids, start, {topic for topic, _ in anew} - replaced.keys())
-
-    def _tell(self, replaced: Mapping[str, str]) -> None:
+    def _tell(self, replaced: Mapping[str, str], what: str) -> None:
         for sentence in replaced.values():
             if self._options.fail_on_data_loss:
                 raise DataLossError(f"{sentence} {WAYS_OUT}")
-            log.warning("%s The new one is read from its beginning. %s", sentence, _WARN)
+            log.warning("%s %s %s", sentence, what, _WARN)
 
     def end(self, start: Offsets, newest: Offsets, limit: int | None) -> dict[TopicPartition, int]:
         """Where the batch from `start` ends, within `limit` offsets if there is a limit."""
         if not start and isinstance(self._options.starting, ByGroup):
             return self._positions(self._options.starting.group, newest)
-        if limit is None and not self._topics.any_anew:
+        if limit is None:
             return dict(newest)
-        begin = self._begin(start, newest)
-        end = newest if limit is None else rate_limited(limit, begin, newest)
-        return self._topics.moved(end, start, begin)
+        return rate_limited(limit, self._begin(start, newest, self._anew), newest)
 
-    def ranges(
-        self,
-        start: Offsets,
-        end: Offsets,
-        anew: Marks = (),
-        *,
-        first: bool,
-        is_decided: bool = False,
-    ) -> list[OffsetRange]:
-        """What the batch from `start` to `end` reads, with the topics in `anew` from their
-        beginning. Raises DataLossError.
+    def ranges(self, start: Offsets, until: Position, *, first: bool) -> list[OffsetRange]:
+        """What the batch from `start` to `until` reads. Raises DataLossError.
 
         `first` says that `start` was looked up by this run and not read from the offset log: it
-        may then name partitions younger than the batch, which the next one will find. `is_decided`
-        says that the batch is in the job's ledger, and would not be written again.
+        may then name partitions younger than the batch, which the next one will find.
+
+        A batch of an earlier run may be planned on a topic that was made again since: of that it
+        reads nothing. What is in the new one belongs to the next batch, for this one may be decided
+        already, and would not be written again.
         """
-        if self._topics.ids is None:  # a restart in the middle of this batch
-            self._look_back(start, end, anew, first=first, is_decided=is_decided)
+        end = until.offsets
+        if self._now is None:  # a restart in the middle of this batch
+            self._now = self._lookup.look().ids
+        replaced = self._topics.replaced(self._now, until, first=first)
+        self._tell(
+            replaced,
+            "This batch was planned on the old one and reads nothing of it any more; if it is written "
+            "already, a state made of it lacks that. The next one reads all of the new one.",
+        )
+        self._topics.accept({topic: i for topic, i in self._now.items() if topic not in replaced})
+        self._anew = frozenset()  # of another batch
         gone = start.keys() - end.keys()
         if gone and first:
             gone -= self._lookup.partitions()
         if gone:
             self._data_loss(f"Partitions {names(gone)} are gone; some data may have been missed.")
-        if self._repeats:
-            end = self._topics.still_there(end)
-        begin = self._begin(start, end)
+        end = {at: end[at] for at in end if at.topic not in replaced}
+        begin = self._begin(start, end, until.anew)
         if first and isinstance(self._options.starting, ByTime):
             # A partition that had no record so new when the batch was planned has one by now: the
             # batch holds nothing of it, as it was planned.
@@ -253,11 +252,12 @@ class Planner:
     def _tasks(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         return split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
 
-    def _begin(self, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
-        """Where each partition of `end` begins, those without an entry in `start` too."""
-        begin = {
-            at: start[at] for at in end if at in start and not self._topics.is_read_anew(at, start)
-        }
+    def _begin(
+        self, start: Offsets, end: Offsets, anew: Collection[str]
+    ) -> dict[TopicPartition, int]:
+        """Where each partition of `end` begins, those without an entry in `start` too, and those of
+        the topics in `anew`, which were made again."""
+        begin = {at: start[at] for at in end if at in start and at.topic not in anew}
         unstored = end.keys() - begin.keys()
         pinned = {
             at

@@ -16,11 +16,11 @@ from dataclasses import replace
 
 from ..core.errors import DataLossError, SourceError, UnknownTopic
 from ..core.offsets import Offsets, Position, TopicPartition, encode_text
-from ..core.transaction import Decision, DecisionState
+from ..core.transaction import DecisionState
 from ..state.ledger.job_topics import MAIN_SINK
 from ..state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ..state.ledger.log_reader import read_records
-from ..state.snapshots.batch_ends import Ambiguous, end_of_topics, next_ends, ranges_of
+from ..state.snapshots.batch_ends import Ambiguous, end_of_topics, next_ends
 from .lookup import OffsetLookup
 from .options import SourceOptions
 from .subscription import Subscription
@@ -39,7 +39,6 @@ class RecordedEnds:
         self._next: Mapping[str, Position] | None = None if options.ledger_topic else {}
         self._interrupted: Mapping[str, Position] = {}
         self._ids: Mapping[str, str] = {}
-        self._decided: Collection[tuple[Offsets | None, Offsets]] = ()
         self._ends: Offsets | None = None
         self._before: Mapping[str, str] = {}
 
@@ -61,12 +60,6 @@ class RecordedEnds:
         found, self._interrupted = self._interrupted.get(encode_text(start)), {}
         is_there = found and all(newest.get(at, -1) >= end for at, end in found.offsets.items())
         return found if is_there else None
-
-    def is_decided(self, start: Offsets, end: Offsets) -> bool:
-        """Whether the batch from `start` to `end` is the newest that the ledger had when this run
-        looked first, if it is read again at all. Raises as `after`."""
-        self._look()
-        return any(end == ended and began in (None, start) for began, ended in self._decided)
 
     def continues_at(self, topics: Collection[str]) -> Offsets | None:
         """With `onReset=continue`: where a new query starts that reads `topics`; None if the job
@@ -119,22 +112,15 @@ class RecordedEnds:
             ledger = _read(self._options)
             self._next, self._ids = _recorded(ledger), recorded_topic_ids(ledger)
             self._interrupted = _interrupted(ledger)
-            newest = _newest(ledger)
-            self._decided = ranges_of(newest.starts, newest.offsets) if newest else ()
         return self._next
 
 
 def recorded_topic_ids(ledger: Ledger) -> Mapping[str, str]:
     """The ids of the sources' topics, as the newest decision that counts has them, or the query
     before had."""
-    return dict((_newest(ledger) or ledger.succession).source_ids)
-
-
-def _newest(ledger: Ledger) -> Decision | None:
-    """The newest decision that counts."""
     decided = ledger.of_sink(MAIN_SINK)
     counts = [batch for batch in decided if decided[batch].state is not DecisionState.VOID]
-    return decided[max(counts)] if counts else None
+    return dict(decided[max(counts)].source_ids if counts else ledger.succession.source_ids)
 
 
 def check_is_there(end: Offsets, newest: Offsets) -> None:

@@ -9,12 +9,12 @@ leaves no gap: a task has the ids of the look-up before it, and Kafka never uses
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from ..core.errors import DataLossError, UnknownTopic
 from ..core.kept import Kept
-from ..core.offsets import Marks, Offsets, TopicPartition, encode_text
+from ..core.offsets import Offsets, Position, encode_text
 from .lookup import OffsetLookup
 from .options import SourceOptions
 
@@ -32,70 +32,28 @@ _kept: Kept[OffsetLookup] = Kept(limit=4, close=lambda lookup: lookup.close())
 
 class KnownTopics:
     """The id of each topic, as the query has read it. Lives in Spark's source process, and begins
-    with what `recorded` says: the ids of an earlier run."""
+    with what positions say, or `recorded`: the ids of an earlier run."""
 
     def __init__(self, recorded: Callable[[], Mapping[str, str]]) -> None:
         self._recorded = recorded
-        self._ids: dict[str, str] | None = None
-        # Partitions of a topic that was replaced -> the old one's offset: the batch from there
-        # reads the new one from its beginning.
-        self._anew: dict[TopicPartition, int] = {}
-
-    @property
-    def ids(self) -> Mapping[str, str] | None:
-        """Of all topics that were looked at; None before the first look."""
-        return self._ids
-
-    @property
-    def any_anew(self) -> bool:
-        """Whether there may be a partition that is read from its first record."""
-        return bool(self._anew)
+        self._seen: dict[str, str] = {}
 
     def replaced(
-        self, now: Mapping[str, str], start: Offsets, anew: Marks = (), *, first: bool
+        self, now: Mapping[str, str], at: Position, *, first: bool = False
     ) -> dict[str, str]:
-        """A sentence for each topic that is another than the one `start` is an offset of. `first`
-        says that `start` was looked up by this run: it is of what is there now. `anew` are those
-        that an earlier run had recognized, for the batch from `start`."""
-        known = self._ids
-        if known is None:
-            known = {} if first or not start else {**self._recorded(), **dict(anew)}
+        """A sentence for each topic that is another than the one `at` is an offset of. `first` says
+        that `at` was looked up by this run: it is of what is there now."""
+        of_before = first and not self._seen
+        known = {**({} if of_before else self._recorded()), **self._seen, **at.ids}
         return {
-            topic: _sentence(topic, known[topic], now[topic], start)
-            for topic in sorted({at.topic for at in start})
+            topic: _sentence(topic, known[topic], now[topic], at.offsets)
+            for topic in sorted({at.topic for at in at.offsets})
             if topic in known and topic in now and known[topic] != now[topic]
         }
 
-    def accept(self, now: Mapping[str, str], start: Offsets, replaced: Collection[str]) -> None:
-        """Go on with the topics that there are, and in the batch from `start` with those that were
-        `replaced` from their beginning."""
-        self._ids = {**(self._ids or {}), **now}
-        self._anew.update({at: offset for at, offset in start.items() if at.topic in replaced})
-
-    def is_read_anew(self, at: TopicPartition, start: Offsets) -> bool:
-        """Whether the batch from `start` begins at the partition's first record. One that starts
-        elsewhere comes after that batch, and what comes then may be at the old offset again."""
-        if at in self._anew and self._anew[at] != start.get(at):
-            del self._anew[at]
-        return at in self._anew
-
-    def anew(self, start: Offsets) -> Marks:
-        """The topics, and their ids, that the batch from `start` reads from their beginning."""
-        found = {at.topic for at in start if self.is_read_anew(at, start)}
-        return tuple((topic, (self._ids or {})[topic]) for topic in sorted(found))
-
-    def still_there(self, end: Offsets) -> Offsets:
-        """`end` without the partitions that the batch from there reads from their beginning: it is
-        of a topic that is gone."""
-        return {at: offset for at, offset in end.items() if self._anew.get(at) != offset}
-
-    def moved(self, end: Offsets, start: Offsets, begin: Offsets) -> dict[TopicPartition, int]:
-        """`end`, where nothing is read of a partition that is read anew and would end at the number
-        it started with: that would look like a batch that was not run yet."""
-        return {
-            at: begin[at] if offset == start.get(at) and self.is_read_anew(at, start) else offset
-            for at, offset in end.items()
-        }
+    def accept(self, now: Mapping[str, str]) -> None:
+        """Go on with these topics, from here on."""
+        self._seen.update(now)
 
 
 def _sentence(topic: str, old: str, new: str, start: Offsets) -> str:

@@ -67,9 +67,12 @@ def test_what_is_read_late_and_has_gaps_may_lack_removals(rows, now, late) -> No
 
 
 def test_a_topic_that_was_made_again_is_marked_in_the_end_of_its_first_batch_only() -> None:
-    newest, anew = {A: 2, B: 1}, (("map", "id-2"),)
-    first = after(START, Position(newest, anew=anew), newest, 2000, 100)
-    assert first == TopicPosition("map", newest, 2000, anew)
+    newest, ids, anew = {A: 2, B: 1}, {"map": "id-2"}, frozenset({"map"})
+    first = after(START, Position(newest, ids=ids, anew=anew), newest, 2000, 100)
+    assert first == TopicPosition("map", newest, 2000, ids, anew)
     assert TopicPosition.decode(json.loads(json.dumps(first.encode()))) == first
+    assert after(first, first.position, newest, 2099, 100) is first
+    renewed = after(first, first.position, newest, 2100, 100)
+    assert renewed == TopicPosition("map", newest, 2100, ids)
     later = {A: 3, B: 1}
-    assert after(first, Position(later), later, 3000, 100).anew == ()
+    assert after(first, Position(later, ids=ids), later, 3000, 100).anew == frozenset()

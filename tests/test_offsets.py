@@ -70,22 +70,33 @@ def test_a_position_comes_back_with_its_marks(
     offsets: dict[TopicPartition, int],
     continues: str | None,
     most_tasks: int | None,
-    anew: dict[str, str],
+    ids: dict[str, str],
 ) -> None:
-    position = Position(offsets, continues, most_tasks, tuple(sorted(anew.items())))
+    some = frozenset(sorted(ids)[::2])
+    position = Position(offsets, continues, most_tasks, ids, some)
 
     assert decode_position(json.dumps(encode_position(position))) == position
     assert decode_position(encode_text(offsets)) == Position(offsets)
 
 
 def test_offsets_that_a_user_copies_from_a_report_may_have_marks() -> None:
-    copied = '{"a":{"1":23},"@tasks 8":{},"@anew a 1b-c":{}}'
+    copied = '{"a":{"1":23},"@tasks 8":{},"@anew a 1b-c":{},"@id b 2":{}}'
     assert decode(copied) == {TopicPartition("a", 1): 23}
 
 
 @pytest.mark.parametrize(
     "name",
-    ["@tasks 0", "@tasks x", "@tasks 08", "@tasks ", "@task 8", "@tasks 8 ", "@anew a", "@x"],
+    [
+        "@tasks 0",
+        "@tasks x",
+        "@tasks 08",
+        "@tasks ",
+        "@task 8",
+        "@tasks 8 ",
+        "@anew a",
+        "@id a b c",
+        "@x",
+    ],
 )
 def test_what_another_version_may_say_is_refused_and_not_guessed(name: str) -> None:
     with pytest.raises(ValueError, match="must name topics; .* is none"):

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from eo_kafka.core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
+from eo_kafka.core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, Position, TopicPartition
 from eo_kafka.errors import DataLossError, SourceError
 from eo_kafka.sources.lookup import OffsetLookup, Topics
 from eo_kafka.sources.options import SourceOptions
@@ -59,18 +59,18 @@ def planner(cluster: Cluster, *, streaming: bool = True, **options: str) -> Plan
 def test_latest_stores_its_start_as_the_end_of_a_batch_that_reads_nothing() -> None:
     plan = planner(Cluster(p0=(0, 10), p1=(3, 20)))
     start = plan.stored_start()
-    end = plan.end(start, plan.newest(start, first=True), None)
+    end = plan.end(start, plan.newest(Position(start), first=True), None)
 
     assert start == {}
     assert end == {A: 10, B: 20}
-    assert plan.ranges(start, end, first=True) == []
+    assert plan.ranges(start, Position(end), first=True) == []
 
 
 def test_after_a_restart_latest_still_means_what_was_stored() -> None:
     grown = planner(Cluster(p0=(0, 99), p1=(3, 99), p2=(0, 5)))
 
-    assert grown.ranges(grown.stored_start(), {A: 10, B: 20}, first=True) == []
-    assert grown.ranges({A: 10, B: 20}, {A: 99, B: 99, C: 5}, first=False) == [
+    assert grown.ranges(grown.stored_start(), Position({A: 10, B: 20}), first=True) == []
+    assert grown.ranges({A: 10, B: 20}, Position({A: 99, B: 99, C: 5}), first=False) == [
         OffsetRange(A, 10, 99),
         OffsetRange(B, 20, 99),
         OffsetRange(C, 0, 5),
@@ -91,7 +91,7 @@ def test_explicit_offsets_are_read_at_once_and_latest_beside_them_is_not() -> No
     start = plan.stored_start()
 
     assert start == {A: 7, C: 4}
-    assert plan.ranges(start, plan.newest(start, first=True), first=True) == [
+    assert plan.ranges(start, Position(plan.newest(Position(start), first=True)), first=True) == [
         OffsetRange(A, 7, 10),
         OffsetRange(C, 4, 30),
     ]
@@ -106,7 +106,7 @@ def test_earliest_is_where_each_log_begins() -> None:
 def test_a_batch_planned_before_a_partition_was_added_is_planned_again() -> None:
     plan = planner(Cluster(p0=(0, 10), p1=(0, 20)), startingOffsets="earliest")
 
-    assert plan.ranges(plan.stored_start(), {A: 8}, first=True) == [OffsetRange(A, 0, 8)]
+    assert plan.ranges(plan.stored_start(), Position({A: 8}), first=True) == [OffsetRange(A, 0, 8)]
 
 
 def test_a_limit_counts_an_added_partition_from_its_first_offset() -> None:
@@ -138,9 +138,12 @@ def test_data_loss_stops_the_query_or_is_logged(
     cluster = Cluster(p0=(0, 10), p1=(3, 20))
 
     with pytest.raises(DataLossError, match=sentence):
-        planner(cluster).ranges(start, end, first=False)
+        planner(cluster).ranges(start, Position(end), first=False)
     with caplog.at_level(logging.WARNING):
-        assert planner(cluster, failOnDataLoss="false").ranges(start, end, first=False) == left
+        assert (
+            planner(cluster, failOnDataLoss="false").ranges(start, Position(end), first=False)
+            == left
+        )
     assert sentence in caplog.text
 
 
@@ -154,7 +157,7 @@ def test_a_query_starts_at_the_first_record_that_is_not_older() -> None:
 
     start = plan.stored_start()
     assert start == {A: 4, B: 7}
-    assert plan.ranges(start, {A: 10, B: 20}, first=True) == [
+    assert plan.ranges(start, Position({A: 10, B: 20}), first=True) == [
         OffsetRange(A, 4, 10),
         OffsetRange(B, 7, 20),
     ]
@@ -171,8 +174,10 @@ def test_without_so_new_a_record_a_query_fails_or_starts_at_the_newest_offset() 
     start = plan.stored_start()
     assert start == {A: 4}  # the other's is stored as the end of batch 0
     assert plan.end(start, {A: 10, B: 20}, None) == {A: 10, B: 20}
-    assert plan.ranges(start, {A: 10, B: 20}, first=True) == [OffsetRange(A, 4, 10)]
-    assert planner(cluster, **latest).ranges({A: 10, B: 20}, {A: 12, B: 25}, first=False) == [
+    assert plan.ranges(start, Position({A: 10, B: 20}), first=True) == [OffsetRange(A, 4, 10)]
+    assert planner(cluster, **latest).ranges(
+        {A: 10, B: 20}, Position({A: 12, B: 25}), first=False
+    ) == [
         OffsetRange(A, 10, 12),
         OffsetRange(B, 20, 25),
     ]
@@ -185,7 +190,7 @@ def test_a_record_that_came_since_batch_0_was_planned_does_not_change_it() -> No
     options = {"startingTimestamp": "50", "startingOffsetsByTimestampStrategy": "latest"}
     plan = planner(cluster, **options)
 
-    assert plan.ranges(plan.stored_start(), {A: 20}, first=True) == []
+    assert plan.ranges(plan.stored_start(), Position({A: 20}), first=True) == []
 
 
 def test_times_are_given_for_each_partition() -> None:
@@ -203,7 +208,7 @@ def test_a_batch_between_two_times() -> None:
 
 def test_large_partitions_are_cut_into_tasks() -> None:
     plan = planner(Cluster(p0=(0, 10), p1=(0, 1)), maxRecordsPerPartition="5")
-    assert plan.ranges({A: 0, B: 0}, {A: 10, B: 1}, first=False) == [
+    assert plan.ranges({A: 0, B: 0}, Position({A: 10, B: 1}), first=False) == [
         OffsetRange(A, 0, 5),
         OffsetRange(A, 5, 10),
         OffsetRange(B, 0, 1),
@@ -241,7 +246,7 @@ def test_topics_by_word_and_by_offset() -> None:
     start = plan.stored_start()
     assert start == {A: 3}
     assert plan.end(start, {A: 10, other: 20}, None) == {A: 10, other: 20}
-    assert plan.ranges(start, {A: 10, other: 20}, first=True) == [OffsetRange(A, 3, 10)]
+    assert plan.ranges(start, Position({A: 10, other: 20}), first=True) == [OffsetRange(A, 3, 10)]
     again = planner(cluster, subscribe="t,u", startingOffsets='{"t":{"0":3},"u":"earliest"}')
     assert again.stored_start() == {A: 3, other: 5}
 
@@ -258,14 +263,14 @@ def test_the_first_batch_ends_where_the_group_is_and_reads_nothing(
 
     start = plan.stored_start()
     with caplog.at_level(logging.WARNING):
-        end = plan.end(start, plan.newest(start, first=True), 5)
+        end = plan.end(start, plan.newest(Position(start), first=True), 5)
     assert (start, end) == ({}, {A: 7, B: 3})
     assert "has committed nothing for t-1" in caplog.text
-    assert plan.ranges(start, end, first=True) == []
+    assert plan.ranges(start, Position(end), first=True) == []
     cluster.groups = {A: 9, B: 20}  # the old application goes on: what was stored counts
-    assert planner(cluster, **GROUP).ranges({}, end, first=True) == []
+    assert planner(cluster, **GROUP).ranges({}, Position(end), first=True) == []
     assert plan.end(end, {A: 10, B: 20}, None) == {A: 10, B: 20}
-    assert plan.ranges(end, {A: 10, B: 20}, first=False) == [
+    assert plan.ranges(end, Position({A: 10, B: 20}), first=False) == [
         OffsetRange(A, 7, 10),
         OffsetRange(B, 3, 20),
     ]
@@ -291,120 +296,13 @@ def test_a_topic_that_was_replaced_is_told_whatever_its_length() -> None:
     for length in (5, 10, 30):
         cluster = Cluster(p0=(0, 10))
         plan = planner(cluster)
-        assert plan.newest({A: 10}, first=False) == {A: 10}
+        assert plan.newest(Position({A: 10}), first=False) == {A: 10}
         cluster.logs[A], cluster.ids = (0, length), {"t": "second"}
         for _ in range(2):
             with pytest.raises(
                 DataLossError, match=r"its id was first and is second now.*\"0\":10"
             ):
-                plan.newest({A: 10}, first=False)
-
-
-@pytest.mark.parametrize("length", [1, 2, 5, 10, 30])
-@pytest.mark.parametrize("limit", [None, 1, 3, 10])
-@pytest.mark.parametrize("more", [0, 5])
-def test_where_going_on_is_allowed_a_new_topic_is_read_from_its_beginning_once(
-    length: int, limit: int | None, more: int
-) -> None:
-    """Spark runs a batch where the end differs from the start, and what follows starts there."""
-    other = TopicPartition("u", 0)  # of a topic that stays
-    cluster = Cluster(p0=(0, 10), p1=(0, 10))
-    cluster.logs[other], cluster.ids = (0, 20), {"t": "first", "u": "same"}
-    plan = planner(cluster, subscribe="t,u", failOnDataLoss="false")
-    start: Offsets = {A: 10, B: 10, other: 20}
-    plan.newest(start, first=False)
-    cluster.logs = {A: (0, length), B: (0, 10), other: (0, 20 + more)}
-    cluster.ids = {"t": "second", "u": "same"}
-    read: dict[TopicPartition, list[int]] = {A: [], B: [], other: []}
-    for step in range(80):
-        if step == 60:
-            cluster.logs[A] = (0, length + 7)
-        end = plan.end(start, plan.newest(start, first=False), limit)
-        if end != start:
-            for one in plan.ranges(start, end, first=False):
-                read[one.partition] += range(one.start, one.end)
-            start = end
-    assert read[A] == list(range(length + 7))
-    assert read[B] == list(range(10))
-    assert read[other] == list(range(20, 20 + more))
-
-
-LENIENT = SourceOptions.parse(
-    {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t", "failOnDataLoss": "false"},
-    streaming=True,
-)
-
-
-def restarted(cluster: Cluster, recorded: str | None) -> Planner:
-    """A new run, with the topic's id as the job's ledger has it; None without a ledger."""
-    ids = {} if recorded is None else {"t": recorded}
-    return Planner(LENIENT, cast(OffsetLookup, cluster), lambda: ids)
-
-
-def read_on(plan: Planner, start: Offsets, limit: int | None) -> list[int]:
-    """The offsets of A that the batches from `start` read, until there are no more."""
-    found: list[int] = []
-    while (end := plan.end(start, plan.newest(start, first=False), limit)) != start:
-        for one in plan.ranges(start, end, plan.anew(start), first=False):
-            found += range(one.start, one.end) if one.partition == A else []
-        start = end
-    return found
-
-
-@pytest.mark.parametrize("length", [1, 10, 30])
-@pytest.mark.parametrize("limit", [None, 3])
-@pytest.mark.parametrize("recorded", ["first", "second", None])
-def test_a_restart_in_the_first_batch_of_a_new_topic_reads_what_it_read(
-    length: int, limit: int | None, recorded: str | None
-) -> None:
-    """`second` is recorded when the batch was decided."""
-    cluster = Cluster(p0=(0, 10), p1=(0, 10))
-    plan, start = restarted(cluster, None), {A: 10, B: 10}
-    plan.newest(start, first=False)
-    cluster.logs, cluster.ids = {A: (0, length), B: (0, 0)}, {"t": "second"}
-    end = plan.end(start, plan.newest(start, first=False), limit)
-    anew, wanted = plan.anew(start), plan.ranges(start, end, plan.anew(start), first=False)
-    cluster.logs[A] = (0, length + 5)
-
-    again = restarted(cluster, recorded)
-    decided = recorded == "second"
-    assert again.ranges(start, end, anew, first=False, is_decided=decided) == wanted
-    found = [offset for one in wanted for offset in range(one.start, one.end)]
-    assert found + read_on(again, end, limit) == list(range(length + 5))
-    assert again.anew(end) == ()
-
-
-@pytest.mark.parametrize("length", [0, 1, 10, 30])
-@pytest.mark.parametrize("limit", [None, 3])
-@pytest.mark.parametrize("began", [{A: 4, B: 10}, {A: 0, B: 0}, {A: 10, B: 10}, {}])
-@pytest.mark.parametrize("first", [True, False])
-def test_of_a_decided_batch_nothing_is_in_a_topic_that_was_made_again_since(
-    length: int, limit: int | None, began: Offsets, first: bool
-) -> None:
-    cluster = Cluster(p0=(0, length), p1=(0, 0))
-    cluster.ids, end = {"t": "second"}, {A: 10, B: 10}
-    again = restarted(cluster, "first")
-    for _ in range(2):
-        assert again.ranges(began, end, first=first, is_decided=True) == []
-    assert read_on(again, end, limit) == list(range(length))
-
-
-def test_a_topic_that_was_made_again_twice_is_not_read_by_the_plan_for_the_first_one() -> None:
-    """It is planned on `second`, and not decided; now there is `third`."""
-    cluster = Cluster(p0=(0, 30), p1=(0, 0))
-    cluster.ids, marks = {"t": "third"}, (("t", "second"),)
-    for recorded in ("first", None):
-        again = restarted(cluster, recorded)
-        wanted = again.ranges({A: 10, B: 0}, {A: 20, B: 0}, marks, first=False)
-        assert wanted == [OffsetRange(A, 0, 20)]
-        assert read_on(again, {A: 20, B: 0}, None) == list(range(20, 30))
-
-
-def test_after_a_decided_batch_one_that_must_be_repeated_stops_the_query() -> None:
-    again = restarted(Cluster(p0=(0, 30)), "zero")
-    assert again.ranges({A: 0}, {A: 10}, first=False, is_decided=True) == []
-    with pytest.raises(DataLossError, match="cannot be; nothing was read"):
-        again.newest({A: 10}, {A: 20}, first=False)
+                plan.newest(Position({A: 10}), first=False)
 
 
 def test_a_restart_knows_the_topics_that_the_job_has_recorded() -> None:
@@ -418,8 +316,8 @@ def test_a_restart_knows_the_topics_that_the_job_has_recorded() -> None:
 
             def look(plan: Planner = plan, is_replay: bool = is_replay) -> object:
                 if is_replay:
-                    return plan.ranges({A: 10}, {A: 20}, first=False)
-                return plan.newest({A: 10}, first=False)
+                    return plan.ranges({A: 10}, Position({A: 20}), first=False)
+                return plan.newest(Position({A: 10}), first=False)
 
             if is_another:
                 with pytest.raises(DataLossError, match="was zero and is first now"):
@@ -429,6 +327,9 @@ def test_a_restart_knows_the_topics_that_the_job_has_recorded() -> None:
 
 
 def test_a_batch_that_must_be_repeated_is_not_read_of_another_topic() -> None:
-    plan = restarted(Cluster(p0=(0, 30)), "zero")
+    lenient = {"kafka.bootstrap.servers": "localhost:9092", "failOnDataLoss": "false"}
+    options = SourceOptions.parse({**lenient, "subscribe": "t"}, streaming=True)
+    lookup = cast(OffsetLookup, Cluster(p0=(0, 30)))
+    plan = Planner(options, lookup, lambda: {"t": "zero"})
     with pytest.raises(DataLossError, match="cannot be; nothing was read"):
-        plan.newest({A: 10}, {A: 20}, first=False)
+        plan.newest(Position({A: 10}), Position({A: 20}), first=False)

@@ -22,7 +22,6 @@ from eo_kafka.sources.recorded_ends import recorded_topic_ids
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.state.snapshots.batch_ends import Ambiguous, next_ends
 
 GIVEN = {
     "kafka.bootstrap.servers": "localhost:9092",
@@ -40,7 +39,6 @@ class Kafka:
 
     end = 100
     topic_partitions = 1
-    topic_id = ""  # as it is now; in the decisions it is "old"
     recorded: ClassVar[Mapping[int, list[str]]] = {}
     head: int | None = 2
     begun: Begun | None = None
@@ -62,7 +60,7 @@ class Kafka:
         }
 
     def look(self) -> Topics:
-        return Topics(self.partitions(), {"t": self.topic_id} if self.topic_id else {})
+        return Topics(self.partitions(), {})
 
     def earliest(self, partitions: Offsets) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
@@ -78,14 +76,8 @@ class Kafka:
         cls, settings: Mapping[str, str], topic: str, partition: int, start: int, end: int
     ) -> Iterator[tuple[int, bytes, bytes]]:
         cls.reads = [*cls.reads, (topic, partition, end)]
-        before: tuple[str, ...] = ()
         for batch, lines in cls.recorded.items():
-            found = Decision(
-                *("main", batch, 0, DecisionState.DONE, 1, 5, 1, 0, (), tuple(lines)),
-                starts=before,
-                source_ids=(("t", "old"),),
-            )
-            before = tuple(lines)
+            found = Decision("main", batch, 0, DecisionState.DONE, 1, 5, 1, 0, (), tuple(lines))
             key = records.decision_key("main", batch, 0)
             yield batch, key, records.encode_decision(found)
         if cls.head is not None:
@@ -218,47 +210,6 @@ def test_one_that_cannot_be_told_apart_leaves_those_before_it_followed(
     assert reader.latestOffset(at(40), ReadMaxRows(4)) == at(50)
     assert reader.latestOffset(at(50), ReadMaxRows(4)) == at(54)
     assert "Batch 6 was interrupted, and cannot be followed: there were 1 sources" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "reads"),
-    [
-        (40, 50, []),
-        (50, 54, [(0, 54)]),  # planned, and not decided
-        (50, 50, [(0, 50)]),
-        (44, 50, [(0, 50)]),
-    ],
-)
-def test_of_the_batch_that_is_decided_nothing_is_in_a_topic_that_was_made_again(
-    kafka: type[Kafka], start: int, end: int, reads: list[tuple[int, int]]
-) -> None:
-    kafka.topic_id, kafka.head = "new", None
-    reader = stream(failOnDataLoss="false")
-
-    tasks = reader.partitions(at(start), at(end))
-    ranges = [one for task in tasks for one in task.value[0]]
-    assert [(one.start, one.end) for one in ranges] == reads
-    if not reads:
-        anew = {"t": {"0": 4}, "@anew t new": {}}
-        assert reader.latestOffset(at(end), ReadMaxRows(4)) == anew
-        assert reader.latestOffset(anew, ReadMaxRows(4)) == at(8)
-
-
-def test_so_is_nothing_of_a_first_batch_though_where_it_began_is_not_recorded(
-    kafka: type[Kafka],
-) -> None:
-    kafka.recorded = {0: [json.dumps(at(50))]}
-    kafka.topic_id, kafka.head = "new", None
-    reader = stream(failOnDataLoss="false")
-
-    assert reader.partitions(reader.initialOffset(), at(50)) == []
-
-
-def test_a_batch_of_a_topic_that_was_made_again_cannot_be_told_by_its_start() -> None:
-    lines = [[json.dumps(at(10))], [json.dumps({**at(12), "@anew t new": {}})]]
-    with pytest.raises(Ambiguous, match="topic 't' was made again"):
-        next_ends(lines)
-    assert next_ends(lines, once=True)['{"t":{"0":10}}'].anew == (("t", "new"),)
 
 
 def begun(batch: int, *ends: dict[str, dict[str, int]]) -> Begun:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from ...core.errors import OptionsError
-from ...core.offsets import decode, decode_position, encode
+from ...core.offsets import decode, decode_position, encode_position
 from ...sources.lookup import OffsetLookup
 from ...sources.maps.pushed import NOTHING_PUSHED
 from ...sources.maps.topic_options import TopicMapOptions
@@ -72,7 +72,7 @@ class TopicMapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept_ms = self._removals_kept_ms()
         if self._looked_ms is None or not self._until_now:
             self._looked_ms = now_ms()
-        end = decode_position(self._stream.latestOffset(encode(begin.offsets), limit))
+        end = decode_position(self._stream.latestOffset(encode_position(begin.position), limit))
         newest = decode(self._stream.reportLatestOffset() or {})
         return after(begin, end, newest, self._looked_ms, kept_ms // _RENEWALS).encode()
 

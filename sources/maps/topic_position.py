@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.errors import SourceError, cut
-from ...core.offsets import Marks, Position, TopicPartition, decode_position, encode_position
+from ...core.offsets import Position, TopicPartition, decode_position, encode_position
 
 _TIME_MAX = 2**63
 
@@ -26,18 +26,19 @@ def now_ms() -> int:
 
 @dataclass(frozen=True)
 class TopicPosition:
-    """One offset of a stream. `caught_up_ms` is when it had last read all there was; `anew` as a
-    `Position` of the topic has it."""
+    """One offset of a stream. `caught_up_ms` is when it had last read all there was; `ids` and
+    `anew` as a `Position` of the topic has them."""
 
     map: str
     offsets: Mapping[TopicPartition, int]
     caught_up_ms: int
-    anew: Marks = ()
+    ids: Mapping[str, str] = field(default_factory=dict)
+    anew: frozenset[str] = frozenset()
 
     @property
     def position(self) -> Position:
         """Of the topic."""
-        return Position(self.offsets, anew=self.anew)
+        return Position(self.offsets, ids=self.ids, anew=self.anew)
 
     def encode(self) -> dict[str, Any]:
         """For Spark's log; always the same for the same position."""
@@ -63,7 +64,7 @@ class TopicPosition:
             raise SourceError(
                 f"The offset in the checkpoint is not one of a map that is a topic: {cut(written)}."
             ) from None
-        return cls(name, found.offsets, caught_up, found.anew)
+        return cls(name, found.offsets, caught_up, found.ids, found.anew)
 
 
 def after(
@@ -79,9 +80,11 @@ def after(
     was caught up more than `stale_ms` ago, an empty batch renews that in the checkpoint.
     """
     caught_up = looked_ms if end.offsets == newest else start.caught_up_ms
-    if end.offsets == start.offsets and caught_up - start.caught_up_ms < max(stale_ms, 1):
+    same = end == start.position
+    if same and caught_up - start.caught_up_ms < max(stale_ms, 1):
         return start
-    return TopicPosition(start.map, end.offsets, caught_up, end.anew)
+    anew = frozenset() if same else end.anew  # the batch before read it
+    return TopicPosition(start.map, end.offsets, caught_up, end.ids, anew)
 
 
 def too_late(

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 
 from ...core.offsets import (
     Offsets,
@@ -49,8 +49,6 @@ def next_ends(batches: Iterable[Sequence[str]], *, once: bool = False) -> Mappin
         for (start, *_), end in zip(map(ends_of, before), map(ends_of, after), strict=True):
             if start == end.offsets and not once:
                 raise Ambiguous(f"a source stayed at {encode_text(start)}")
-            if not once and end.anew:
-                raise Ambiguous(f"topic '{end.anew[0][0]}' was made again")
             if not once and (changed := start.keys() ^ end.offsets.keys()):
                 raise Ambiguous(f"{names(changed)} came or went, and its beginning is not recorded")
             if found.setdefault(encode_text(start), end) != end:
@@ -92,13 +90,12 @@ def position_of(line: str) -> Offsets:
     return decode_position(_split(line)[1]).offsets
 
 
-def ranges_of(starts: Sequence[str], ends: Sequence[str]) -> list[tuple[Offsets | None, Offsets]]:
-    """Where each Kafka source of a batch began, None where that is not known, and ended."""
-    found: list[tuple[Offsets | None, Offsets]] = []
-    for start, end in zip_longest(by_name(starts), by_name(ends), fillvalue=NOTHING_READ):
+def ids_of(lines: Iterable[str]) -> dict[str, str]:
+    """The ids of topics that the lines say they are of."""
+    found: dict[str, str] = {}
+    for line in lines:
         with suppress(ValueError):
-            begin = None if is_of_nothing(start) else position_of(start)
-            found.append((begin, position_of(end)))
+            found.update(decode_position(_split(line)[1]).ids)
     return found
 
 
