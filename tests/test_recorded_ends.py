@@ -22,6 +22,7 @@ from eo_kafka.sources.recorded_ends import recorded_topic_ids
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger
+from eo_kafka.state.snapshots.batch_ends import Ambiguous, next_ends
 
 GIVEN = {
     "kafka.bootstrap.servers": "localhost:9092",
@@ -210,6 +211,19 @@ def test_one_that_cannot_be_told_apart_leaves_those_before_it_followed(
     assert reader.latestOffset(at(40), ReadMaxRows(4)) == at(50)
     assert reader.latestOffset(at(50), ReadMaxRows(4)) == at(54)
     assert "Batch 6 was interrupted, and cannot be followed: there were 1 sources" in caplog.text
+
+
+def test_before_a_batch_that_reads_a_topic_anew_nothing_can_be_repeated() -> None:
+    """So the sink takes a snapshot there."""
+    lines = [
+        [json.dumps(at(10))],
+        [json.dumps({**at(12), "@anew t new": {}})],
+        [json.dumps(at(20))],
+    ]
+    with pytest.raises(Ambiguous, match="topic 't' was made again"):
+        next_ends(lines)
+    assert next_ends(lines[1:]) == {'{"t":{"0":12}}': Position({TopicPartition("t", 0): 20})}
+    assert next_ends(lines[:2], once=True)['{"t":{"0":10}}'].anew == {"t"}
 
 
 def begun(batch: int, *ends: dict[str, dict[str, int]]) -> Begun:

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from eo_kafka.testing.records import write
 from harness import (
     Copy,
     assert_exactly_once,
@@ -18,6 +19,7 @@ from harness import (
     kill_driver_at,
     make_copy,
     produce,
+    started,
 )
 
 FULL = pytest.mark.full
@@ -41,11 +43,11 @@ def lenient(job) -> Copy:
     return job
 
 
-def recreate(job: Copy, values: list[bytes]) -> None:
+def recreate(job: Copy, values: list[bytes], partitions: int = 2) -> None:
     """The source topic is deleted and made again."""
     delete_topic(job.servers, job.source_topic)
     admin = AdminClient({"bootstrap.servers": job.servers})
-    made = admin.create_topics([NewTopic(job.source_topic, num_partitions=2)])
+    made = admin.create_topics([NewTopic(job.source_topic, num_partitions=partitions)])
     made[job.source_topic].result(30)
     produce(job.servers, job.source_topic, values)
 
@@ -120,6 +122,83 @@ def test_a_restored_batch_takes_nothing_of_the_new_topic_with_it(lenient, spark,
     job.run(spark)
     shutil.rmtree(job.checkpoint)
     recreate(job, again := [b"again-%d" % n for n in range(count)])
+    job.run(spark)
+    assert_exactly_once(job, OLD + again)
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+def test_batches_since_a_snapshot_are_repeated_or_stop_the_query(lenient, spark, count):
+    job = lenient
+    job.sink_extra |= {"snapshots": "true", "snapshotInterval": "1 hour"}
+    produce(job.servers, job.source_topic, NEW)
+    job.run(spark)  # the snapshot is that of batch 1, and there are 0 to 2
+    shutil.rmtree(job.checkpoint)
+    recreate(job, [b"again-%d" % n for n in range(count)])
+    for _ in range(2):
+        with pytest.raises(Exception, match="made again. A batch since the restored snapshot must"):
+            job.run(spark)
+        shutil.rmtree(job.checkpoint)
+    assert committed(job.servers, job.sink_topic) == Counter(OLD + NEW)
+
+
+def test_a_new_topic_has_a_snapshot_of_its_own(lenient, spark):
+    job = lenient
+    job.sink_extra |= {"snapshots": "true", "snapshotInterval": "1 hour"}
+    job.run(spark)
+    recreate(job, again := [b"again-%d" % n for n in range(100)])
+    job.run(spark)
+    shutil.rmtree(job.checkpoint)
+    produce(job.servers, job.source_topic, LATER)
+    job.run(spark)
+    assert_exactly_once(job, OLD + again + LATER)
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+@pytest.mark.parametrize("point", ["S8.after_done", "S6.before_fence"])
+def test_it_may_happen_while_a_batch_is_written(
+    lenient, spark, crash_points, tmp_path, point, count
+):
+    """Then its decision is of the old topic. `availableNow` reads no further than it saw first."""
+    job = lenient
+    crash_points.arm(point, "wait")
+    with started(job, tmp_path / "log") as driver:
+        crash_points.wait_reached(point)
+        recreate(job, again := [b"again-%d" % n for n in range(count)])
+        crash_points.release(point)
+        assert driver.wait(120) == 0
+    read = committed(job.servers, job.sink_topic)
+    assert sum(read.values()) == 40, "of batch 0"
+    job.run(spark)
+    assert_exactly_once(job, [*read.elements(), *again])
+
+
+@pytest.mark.parametrize(
+    "fault", ["S1.after_generation", pytest.param("S8.after_done", marks=FULL)]
+)
+def test_a_partition_without_a_record_does_not_make_the_second_batch_a_first_one(
+    lenient, spark, crash_points, tmp_path, fault
+):
+    job = lenient
+    job.run(spark)
+    recreate(job, [])
+    again = [b"again-%d" % n for n in range(120)]
+    write(job.servers, job.source_topic, [(b"k", value) for value in again])  # all in one
+    crash_points.arm("S8.after_done", "wait")
+    with started(job, tmp_path / "log") as driver:
+        crash_points.wait_reached("S8.after_done")
+        crash_points.arm(fault, "kill-driver")
+        crash_points.release("S8.after_done")
+        assert driver.wait(120) != 0
+    job.run(spark)
+    assert_exactly_once(job, OLD + again)
+
+
+def test_it_may_have_fewer_partitions(lenient, spark, crash_points, tmp_path):
+    job = lenient
+    job.run(spark)
+    produce(job.servers, job.source_topic, NEW)
+    kill_driver_at(job, crash_points, "S1.after_generation", tmp_path / "log")
+    recreate(job, again := [b"again-%d" % n for n in range(60)], partitions=1)
     job.run(spark)
     assert_exactly_once(job, OLD + again)
 

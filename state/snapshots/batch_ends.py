@@ -49,6 +49,8 @@ def next_ends(batches: Iterable[Sequence[str]], *, once: bool = False) -> Mappin
         for (start, *_), end in zip(map(ends_of, before), map(ends_of, after), strict=True):
             if start == end.offsets and not once:
                 raise Ambiguous(f"a source stayed at {encode_text(start)}")
+            if not once and end.anew:  # and what came before cannot be repeated
+                raise Ambiguous(f"topic '{min(end.anew)}' was made again")
             if not once and (changed := start.keys() ^ end.offsets.keys()):
                 raise Ambiguous(f"{names(changed)} came or went, and its beginning is not recorded")
             if found.setdefault(encode_text(start), end) != end:
