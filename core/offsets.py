@@ -22,7 +22,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from .errors import cut
@@ -86,9 +85,6 @@ def encode_text(offsets: Offsets) -> str:
     return json.dumps(encode(offsets), separators=(",", ":"))
 
 
-_NO_IDS: Mapping[str, str] = MappingProxyType({})
-
-
 class Position(NamedTuple):
     """Where a stream is, and what its marks say: the ledger that it continues, how many tasks the
     batch that ends here has at most, its topics' ids, by name, and which of them that batch reads
@@ -97,7 +93,7 @@ class Position(NamedTuple):
     offsets: Offsets
     continues: str | None = None
     most_tasks: int | None = None
-    ids: Mapping[str, str] = _NO_IDS
+    ids: Mapping[str, str] = {}
     anew: frozenset[str] = frozenset()
 
 

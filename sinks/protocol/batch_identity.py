@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from ...core.errors import CheckpointError
 from ...core.transaction import Decision
 from ...state.ledger.ledger import Ledger
-from ...state.snapshots.batch_ends import ids_of, topics_of
+from ...state.snapshots.batch_ends import topics_of
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
 from ...state.snapshots.offset_log import NOT_PLANNED, PlannedBatch, planned_batch
 from ..options import SinkOptions
@@ -76,10 +76,9 @@ class BatchIdentity:
     def sources(
         self, options: SinkOptions, ledger: Ledger, seen: Mapping[str, str]
     ) -> list[tuple[str, str]]:
-        """The ids of those topics: as their source says, which may have read one that was made
-        again since; else as `seen` now, else as the decision before has them."""
+        """The ids of those topics: as `seen` now, else as the decision before has them."""
         before = decision_before(options, self.batch, ledger)
-        known = {**dict(before.source_ids if before else ()), **seen, **ids_of(self.ends)}
+        known = {**dict(before.source_ids if before else ()), **seen}
         return [(name, known[name]) for name in self.topics_asked_for & known.keys()]
 
     def on(
