@@ -158,9 +158,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
             end = self._planner.end(begin, self._newest, rows)
-        if self._position is not None and end == self._position.offsets and not anew:
-            return self._position  # written in another way, Spark would take it for another place
         ids = {} if self._options.fail_on_data_loss else self._planner.ids_of(end)
+        here = self._position
+        if here and end == here.offsets and ids.keys() <= here.ids.keys() and not anew:
+            return here  # written in another way, Spark would take it for another place
         return Position(end, most_tasks=self._most_tasks.of(end), ids=ids, anew=anew)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:

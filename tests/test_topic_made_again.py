@@ -30,6 +30,7 @@ class Kafka:
 
     def __init__(self) -> None:
         self.topics: dict[str, tuple[int, list[int]]] = {"t": (1, [0, 0]), "u": (1, [3])}
+        self.earliest_of_t = 0
 
     def recreate(self, topic: str, ends: list[int]) -> None:
         self.topics[topic] = (self.topics[topic][0] + 1, ends)
@@ -61,7 +62,7 @@ class Kafka:
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         if not set(partitions) <= self.partitions():
             raise SourceError("unknown partition")
-        return dict.fromkeys(partitions, 0)
+        return {at: self.earliest_of_t if at.topic == "t" else 0 for at in partitions}
 
     def latest(
         self, partitions: Collection[TopicPartition], known: Offsets | None = None
@@ -199,6 +200,19 @@ def test_where_the_query_would_stop_positions_are_as_the_jvm_connector_has_them(
     query = Query(Kafka(), None, failOnDataLoss="true")
     assert query.plan()
     assert query.planned == ['{"t": {"0": 0, "1": 0}, "u": {"0": 3}}']
+
+
+def test_so_does_the_end_of_a_first_batch_that_finds_nothing() -> None:
+    kafka = Kafka()
+    kafka.earliest_of_t = 100  # retention has removed what there was
+    kafka.topics = {"t": (1, [100]), "u": (1, [0])}
+    query = Query(kafka, None)
+    query.run()
+    kafka.earliest_of_t = 0
+    kafka.recreate("t", [120])
+    query.start()
+    query.run()
+    assert sum(row[0] == "t" for row in query.rows) == 120
 
 
 def test_the_end_says_which_topic_it_is_of_and_whether_that_is_read_anew() -> None:
