@@ -150,8 +150,8 @@ class Planner:
         replaced = self._topics.replaced(self._now, until, first=first)
         self._tell(
             replaced,
-            "This batch was planned on the old one and reads nothing of it any more; if it is "
-            "written already, a state made of it lacks that. The next one reads all of the new.",
+            "This batch was planned on the old one, and reads nothing of it any more; the next one "
+            "reads all of the new one.",
         )
         self._topics.accept({topic: i for topic, i in self._now.items() if topic not in replaced})
         self._anew = frozenset()  # of another batch

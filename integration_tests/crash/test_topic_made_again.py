@@ -13,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from eo_kafka.testing.records import write
 from harness import (
     Copy,
+    Stateful,
     assert_exactly_once,
     committed,
     delete_topic,
@@ -21,6 +22,7 @@ from harness import (
     produce,
     started,
 )
+from test_restore_jobs import events
 
 FULL = pytest.mark.full
 OLD = [b"old-%d" % n for n in range(80)]
@@ -124,6 +126,34 @@ def test_a_restored_batch_takes_nothing_of_the_new_topic_with_it(lenient, spark,
     recreate(job, again := [b"again-%d" % n for n in range(count)])
     job.run(spark)
     assert_exactly_once(job, OLD + again)
+
+
+def test_a_query_with_state_that_has_to_read_a_decided_batch_again_stops(
+    broker, make_topic, spark, crash_points, tmp_path
+):
+    """It would forget which events it has seen."""
+    source = make_topic("in", partitions=2)
+    job = Stateful(
+        servers=broker.bootstrap_servers,
+        source_topic=source,
+        sink_topic=make_topic("out", partitions=2),
+        checkpoint=tmp_path / "0",
+        job_name=f"job-{source}",
+        per_batch=None,
+        source_extra=dict(LENIENT),
+        sink_extra=dict(LENIENT),
+        operator="deduplication",
+    )
+    produce(job.servers, source, events(0, 20))
+    job.run(spark)
+    produce(job.servers, source, events(20, 40))
+    kill_driver_at(job, crash_points, "S8.after_done", tmp_path / "log")
+    written = committed(job.servers, job.sink_topic)
+    recreate(job, events(0, 60))
+    for _ in range(2):
+        with pytest.raises(Exception, match="for its state; but topics .* made again since"):
+            job.run(spark)
+    assert committed(job.servers, job.sink_topic) == written
 
 
 @pytest.mark.parametrize("count", LENGTHS)

@@ -7,7 +7,7 @@ Runs on the driver, in `commit(N)`; nothing here reads or writes anything.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...core.digest import Digest
 from ...core.errors import BatchMismatch, DataLossError, LedgerError, cut
@@ -43,6 +43,28 @@ def check_written(
     if found := _other_rows(written, identity, reports):
         way = _way_of_rows(options, identity)
         raise BatchMismatch(f"{_is_another(options, identity, found)} {way}")
+
+
+def check_state(
+    options: SinkOptions, identity: BatchIdentity, ledger: Ledger, now: Mapping[str, str]
+) -> None:
+    """Of a batch that is written and was run again: raise DataLossError if a query with state has
+    not read its records again, as their topic was made again since. `now` are the topics' ids in
+    the sink's cluster. It is the source's if it had the same ids at the decision."""
+    written = ledger.decisions[options.sink, identity.batch]
+    before, read = dict(written.source_ids), identity.topic_ids
+    gone = [t for t in read if read[t] == before.get(t) and now.get(t, read[t]) != read[t]]
+    if not gone or identity.checkpoint is None:
+        return
+    if not operators.descriptions(identity.checkpoint.paths()):
+        return
+    raise DataLossError(
+        f"Batch {identity.batch} of job '{options.job}' is written, and Spark runs it again for "
+        f"its state; but topics {sorted(gone)} were deleted and made again since, and its records with "
+        "them. The state would lack them, so that later rows would be wrong or come twice. Nothing "
+        "was written now, whatever 'failOnDataLoss' says. Give the job's memory up: 'eo-kafka job "
+        f"reset {options.job} --bootstrap-servers ...', and a new checkpoint."
+    )
 
 
 def check_decided(options: SinkOptions, identity: BatchIdentity, ledger: Ledger) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from ...core.errors import CheckpointError
 from ...core.transaction import Decision
 from ...state.ledger.ledger import Ledger
-from ...state.snapshots.batch_ends import topics_of
+from ...state.snapshots.batch_ends import ids_of, topics_of
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
 from ...state.snapshots.offset_log import NOT_PLANNED, PlannedBatch, planned_batch
 from ..options import SinkOptions
@@ -66,6 +66,11 @@ class BatchIdentity:
     def ends(self) -> tuple[str, ...]:
         """Where its sources end, a line each."""
         return self.planned.ends
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """The ids of the topics that it read, of sources that say them."""
+        return ids_of(self.ends)
 
     @property
     def topics_asked_for(self) -> set[str]:

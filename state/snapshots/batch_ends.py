@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 
 from ...core.offsets import (
@@ -89,6 +90,15 @@ def topics_of(line: str) -> set[str]:
 def position_of(line: str) -> Offsets:
     """Where the line's source stands, whoever's it is. Raises ValueError if it is not Kafka."""
     return decode_position(_split(line)[1]).offsets
+
+
+def ids_of(lines: Iterable[str]) -> dict[str, str]:
+    """The ids of the topics that the lines say they are of."""
+    found: dict[str, str] = {}
+    for line in lines:
+        with suppress(ValueError):
+            found.update(decode_position(_split(line)[1]).ids)
+    return found
 
 
 def continued_from(line: str) -> str | None:
