@@ -60,10 +60,10 @@ def check_state(
         return
     raise DataLossError(
         f"Batch {identity.batch} of job '{options.job}' is written, and Spark runs it again for "
-        f"its state; but topics {sorted(gone)} were deleted and made again since, and its records with "
-        "them. The state would lack them, so that later rows would be wrong or come twice. Nothing "
-        "was written now, whatever 'failOnDataLoss' says. Give the job's memory up: 'eo-kafka job "
-        f"reset {options.job} --bootstrap-servers ...', and a new checkpoint."
+        f"its state; but topics {sorted(gone)} were deleted and made again since, and its records "
+        "with them. The state would lack them, so that later rows would be wrong or come twice. "
+        "Nothing was written now, whatever 'failOnDataLoss' says. Give up the job's memory: "
+        f"'eo-kafka job reset {options.job} --bootstrap-servers ...', and a new checkpoint."
     )
 
 
