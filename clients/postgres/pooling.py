@@ -31,7 +31,7 @@ def check_own_session(connection: psycopg.Connection[Any], settings: PostgresSet
         return
     here = _session(connection)
     # Who is in between makes up the number that a server tells each connection
-    if here is not None and here != connection.info.backend_pid:
+    if here != connection.info.backend_pid:
         parameters: dict[str, Any] = dict(settings.parameters)
         parameters |= {"target_session_attrs": "any", "connect_timeout": int(_WAIT_S)}
         with (
@@ -39,15 +39,21 @@ def check_own_session(connection: psycopg.Connection[Any], settings: PostgresSet
             psycopg.connect(**parameters, autocommit=True) as other,
         ):
             for _ in range(_LOOKS):
-                if (there := _session(other)) is None:
+                if (there := _session_soon(other)) is None:
                     break
                 if there == here or _session(connection) != here:
                     raise EnvironmentRefused(_refusal(settings))
     _known.add(settings)
 
 
-def _session(connection: psycopg.Connection[Any]) -> int | None:
-    """The number of the server's process; None where none is free within _WAIT_S."""
+def _session(connection: psycopg.Connection[Any]) -> int:
+    """The number of the server's process."""
+    (found,) = connection.execute(_WHO, prepare=False).fetchall()
+    return int(found[0])
+
+
+def _session_soon(connection: psycopg.Connection[Any]) -> int | None:
+    """The same; None where none is free within _WAIT_S. The connection is of no use then."""
     asked = connection.pgconn
     asked.send_query(_WHO)
     if not select.select([asked.socket], [], [], _WAIT_S)[0]:
