@@ -17,7 +17,6 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import eo_kafka
@@ -32,7 +31,7 @@ from eo_kafka.sources import reader
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state.ledger import log_reader
 from eo_kafka.state.ledger.log_reader import read_records
-from harness import committed, make_copy, wait_until
+from harness import committed, make_copy, recreate_topic, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -57,20 +56,6 @@ def fill(servers: str, topic: str, partition: int, values: list[bytes]) -> None:
             producer.abort_transaction(30)
         else:
             producer.commit_transaction(30)
-
-
-def recreate(servers: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.delete_topics([topic])[topic].result(30)
-
-    def made() -> bool:
-        try:
-            admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-        except Exception:
-            return False
-        return True
-
-    wait_until(made, f"{topic} is made again")
 
 
 def test_a_kept_consumer_reads_what_a_new_one_reads(broker, make_topic):
@@ -232,7 +217,7 @@ def test_a_topic_that_was_made_again_is_read_anew(own):
     own.start()
     fill(servers, topic, 0, [b"old-%d" % number for number in range(12)])
     assert len(list(read_records(settings, topic, 0, 0, 16))) == 6
-    recreate(servers, topic)
+    recreate_topic(servers, topic, [])
     fill(servers, topic, 0, [b"new-%d" % number for number in range(6)])
     began = time.monotonic()
     found = list(read_records(settings, topic, 0, 0, 8))

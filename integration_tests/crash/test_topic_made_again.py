@@ -7,8 +7,6 @@ import shutil
 from collections import Counter
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from eo_kafka.testing.records import write
 from harness import (
@@ -16,10 +14,10 @@ from harness import (
     Stateful,
     assert_exactly_once,
     committed,
-    delete_topic,
     kill_driver_at,
     make_copy,
     produce,
+    recreate_topic,
     started,
 )
 from test_restore_jobs import events
@@ -47,11 +45,7 @@ def lenient(job) -> Copy:
 
 def recreate(job: Copy, values: list[bytes], partitions: int = 2) -> None:
     """The source topic is deleted and made again."""
-    delete_topic(job.servers, job.source_topic)
-    admin = AdminClient({"bootstrap.servers": job.servers})
-    made = admin.create_topics([NewTopic(job.source_topic, num_partitions=partitions)])
-    made[job.source_topic].result(30)
-    produce(job.servers, job.source_topic, values)
+    recreate_topic(job.servers, job.source_topic, values, partitions)
 
 
 def test_a_source_topic_replaced_between_two_runs_is_found_out(job, spark):

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.connectors.spark_versions import ReadAllAvailable
@@ -17,8 +15,7 @@ from eo_kafka.errors import DataLossError
 from eo_kafka.sources import recorded_ends, topic_identity
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.testing.processes import wait_until
-from harness import control_plane, produce
+from harness import control_plane, produce, recreate_topic
 
 OLD = [b"old-%d" % number for number in range(50)]
 NEW = [b"new-%d" % number for number in range(80)]
@@ -46,21 +43,6 @@ class Stream:
         return self.read(self.plan())
 
 
-def recreate(servers: str, topic: str, values: list[bytes]) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.delete_topics([topic])[topic].result(30)
-
-    def is_made() -> bool:
-        try:
-            admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-        except Exception:
-            return False
-        return True
-
-    wait_until(is_made, f"{topic} is made again")
-    produce(servers, topic, values)
-
-
 @pytest.fixture
 def servers(broker) -> str:
     return broker.bootstrap_servers
@@ -81,7 +63,7 @@ def test_between_two_batches_it_stops_the_query(servers, topic):
     ):
         stream = Stream(servers, **how)
         stream.batch()
-        recreate(servers, topic, NEW)
+        recreate_topic(servers, topic, NEW)
         with pytest.raises(DataLossError, match=f"Topic '{topic}' was deleted and made") as stop:
             stream.batch()
         assert f"is at {json.dumps(stream.done, separators=(',', ':'))}" in str(stop.value)
@@ -92,7 +74,7 @@ def test_between_two_batches_it_is_read_from_its_beginning_where_going_on_is_all
 ):
     stream = Stream(servers, subscribe=topic, failOnDataLoss="false")
     assert stream.batch() == OLD
-    recreate(servers, topic, NEW)
+    recreate_topic(servers, topic, NEW)
     assert stream.batch() == NEW
     assert caplog.text.count("was deleted and made again") == 1
     produce(servers, topic, [b"later"])
@@ -105,7 +87,7 @@ def test_a_run_that_dies_in_the_first_batch_of_a_new_topic_leaves_it_to_the_next
     first = Stream(servers, **how)
     first.batch()
     before = first.done
-    recreate(servers, topic, NEW)
+    recreate_topic(servers, topic, NEW)
     first.plan()
     second = Stream(servers, json.loads(json.dumps(first.done)), **how)
     assert second.read(list(second.reader.partitions(before, second.done))) == NEW
@@ -120,7 +102,7 @@ def test_between_planning_and_reading_the_task_notices(servers, topic, caplog):
         one.batch()
     produce(servers, topic, [b"more"])
     tasks, lenient_tasks = stream.plan(), lenient.plan()
-    recreate(servers, topic, NEW)
+    recreate_topic(servers, topic, NEW)
     with pytest.raises(DataLossError, match="made again while it was read.*Do not just start"):
         stream.read(tasks)
     assert lenient.read(lenient_tasks) == []
@@ -133,7 +115,7 @@ def test_while_it_is_read_the_task_notices(servers, topic):
     (task,) = stream.plan()
     rows = stream.reader.read(task)
     assert next(rows).num_rows == len(OLD)
-    recreate(servers, topic, NEW)
+    recreate_topic(servers, topic, NEW)
     with pytest.raises(DataLossError, match="was deleted and made again while it was read"):
         list(rows)
 
@@ -144,7 +126,7 @@ def test_between_two_runs_a_job_knows_it_by_what_it_recorded(servers, topic, mon
     ids = first.reader.topic_ids
     with control_plane(servers) as control:
         assert ids == control.topic_ids([topic]), "what the sink would record"
-    recreate(servers, topic, NEW)
+    recreate_topic(servers, topic, NEW)
     monkeypatch.setattr(recorded_ends, "_read", lambda options: Ledger())
     monkeypatch.setattr(recorded_ends, "recorded_topic_ids", lambda ledger: ids)
     second = Stream(servers, first.done, subscribe=topic, jobName="a-job")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import psutil
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import warm_drivers
@@ -301,6 +301,22 @@ def delete_topic(servers: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     admin.delete_topics([topic])[topic].result(30)
     wait_until(lambda: topic not in admin.list_topics(timeout=30).topics, f"{topic} is gone", 60)
+
+
+def recreate_topic(servers: str, topic: str, values: list[bytes], partitions: int = 1) -> None:
+    """Delete it and make another of its name, which holds `values`."""
+    delete_topic(servers, topic)
+    admin = AdminClient({"bootstrap.servers": servers})
+
+    def is_made() -> bool:
+        try:
+            admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+        except KafkaException:  # its deletion is not over
+            return False
+        return True
+
+    wait_until(is_made, f"{topic} is made again")
+    produce(servers, topic, values)
 
 
 def assert_exactly_once(job: Copy, values: list[bytes]) -> None:
