@@ -87,7 +87,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reading = reading
         self._lookup = OffsetLookup(options)
         self._recorded = RecordedEnds(options)
-        self._planner = Planner(options, self._lookup, self._recorded.topic_ids)
+        self._planner = Planner(options, self._lookup)
         self._initial: dict[TopicPartition, int] | None = None
         self._continues_at: Offsets | None = None
         self._most_tasks = MostTasks(options, slots)
@@ -130,7 +130,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         recorded = self._recorded.after(begin)
         if self._target is None:
             at = Position(begin, ids=self._position.ids if self._position else {})
-            self._newest = self._planner.newest(at, recorded, first=begin == self._initial)
+            self._newest = self._planner.newest(at, recorded)
             if self._until_now:
                 self._target = self._newest
         if self._continues_at is not None and begin == self._initial:
@@ -158,7 +158,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
             end = self._planner.end(begin, self._newest, rows)
-        ids = {} if self._options.fail_on_data_loss else self._planner.ids_of(end)
+        ids = self._planner.ids_of(end)
         here = self._position
         if here and end == here.offsets and ids.keys() <= here.ids.keys() and not anew:
             return here  # written in another way, Spark would take it for another place

@@ -12,9 +12,9 @@ partition there.
   sink, and a restart, know that nothing was read.
 - `@tasks NUMBER`: the batch that ends here has so many tasks at most. By it a restart gives each
   task the records that it had (`sources/most_tasks.py`).
-- `@id TOPIC ID`: which topic of that name it is, for a query that goes on when one was deleted and
-  made again (`failOnDataLoss=false`). `@anew TOPIC ID`: and the batch that ends here reads it from
-  its beginning, wherever it starts: it starts in one of before.
+- `@id TOPIC ID`: which topic of that name it is. By it a restart knows that it was deleted and made
+  again. `@anew TOPIC ID`: and the batch that ends here reads it from its beginning
+  (`failOnDataLoss=false`), wherever it starts: it starts in one of before.
 """
 
 from __future__ import annotations

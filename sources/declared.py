@@ -126,9 +126,8 @@ JOB_NAME: Option[str | None] = Option(
     job_name,
     None,
     "Streams only: the sink's `jobName`. After a restore the source then repeats the batches that"
-    " this job recorded, and it notices if a topic was deleted and created again between two "
-    "runs. Required if the sink has a `snapshotInterval`, and if it has `commit=idempotent` and the"
-    " query keeps state.",
+    " this job recorded. Required if the sink has a `snapshotInterval`, and if it has "
+    "`commit=idempotent` and the query keeps state.",
 )
 ON_RESET = Option(
     "onReset",

@@ -7,7 +7,7 @@ what can no longer be read is reported as data loss, or logged with `failOnDataL
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ..core.errors import DataLossError, SourceError
 from ..core.offsets import (
@@ -36,15 +36,10 @@ _WARN = "To stop the query in such a case, set 'failOnDataLoss' to true."
 class Planner:
     """Plans the batches of one query; asks the brokers through `lookup`."""
 
-    def __init__(
-        self,
-        options: SourceOptions,
-        lookup: OffsetLookup,
-        recorded_ids: Callable[[], Mapping[str, str]] = dict,
-    ) -> None:
+    def __init__(self, options: SourceOptions, lookup: OffsetLookup) -> None:
         self._options = options
         self._lookup = lookup
-        self._topics = KnownTopics(recorded_ids)
+        self._topics = KnownTopics()
         self.continues = False  # a new query, whose first batch ends where another has ended
         self._now: Mapping[str, str] | None = None  # the topics' ids in the last look
         self._anew: frozenset[str] = frozenset()
@@ -91,19 +86,19 @@ class Planner:
         return self._anew
 
     def newest(
-        self, start: Position, recorded: Position | None = None, *, first: bool
+        self, start: Position, recorded: Position | None = None
     ) -> dict[TopicPartition, int]:
         """The end of what can be read now, of every partition there is, for the batch from `start`,
-        which is known to have ended at `recorded`. `first` as for `ranges`.
+        which is known to have ended at `recorded`.
 
         Raises DataLossError where a topic is not the one that `start` is an offset of any more.
         """
         found = self._lookup.look()
-        replaced = self._topics.replaced(found.ids, start, first=first)
+        replaced = self._topics.replaced(found.ids, start)
         if recorded is not None:
             # Of what it read from its beginning, it says the id.
             again = recorded._replace(ids={**start.ids, **recorded.ids})
-            self._check_repeatable(self._topics.replaced(found.ids, again, first=first))
+            self._check_repeatable(self._topics.replaced(found.ids, again))
         self._tell(replaced, "The new one is read from its beginning.")
         self._topics.accept(found.ids)
         self._now, self._anew = found.ids, frozenset(replaced)
@@ -147,7 +142,7 @@ class Planner:
         end = until.offsets
         if self._now is None:  # a restart in the middle of this batch
             self._now = self._lookup.look().ids
-        replaced = self._topics.replaced(self._now, until, first=first)
+        replaced = self._topics.replaced(self._now, until)
         self._tell(
             replaced,
             "This batch was planned on the old one, and reads nothing of it any more; the next one "

@@ -38,7 +38,6 @@ class RecordedEnds:
         self._options = options
         self._next: Mapping[str, Position] | None = None if options.ledger_topic else {}
         self._interrupted: Mapping[str, Position] = {}
-        self._ids: Mapping[str, str] = {}
         self._ends: Offsets | None = None
         self._before: Mapping[str, str] = {}
 
@@ -79,7 +78,7 @@ class RecordedEnds:
                 "Give the query the sources that it had; or choose 'new-job', which reads "
                 "everything again."
             )
-        self._before = recorded_topic_ids(ledger)
+        self._before = _topic_ids(ledger)
         self._ends = found
         return found
 
@@ -102,20 +101,15 @@ class RecordedEnds:
             "'new-job', which reads everything that there is."
         )
 
-    def topic_ids(self) -> Mapping[str, str]:
-        """The ids of the topics that the job has read; raises as `after`."""
-        self._look()
-        return self._ids
-
     def _look(self) -> Mapping[str, Position]:
         if self._next is None:
             ledger = _read(self._options)
-            self._next, self._ids = _recorded(ledger), recorded_topic_ids(ledger)
+            self._next = _recorded(ledger)
             self._interrupted = _interrupted(ledger)
         return self._next
 
 
-def recorded_topic_ids(ledger: Ledger) -> Mapping[str, str]:
+def _topic_ids(ledger: Ledger) -> Mapping[str, str]:
     """The ids of the sources' topics, as the newest decision that counts has them, or the query
     before had."""
     decided = ledger.of_sink(MAIN_SINK)

@@ -9,7 +9,7 @@ leaves no gap: a task has the ids of the look-up before it, and Kafka never uses
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from ..core.errors import DataLossError, UnknownTopic
@@ -21,30 +21,24 @@ from .options import SourceOptions
 log = logging.getLogger(__name__)
 
 WAYS_OUT = (
-    "To read the new one from its beginning, take a new checkpoint; or, where the source has "
-    "the option 'jobName', set 'failOnDataLoss' to false. Do not just start the query again: "
-    "without 'jobName' it cannot recognize the new topic, and would go on at the old offset in "
-    "it."
+    "To read the new one from its beginning, set 'failOnDataLoss' to false until a batch is "
+    "written. If it holds the old one's records at the same offsets (a copy of the cluster), take "
+    "a new checkpoint, and this position as 'startingOffsets'."
 )
 # A worker runs one task at a time; a query may read with more than one set of settings.
 _kept: Kept[OffsetLookup] = Kept(limit=4, close=lambda lookup: lookup.close())
 
 
 class KnownTopics:
-    """The id of each topic, as the query has read it. Lives in Spark's source process, and begins
-    with what positions say, or `recorded`: the ids of an earlier run."""
+    """The id of each topic, as the query has read it: what its positions say, and, of a beginning
+    that Spark does not store, what this process has seen. Lives in Spark's source process."""
 
-    def __init__(self, recorded: Callable[[], Mapping[str, str]]) -> None:
-        self._recorded = recorded
+    def __init__(self) -> None:
         self._seen: dict[str, str] = {}
 
-    def replaced(
-        self, now: Mapping[str, str], at: Position, *, first: bool = False
-    ) -> dict[str, str]:
-        """A sentence for each topic that is another than the one `at` is an offset of. `first` says
-        that `at` was looked up by this run: it is of what is there now."""
-        of_before = first and not self._seen
-        known = {**({} if of_before else self._recorded()), **self._seen, **at.ids}
+    def replaced(self, now: Mapping[str, str], at: Position) -> dict[str, str]:
+        """A sentence for each topic that is another than the one `at` is an offset of."""
+        known = {**self._seen, **at.ids}
         return {
             topic: _sentence(topic, known[topic], now[topic], at.offsets)
             for topic in sorted({at.topic for at in at.offsets})

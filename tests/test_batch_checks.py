@@ -247,10 +247,14 @@ def test_a_function_of_foreach_batch_need_not_write_each_batch() -> None:
 
 def test_a_source_topic_that_was_replaced_stops_the_query(caplog) -> None:
     found = ledger([line(9)], source_ids=(("in", "A"), ("other", "O")))
-    batch_checks.check_sources(options(), 6, found, [("in", "A"), ("new", "N")])
-    with pytest.raises(DataLossError, match=r"\['in'\], as the sink's .* since batch 5"):
-        batch_checks.check_sources(options(), 6, found, [("in", "B")])
-    batch_checks.check_sources(options(failOnDataLoss="false"), 6, found, [("in", "B")])
+    batch = now([line(12)], [line(9)], batch=6)
+    batch_checks.check_sources(options(), batch, found, [("in", "A"), ("new", "N")])
+    with pytest.raises(DataLossError, match=r"\['in'\], as the sink's .* batch 5.* old"):
+        batch_checks.check_sources(options(), batch, found, [("in", "B")])
+    knows = now([line(12)], ['{"in": {"0": 9}, "@id in A": {}}'], batch=6)
+    with pytest.raises(DataLossError, match="The source reads the new topic from its beginning"):
+        batch_checks.check_sources(options(), knows, found, [("in", "B")])
+    batch_checks.check_sources(options(failOnDataLoss="false"), batch, found, [("in", "B")])
     assert "Batch 6 goes on, as the sink's" in caplog.text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from contextlib import nullcontext
 from typing import cast
 
 import pytest
@@ -59,7 +60,7 @@ def planner(cluster: Cluster, *, streaming: bool = True, **options: str) -> Plan
 def test_latest_stores_its_start_as_the_end_of_a_batch_that_reads_nothing() -> None:
     plan = planner(Cluster(p0=(0, 10), p1=(3, 20)))
     start = plan.stored_start()
-    end = plan.end(start, plan.newest(Position(start), first=True), None)
+    end = plan.end(start, plan.newest(Position(start)), None)
 
     assert start == {}
     assert end == {A: 10, B: 20}
@@ -91,7 +92,7 @@ def test_explicit_offsets_are_read_at_once_and_latest_beside_them_is_not() -> No
     start = plan.stored_start()
 
     assert start == {A: 7, C: 4}
-    assert plan.ranges(start, Position(plan.newest(Position(start), first=True)), first=True) == [
+    assert plan.ranges(start, Position(plan.newest(Position(start))), first=True) == [
         OffsetRange(A, 7, 10),
         OffsetRange(C, 4, 30),
     ]
@@ -263,7 +264,7 @@ def test_the_first_batch_ends_where_the_group_is_and_reads_nothing(
 
     start = plan.stored_start()
     with caplog.at_level(logging.WARNING):
-        end = plan.end(start, plan.newest(Position(start), first=True), 5)
+        end = plan.end(start, plan.newest(Position(start)), 5)
     assert (start, end) == ({}, {A: 7, B: 3})
     assert "has committed nothing for t-1" in caplog.text
     assert plan.ranges(start, Position(end), first=True) == []
@@ -296,40 +297,32 @@ def test_a_topic_that_was_replaced_is_told_whatever_its_length() -> None:
     for length in (5, 10, 30):
         cluster = Cluster(p0=(0, 10))
         plan = planner(cluster)
-        assert plan.newest(Position({A: 10}), first=False) == {A: 10}
+        assert plan.newest(Position({A: 10})) == {A: 10}
         cluster.logs[A], cluster.ids = (0, length), {"t": "second"}
         for _ in range(2):
             with pytest.raises(
                 DataLossError, match=r"its id was first and is second now.*\"0\":10"
             ):
-                plan.newest(Position({A: 10}), first=False)
+                plan.newest(Position({A: 10}))
 
 
-def test_a_restart_knows_the_topics_that_the_job_has_recorded() -> None:
-    cluster = Cluster(p0=(0, 30))
-    options = SourceOptions.parse(
-        {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}, streaming=True
-    )
-    for recorded, is_another in (({"t": "zero"}, True), ({"t": "first"}, False), ({}, False)):
+def test_a_restart_knows_the_topics_by_what_its_position_says() -> None:
+    for before, is_another in (({"t": "zero"}, True), ({"t": "first"}, False), ({}, False)):
         for is_replay in (True, False):
-            plan = Planner(options, cast(OffsetLookup, cluster), lambda found=recorded: found)  # type: ignore[misc]
+            plan = planner(Cluster(p0=(0, 30)))
 
-            def look(plan: Planner = plan, is_replay: bool = is_replay) -> object:
+            told = pytest.raises(DataLossError, match="was zero and is first now")
+            with told if is_another else nullcontext():
                 if is_replay:
-                    return plan.ranges({A: 10}, Position({A: 20}), first=False)
-                return plan.newest(Position({A: 10}), first=False)
-
-            if is_another:
-                with pytest.raises(DataLossError, match="was zero and is first now"):
-                    look()
-            else:
-                assert look()
+                    plan.ranges({A: 10}, Position({A: 20}, ids=before), first=False)
+                else:
+                    plan.newest(Position({A: 10}, ids=before))
 
 
 def test_a_batch_that_must_be_repeated_is_not_read_of_another_topic() -> None:
     lenient = {"kafka.bootstrap.servers": "localhost:9092", "failOnDataLoss": "false"}
     options = SourceOptions.parse({**lenient, "subscribe": "t"}, streaming=True)
     lookup = cast(OffsetLookup, Cluster(p0=(0, 30)))
-    plan = Planner(options, lookup, lambda: {"t": "zero"})
+    plan = Planner(options, lookup)
     with pytest.raises(DataLossError, match="cannot be; nothing was read"):
-        plan.newest(Position({A: 10}), Position({A: 20}), first=False)
+        plan.newest(Position({A: 10}), Position({A: 20}, ids={"t": "zero"}))

@@ -18,7 +18,7 @@ from eo_kafka.errors import DataLossError, OptionsError, ReadTimeout, UnknownTop
 from eo_kafka.sources import recorded_ends
 from eo_kafka.sources.lookup import Topics
 from eo_kafka.sources.options import SourceOptions
-from eo_kafka.sources.recorded_ends import recorded_topic_ids
+from eo_kafka.sources.recorded_ends import _topic_ids
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger
@@ -327,13 +327,13 @@ def test_the_ids_of_topics_are_those_of_the_newest_decision_that_counts() -> Non
         return Decision("main", 1, 0, state, 1, 5, 1, 0, (), source_ids=ids)
 
     ledger = Ledger()
-    assert recorded_topic_ids(ledger) == {}
+    assert _topic_ids(ledger) == {}
     ledger.decisions = {
         ("main", 1): decision(DecisionState.DONE, ("t", "a")),
         ("main", 2): decision(DecisionState.DECIDED, ("t", "b"), ("u", "x")),
         ("main", 3): decision(DecisionState.VOID, ("t", "c")),
         ("other", 9): decision(DecisionState.DONE, ("t", "d")),
     }
-    assert recorded_topic_ids(ledger) == {"t": "b", "u": "x"}
+    assert _topic_ids(ledger) == {"t": "b", "u": "x"}
     ledger.decisions = {("main", 4): decision(DecisionState.DONE)}
-    assert recorded_topic_ids(ledger) == {}, "written before decisions had any"
+    assert _topic_ids(ledger) == {}, "written before decisions had any"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -117,7 +118,8 @@ def jvm_writes_no_spaces(checkpoint: Path) -> None:
     last = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     *head, offset = last.read_text().splitlines()
     assert '": ' in offset
-    last.write_text("\n".join([*head, offset.replace(" ", "")]))
+    written = json.dumps(json.loads(offset), separators=(",", ":"))
+    last.write_text("\n".join([*head, written]))
     (last.parent / f".{last.name}.crc").unlink()
 
 

@@ -14,7 +14,7 @@ from ...core.errors import BatchMismatch, DataLossError, LedgerError, cut
 from ...core.transaction import Decision, DecisionState
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots import operators
-from ...state.snapshots.batch_ends import by_name, is_replayable, name_of, same_lines
+from ...state.snapshots.batch_ends import by_name, ids_of, is_replayable, name_of, same_lines
 from ..options import SinkOptions
 from .batch_identity import BatchIdentity, decision_before
 from .committable import TaskReport
@@ -150,11 +150,11 @@ def _lacks(
 
 
 def check_sources(
-    options: SinkOptions, batch: int, ledger: Ledger, now: Sequence[tuple[str, str]]
+    options: SinkOptions, identity: BatchIdentity, ledger: Ledger, now: Sequence[tuple[str, str]]
 ) -> None:
     """S6: raise DataLossError if a topic that the sources read is not the one that the batch before
-    read: it was deleted and made again, and what the new one held below the position was not read.
-    With `failOnDataLoss=false`, a warning."""
+    read: it was deleted and made again. With `failOnDataLoss=false`, a warning."""
+    batch = identity.batch
     newest = decision_before(options, batch, ledger)
     known = newest or ledger.succession  # the query before, whom this one continues
     before, here = dict(known.source_ids), dict(now)
@@ -166,18 +166,27 @@ def check_sources(
         f"since {since} (topic ids {[before[t] for t in replaced]}, now "
         f"{[here[t] for t in replaced]})."
     )
-    to_both = f"at the source and at the sink, and 'jobName' '{options.job}' at the source"
-    way = f"set 'failOnDataLoss' to false {to_both}, until a batch is written"
-    if newest is None:
-        way = "delete this new checkpoint and set option 'onReset' to 'new-job'"
     if options.fail_on_data_loss:
         raise DataLossError(
-            f"{sentence} Nothing of batch {batch} is visible. Spark would go on at the old topic's "
-            "offsets and skip what the new topic holds below them. To skip that, set "
-            "'failOnDataLoss' to false at the sink only. To read the new topic from its beginning, "
-            f"{way}."
+            f"{sentence} Nothing of batch {batch} is visible. "
+            f"{_ways_on(known={*ids_of(identity.starts)} >= {*replaced})}"
         )
     log.warning("%s Batch %d goes on, as the sink's 'failOnDataLoss' is false.", sentence, batch)
+
+
+def _ways_on(*, known: bool) -> str:
+    """`known`: the source's position says which topic it was, so that the source acts on it."""
+    if known:
+        return (
+            "The source reads the new topic from its beginning, if its 'failOnDataLoss' is false. "
+            "To go on so, set 'failOnDataLoss' to false at the sink, too, until a batch is written."
+        )
+    return (
+        "The source goes on at the old topic's offsets and skips what the new topic holds below "
+        "them. To skip that, set 'failOnDataLoss' to false at the sink until a batch is written. "
+        "To read the new topic from its beginning, and all other topics, too, delete the "
+        "checkpoint and set option 'onReset' to 'new-job'."
+    )
 
 
 def _difference(written: Decision, now: BatchIdentity) -> str:

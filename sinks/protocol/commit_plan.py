@@ -75,7 +75,7 @@ def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
     snapshot = _snapshot(batch, ledger)
     # Last, for transactions can end at any time.
     source_ids = check_prepared(batch.control, reports, options, batch.identity, ledger)
-    batch_checks.check_sources(options, first.batch, ledger, source_ids)
+    batch_checks.check_sources(options, batch.identity, ledger, source_ids)
     decision = batch.identity.on(decision, source_ids, repeatable=options.snapshots)
     named = replace(ledger.succession, name=options.query_name or "")
     done = decision.state is DecisionState.DONE  # of another S8 makes room
