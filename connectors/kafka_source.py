@@ -135,7 +135,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._target = self._newest
         if self._continues_at is not None and begin == self._initial:
             self._recorded.check_continues(self._newest, self._planner.topic_ids)
-            position = Position(self._continues_at, continues=self._options.ledger_topic)
+            ids = self._planner.ids_of(self._continues_at)
+            position = Position(self._continues_at, self._options.ledger_topic, ids=ids)
         elif recorded is not None:
             check_is_there(recorded.offsets, self._newest)
             position = recorded

@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 
 WAYS_OUT = (
     "To read the new one from its beginning, set 'failOnDataLoss' to false until a batch is "
-    "written. If it holds the old one's records at the same offsets (a copy of the cluster), take "
-    "a new checkpoint, and this position as 'startingOffsets'."
+    "written. If it is a copy with the same offsets, in a cluster that took over, a query without "
+    "state goes on there with a new checkpoint, the last 'endOffset' of its progress reports as "
+    "'startingOffsets' and, with an eo-kafka sink, 'onReset' 'new-job'."
 )
 # A worker runs one task at a time; a query may read with more than one set of settings.
 _kept: Kept[OffsetLookup] = Kept(limit=4, close=lambda lookup: lookup.close())

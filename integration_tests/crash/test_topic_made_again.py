@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from harness import (
     Stateful,
     assert_exactly_once,
     committed,
+    control_plane,
     kill_driver_at,
     make_copy,
     produce,
@@ -92,6 +94,40 @@ def test_nor_does_its_first_batch_when_it_is_replaced_before_the_decision(
     job.source_extra["failOnDataLoss"] = job.sink_extra["failOnDataLoss"] = "false"
     job.run(spark)
     assert_exactly_once(job, [*read.elements(), *again])
+
+
+def test_a_copy_with_the_same_offsets_is_read_on_as_the_error_says(job, spark):
+    job.run(spark)
+    with control_plane(job.servers) as control:
+        before = control.topic_ids([job.source_topic])
+    recreate(job, [*OLD, *NEW])
+    with pytest.raises(Exception, match="a copy with the same offsets") as stop:
+        job.run(spark)
+    assert before[job.source_topic] in str(stop.value)
+    *_, end = (job.checkpoint / "offsets" / "1").read_text().splitlines()
+    copied = replace(job, checkpoint=job.checkpoint.with_name("new"))
+    copied.source_extra["startingOffsets"] = end
+    with pytest.raises(Exception, match="ForeignLedger"):
+        copied.run(spark)
+    copied.sink_extra["onReset"] = "new-job"
+    copied.run(spark)
+    assert_exactly_once(job, OLD + NEW)
+
+
+def test_a_query_that_goes_on_where_another_ended_says_so_too(job, spark, crash_points, tmp_path):
+    """`onReset=continue`: the end of its first batch, which reads nothing, is of the old topic."""
+    job.source_extra["jobName"] = job.job_name
+    job.run(spark)
+    after = replace(job, checkpoint=job.checkpoint.with_name("new"))
+    after.source_extra["onReset"] = after.sink_extra["onReset"] = "continue"
+    kill_driver_at(after, crash_points, "S8.after_done", tmp_path / "log")
+    recreate(job, again := [b"again-%d" % n for n in range(200)])
+    with pytest.raises(Exception, match="made again"):
+        after.run(spark)
+    after.source_extra |= LENIENT
+    after.sink_extra |= LENIENT
+    after.run(spark)
+    assert_exactly_once(job, OLD + again)
 
 
 @pytest.mark.parametrize("count", LENGTHS)

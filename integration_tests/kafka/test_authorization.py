@@ -27,7 +27,13 @@ from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
 from eo_kafka.testing.processes import wait_until
 from hand_made_job import HandMadeJob, all_rows
-from harness import assert_exactly_once, committed, open_transactions, produce
+from harness import (
+    assert_exactly_once,
+    committed,
+    kill_driver_at,
+    open_transactions,
+    produce,
+)
 from newcomer import Newcomer
 from secure_broker import Grant, SecureBroker, SecureCopy
 
@@ -301,6 +307,20 @@ def test_a_sink_that_may_not_see_its_input_writes_all_the_same(secure, job, tmp_
         hand.put(f"offsets/{batch}", f'v1\n{{}}\n{{"{job.source_topic}":{{"0":{batch + 1}}}}}')
         committer.commit(hand.options, hand.prepare(batch), batch)
     assert committed(secure.bootstrap_servers, job.sink_topic) == all_rows(0, 1)
+
+
+@pytest.mark.parametrize(
+    "point", ["S8.after_done", pytest.param("S6.after_decision", marks=pytest.mark.full)]
+)
+def test_so_it_does_when_a_written_batch_is_run_again(
+    secure, job, spark, crash_points, tmp_path, point
+):
+    job.reader = secure.sasl()
+    for who in ("sink", "creation"):
+        secure.grant(user_of(job), documented(who, job))
+    kill_driver_at(job, crash_points, point, tmp_path / "log")
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
 
 
 def can(ask) -> bool:

@@ -232,13 +232,15 @@ def secure(tmp_path_factory) -> Iterator[SecureBroker]:
 
 @dataclass
 class SecureCopy(Copy):
-    """A copy whose clients use `client`; `servers` stays the tests' own way in."""
+    """A copy whose clients use `client`, its source `reader` if that is another; `servers` stays
+    the tests' own way in."""
 
     client: dict[str, str] = field(default_factory=dict)
+    reader: dict[str, str] = field(default_factory=dict)
 
     def as_job(self) -> dict[str, object]:
         job = super().as_job()
-        settings = {f"kafka.{name}": value for name, value in self.client.items()}
-        for side in ("source_options", "sink_options"):
+        for side, client in (("source_options", self.reader), ("sink_options", self.client)):
+            settings = {f"kafka.{name}": value for name, value in (client or self.client).items()}
             job[side] = {**job[side], **settings}  # type: ignore[dict-item]
         return job

@@ -13,8 +13,14 @@ from ...core.digest import Digest
 from ...core.errors import BatchMismatch, DataLossError, LedgerError, cut
 from ...core.transaction import Decision, DecisionState
 from ...state.ledger.ledger import Ledger
-from ...state.snapshots import operators
-from ...state.snapshots.batch_ends import by_name, ids_of, is_replayable, name_of, same_lines
+from ...state.snapshots.batch_ends import (
+    by_name,
+    ids_of,
+    is_replayable,
+    name_of,
+    same_lines,
+    without_marks,
+)
 from ..options import SinkOptions
 from .batch_identity import BatchIdentity, decision_before
 from .committable import TaskReport
@@ -48,15 +54,13 @@ def check_written(
 def check_state(
     options: SinkOptions, identity: BatchIdentity, ledger: Ledger, now: Mapping[str, str]
 ) -> None:
-    """Of a batch that is written and was run again: raise DataLossError if a query with state has
-    not read its records again, as their topic was made again since. `now` are the topics' ids in
-    the sink's cluster. It is the source's if it had the same ids at the decision."""
+    """Of a batch of a query with state that is written and was run again: raise DataLossError if
+    its records were not read again, as their topic was made again since. `now` are the topics' ids
+    in the sink's cluster. It is the source's if it had the same ids at the decision."""
     written = ledger.decisions[options.sink, identity.batch]
     before, read = dict(written.source_ids), identity.topic_ids
     gone = [t for t in read if read[t] == before.get(t) and now.get(t, read[t]) != read[t]]
-    if not gone or identity.checkpoint is None:
-        return
-    if not operators.descriptions(identity.checkpoint.paths()):
+    if not gone:
         return
     raise DataLossError(
         f"Batch {identity.batch} of job '{options.job}' is written, and Spark runs it again for "
@@ -185,7 +189,7 @@ def _ways_on(*, known: bool) -> str:
         "The source goes on at the old topic's offsets and skips what the new topic holds below "
         "them. To skip that, set 'failOnDataLoss' to false at the sink until a batch is written. "
         "To read the new topic from its beginning, and all other topics, too, delete the "
-        "checkpoint and set option 'onReset' to 'new-job'."
+        "checkpoint, set option 'onReset' to 'new-job' and 'startingOffsets' to 'earliest'."
     )
 
 
@@ -210,9 +214,9 @@ def _other_watermark(written: Decision, now: BatchIdentity) -> str:
     """What a query with state gives, and keeps, depends on the watermark of the batch. Spark's
     checkpoint holds the least of several only, so after a restart there may be an older one."""
     before, here = written.watermark_ms, now.planned.watermark_ms
-    if before is None or here is None or before == here or now.checkpoint is None:
+    if before is None or here is None or before == here:
         return ""
-    if not operators.descriptions(now.checkpoint.paths()):
+    if not now.keeps_state:
         return ""  # of no use there; `job redo` leaves it out
     return (
         f"it held the same records with the watermark at {before} ms, and this one has it at "
@@ -326,4 +330,4 @@ def _range(starts: Sequence[str], ends: Sequence[str]) -> str:
 
 def shown(lines: Sequence[str]) -> str:
     """Where sources stand, for a sentence."""
-    return ", ".join(cut("".join(line.split()), _LINE_SHOWN) for line in lines) or "nothing"
+    return ", ".join(cut(without_marks(line), _LINE_SHOWN) for line in lines) or "nothing"

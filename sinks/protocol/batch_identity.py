@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from ...core.errors import CheckpointError
 from ...core.transaction import Decision
 from ...state.ledger.ledger import Ledger
+from ...state.snapshots import operators
 from ...state.snapshots.batch_ends import ids_of, topics_of
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
 from ...state.snapshots.offset_log import NOT_PLANNED, PlannedBatch, planned_batch
@@ -71,6 +72,12 @@ class BatchIdentity:
     def topic_ids(self) -> dict[str, str]:
         """The ids of the topics that it read, of sources that say them."""
         return ids_of(self.ends)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the query has state, as far as its checkpoint is known."""
+        known = self.checkpoint
+        return known is not None and bool(operators.descriptions(known.paths()))
 
     @property
     def topics_asked_for(self) -> set[str]:

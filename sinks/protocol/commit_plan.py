@@ -19,6 +19,7 @@ from ...state.ledger.appender import Record
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.topics import TOKEN_PARTITION
+from ...state.snapshots.batch_ends import may_swap_tasks
 from ..options import SinkOptions
 from . import batch_checks, on_reset, one_phase_recovery
 from .batch_figures import DECIDE, SNAPSHOT, Course
@@ -183,11 +184,19 @@ def _way_on(found: CommittedBatch, torn: Torn, ledger: Ledger) -> str:
     options, batch, now = found.options, torn.decision.batch, found.identity
     before = torn.decision.offsets
     if torn.decided or not before or not now.ends or before == now.ends:
+        accept = f"'eo-kafka job repair {options.job} --batch {batch} --accept-loss "
+        accept += "--bootstrap-servers ...'"
+        if any(map(may_swap_tasks, now.ends)):
+            return (
+                "Spark's own source 'kafka' with two to four partitions gives its tasks other "
+                "partitions when a batch is run again. 'eo-kafka verify' says which rows the "
+                f"output lacks. If it lacks none of the batch, {accept} loses none. Read with "
+                "format 'eo-kafka' from then on."
+            )
         return (
             f"The batch's input range is in offsets/{batch} of the checkpoint. Start the query as "
             "it was when the batch first ran (same plan, same number of tasks): it then completes "
-            f"the batch. Or, to go on without the missing rows: 'eo-kafka job repair {options.job} "
-            f"--batch {batch} --accept-loss --bootstrap-servers ...'."
+            f"the batch. Or, to go on without the missing rows: {accept}."
         )
     stateful = "a query with state needs a copy of the checkpoint that is as new as the ledger"
     if ledger.snapshot is not None:

@@ -79,6 +79,16 @@ def is_of_nothing(line: str) -> bool:
     return _split(line)[1] == NOTHING_READ
 
 
+def without_marks(line: str) -> str:
+    """The line as short as it can be, for a person: Kafka offsets as 'startingOffsets' takes
+    them."""
+    name = name_of(line)
+    try:
+        return f"{name}:" * bool(name) + encode_text(position_of(line))
+    except ValueError:
+        return "".join(line.split())
+
+
 def topics_of(line: str) -> set[str]:
     """The topics in a line of Spark's offset log; none of a source that is not Kafka."""
     try:
@@ -128,6 +138,20 @@ def is_replayable(line: str) -> bool:
     except ValueError:
         return _is_of_a_map(_split(line)[1])
     return True
+
+
+def may_swap_tasks(line: str) -> bool:
+    """Whether the line's source may give its tasks other partitions when it runs a batch again.
+
+    Spark's own source for Kafka does with two to four: there is a task for each in the order of a
+    Scala Map, which up to four entries is that of insertion, and from the offset log they come in
+    another order (KafkaOffsetReader.getOffsetRangesFromResolvedOffsets, Spark 4.1).
+    """
+    try:
+        ends_of(line)
+    except NotOurs:
+        return bool(topics_of(line)) and 2 <= len(position_of(line)) <= 4
+    return False
 
 
 def same_lines(one: Sequence[str], other: Sequence[str]) -> bool:
