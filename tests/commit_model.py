@@ -34,8 +34,9 @@ newer rules, switched off, the shortest trace ends in:
 | topic_id_in_token | a replay takes rows for committed that went with their topic |
 | topic_id_at_first_row | DONE, and rows went with a topic that was made again |
 | abort_ends_unreported | a stopped query's tasks are dead, and a transaction is open |
-| identity_checked, torn_identity_checked | batch N is skipped though it holds other records: lost |
+| identity_checked | batch N is skipped though it holds other records: lost |
 | offsets_as_planned | a decision names offsets whose rows it has not: lost |
+| visible_is_left_out | a replay with the same rows in other tasks repeats them |
 | forgotten_is_refused | a batch that was trimmed is written again |
 | append_where_read_ended | a decision is not seen: its transactions are aborted |
 | tokens_known_to_reach, barrier_before_tokens | committed rows are taken for lost, and repeated |
@@ -58,6 +59,7 @@ from eo_kafka.core.transaction import (
 )
 from eo_kafka.errors import LedgerError
 from eo_kafka.sinks.protocol.committable import Torn, WritePlan
+from eo_kafka.sinks.protocol.replay import Content, Replay, compare
 from eo_kafka.state.ledger.ledger import with_state
 
 ROWS = ("a", "b")
@@ -76,6 +78,7 @@ class Rules(NamedTuple):
     check_before_init: bool = True
     s6_checks_generation: bool = True
     equal_digests: bool = True
+    visible_is_left_out: bool = True
     rounds: bool = True
     void: bool = True
     done_needs_tokens: bool = True
@@ -105,7 +108,6 @@ class Rules(NamedTuple):
     abort_spares_newer: bool = True
     # of the checkpoint that goes back (model_checkpoint.py)
     identity_checked: bool = True
-    torn_identity_checked: bool = True
     offsets_as_planned: bool = True  # a decision has those of its rows, not those on disk by now
     forgotten_is_refused: bool = True
     # of a leader that is cut off (model_stale.py)
@@ -542,9 +544,12 @@ def launch(world: World, index: int, setting: Setting) -> Moves:
         reports: list[Report] = []
         tasks: list[Task] = []
         for partition, rows in enumerate(rows_of(driver, split)):
-            forgotten = _is_forgotten(driver)
-            if not (forgotten or write_plan(plan).must_write(driver.batch, partition)):
-                digest = digest_of(rows)
+            digest, known = digest_of(rows), write_plan(plan)
+            if repair:
+                skips = required(plan.lost).shows(partition, len(rows), digest)
+            else:
+                skips = not (_is_forgotten(driver) or known.must_write(driver.batch, partition))
+            if skips:
                 reports.append(Report(partition, None, skipped=not repair, digest=digest))
             elif not rows:
                 reports.append(Report(partition, None))
@@ -598,15 +603,11 @@ def wait_for_tasks(world: World, index: int, setting: Setting) -> Moves:
 
 
 def is_another_batch(driver: Driver, setting: Setting) -> bool:
-    """Whether what is to be skipped, or mended, is not the batch of that number in the ledger.
-    Equal offsets excuse rows that differ; where offsets say nothing, the rows must be the same."""
-    plan = required(driver.plan)
-    torn = plan.lost if plan.lost and plan.lost.decision.batch == driver.batch else None
-    rules = setting.rules
-    wanted = rules.torn_identity_checked if torn else rules.identity_checked
-    if driver.offsets is None or not wanted or (torn and not torn.decided):
-        return False  # what one-phase tasks left says by its digests how it goes on
-    known = required(torn.decision if torn else decision_of(plan.decisions, driver.batch))
+    """Whether what is to be skipped is not the batch of that number in the ledger. Equal offsets
+    excuse rows that differ; where offsets say nothing, the rows must be the same."""
+    if driver.offsets is None or not setting.rules.identity_checked:
+        return False
+    known = required(decision_of(required(driver.plan).decisions, driver.batch))
     if setting.known_source:
         return known.offsets != offsets_of(driver.offsets)
     digests = (
@@ -660,10 +661,6 @@ def s6_check(world: World, index: int, setting: Setting) -> Moves:
         yield from _s6_landed(world, index, setting, previous)
     elif not _follows(decision, previous):
         yield "S6 may not follow", fail(world, index, setting)
-    elif is_repair(driver) and is_another_batch(driver, setting):
-        for identity in _prepared(driver):
-            world = end_txn(world, identity, commit=False, exact=True)
-        yield "is another batch than the one that is torn", refuse(world, index)
     elif _unequal(driver, rules):
         for identity in _prepared(driver):
             world = end_txn(world, identity, commit=False, exact=True)
@@ -692,11 +689,6 @@ def _s6_landed(world: World, index: int, setting: Setting, decision: Decision) -
         yield "S6 has landed", _decided(world, index, decision, setting)
 
 
-def is_repair(driver: Driver) -> bool:
-    plan = required(driver.plan)
-    return plan.lost is not None and plan.lost.decision.batch == driver.batch
-
-
 def is_gone(world: World, written: Participant | Token) -> bool:
     """Whether the topic that the rows went to is not the one of that name any more."""
     return bool(written.topics) and written.topics != topics_of(world.topic)
@@ -708,9 +700,15 @@ def topics_of(topic: int) -> tuple[tuple[str, str], ...]:
 
 def _proposal(world: World, driver: Driver, rules: Rules) -> Decision:
     plan = required(driver.plan)
-    participants = [report.prepared for report in driver.reports if report.prepared]
+    visible = _replay(driver).visible if rules.visible_is_left_out else ()
+    participants = [
+        report.prepared
+        for report in driver.reports
+        if report.prepared and report.partition not in visible
+    ]
     if plan.lost and plan.lost.decision.batch == driver.batch:
         participants += plan.lost.committed
+    waits = any(part.identity in _prepared(driver) for part in participants)
     offsets = driver.offsets
     if offsets and not rules.offsets_as_planned and driver.batch < len(world.offsets):
         offsets = world.offsets[driver.batch]
@@ -718,7 +716,7 @@ def _proposal(world: World, driver: Driver, rules: Rules) -> Decision:
         sink="main",
         batch=driver.batch,
         round=write_plan(plan).round_of(driver.batch) if rules.rounds else 0,
-        state=DecisionState.DECIDED if _prepared(driver) else DecisionState.DONE,
+        state=DecisionState.DECIDED if waits else DecisionState.DONE,
         generation=driver.generation,
         end_txn_version=5,
         token_partition=1,
@@ -741,12 +739,19 @@ def _unequal(driver: Driver, rules: Rules) -> bool:
     needed = rules.equal_digests if torn is None or torn.decided else rules.torn_must_be_equal
     if torn is None or torn.decision.batch != driver.batch or not needed:
         return False
+    return bool(_replay(driver).unequal)
+
+
+def _replay(driver: Driver) -> Replay:
+    """The code's own judgement."""
+    torn = required(driver.plan).lost
+    if torn is None or torn.decision.batch != driver.batch:
+        return Replay(frozenset(), ())
     digests = {
         report.partition: report.prepared.digest if report.prepared else report.digest
         for report in driver.reports
     }
-    known = torn.missing if torn.decided else torn.committed
-    return any(digests.get(part.partition) != part.digest for part in known)
+    return compare(torn, [Content(p, len(d.split()), d) for p, d in digests.items()])
 
 
 def _prepared(driver: Driver) -> tuple[Identity, ...]:

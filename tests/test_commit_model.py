@@ -25,6 +25,7 @@ LOST = "a decided transaction was lost though nothing timed out"
 ONE_SPLIT = Setting(splits=("ab",))
 TIMEOUT = Setting(timeouts=1, deaths=False)
 IN_TURN = TIMEOUT._replace(one_by_one=True)  # it is missed already by drivers that never meet
+OTHER_TASKS = IN_TURN._replace(splits=("ab", "all-in-0"))
 # rule -> (the setting in which it is missed, what is then seen)
 NEEDED = {
     "s1_writes_generation": (ONE_SPLIT, LOST),
@@ -33,9 +34,10 @@ NEEDED = {
     "list_then_check": (ONE_SPLIT, LOST),
     "check_before_init": (ONE_SPLIT, LOST),
     "s6_checks_generation": (ONE_SPLIT, LOST),
-    "equal_digests": (IN_TURN, "visible twice"),
+    "equal_digests": (OTHER_TASKS, "visible twice"),
+    "visible_is_left_out": (IN_TURN, "visible twice"),
     "rounds": (IN_TURN, "no way leads to the end"),
-    "void": (IN_TURN._replace(splits=("ab", "all-in-0")), "asked for repair where nothing"),
+    "void": (OTHER_TASKS, "asked for repair where nothing"),
     "done_needs_tokens": (ONE_SPLIT, "is DONE and a participant is not committed"),
     "abort_reads_ledger": (ONE_SPLIT, LOST),
     "abort_by_epoch": (ONE_SPLIT, LOST),
@@ -53,7 +55,6 @@ def test_two_drivers_and_a_timeout_keep_every_promise() -> None:
         "S1 writes DONE",
         "S1 finds 1 lost",
         "S6 DECIDED round 1",
-        "S6 asks for repair",
         "the append on its way lands",
     ):
         assert outcome.labels[label], label
@@ -64,6 +65,7 @@ def test_a_batch_that_is_lost_as_a_whole_is_replayed_in_any_partitioning() -> No
 
     assert outcome.fault == "", "\n".join(outcome.trace)
     assert outcome.labels["S1 writes VOID"]
+    assert outcome.labels["S6 asks for repair"], "of one that is lost in part"
     assert outcome.labels["S6 DECIDED round 1"]
 
 

@@ -38,7 +38,7 @@ def test_a_void_batch_is_written_again_in_the_next_round() -> None:
     assert known.round_of(7) == 3
 
 
-def test_of_a_batch_partly_lost_only_what_is_missing_is_written() -> None:
+def test_of_a_batch_partly_lost_only_what_is_missing_is_staged_again() -> None:
     lost = decision(7, DecisionState.DECIDED)
     known = plan(decision(6, DecisionState.DONE), lost, torn=Torn(lost, PARTS[1:2]))
 
@@ -48,11 +48,12 @@ def test_of_a_batch_partly_lost_only_what_is_missing_is_written() -> None:
     assert known.round_of(7) == 1
 
 
-def test_of_a_batch_interrupted_in_one_phase_all_that_is_not_committed_is_written() -> None:
+def test_a_batch_interrupted_in_one_phase_is_written_in_another_round() -> None:
     found = decision(7, DecisionState.DECIDED, round_=2)
     known = plan(decision(6, DecisionState.DONE), torn=Torn(found, (), decided=False))
 
-    assert [known.must_write(7, p) for p in range(4)] == [False, False, False, True]
+    assert known.torn and known.torn.shows(1, 1, "d")
+    assert not any(known.torn.shows(*other) for other in ((3, 1, "d"), (1, 2, "d"), (1, 1, "e")))
     assert known.round_of(7) == 3
     assert not known.must_write(6, 3)
     assert known.must_write(8, 0)

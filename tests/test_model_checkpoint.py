@@ -14,7 +14,6 @@ NOT_VISIBLE = "is in the commit log and records"
 # rule -> (the settings in which it is missed, what is then seen)
 NEEDED = {
     "identity_checked": ((ROLLBACK, UNKNOWN), NOT_VISIBLE),
-    "torn_identity_checked": ((TIMEOUT, TIMEOUT._replace(known_source=False)), NOT_VISIBLE),
     "offsets_as_planned": ((TWO_COPIES,), NOT_VISIBLE),
     "forgotten_is_refused": ((ROLLBACK._replace(kept=1),), "visible twice"),
 }

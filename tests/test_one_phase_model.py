@@ -9,6 +9,7 @@ from commit_model import Setting
 from one_phase_model import ONE_PHASE
 
 ONE_SPLIT = ONE_PHASE._replace(splits=("ab",), hidden=True)
+OTHER_TASKS = ONE_PHASE._replace(one_by_one=True, splits=("ab", "all-in-0"))
 ATTEMPTS = ONE_SPLIT._replace(attempts=2, drivers=1, deaths=False)
 # A task dies after its commit, and the output topic is deleted and made again.
 TOPIC = ONE_SPLIT._replace(
@@ -21,7 +22,7 @@ NEEDED = {
     "waits_for_open_tokens": (ONE_SPLIT, "visible twice"),
     "looks_for_earlier_attempt": (ATTEMPTS, "visible twice"),
     "nobody_came_between": (ATTEMPTS, "visible twice"),
-    "torn_must_be_equal": (ONE_PHASE._replace(one_by_one=True), "visible twice"),
+    "torn_must_be_equal": (OTHER_TASKS, "visible twice"),
     "topic_id_in_token": (TOPIC, "is in the commit log and of its rows visible"),
 }
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
-from eo_kafka.tools import cli
 from harness import (
     assert_exactly_once,
     committed,
     kill_driver_at,
     make_copy,
     produce,
+    wait_until_timed_out,
 )
 from test_restore_jobs import SECOND, events, new_job, state_of  # noqa: F401 - a fixture
 
@@ -82,44 +80,33 @@ def test_a_batch_that_was_interrupted_is_taken_over(
     assert_exactly_once(job, values)
 
 
-def test_idempotent_tasks_are_not_for_sparks_own_source(spark, broker, make_topic, tmp_path):
-    """Of two to four partitions it makes other tasks when a batch is run again. It is told at the
-    start of a job, and both ways on that are named can be gone."""
-    for way, partitions in (("two-phase", 2), ("eo-kafka", 4), ("none is needed", 5)):
-        job = make_copy(
-            broker.bootstrap_servers, make_topic, tmp_path / way, VALUES, partitions, source="kafka"
-        )
-        job.sink_extra["commit"] = "idempotent"
-        if partitions <= 4:
-            with pytest.raises(Exception, match="OptionsError.*with two to four partitions"):
-                job.run(spark)
-            assert not committed(job.servers, job.sink_topic)
-        if way == "two-phase":
-            job.sink_extra["commit"] = way
-        elif way == "eo-kafka":
-            shutil.rmtree(job.checkpoint)
-            job.source = way
-        job.run(spark)
-        assert_exactly_once(job, VALUES)
-
-
-def test_a_job_that_has_begun_with_them_is_told_how_to_go_on(
-    spark, broker, make_topic, tmp_path, crash_points, capsys
+@pytest.mark.parametrize("partitions", [2, pytest.param(4, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("commit", "point"),
+    [
+        ("idempotent", "one-phase.committed"),
+        pytest.param("idempotent", "S6.before_decision", marks=pytest.mark.full),
+        ("two-phase", "S7.after_first_end_txn"),
+    ],
+)
+@pytest.mark.parametrize("after", ["kafka", pytest.param("eo-kafka", marks=pytest.mark.full)])
+def test_a_batch_that_is_partly_visible_is_completed_by_other_tasks(
+    spark, broker, make_topic, tmp_path, crash_points, partitions, commit, point, after
 ):
-    job = make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES[:80], per_batch=40)
-    job.sink_extra["commit"] = "idempotent"
+    """Spark's own source gives two to four partitions to other tasks when a batch is run again."""
+    job = make_copy(
+        broker.bootstrap_servers, make_topic, tmp_path, VALUES[:80], partitions, timeout_ms=10_000
+    )
+    job.source, job.sink_extra["commit"] = "kafka", commit
     job.run(spark)
-    produce(job.servers, job.source_topic, VALUES[80:120])
-    job.source = "kafka"
-    kill_driver_at(job, crash_points, "S6.before_fence", tmp_path / "log")
-    for source in ("kafka", "eo-kafka"):
-        job.source = source
-        with pytest.raises(Exception, match="gives its tasks other.*--accept-loss"):
-            job.run(spark)
-    at = ["--bootstrap-servers", job.servers]
-    arguments = ["verify", "--input", job.source_topic, "--output", job.sink_topic, *at]
-    assert cli.main(arguments) == 0, capsys.readouterr().out
-    assert cli.main(["job", "repair", job.job_name, "--batch", "2", "--accept-loss", *at]) == 0
-    produce(job.servers, job.source_topic, VALUES[120:])
+    produce(job.servers, job.source_topic, VALUES[80:])
+    kill_driver_at(job, crash_points, point, tmp_path / "log")
+    if commit == "two-phase":
+        wait_until_timed_out(job)
+    part = committed(job.servers, job.sink_topic)
+    assert sum(part.values()) > 80, "none of the batch is visible"
+    job.source = after
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
     job.run(spark)
     assert_exactly_once(job, VALUES)

@@ -14,8 +14,9 @@ from eo_kafka.sinks.marker import Marker
 from eo_kafka.sinks.targets.custom import writer_of
 from eo_kafka.sinks.targets.target import encoded
 from eo_kafka.tools import cli
+from hand_made_tasks import HandMadeTasks, batch_of
 from harness import delete_topic
-from table_job import kill_at
+from table_job import QUERY, kill_at
 from target_job import TargetJob, delta_job
 from target_places import DELTA, SCHEMA
 
@@ -158,3 +159,22 @@ def test_a_marker_of_another_clusters_job_is_refused(one) -> None:
     with pytest.raises(LedgerError, match="was restored from an older copy, or is another one"):
         one.run(1)
     assert one.there() == one.expected(0)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_rows_that_tasks_committed_to_a_topic_are_not_taken_for_staged(
+    tmp_path, broker, make_topic, beside
+):
+    """commit=idempotent, a task has committed and the driver has died; now it is another sink."""
+    topic = make_topic("out")
+    found = delta_job(tmp_path, broker.bootstrap_servers, **({"topic": topic} if beside else {}))
+    name, _ = found.options.job_and_ledger
+    before = HandMadeTasks(broker.bootstrap_servers, topic, "idempotent", query=QUERY, name=name)
+    before.write(before.plan(), iter([batch_of(b"a")]))
+    for _ in range(2):
+        with pytest.raises(RepairNeeded, match=f"1 of its rows to topics .*{topic}.* elsewhere"):
+            found.prepare(0)
+    before.commit(before.write(before.plan(), iter([batch_of(b"a")])))
+    found.prepare(1)
+    found.commit(1)
+    assert found.there() == found.expected(1)

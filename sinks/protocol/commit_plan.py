@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from ...clients.kafka.control_plane import ControlPlane
 from ...core.crash_points import crash_point
 from ...core.errors import LedgerError, RepairNeeded
-from ...core.transaction import Decision, DecisionState, IllegalMove, Participant
+from ...core.transaction import Decision, DecisionState, IllegalMove
 from ...state.ledger import records
 from ...state.ledger.appender import Record
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.topics import TOKEN_PARTITION
-from ...state.snapshots.batch_ends import may_swap_tasks
 from ..options import SinkOptions
-from . import batch_checks, on_reset, one_phase_recovery
+from . import batch_checks, on_reset, one_phase_recovery, replay
 from .batch_figures import DECIDE, SNAPSHOT, Course
 from .batch_identity import BatchIdentity
 from .committable import TaskReport, Torn, torn_of
@@ -71,8 +70,8 @@ def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
     batch_checks.check_decided(options, batch.identity, ledger)
     rows = sum(report.rows for report in reports)
     on_reset.check_first(options, batch.identity, ledger, rows)
+    reports = _to_commit(batch, ledger)
     decision = _decision(options, previous, reports)
-    _check_replacements(batch, ledger)
     snapshot = _snapshot(batch, ledger)
     # Last, for transactions can end at any time.
     source_ids = check_prepared(batch.control, reports, options, batch.identity, ledger)
@@ -131,37 +130,34 @@ def _decision(
     return decision
 
 
-def _check_replacements(batch: CommittedBatch, ledger: Ledger) -> None:
-    """Of a torn batch, each partition must come back with equal rows, also those that are committed
-    (of a decided one no other may have rows), or writing the rest would repeat or lose some."""
+def _to_commit(batch: CommittedBatch, ledger: Ledger) -> Sequence[TaskReport]:
+    """The reports, of a torn batch without what is visible already (S7 ends it). Equal rows must
+    come back, or writing the rest would repeat or lose some: else RepairNeeded."""
     options, reports = batch.options, batch.reports
     torn = torn_of(reports)
     if torn is None:
-        return
-    replayed = {report.partition: (report.rows, report.digest) for report in reports}
-    known = torn.missing if options.staging is not None else torn.decision.participants
-    unequal = [part for part in known if replayed.get(part.partition) != (part.rows, part.digest)]
-    there = {part.partition for part in torn.decision.participants}
-    more = [report for report in reports if report.rows and report.partition not in there]
-    if not torn.decided:
-        more = []  # nobody knows what else there was
-    if not unequal and not more:
-        return
+        return reports
     if options.staging is not None:
-        options.staging.check_unequal(torn.decision, unequal)
-        return
-    prepared = [report.prepared for report in reports if report.prepared is not None]
-    mine = [part.identity for part in prepared if part.has_transaction]
-    end_all(batch.control, mine, reports[0].end_txn_version)
-    raise RepairNeeded(_repair_sentence(batch, torn, unequal, more, ledger))
+        replayed = {report.partition: (report.rows, report.digest) for report in reports}
+        unequal = [p for p in torn.missing if replayed.get(p.partition) != (p.rows, p.digest)]
+        if unequal:
+            options.staging.check_unequal(torn.decision, unequal)
+        return reports
+    brought = [replay.Content(one.partition, one.rows, one.digest) for one in reports]
+    found = replay.compare(torn, brought)
+    if found.unequal:
+        prepared = [report.prepared for report in reports if report.prepared is not None]
+        mine = [part.identity for part in prepared if part.has_transaction]
+        end_all(batch.control, mine, reports[0].end_txn_version)
+        raise RepairNeeded(_repair_sentence(batch, torn, found.unequal, ledger))
+    return [
+        replace(report, participant=None) if report.partition in found.visible else report
+        for report in reports
+    ]
 
 
 def _repair_sentence(
-    found: CommittedBatch,
-    torn: Torn,
-    unequal: Sequence[Participant],
-    more: Sequence[TaskReport],
-    ledger: Ledger,
+    found: CommittedBatch, torn: Torn, unequal: Sequence[int], ledger: Ledger
 ) -> str:
     batch = torn.decision.batch
     lost = torn.missing if torn.decided else torn.committed
@@ -173,10 +169,9 @@ def _repair_sentence(
         else f"Batch {batch} was interrupted when its tasks of partitions {partitions} ({rows} "
         "rows) had committed (commit=idempotent)."
     )
-    other = sorted([*(p.partition for p in unequal), *(report.partition for report in more)])
     return (
-        f"{happened} The replay's rows of partitions {other} are not the same, so nothing was "
-        f"written. {_way_on(found, torn, ledger)}"
+        f"{happened} The replay's rows of partitions {list(unequal)} are not the same, so nothing "
+        f"was written. {_way_on(found, torn, ledger)}"
     )
 
 
@@ -184,19 +179,11 @@ def _way_on(found: CommittedBatch, torn: Torn, ledger: Ledger) -> str:
     options, batch, now = found.options, torn.decision.batch, found.identity
     before = torn.decision.offsets
     if torn.decided or not before or not now.ends or before == now.ends:
-        accept = f"'eo-kafka job repair {options.job} --batch {batch} --accept-loss "
-        accept += "--bootstrap-servers ...'"
-        if any(map(may_swap_tasks, now.ends)):
-            return (
-                "Spark's own source 'kafka' with two to four partitions gives its tasks other "
-                "partitions when a batch is run again. 'eo-kafka verify' says which rows the "
-                f"output lacks. If it lacks none of the batch, {accept} loses none. Read with "
-                "format 'eo-kafka' from then on."
-            )
         return (
             f"The batch's input range is in offsets/{batch} of the checkpoint. Start the query as "
             "it was when the batch first ran (same plan, same number of tasks): it then completes "
-            f"the batch. Or, to go on without the missing rows: {accept}."
+            f"the batch. Or, to go on without the missing rows: 'eo-kafka job repair {options.job} "
+            f"--batch {batch} --accept-loss --bootstrap-servers ...'."
         )
     stateful = "a query with state needs a copy of the checkpoint that is as new as the ledger"
     if ledger.snapshot is not None:

@@ -29,13 +29,17 @@ class Torn:
     @property
     def committed(self) -> tuple[Participant, ...]:
         """The participants whose rows are visible."""
-        return tuple(part for part in self.decision.participants if part not in self.missing)
+        missing = {*self.missing}
+        return tuple(part for part in self.decision.participants if part not in missing)
+
+    def shows(self, partition: int, rows: int, digest: str) -> bool:
+        """Whether just these rows of the task of `partition` are visible."""
+        content = (partition, rows, digest)
+        return any((part.partition, part.rows, part.digest) == content for part in self.committed)
 
     def lacks(self, partition: int) -> bool:
-        """Whether the replay's task of `partition` has to write its rows."""
-        if self.decided:
-            return any(part.partition == partition for part in self.missing)
-        return all(part.partition != partition for part in self.decision.participants)
+        """Whether `partition` has to be staged again."""
+        return any(part.partition == partition for part in self.missing)
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,8 @@ class WritePlan:
         return known.round + 1 if known else 0
 
     def must_write(self, batch: int, partition: int) -> bool:
-        """Whether the task of `partition` writes its rows, or only runs through them.
+        """Whether the task of `partition` writes its rows, or only runs through them. What it
+        sends to topics it writes in every replay of a torn batch (replay.py).
 
         Raises LedgerError for a batch older than the ledger remembers.
         """

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...clients.kafka.control_plane import ControlPlane
-from ...core.errors import CorruptLedger, OptionsError
+from ...core.errors import CorruptLedger
 from ...core.transaction import (
     NO_TRANSACTION,
     Begun,
@@ -26,34 +26,24 @@ from ...state.ledger.appender import Record
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.settled_tokens import read_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
-from ...state.snapshots.batch_ends import may_swap_tasks
 from ...state.snapshots.checkpoint import open_checkpoint
-from ...state.snapshots.offset_log import parse, plan_of
+from ...state.snapshots.offset_log import plan_of
 from ..options import SinkOptions
 from .committable import Torn
 from .finisher import Finisher
 
 PLAN_MAX = 1 << 20  # characters; of some 10,000 topics
 
-SWAPS_TASKS = (
-    "Option 'commit' is 'idempotent', and a source is Spark's own 'kafka' with two to four "
-    "partitions. When such a batch is run again, its tasks have other partitions than before, so "
-    "that one that was interrupted could not be completed. Nothing was written. Set 'commit' to "
-    "'two-phase'; or delete the checkpoint, and read with format 'eo-kafka'."
-)
-
 
 def about_to_run(options: SinkOptions, ledger: Ledger) -> Begun | None:
     """The next batch as Spark planned it; None if it is not planned yet, as where one is repeated
-    that is decided. Raises CheckpointError; OptionsError before a job's first batch."""
+    that is decided. Raises CheckpointError."""
     if not options.one_phase:
         return None
     batch = max(ledger.of_sink(options.sink), default=-1) + 1
     if options.checkpoint is None:
         return Begun(batch, "")
     plan = plan_of(open_checkpoint(options.checkpoint), batch, "")
-    if batch == 0 and any(map(may_swap_tasks, parse(plan).ends)):
-        raise OptionsError([SWAPS_TASKS])
     return Begun(batch, plan if len(plan) <= PLAN_MAX else "") if plan else None
 
 
@@ -135,6 +125,21 @@ def find_torn(
     if begun and begun.batch == decision.batch:
         decision = replace(decision, offsets=begun.ends)
     return Torn(decision, missing=(), decided=False)
+
+
+def other_sink(options: SinkOptions, torn: Torn) -> str:
+    """That a torn batch cannot be completed where rows are staged, of which nobody knows which are
+    the ones that are visible."""
+    batch, parts = torn.decision.batch, torn.committed
+    topics = sorted({name for part in parts for name, _ in part.topics})
+    rows = sum(part.rows for part in parts)
+    return (
+        f"Batch {batch} of job '{options.job}' was interrupted when tasks had committed {rows} of "
+        f"its rows to topics {topics} (commit=idempotent), and the query writes elsewhere now. "
+        "Nothing was written. Start it once more with the sink that it had, and it completes it. "
+        "Or, to go on without the rows that are not visible: 'eo-kafka job repair "
+        f"{options.job} --batch {batch} --accept-loss --bootstrap-servers ...'."
+    )
 
 
 def _check_one_batch(found: list[Token]) -> None:

@@ -12,7 +12,7 @@ from ...clients.kafka import control_plane
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.transactional_id import GENERATION_SLOTS
 from ...core.crash_points import crash_point
-from ...core.errors import OutcomeUnknown
+from ...core.errors import OutcomeUnknown, RepairNeeded
 from ...core.moment import Moment
 from ...core.transaction import Begun, Decision, DecisionState
 from ...state.ledger import records
@@ -30,7 +30,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
     """Fence, take a generation, roll forward what was decided, abort what was not.
 
     `by_hand`: an operator's command, which may take rows for granted that went with their topic,
-    and an empty ledger for a new one. Raises ForeignLedger, LedgerError, Fenced,
+    and an empty ledger for a new one. Raises ForeignLedger, LedgerError, Fenced, RepairNeeded,
     EnvironmentRefused or OutcomeUnknown; then no task is started.
     """
     preflight.ensure(options)
@@ -53,6 +53,8 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
             torn = one_phase_recovery.find_torn(
                 options, control, coordinator.ledger, finisher, version, coordinator.barrier
             )
+            if torn is not None and options.staging is not None and not by_hand:
+                raise RepairNeeded(one_phase_recovery.other_sink(options, torn))
         if unfinished or one_phase:
             _read_settled(coordinator, generation)
         if on_reset.is_new_query(options, coordinator):

@@ -50,7 +50,9 @@ def write(
     store commits only then. Raises WriteFailed (Spark tries again), Fenced, ForeignLedger.
     """
     check_owner(options, plan.owner, task.query_id)
-    if not plan.must_write(task.batch, task.partition):
+    # What is staged is known by its partition, and so are the rows that go to a topic beside it.
+    torn = plan.torn_at(task.batch) if options.staging is None else None
+    if torn is None and not plan.must_write(task.batch, task.partition):
         rows, digest = row_digest(batches, options.topic)
         return report(plan, task, rows, digest, skipped=plan.torn_at(task.batch) is None)
     transaction = TaskTransaction(
@@ -68,9 +70,10 @@ def write(
             if batch.num_rows:
                 transaction.send(batch)
                 crash_point("S3.while_writing")
-        if not transaction.rows:
+        rows, digest = transaction.rows, transaction.digest
+        if not rows or (torn and torn.shows(task.partition, rows, digest)):
             transaction.abort()
-            return report(plan, task, 0, "")
+            return report(plan, task, rows, digest if rows else "")
         prepared = prepare(transaction, options, plan, task)
     except BaseException:
         transaction.abort()  # or it would hold up the readers until it times out
@@ -79,8 +82,8 @@ def write(
     return report(
         plan,
         task,
-        transaction.rows,
-        transaction.digest,
+        rows,
+        digest,
         prepared,
         token_until=transaction.ours_until,
         open_s=transaction.open_s,
@@ -144,7 +147,7 @@ def prepare(
     )
     transaction.produce(
         ledger,
-        records.token_key(token.sink, token.partition),
+        records.token_key(token.sink, token.partition, token.round),
         records.encode_token(token),
         TOKEN_PARTITION,
     )

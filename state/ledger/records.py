@@ -39,9 +39,10 @@ def decision_key(sink: str, batch: int, round_: int) -> bytes:
     return f"decision/{sink}/{batch}/{round_}".encode()
 
 
-def token_key(sink: str, partition: int) -> bytes:
-    """Compaction keeps a partition's newest token; an older one is of a batch that is DONE."""
-    return f"token/{sink}/{partition}".encode()
+def token_key(sink: str, partition: int, round_: int = 0) -> bytes:
+    """Compaction keeps a partition's newest token; an older one is of a batch that is DONE. Of one
+    batch two may be visible: a replay's, of other rows, has a key of its own."""
+    return f"token/{sink}/{partition}{f'/{round_}' if round_ else ''}".encode()
 
 
 def encode_generation(generation: int) -> bytes:
@@ -293,7 +294,11 @@ def decode_token(key: bytes, value: bytes) -> Token:
             digest=string(fields["digest"]),
             topics=topics(fields.get("topics", {})),
         )
-        if key != token_key(token.sink, token.partition):
+        # eo-kafka 0.1 had one key for all rounds
+        if key not in (
+            token_key(token.sink, token.partition),
+            token_key(token.sink, token.partition, token.round),
+        ):
             raise ValueError("the value belongs to another key")
         return token
 

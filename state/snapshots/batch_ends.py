@@ -140,20 +140,6 @@ def is_replayable(line: str) -> bool:
     return True
 
 
-def may_swap_tasks(line: str) -> bool:
-    """Whether the line's source may give its tasks other partitions when it runs a batch again.
-
-    Spark's own source for Kafka does with two to four: there is a task for each in the order of a
-    Scala Map, which up to four entries is that of insertion, and from the offset log they come in
-    another order (KafkaOffsetReader.getOffsetRangesFromResolvedOffsets, Spark 4.1).
-    """
-    try:
-        ends_of(line)
-    except NotOurs:
-        return bool(topics_of(line)) and 2 <= len(position_of(line)) <= 4
-    return False
-
-
 def same_lines(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether all sources stand at the same place, whoever wrote the lines: Spark's own source for
     Kafka writes them without spaces."""
