@@ -69,7 +69,7 @@ COMMIT = Option(
     TWO_PHASE,
     "How exactly-once is kept. `two-phase`: the driver decides, and a batch becomes visible as a "
     "whole. `idempotent`: each task commits its own rows and a replay skips them; for queries "
-    "that replay the same rows into the same partitions (the query stops if a replay differs).",
+    "whose tasks have the same rows in a replay (the query stops if they differ).",
 )
 BATCH_ID: Option[int | None] = Option(
     "batchId",
