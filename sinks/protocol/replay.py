@@ -25,8 +25,8 @@ class Content(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """The tasks whose rows are `visible` already; and those, of the batch as it was and as it is,
-    that have no equal rows in the `other`: such a replay can be nothing but given up."""
+    """`visible`: the tasks whose rows are visible already. `unequal`: the partitions, of the batch
+    as it was or as it is, whose rows the other one lacks; a replay with any must not be decided."""
 
     visible: frozenset[int]
     unequal: tuple[int, ...]
