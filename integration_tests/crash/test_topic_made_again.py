@@ -74,7 +74,7 @@ def test_a_source_topic_replaced_between_two_runs_is_found_out(job, spark, sourc
     assert_exactly_once(job, OLD + again)
 
 
-@pytest.mark.parametrize("per_batch", [None, 40])
+@pytest.mark.parametrize("per_batch", [None, pytest.param(40, marks=FULL)])
 def test_nor_does_its_first_batch_when_it_is_replaced_before_the_decision(
     job, spark, crash_points, tmp_path, per_batch
 ):
@@ -263,9 +263,8 @@ def test_it_may_happen_while_a_batch_is_written(
     assert_exactly_once(job, [*read.elements(), *again])
 
 
-@pytest.mark.parametrize(
-    "fault", ["S1.after_generation", pytest.param("S8.after_done", marks=FULL)]
-)
+@FULL
+@pytest.mark.parametrize("fault", ["S1.after_generation", "S8.after_done"])
 def test_a_partition_without_a_record_does_not_make_the_second_batch_a_first_one(
     lenient, spark, crash_points, tmp_path, fault
 ):
@@ -298,7 +297,7 @@ def test_it_may_have_fewer_partitions(lenient, spark, crash_points, tmp_path):
 @pytest.mark.parametrize(
     "point", ["S1.after_generation", pytest.param("S5.prepared", marks=FULL), "S8.after_done"]
 )
-@pytest.mark.parametrize("batch", ["before", "of"])
+@pytest.mark.parametrize("batch", [pytest.param("before", marks=FULL), "of"])
 def test_whoever_dies_beside_the_first_batch_of_the_new_topic_it_is_read_once(
     lenient, spark, crash_points, tmp_path, batch, point, count
 ):
