@@ -737,9 +737,7 @@ def _follows(decision: Decision, previous: Decision | None) -> bool:
 def _unequal(driver: Driver, rules: Rules) -> bool:
     torn = required(driver.plan).lost
     needed = rules.equal_digests if torn is None or torn.decided else rules.torn_must_be_equal
-    if torn is None or torn.decision.batch != driver.batch or not needed:
-        return False
-    return bool(_replay(driver).unequal)
+    return needed and bool(_replay(driver).unequal)
 
 
 def _replay(driver: Driver) -> Replay:

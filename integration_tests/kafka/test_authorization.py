@@ -27,13 +27,7 @@ from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
 from eo_kafka.testing.processes import wait_until
 from hand_made_job import HandMadeJob, all_rows
-from harness import (
-    assert_exactly_once,
-    committed,
-    kill_driver_at,
-    open_transactions,
-    produce,
-)
+from harness import assert_exactly_once, committed, kill_driver_at, open_transactions, produce
 from newcomer import Newcomer
 from secure_broker import Grant, SecureBroker, SecureCopy
 

@@ -39,9 +39,9 @@ def compare(torn: Torn, brought: Iterable[Content]) -> Replay:
     shown, lost = _contents(committed), _contents(torn.missing)
     # First those that wrote nothing, because it is just theirs that is visible.
     first = {(part.partition, part.rows, part.digest) for part in committed}
-    in_order = sorted(brought, key=lambda one: one not in first)
+    with_rows = [one for one in brought if one.rows]
     visible, unequal = set(), []
-    for one in (one for one in in_order if one.rows):
+    for one in sorted(with_rows, key=lambda one: one not in first):
         content = (one.rows, one.digest)
         if shown[content]:
             shown[content] -= 1
