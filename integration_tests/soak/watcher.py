@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
+import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,6 +14,7 @@ from eo_kafka.core.transaction import Decision, DecisionState
 from eo_kafka.errors import EoKafkaError
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION
 from eo_kafka.state.ledger.records import decode_decision
+from eo_kafka.state.snapshots.batch_ends import ends_of
 from eo_kafka.testing.history import History, Row
 from soak.history import Done, RowLog
 from soak.supervisor import Job
@@ -32,6 +33,7 @@ class Follower(threading.Thread):
         super().__init__(name=f"watcher of {topic}", daemon=True)
         self._topic, self._partitions, self._seen = topic, list(partitions), seen
         self._stopped = threading.Event()
+        self._failure = ""
         self._consumer = Consumer(
             {
                 "bootstrap.servers": servers,
@@ -44,11 +46,20 @@ class Follower(threading.Thread):
         )
 
     def stop(self) -> None:
-        """End it; returns when it has."""
+        """End it; returns when it has. Raises RuntimeError if it had ended by itself: it saw only
+        a part then, and in a part nothing is missed."""
         self._stopped.set()
         self.join()
+        if self._failure:
+            raise RuntimeError(f"{self.name} failed:\n{self._failure}")
 
     def run(self) -> None:
+        try:
+            self._follow()
+        except Exception:
+            self._failure = traceback.format_exc()
+
+    def _follow(self) -> None:
         while not self._exists() and not self._stopped.wait(0.5):
             pass
         self._consumer.assign([TopicPartition(self._topic, one, 0) for one in self._partitions])
@@ -140,8 +151,5 @@ class LedgerWatcher:
 
 def input_ends(decision: Decision) -> dict[int, int]:
     """Where a batch's input ends, by partition, as Spark's offset log said."""
-    found: Any = decision.offsets[0]
-    while isinstance(found, str):
-        found = json.loads(found)
-    (by_partition,) = found.values()
-    return {int(number): int(end) for number, end in by_partition.items()}
+    (line,) = decision.offsets
+    return {at.partition: end for at, end in ends_of(line).offsets.items()}
