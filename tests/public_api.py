@@ -7,6 +7,7 @@ each format with their defaults, as the installed package has them.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import eo_kafka.testing
 import pyspark_eo_kafka
 from eo_kafka.core.options import Option, OptionReader
 
+_FORWARD = r"ForwardRef\('([^']*)'\)"
 GOLDEN = Path(__file__).parent / "golden" / "public_api.txt"
 KAFKA = {"kafka.bootstrap.servers": "nowhere:1"}
 KINDS = {  # Spark's own parser of such words needs a session
@@ -85,15 +87,17 @@ def _name(name: str, found: Any) -> Iterator[str]:
     elif inspect.isclass(found) and issubclass(found, Exception):
         yield name
     else:
-        yield f"{name}{inspect.signature(found)}"
+        # fields of a NamedTuple: as Python 3.14 shows them
+        signature = re.sub(_FORWARD, r"\1", str(inspect.signature(found)))
+        yield f"{name}{signature}"
         ours = [
             one for one in getattr(found, "__mro__", ()) if one.__module__.startswith("eo_kafka")
         ]
         methods = {one for base in ours for one in vars(base)}
         for method in sorted(one for one in methods if not one.startswith("_")):
             of = inspect.getattr_static(found, method)
-            signature = inspect.signature(of) if callable(of) else f": {type(of).__name__}"
-            yield f"    .{method}{signature}"
+            of_method = inspect.signature(of) if callable(of) else f": {type(of).__name__}"
+            yield f"    .{method}{of_method}"
 
 
 def _formats() -> Iterator[str]:

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def main() -> int:
         print(f"{len(table):,} flights go through {len(SERVICES)} containers; logs in {run.folder}")
         run.create_topics()
         job = ContainerJob(
-            cluster, run, table["scheduled"].iloc[-1].floor("h") + pd.Timedelta("1h")
+            cluster, run, table["scheduled"].iloc[-1].floor("h") + timedelta(hours=1)
         )
         nemesis = ContainerNemesis(cluster, job, len(table))
         with producer(run) as playing:

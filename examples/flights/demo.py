@@ -19,6 +19,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -48,7 +49,7 @@ def main() -> int:
         if url:
             create_table(url, run.table)
         with producer(run) as playing:
-            job = Job(run, table["scheduled"].iloc[-1].floor("h") + pd.Timedelta("1h"))
+            job = Job(run, table["scheduled"].iloc[-1].floor("h") + timedelta(hours=1))
             nemesis = Nemesis(run, job, len(table), arguments.seed, arguments.kills)
             with watched(run, wanted=arguments.watch):
                 late = survive(run, table, playing, job, nemesis, quiet=arguments.watch)
