@@ -226,7 +226,6 @@ def _finish(attended: Sequence[Attended], kafka: KafkaCluster, history: History)
     for one in attended:
         anomalies += _hung(one.job, kafka.bootstrap_servers)
     history.add("nemesis", "looked")
-    time.sleep(2)  # the watchers' last fetch
     for one in attended:
         one.reader.stop()
         one.ledger.stop()

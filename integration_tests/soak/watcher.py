@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -20,6 +21,8 @@ from soak.history import Done, RowLog
 from soak.supervisor import Job
 from soak.workload import PARTITIONS
 
+END_S = 60.0
+
 
 class Follower(threading.Thread):
     """A `read_committed` consumer of partitions of a topic, from their beginning until `stop()`.
@@ -34,20 +37,22 @@ class Follower(threading.Thread):
         self._topic, self._partitions, self._seen = topic, list(partitions), seen
         self._stopped = threading.Event()
         self._failure = ""
+        self._ends: dict[int, int] = {}  # where partitions ended when it was there
         self._consumer = Consumer(
             {
                 "bootstrap.servers": servers,
                 "group.id": "soak-watcher",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
+                "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
                 "log_level": 0,
             }
         )
 
     def stop(self) -> None:
-        """End it; returns when it has. Raises RuntimeError if it had ended by itself: it saw only
-        a part then, and in a part nothing is missed."""
+        """End it when it has come to the end; nobody writes any more. Raises RuntimeError if it
+        cannot: it saw only a part then, and in a part nothing is missed."""
         self._stopped.set()
         self.join()
         if self._failure:
@@ -64,10 +69,30 @@ class Follower(threading.Thread):
             pass
         self._consumer.assign([TopicPartition(self._topic, one, 0) for one in self._partitions])
         while not self._stopped.is_set():
-            message = self._consumer.poll(0.2)
-            if message is not None and message.error() is None:
-                self._seen(message)
+            self._poll()
+        deadline = time.monotonic() + END_S
+        while left := self._left():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"where it is, and the end, by partition: {left}")
+            self._poll()
         self._consumer.close()
+
+    def _poll(self) -> None:
+        message = self._consumer.poll(0.2)
+        if message is None:
+            return
+        if (error := message.error()) is None:
+            self._seen(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            self._ends[message.partition()] = message.offset()
+
+    def _left(self) -> dict[int, tuple[int, int]]:
+        found = {}
+        for number in self._partitions:
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(self._topic, number), 10)
+            if self._ends.get(number) != end:
+                found[number] = (self._ends.get(number, 0), end)
+        return found
 
     def _exists(self) -> bool:
         try:

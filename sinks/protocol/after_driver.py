@@ -107,7 +107,7 @@ def _is_alive(pid: int) -> bool:
     """A process that nobody has asked for its exit code has ended."""
     try:
         os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except FileNotFoundError:
         return sys.platform != "linux"
     except OSError:

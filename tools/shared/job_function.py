@@ -58,7 +58,7 @@ def config_of(words: Sequence[str]) -> dict[str, str]:
 
 def _of_file(name: str) -> dict[str, str]:
     try:
-        return dict(_flat(tomllib.loads(Path(name).read_text())))
+        return dict(_flat(tomllib.loads(Path(name).read_text("utf-8"))))
     except OSError as error:
         raise OptionsError([f"--config {name}: {error.strerror}."]) from None
     except ValueError as error:  # TOML's own tells where, and at most a character
