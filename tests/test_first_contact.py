@@ -8,9 +8,10 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 
 from eo_kafka.clients.kafka import first_contact
-from eo_kafka.clients.kafka.cluster import connect
+from eo_kafka.clients.kafka.cluster import connect, is_refusal
 from eo_kafka.clients.kafka.first_contact import nobody_listens
 from eo_kafka.clients.kafka.outages import connection_problem
 from eo_kafka.errors import EnvironmentRefused, ReadTimeout
@@ -147,3 +148,22 @@ def test_who_is_silent_may_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
         assert nobody_listens(f"{NOWHERE},{address(busy)}", within_s=0.5) is None
     monkeypatch.setattr(first_contact, "connection_problem", lambda *_: time.sleep(2))
     assert nobody_listens("slow-name.invalid", within_s=0.5) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [
+        # from real brokers, on Java 17 and on Java 25
+        ("error:0A000412:SSL routines::ssl/tls alert bad certificate: SSL alert number 42", True),
+        (
+            "error:0A00045C:SSL routines::tlsv13 alert certificate required: SSL alert number 116",
+            True,
+        ),
+        ("Disconnected", False),
+    ],
+)
+def test_a_client_without_a_certificate_is_told_at_once(said: str, refused: bool) -> None:
+    assert (
+        is_refusal(KafkaError(KafkaError._TRANSPORT, f"ssl://a:1: Receive failed: {said}"))
+        is refused
+    )

@@ -42,7 +42,7 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
     deadline = time.monotonic() + timeout_s
     while not future.done() and time.monotonic() < deadline:
         admin.poll(0.05)  # delivers the client's errors: a wrong password shows nowhere else
-        refused = [error for error in errors if _is_refusal(error)]
+        refused = [error for error in errors if is_refusal(error)]
         if len(refused) >= _REFUSALS:
             raise EnvironmentRefused(
                 f"The brokers at {servers} cannot be talked to with these 'kafka.*' settings: "
@@ -60,10 +60,11 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
         ) from None
 
 
-def _is_refusal(error: KafkaError) -> bool:
+def is_refusal(error: KafkaError) -> bool:
+    """Whether a client's error is one that no waiting helps against."""
     from confluent_kafka import KafkaError
 
-    # A missing client certificate is told after the handshake, on a connection then closed.
-    return (
-        error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "tls alert" in error.str()
-    )
+    # A missing client certificate is told after the handshake, on a connection then closed. A
+    # broker on Java 17 says "bad certificate" (42), one on Java 25 "certificate required" (116).
+    of_tls = "SSL alert number" in error.str()
+    return of_tls or error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
