@@ -383,18 +383,10 @@ def test_a_query_that_was_ended_in_its_first_batch_continues_a_job_of_one_batch(
 
 
 @pytest.mark.full
-def test_continue_is_refused_where_a_topic_was_made_again(job, spark, crash_points):
+def test_continue_is_refused_where_a_topic_was_made_again(job, spark):
     """Also with failOnDataLoss=false: there is no way to read the new one from its beginning."""
     job.run(spark)
-    late = refreshed(job, "continue", "late")
-    fail_at(late, spark, crash_points, "reset.after_write")  # with a batch 0 that is planned
-    delete_topic(job.servers, job.source_topic)
-    admin = AdminClient({"bootstrap.servers": job.servers})
-    admin.create_topics([NewTopic(job.source_topic, 2, 1)])[job.source_topic].result(30)
-    news = [b"new %d" % number for number in range(500)]
-    produce(job.servers, job.source_topic, news)
-    with pytest.raises(Exception, match=r"DataLossError.*set option 'onReset' to 'new-job'"):
-        late.run(spark)
+    news = made_again(job)
     second = refreshed(job, "continue")
     second.source_extra["failOnDataLoss"] = second.sink_extra["failOnDataLoss"] = "false"
     with pytest.raises(Exception, match=r"DataLossError.*have other ids.*Nothing was read"):
@@ -402,6 +394,33 @@ def test_continue_is_refused_where_a_topic_was_made_again(job, spark, crash_poin
     assert_rows(job, ONCE)
     refreshed(job, "new-job", "again").run(spark)
     assert_rows(job, ONCE + Counter(news))
+
+
+@pytest.mark.full
+def test_a_first_batch_that_was_planned_before_a_topic_was_made_again(job, spark, crash_points):
+    """It knows which topic it was of. So what the errors say leads to the new topic's beginning."""
+    job.run(spark)
+    late = refreshed(job, "continue", "late")
+    fail_at(late, spark, crash_points, "reset.after_write")
+    news = made_again(job)
+    with pytest.raises(Exception, match=r"DataLossError.*set 'failOnDataLoss' to false until"):
+        late.run(spark)
+    late.source_extra["failOnDataLoss"] = "false"
+    with pytest.raises(Exception, match=r"DataLossError.*to false at the sink, too, until"):
+        late.run(spark)
+    late.sink_extra["failOnDataLoss"] = "false"
+    late.run(spark)
+    assert_rows(job, ONCE + Counter(news))
+
+
+def made_again(job: Copy) -> list[bytes]:
+    """The job's input, deleted and made again. Returns what is in the new one."""
+    delete_topic(job.servers, job.source_topic)
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    admin.create_topics([NewTopic(job.source_topic, 2, 1)])[job.source_topic].result(30)
+    news = [b"new %d" % number for number in range(500)]
+    produce(job.servers, job.source_topic, news)
+    return news
 
 
 def test_continue_is_refused_to_a_query_with_state(broker, make_topic, tmp_path, spark):

@@ -171,9 +171,11 @@ def check_sources(
         f"{[here[t] for t in replaced]})."
     )
     if options.fail_on_data_loss:
+        # The first batch of a query that continues another one starts where it ends.
+        known = ids_of(identity.starts or identity.ends)
         raise DataLossError(
             f"{sentence} Nothing of batch {batch} is visible. "
-            f"{_ways_on(known={*ids_of(identity.starts)} >= {*replaced})}"
+            f"{_ways_on(known={*known} >= {*replaced})}"
         )
     log.warning("%s Batch %d goes on, as the sink's 'failOnDataLoss' is false.", sentence, batch)
 
