@@ -172,10 +172,10 @@ def check_sources(
     )
     if options.fail_on_data_loss:
         # The first batch of a query that continues another one starts where it ends.
-        known = ids_of(identity.starts or identity.ends)
+        named = ids_of(identity.starts or identity.ends)
         raise DataLossError(
             f"{sentence} Nothing of batch {batch} is visible. "
-            f"{_ways_on(known={*known} >= {*replaced})}"
+            f"{_ways_on(known={*named} >= {*replaced})}"
         )
     log.warning("%s Batch %d goes on, as the sink's 'failOnDataLoss' is false.", sentence, batch)
 
