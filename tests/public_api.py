@@ -25,7 +25,6 @@ import eo_kafka.testing
 import pyspark_eo_kafka
 from eo_kafka.core.options import Option, OptionReader
 
-_FORWARD = r"ForwardRef\('([^']*)'\)"
 GOLDEN = Path(__file__).parent / "golden" / "public_api.txt"
 KAFKA = {"kafka.bootstrap.servers": "nowhere:1"}
 KINDS = {  # Spark's own parser of such words needs a session
@@ -87,17 +86,20 @@ def _name(name: str, found: Any) -> Iterator[str]:
     elif inspect.isclass(found) and issubclass(found, Exception):
         yield name
     else:
-        # fields of a NamedTuple: as Python 3.14 shows them
-        signature = re.sub(_FORWARD, r"\1", str(inspect.signature(found)))
-        yield f"{name}{signature}"
+        yield f"{name}{_signature(found)}"
         ours = [
             one for one in getattr(found, "__mro__", ()) if one.__module__.startswith("eo_kafka")
         ]
         methods = {one for base in ours for one in vars(base)}
         for method in sorted(one for one in methods if not one.startswith("_")):
             of = inspect.getattr_static(found, method)
-            of_method = inspect.signature(of) if callable(of) else f": {type(of).__name__}"
-            yield f"    .{method}{of_method}"
+            signature = _signature(of) if callable(of) else f": {type(of).__name__}"
+            yield f"    .{method}{signature}"
+
+
+def _signature(found: Callable[..., Any]) -> str:
+    """The fields of a NamedTuple as Python 3.14 shows them."""
+    return re.sub(r"ForwardRef\('([^']*)'\)", r"\1", str(inspect.signature(found)))
 
 
 def _formats() -> Iterator[str]:

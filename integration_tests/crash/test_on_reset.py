@@ -11,8 +11,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 import eo_kafka
 from eo_kafka.clients.kafka import control_plane
@@ -31,18 +29,19 @@ from harness import (
     Stateful,
     assert_settled,
     committed,
-    delete_topic,
     fail_at,
     kill_driver_at,
     make_copy,
     open_transactions,
     produce,
     read_ledger,
+    recreate_topic,
     wait_until,
 )
 
 VALUES = [b"%d" % number for number in range(200)]
 MORE = [b"more %d" % number for number in range(60)]
+NEWS = [b"new %d" % number for number in range(500)]
 ONCE = Counter(VALUES)
 
 
@@ -386,14 +385,14 @@ def test_a_query_that_was_ended_in_its_first_batch_continues_a_job_of_one_batch(
 def test_continue_is_refused_where_a_topic_was_made_again(job, spark):
     """Also with failOnDataLoss=false: there is no way to read the new one from its beginning."""
     job.run(spark)
-    news = made_again(job)
+    recreate_topic(job.servers, job.source_topic, NEWS, 2)
     second = refreshed(job, "continue")
     second.source_extra["failOnDataLoss"] = second.sink_extra["failOnDataLoss"] = "false"
     with pytest.raises(Exception, match=r"DataLossError.*have other ids.*Nothing was read"):
         second.run(spark)
     assert_rows(job, ONCE)
     refreshed(job, "new-job", "again").run(spark)
-    assert_rows(job, ONCE + Counter(news))
+    assert_rows(job, ONCE + Counter(NEWS))
 
 
 @pytest.mark.full
@@ -402,7 +401,7 @@ def test_a_first_batch_that_was_planned_before_a_topic_was_made_again(job, spark
     job.run(spark)
     late = refreshed(job, "continue", "late")
     fail_at(late, spark, crash_points, "reset.after_write")
-    news = made_again(job)
+    recreate_topic(job.servers, job.source_topic, NEWS, 2)
     with pytest.raises(Exception, match=r"DataLossError.*set 'failOnDataLoss' to false until"):
         late.run(spark)
     late.source_extra["failOnDataLoss"] = "false"
@@ -410,17 +409,7 @@ def test_a_first_batch_that_was_planned_before_a_topic_was_made_again(job, spark
         late.run(spark)
     late.sink_extra["failOnDataLoss"] = "false"
     late.run(spark)
-    assert_rows(job, ONCE + Counter(news))
-
-
-def made_again(job: Copy) -> list[bytes]:
-    """The job's input, deleted and made again. Returns what is in the new one."""
-    delete_topic(job.servers, job.source_topic)
-    admin = AdminClient({"bootstrap.servers": job.servers})
-    admin.create_topics([NewTopic(job.source_topic, 2, 1)])[job.source_topic].result(30)
-    news = [b"new %d" % number for number in range(500)]
-    produce(job.servers, job.source_topic, news)
-    return news
+    assert_rows(job, ONCE + Counter(NEWS))
 
 
 def test_continue_is_refused_to_a_query_with_state(broker, make_topic, tmp_path, spark):
