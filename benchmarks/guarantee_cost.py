@@ -1,6 +1,6 @@
 """What the guarantees cost the copy benchmark: exactly once, and `snapshots=true` on top of it.
 
-    python -m benchmarks.guarantee_cost [--rounds 3] [--batches 9] [--records N] [--sizes 100,1000]
+    python -m benchmarks.guarantee_cost [--rounds 6] [--batches 9] [--records N] [--sizes 100,1000]
 
 Run it from the root of the repository. The copy of benchmarks/throughput.py by eo-kafka's own
 guarantees and nothing else, in turns, with more batches a query: a few percent are less than the
@@ -32,7 +32,7 @@ SMALLEST = 200_000  # records of a batch
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run it and print a table for each size of records."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.guarantee_cost")
-    parser.add_argument("--rounds", type=int, default=3, help="measured, after the warm-up")
+    parser.add_argument("--rounds", type=int, default=6, help="measured, after the warm-up")
     parser.add_argument("--batches", type=int, default=9, help="a query; two are left out")
     parser.add_argument("--records", type=int, help="in each batch; 80 MB or more by default")
     parser.add_argument("--sizes", default="100,1000", help="bytes a record, comma-separated")
@@ -79,8 +79,10 @@ def _table(measured: Measurement) -> str:
 def _batch_line(measured: Measurement) -> str:
     """How long a batch took, and how much longer than at least once: medians of all rounds."""
     took = {
-        name: median(batch.seconds for run in runs for batch in report.steady(run))
-        for name, runs in measured.results.items()
+        one.name: median(
+            batch.seconds for run in measured.results[one.name] for batch in report.steady(run)
+        )
+        for one in measured.contenders
     }
     least = took[AT_LEAST_ONCE.name]
     return "; ".join(

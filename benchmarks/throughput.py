@@ -1,8 +1,10 @@
 """`make bench`: Spark's own Kafka connector and ours, in one run, in turns.
 
     python -m benchmarks.throughput [--rounds 3] [--records N] [--sizes 100,1000] [--json FILE]
+                                    [--page]
 
 Run it from the root of the repository. What is measured and why: docs/benchmarks/README.md.
+`--page` writes docs/benchmarks/throughput.md.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ SMALL_BATCHES = 10
 SMALL_LEFT_OUT = 3
 PHASES = ("triggerExecution", "latestOffset", "walCommit", "queryPlanning", "addBatch",
           "commitOffsets")  # fmt: skip
+
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "throughput.md"
 
 Run = Callable[[Contender], list[report.Batch]]
 
@@ -177,24 +181,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "records to copy": ", ".join(f"{one:,}" for one in filled),
         "minutes": round((time.monotonic() - began) / 60, 1),
     }
-    print(render(facts, large, small))
+    text = render(facts, large, small)
+    print(text)
+    if options.page:
+        PAGE.write_text(text)
     if options.json:
         options.json.write_text(json.dumps(_raw(facts, (*large, small)), indent=1))
 
 
 def render(facts: dict[str, Any], large: Sequence[Measurement], small: Measurement) -> str:
-    """The whole report, as Markdown."""
-    parts = [", ".join(f"{name} {value}" for name, value in facts.items())]
+    """The page."""
+    parts = [
+        "# Throughput beside Spark's own connector",
+        "Written by `python -m benchmarks.throughput --page`. [The method](README.md#method) says "
+        "what is\nmeasured, and who the contenders are.",
+        ", ".join(f"{name} {value}" for name, value in facts.items()),
+    ]
     for measurement in large:
         rates = measurement.rates()
-        table = report.throughput_table(measurement.title, rates, JVM.name)
+        table = report.throughput_table(f"## {measurement.title}", rates, JVM.name)
         if EXACTLY_ONCE in measurement.contenders:
             table += "\n\n" + report.cost_line(rates, EXACTLY_ONCE.name, AT_LEAST_ONCE.name)
             table += "\n\n" + report.cost_line(rates, SNAPSHOTS.name, EXACTLY_ONCE.name)
         parts.append(table)
     batches = small.batches(SMALL_LEFT_OUT)
-    parts.append(report.small_batch_table(small.title, batches, PHASES, NOTHING.name))
-    return "\n\n".join(parts)
+    parts.append(report.small_batch_table(f"## {small.title}", batches, PHASES, NOTHING.name))
+    return "\n\n".join(parts) + "\n"
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -208,6 +220,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="bytes a record, key and value together, comma-separated",
     )
     parser.add_argument("--json", type=Path, help="also write every batch of every run here")
+    parser.add_argument("--page", action="store_true", help=f"write {PAGE.name}")
     return parser.parse_args(arguments)
 
 

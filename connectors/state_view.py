@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
+_RETRY_S = 5.0  # after a failure, which may be of all the state
 _REFUSALS_MAX = 3  # in a row: then the store is one that never tells what changed
 _WHOLE = "flattenCollectionTypes"  # false: a list or a map of a key is one value
 
@@ -119,7 +120,8 @@ class StateView:
         """Refresh after each batch of a query, in a thread, until the query ends or `close` is
         called.
 
-        A refresh that fails is made up for by the next one; `error` holds the last failure.
+        A refresh that fails is tried again every few seconds, and after the next batch; `error`
+        holds the failure until one succeeds. When the query has ended it is not tried again.
 
         Args:
             query: The running query.
@@ -138,28 +140,31 @@ class StateView:
             self._thread.join()
 
     def _follow(self, query: StreamingQuery) -> None:
-        seen = None
-        while not self._ended.wait(_POLL_S):
-            active = query.isActive  # before the look: the last batch is not missed
-            progress = query.lastProgress
+        seen, pause = None, _POLL_S
+        while not self._ended.wait(pause):
+            try:
+                active = query.isActive  # before the look: the last batch is not missed
+                progress = query.lastProgress
+            except Exception as error:  # Spark has ended: what py4j raises then is open
+                self._fail(error, "does not follow its query any more, which cannot be asked")
+                return
             batch = progress["batchId"] if progress else None
             if batch != seen or not active:
-                seen = batch
-                if not self._try_refresh():
-                    return
+                try:
+                    self.refresh()
+                except Exception as error:  # what Spark raises of a checkpoint in use is open
+                    self._fail(error, "was not refreshed")
+                    if isinstance(error, EoKafkaError) and error.fenced:
+                        return
+                    pause = _RETRY_S
+                else:
+                    seen, self.error, pause = batch, None, _POLL_S
             if not active:
                 return
 
-    def _try_refresh(self) -> bool:
-        """Whether another one may succeed."""
-        try:
-            self.refresh()
-        except Exception as error:  # what Spark raises of a checkpoint that is in use is open
-            self.error = error
-            log.warning("View '%s' was not refreshed: %s", self.topic, error)
-            return not (isinstance(error, EoKafkaError) and error.fenced)
-        self.error = None
-        return True
+    def _fail(self, error: Exception, what: str) -> None:
+        self.error = error
+        log.warning("View '%s' %s: %s", self.topic, what, error)
 
     def _newest(self) -> int | None:
         logs = (path.rpartition("/") for path in self._checkpoint.paths())

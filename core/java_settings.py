@@ -21,6 +21,8 @@ _RENAMED = {
     "ssl.truststore.certificates": "ssl.ca.pem",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
 }
 _LEFT_OUT = {
     "buffer.memory": "librdkafka's queue has 'kafka.queue.buffering.max.kbytes'",
@@ -38,14 +40,21 @@ _LEFT_OUT = {
 }
 _HANDLER = (
     "it is a Java class; SASL PLAIN and SCRAM work with 'kafka.sasl.username' and "
-    "'kafka.sasl.password'"
+    "'kafka.sasl.password', OAUTHBEARER with a token endpoint or 'kafka.oauth_cb' "
+    "(docs/security.md)"
+)
+_LOGIN_HANDLER = "sasl.login.callback.handler.class"
+# Kafka's own, for a token endpoint; the second is what it was called before 3.4.
+_ENDPOINT_HANDLERS = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
 )
 _REFUSED = {
     "ssl.provider": "it is of Java's TLS; leave it out",
     "ssl.engine.factory.class": "it is a Java class; give certificates as PEM files",
     "ssl.cipher.suites": "Java's names are not OpenSSL's; leave it out, or ask for what is missing",
     "sasl.client.callback.handler.class": _HANDLER,
-    "sasl.login.callback.handler.class": _HANDLER,
+    _LOGIN_HANDLER: _HANDLER,
     "sasl.login.class": _HANDLER,
     "partitioner.ignore.keys": "rows with a key go to the partition of their key; to spread them, "
     "write the column 'partition'",
@@ -69,6 +78,9 @@ _JAAS = re.compile(
 )
 _JAAS_OPTION = re.compile(r'([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))')
 _WITH_PASSWORD = ("plain.PlainLoginModule", "scram.ScramLoginModule")
+_BY_OAUTH = "oauthbearer.OAuthBearerLoginModule"
+_OF_TOKENS = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
+_EXTENSION = "extension_"
 
 
 def translated(settings: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -81,6 +93,8 @@ def translated(settings: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     for name, value in settings.items():
         if name in _LEFT_OUT:
             log.warning("Kafka option 'kafka.%s' has no effect: %s.", name, _LEFT_OUT[name])
+        elif name == _LOGIN_HANDLER and value.strip() in _ENDPOINT_HANDLERS:
+            continue
         elif name in _REFUSED:
             problems.append(f"Kafka option 'kafka.{name}' is not supported: {_REFUSED[name]}.")
         elif name in _RENAMED:
@@ -129,13 +143,33 @@ def _jaas(settings: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         name: re.sub(r"\\(.)", r"\1", quoted) if quoted else bare
         for name, quoted, bare in _JAAS_OPTION.findall(parsed[2])
     }
+    if parsed[1].endswith(_BY_OAUTH):
+        return _of_tokens(options), []
     if not parsed[1].endswith(_WITH_PASSWORD) or not {"username", "password"} <= options.keys():
         module = parsed[1].rpartition(".")[2]
         return {}, [
             f"Kafka option 'kafka.sasl.jaas.config' logs in by {module}, which is not supported in "
-            f"this form: for SASL PLAIN and SCRAM {instead}."
+            f"this form: for SASL PLAIN and SCRAM {instead}, for OAUTHBEARER a token endpoint or "
+            "'kafka.oauth_cb' (docs/security.md)."
         ]
     return {"sasl.username": options["username"], "sasl.password": options["password"]}, []
+
+
+def _of_tokens(options: Mapping[str, str]) -> dict[str, str]:
+    """How Kafka's OAuthBearerLoginModule is told to log in, in librdkafka's words."""
+    found = {
+        f"sasl.oauthbearer.{_OF_TOKENS[name]}": options[name]
+        for name in options
+        if name in _OF_TOKENS
+    }
+    extensions = [
+        f"{name.removeprefix(_EXTENSION)}={value}"
+        for name, value in options.items()
+        if name.startswith(_EXTENSION)
+    ]
+    if extensions:
+        found["sasl.oauthbearer.extensions"] = ",".join(extensions)
+    return found
 
 
 def _partitioner(settings: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

@@ -1,8 +1,9 @@
 """All use of confluent-kafka's private parts.
 
-confluent-kafka keeps configuration, callbacks, security and transactions. The loops over records
-run on the `rd_kafka_t` inside its objects, through librdkafka's public functions in the very
-library that confluent-kafka has loaded. Three things here are not public API:
+confluent-kafka keeps configuration, callbacks, security and transactions. The loops over records,
+and the tokens of a login by OAuth, work on the `rd_kafka_t` inside its objects, through public
+functions of the very librdkafka that confluent-kafka has loaded. Three things here are not
+public API:
 
 1. where confluent-kafka's C objects hold the `rd_kafka_t *` (first field after the object header);
 2. that they are librdkafka's `opaque`, which proves 1 without trusting it;
@@ -100,6 +101,10 @@ def _declare(rk: ctypes.CDLL) -> None:
         "rd_kafka_produce_batch": (number, [POINTER, ctypes.c_int32, number, POINTER, number]),
         "rd_kafka_message_destroy": (None, [POINTER]),
         "rd_kafka_message_errstr": (text, [POINTER]),
+        "rd_kafka_oauthbearer_set_token": (
+            number,
+            [POINTER, text, ctypes.c_int64, text, POINTER, size, POINTER, size],
+        ),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(rk, name)
@@ -181,6 +186,21 @@ def delivery_callback(handle: int) -> int:
         return int(setting(handle, "dr_msg_cb"), 16)
     except ValueError:
         raise Unavailable("librdkafka does not show its delivery report callback") from None
+
+
+def set_token(
+    client: Any, token: str, until_ms: int, principal: str, extensions: Mapping[str, str]
+) -> None:
+    """What a client shows brokers from now on (SASL OAUTHBEARER); the client must not be closed
+    meanwhile. Raises Unavailable, also for what librdkafka does not take."""
+    words = [word.encode() for pair in extensions.items() for word in pair]
+    listed, reason = (ctypes.c_char_p * len(words))(*words), ctypes.create_string_buffer(512)
+    code = library().rd_kafka_oauthbearer_set_token(
+        *(raw_handle(client), token.encode(), until_ms, principal.encode()),
+        *(listed, len(words), reason, len(reason)),
+    )
+    if code:
+        raise Unavailable(f"librdkafka says: {reason.value.decode('utf-8', 'replace')}")
 
 
 def setting(handle: int, name: str) -> str:

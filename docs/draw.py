@@ -107,22 +107,24 @@ def quickstart() -> str:
 
 def speed() -> str:
     """Throughput as multiples of Spark's connector, medians with their extremes."""
-    page = (DOCS / "benchmarks" / "README.md").read_text()
+    page = (DOCS / "benchmarks" / "throughput.md").read_text()
     scaling = (DOCS / "benchmarks" / "scaling.md").read_text()
-    rows = []
-    for title, contender, label in (
-        ("Read-only, 100-byte", "eo-kafka", "read, 100 B"),
-        ("Read-only, 1000-byte", "eo-kafka", "read, 1 KB"),
-        ("End to end (topic to topic), 100-byte", "eo-kafka exactly-once", "copy, 100 B"),
-        ("End to end (topic to topic), 1000-byte", "eo-kafka exactly-once", "copy, 1 KB"),
-    ):
-        section = page.split(f"### {title}")[1].split("\n### ")[0]
-        (line,) = (x for x in section.splitlines() if x.startswith(f"| {contender} "))
-        rows.append((label, *_ratio(line)))
     by_size = scaling.split("## By record size\n")[1].split("\n## ")[0]
     (line,) = (x for x in by_size.splitlines() if x.startswith("| 100,000 B "))
-    rows.append(("copy, 100 KB", *_ratio(line)))
-    left, scale = 130, 215
+    _, copies_of_100_kb, *_ = _ratios(line)
+    rows = []
+    for label, title, contender in (
+        ("read", "Read-only", "eo-kafka"),
+        ("copy", "End to end (topic to topic)", "eo-kafka exactly-once"),
+        ("direct lane", "End to end (topic to topic)", "eo-kafka direct"),
+    ):
+        for size, bytes_each in (("100 B", 100), ("1 KB", 1000)):
+            section = page.split(f"## {title}, {bytes_each}-byte")[1].split("\n## ")[0]
+            (line,) = (x for x in section.splitlines() if x.startswith(f"| {contender} "))
+            rows.append((f"{label}, {size}", *_ratios(line)[-1]))
+        if label == "copy":
+            rows.append(("copy, 100 KB", *copies_of_100_kb))
+    left, scale = 130, 190
     lines = [
         HEAD.format(width=720, height=78 + 34 * len(rows), ink=INK),
         _text(20, 28, "Throughput: eo-kafka as a multiple of Spark's kafka", size=17, weight=600),
@@ -146,10 +148,10 @@ def speed() -> str:
     return "".join([*lines, "</svg>\n"])
 
 
-def _ratio(line: str) -> tuple[float, float, float]:
-    """The last median with extremes in a table's row."""
-    found = re.findall(r"([\d.]+) \(([\d.]+)-([\d.]+)\)", line)[-1]
-    return float(found[0]), float(found[1]), float(found[2])
+def _ratios(line: str) -> list[tuple[float, float, float]]:
+    """The medians with their extremes in a table's row, left to right."""
+    found = re.findall(r"([\d.]+) \(([\d.]+)-([\d.]+)\)", line)
+    return [(float(median), float(low), float(high)) for median, low, high in found]
 
 
 def _number(text: str) -> int:

@@ -285,8 +285,8 @@ class OffsetLookup:
             settings: dict[str, Any] = {
                 **config.quick_connect(self._options.kafka),
                 **config.connection_settings(self._options.kafka),
+                "error_cb": self._on_error,
             }
-            settings["error_cb"] = self._on_error
             try:
                 self._client = config.admin_client(settings)
             except KafkaException as error:

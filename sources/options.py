@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..clients.kafka.option_checks import check_client_settings
 from ..core.errors import OptionsError
 from ..core.offsets import LATEST, TopicPartition
 from ..core.options import KafkaSettings, OptionReader
@@ -224,8 +225,6 @@ def _check_tasks(options: SourceOptions, reader: OptionReader) -> None:
 
 
 def _kafka(reader: OptionReader) -> KafkaSettings:
-    from ..core.librdkafka import setting_problems
-
     given = reader.kafka(REFUSED_KAFKA)
     accepted = {name: value for name, value in given.items() if name not in REFUSED_KAFKA}
     level = accepted.setdefault("isolation.level", _ISOLATION_LEVELS[0])
@@ -235,8 +234,7 @@ def _kafka(reader: OptionReader) -> KafkaSettings:
             f"it is '{level}'."
         )
         del accepted["isolation.level"]
-    for problem in setting_problems(accepted):
-        reader.problem(problem)
+    check_client_settings(reader, accepted)
     if "group.id" in accepted:
         log.warning(
             "Kafka option 'kafka.group.id' is set: queries that share a group id disturb each "

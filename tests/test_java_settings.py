@@ -13,6 +13,7 @@ from eo_kafka.core.librdkafka import setting_problems
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 DEFAULT_PARTITIONER = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -42,6 +43,19 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
         (
             {"sasl.jaas.config": f"  {SCRAM} REQUIRED\n username=a\n password='b' ;  "},
             {"sasl.username": "a", "sasl.password": "'b'"},
+        ),
+        (
+            {
+                "sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
+                "sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required clientId='a' "
+                'clientSecret="b" scope="c d" extension_logicalCluster="l" extension_pool="p";',
+            },
+            {
+                "sasl.oauthbearer.client.id": "'a'",
+                "sasl.oauthbearer.client.secret": "b",
+                "sasl.oauthbearer.scope": "c d",
+                "sasl.oauthbearer.extensions": "logicalCluster=l,pool=p",
+            },
         ),
         (
             {"partitioner.class": "org.apache.kafka.clients.producer.internals.DefaultPartitioner"},

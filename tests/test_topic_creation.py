@@ -23,7 +23,7 @@ class FakeAdmin:
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)
 
-    def create_topics(self, asked):
+    def create_topics(self, asked, validate_only=False):
         answer, future = self.answers.pop(0), Future()
         if answer is None:
             future.set_result(None)
@@ -45,6 +45,7 @@ TOO_FEW = (
     "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be "
     "reached because only 1 broker(s) are registered.",
 )
+POLICY = KafkaError.POLICY_VIOLATION, "Config property 'retention.ms' cannot be set"
 THERE, DENIED = KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -87,3 +88,23 @@ def test_brokers_that_stay_away_are_not_waited_for_for_ever(monkeypatch):
     monkeypatch.setattr(topics, "TIMEOUT_S", 0.5)
     with pytest.raises(EnvironmentRefused, match="All brokers are currently fenced.* Ask"):
         topics.create(FakeAdmin(*[AWAY] * 9), TOPIC, "Ask somebody.")
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [POLICY, POLICY],  # without the setting, too: it is the name, or the number of replicas
+        [POLICY, None, None],  # with it: it was something else
+        [POLICY, SILENT],
+        [POLICY, None, DENIED],
+        [POLICY, None, POLICY, POLICY],
+    ],
+)
+def test_a_setting_is_left_out_only_where_it_is_what_brokers_refuse(answers):
+    admin = FakeAdmin(*answers)
+    topic = NewTopic("orders", 4, 1, config={"retention.ms": "-1", "cleanup.policy": "compact"})
+    with pytest.raises(
+        EnvironmentRefused, match="Config property 'retention.ms' cannot be set.* A"
+    ):
+        topics.create(admin, topic, "Ask somebody.", dispensable=["retention.ms"])
+    assert admin.answers == []

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from . import outages
+from . import oauth, outages, token_feed
 from .tls import tls_context
 
 # librdkafka's name -> kafka-python's. What is not here is of the data plane only, or of tls.py.
@@ -31,6 +31,8 @@ _CONNECTION_PREFIXES = (
     "client.",
     "security.",
     "sasl.",
+    "oauth_cb",
+    "https.ca.",
     "ssl.",
     "enable.ssl.",
     "broker.address.",
@@ -59,24 +61,25 @@ _ALWAYS = {
 
 
 def admin_client(settings: Mapping[str, Any]) -> Any:
-    """An AdminClient. Raises KafkaException for settings that are refused, as the next three do."""
+    """An AdminClient. Raises KafkaException for settings that are refused, EnvironmentRefused where
+    a login by OAuth gets no token; the next three do, too."""
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient(_ours(settings))
+    return token_feed.make(AdminClient, _ours(settings))
 
 
 def producer(settings: Mapping[str, Any]) -> Any:
     """A Producer."""
     from confluent_kafka import Producer
 
-    return Producer(_ours(settings))
+    return token_feed.make(Producer, _ours(settings))
 
 
 def consumer(settings: Mapping[str, Any]) -> Any:
     """A Consumer."""
     from confluent_kafka import Consumer
 
-    return Consumer(_ours(settings))
+    return token_feed.make(Consumer, _ours(settings))
 
 
 def share_consumer(settings: Mapping[str, Any]) -> Any:
@@ -84,7 +87,8 @@ def share_consumer(settings: Mapping[str, Any]) -> Any:
     from confluent_kafka import ShareConsumer
 
     ours = _ours(settings)  # it takes none of _ALWAYS, and creates no topic
-    return ShareConsumer({name: value for name, value in ours.items() if name not in _ALWAYS})
+    taken = {name: value for name, value in ours.items() if name not in _ALWAYS}
+    return token_feed.make(ShareConsumer, taken, by_callback=True)  # its handle is another
 
 
 def _ours(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,13 +137,17 @@ def connection_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 def control_settings(settings: Mapping[str, str]) -> dict[str, Any]:
     """Keyword arguments for kafka-python's clients. Raises OptionsError for TLS settings that the
-    control plane cannot use: files that cannot be read, a wrong key password, PKCS#12."""
+    control plane cannot use: files that cannot be read, a wrong key password, PKCS#12;
+    EnvironmentRefused where a login by OAuth gets no token."""
     control: dict[str, Any] = {
         _CONTROL_NAMES[name]: value for name, value in settings.items() if name in _CONTROL_NAMES
     }
     control["security_protocol"] = control.get("security_protocol", "PLAINTEXT").upper()
     if "sasl_plain_password" in control:
         control["sasl_plain_password"] = _Hidden(control["sasl_plain_password"])
+    if tokens := oauth.provider(settings):
+        control["sasl_mechanism"] = oauth.MECHANISM
+        control["sasl_oauth_token_provider"] = tokens
     if control["security_protocol"].endswith("SSL"):
         control["ssl_context"] = tls_context(settings)
     return control

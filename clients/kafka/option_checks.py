@@ -1,10 +1,11 @@
-"""Finds sink options that contradict the guarantee or each other. No I/O."""
+"""Finds options that contradict the guarantee, each other, or what the clients take. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from ...core.options import KafkaSettings, OptionReader, time_span_ms
+from . import oauth
 
 LONGEST_TIMEOUT_MS = 2**31 - 1  # of which Kafka 4 makes: never
 ALLOWED_BY_BROKERS = 0  # the value `max`, until a broker was asked
@@ -36,11 +37,14 @@ def check_needs(reader: OptionReader, kafka: KafkaSettings, guarantee: str) -> N
             )
 
 
-def check_client_settings(reader: OptionReader, kafka: KafkaSettings) -> None:
-    """librdkafka must know each setting, and take its value."""
+def check_client_settings(reader: OptionReader, kafka: Mapping[str, str]) -> None:
+    """librdkafka must know each setting, and take its value; a login by OAuth must be whole."""
     from ...core.librdkafka import setting_problems
 
-    for sentence in setting_problems(kafka):
+    for sentence in (
+        *oauth.problems(kafka),
+        *setting_problems(oauth.left_to_librdkafka(kafka)),
+    ):
         reader.problem(sentence)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
@@ -65,13 +66,15 @@ def settings_of(admin: Any, name: str, kind: Any = None) -> dict[str, str]:
         return {}
 
 
-def create(admin: Any, topic: Any, advice: str) -> bool:
+def create(admin: Any, topic: Any, advice: str, *, dispensable: Collection[str] = ()) -> bool:
     """Create a `NewTopic`. Driver, or a command.
 
     Args:
         admin: An AdminClient.
         topic: What to create. Its name and number of partitions are in what is raised.
         advice: A sentence: what to do where the brokers refuse.
+        dispensable: Its settings that are left out where the brokers have a policy that forbids
+            them, as those of hosted Kafka do. What holds instead is for the caller to check.
 
     Returns:
         Whether it was created by this call; False if it was there. A broker that does not say what
@@ -101,6 +104,11 @@ def create(admin: Any, topic: Any, advice: str) -> bool:
             if _are_all_away(error) and time.monotonic() < deadline:
                 time.sleep(0.2)
                 continue
+            forbidden = _forbidden(admin, topic, dispensable) if _is_of_policy(error) else set()
+            if forbidden:
+                _tell_of(forbidden, topic, error)
+                topic, dispensable = _without(topic, forbidden), ()
+                continue
             is_known = not (error.retriable() or error.code() in unknown)
             problem = f"Topic '{topic.topic}' could not be created: {error.str()}. {advice}"
         else:
@@ -108,6 +116,59 @@ def create(admin: Any, topic: Any, advice: str) -> bool:
         if is_known or attempt == ATTEMPTS:
             raise EnvironmentRefused(problem)
         attempt += 1
+
+
+def _is_of_policy(error: Any) -> bool:
+    """Whether brokers have looked at the settings and do not want them. Apache Kafka with a
+    `create.topic.policy.class.name` answers with the first code."""
+    from confluent_kafka import KafkaError
+
+    codes = (KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST)
+    return error.code() in codes
+
+
+def _forbidden(admin: Any, topic: Any, dispensable: Collection[str]) -> set[str]:
+    """Those of its dispensable settings that the brokers refuse, each alone beside the others that
+    it must have; none if they refuse it without any, too, or do not say. Creates nothing."""
+    from confluent_kafka import KafkaException
+
+    asked = set(dispensable) & set(topic.config)
+    if not asked:
+        return set()
+
+    def is_allowed(setting: str | None) -> bool:
+        tried = _without(topic, asked - {setting})
+        futures = admin.create_topics([tried], validate_only=True)
+        try:
+            futures[topic.topic].result(TIMEOUT_S)
+        except KafkaException as error:
+            if _is_of_policy(error.args[0]):
+                return False
+            raise
+        return True
+
+    try:
+        return {one for one in asked if not is_allowed(one)} if is_allowed(None) else set()
+    except (KafkaException, FutureTimeout) as error:
+        log.warning("Which settings the brokers forbid is not known: %s", error)
+        return set()
+
+
+def _without(topic: Any, settings: Collection[str | None]) -> Any:
+    from confluent_kafka.admin import NewTopic
+
+    left = {name: value for name, value in topic.config.items() if name not in settings}
+    return NewTopic(topic.topic, topic.num_partitions, topic.replication_factor, config=left)
+
+
+def _tell_of(forbidden: Collection[str], topic: Any, error: Any) -> None:
+    log.warning(
+        "Topic '%s' is created without %s, which the brokers do not allow (%s). What they have "
+        "instead is checked.",
+        topic.topic,
+        ", ".join(f"{name}={topic.config[name]}" for name in sorted(forbidden)),
+        error.str(),
+    )
 
 
 def _are_all_away(error: Any) -> bool:

@@ -29,6 +29,7 @@ from eo_kafka.state.ledger import records
 from harness import assert_exactly_once, committed_messages, produce
 from newcomer import Newcomer
 from secure_broker import KEY_PASSWORD, PASSWORD, SecureBroker, SecureCopy
+from token_issuer import CLIENT_SECRET
 
 pytest_plugins = ["secure_broker"]
 
@@ -40,6 +41,7 @@ WAYS_IN: dict[str, Callable[[SecureBroker], Settings]] = {
     "PLAIN": lambda broker: broker.sasl("PLAIN"),
     "SCRAM-SHA-256": lambda broker: broker.sasl("SCRAM-SHA-256"),
     "SCRAM-SHA-512": lambda broker: broker.sasl("SCRAM-SHA-512"),
+    "OAUTHBEARER": SecureBroker.oauth,
     "client certificate": SecureBroker.client_certificate,
     "client certificate as text": SecureBroker.client_certificate_as_text,
 }
@@ -58,6 +60,15 @@ WAYS_OUT: dict[str, tuple[Callable[[SecureBroker], Settings], str]] = {
         "certificate verify failed",
     ),
     "host name": (SecureBroker.another_host, "certificate verify failed"),
+    "client secret": (lambda broker: broker.oauth(client_secret=WRONG_PASSWORD), "HTTP 401"),
+    "audience": (lambda broker: broker.oauth(scope="another"), "invalid_token"),
+    "authority of the token endpoint": (
+        lambda broker: {
+            **broker.oauth(),
+            "https.ca.location": str(broker.certificates.other_ca),
+        },
+        "certificate verify failed",
+    ),
 }
 
 
@@ -105,6 +116,7 @@ def test_both_planes_and_the_sources_look_ups_get_in(secure, way):
     [
         pytest.param("SCRAM-SHA-512", marks=pytest.mark.full),
         "PLAIN",
+        "OAUTHBEARER",
         pytest.param("client certificate as text", marks=pytest.mark.full),
     ],
 )
@@ -118,32 +130,35 @@ def test_a_killed_job_is_exactly_once(secure, job, spark, crash_points, tmp_path
     assert_exactly_once(job, VALUES)
 
 
-def refusal(attempt: Callable[[], object], kind: type[EoKafkaError]) -> str:
+def refusal(attempt: Callable[[], object], *kinds: type[EoKafkaError]) -> str:
     """The sentence with which `attempt` is refused; soon, and without a secret in it."""
     started = time.monotonic()
-    with pytest.raises(kind) as refused:
+    with pytest.raises(kinds) as refused:
         attempt()
     assert time.monotonic() - started < SECONDS
     sentence = str(refused.value)
-    for secret in (PASSWORD, WRONG_PASSWORD, KEY_PASSWORD):
+    for secret in (PASSWORD, WRONG_PASSWORD, KEY_PASSWORD, CLIENT_SECRET):
         assert secret not in sentence
     return sentence
 
 
 def test_the_page_that_says_how_to_log_in_logs_in(secure, job, tmp_path):
-    """docs/security.md, by SCRAM-SHA-512."""
+    """docs/security.md, by SCRAM-SHA-512 and by OAuth."""
     user = secure.sasl("SCRAM-SHA-512", "orders-copy", PASSWORD)
     secure.add_user("orders-copy", PASSWORD)
     secure.grant("orders-copy", [(ResourceType.TOPIC, job.source_topic, AclOperation.DESCRIBE)])
     addresses = {
         "broker:9093": user["bootstrap.servers"],
         "/etc/kafka/ca.pem": user["ssl.ca.location"],
+        "https://id.example.com/token": f"{secure.issuer.url}/token",
     }
-    newcomer = Newcomer("docs/security.md", tmp_path, {"password": PASSWORD}, addresses)
+    secrets = {"password": PASSWORD, "client_secret": CLIENT_SECRET}
+    newcomer = Newcomer("docs/security.md", tmp_path, secrets, addresses)
     assert list(newcomer.follow())
-    given = {**newcomer.names["secure"], "subscribe": job.source_topic}
-    options = SourceOptions.parse(given, streaming=False)
-    assert len(OffsetLookup(options).partitions()) == 2
+    authority = {"kafka.https.ca.location": user["ssl.ca.location"]}
+    for login in (newcomer.names["secure"], {**newcomer.names["oauth"], **authority}):
+        options = SourceOptions.parse({**login, "subscribe": job.source_topic}, streaming=False)
+        assert len(OffsetLookup(options).partitions()) == 2
 
 
 @pytest.mark.parametrize("wrong", WAYS_OUT)
@@ -157,7 +172,8 @@ def test_s1_says_soon_what_is_wrong(secure, wrong):
 def test_the_source_says_soon_what_is_wrong(secure, wrong):
     make, reason = WAYS_OUT[wrong]
     lookup = OffsetLookup(source_options(make(secure), "any"))
-    assert reason in refusal(lookup.partitions, SourceError)
+    kinds = SourceError, EnvironmentRefused  # the latter without a token
+    assert reason in refusal(lookup.partitions, *kinds)
 
 
 def test_a_missing_client_certificate_is_told_soon(secure):
@@ -256,6 +272,7 @@ def written(*places: Path) -> dict[Path, str]:
     "case",
     [
         "it works",
+        "it works by OAuth",
         "wrong password",
         pytest.param("a sink that may not be used", marks=pytest.mark.full),
     ],
@@ -263,23 +280,27 @@ def written(*places: Path) -> dict[Path, str]:
 def test_no_secret_is_written_anywhere(secure, job, observed, case):
     job.client = secure.client_certificate_as_text()
     key_line = job.client["ssl.key.pem"].splitlines()[5]
-    if case == "wrong password":
+    if case == "it works by OAuth":
+        job.client = secure.oauth()
+    elif case == "wrong password":
         job.client = secure.sasl(password=WRONG_PASSWORD)
     elif case == "a sink that may not be used":
         secure.add_user("nobody", WRONG_PASSWORD)
         job.client = secure.sasl("SCRAM-SHA-256", "nobody", WRONG_PASSWORD)
     log = observed / "log"
     code = job.run_in_own_driver(log)
-    assert (code == 0) == (case == "it works"), log.read_text()[-3000:]
+    works = case.startswith("it works")
+    assert (code == 0) == works, log.read_text()[-3000:]
     assert "EO-KAFKA-LOG" in log.read_text(), "our loggers were not on"
     found = written(log, observed / "events", job.checkpoint)
     assert any("events" in str(path) for path in found), "Spark wrote no event log"
-    if case == "it works":
+    if works:
         ledger = committed_messages(secure.bootstrap_servers, job.ledger)
         assert ledger
         found[Path("ledger")] = repr([(one.key(), one.value()) for one in ledger])
     for path, text in found.items():
-        for secret in (PASSWORD, WRONG_PASSWORD, KEY_PASSWORD, key_line):
+        secrets = (PASSWORD, WRONG_PASSWORD, KEY_PASSWORD, CLIENT_SECRET, *secure.issuer.given)
+        for secret in (*secrets, key_line):
             at = text.find(secret)
             assert at < 0, f"{path}: {text[max(0, at - 300) : at]}"
 

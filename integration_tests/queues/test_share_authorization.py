@@ -21,14 +21,27 @@ GROUP, TOPIC, TRANSACTION = (
     *(ResourceType.GROUP, ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID),
 )
 
+DEFAULTS = {
+    "share.record.lock.duration.ms": "30000",
+    "share.heartbeat.interval.ms": "5000",
+    "share.session.timeout.ms": "45000",
+}
+
+
+def test_a_receiver_logs_in_by_oauth(secure, tmp_path) -> None:
+    job = share_copy_of(secure.bootstrap_servers, tmp_path, **DEFAULTS)
+    job.publish(numbered(3))
+    client = {f"kafka.{key}": value for key, value in secure.oauth().items()}
+    one = Receiver(checked({**job.as_job()["source_options"], **client}).queue)
+    try:
+        wait_until(one.receive, "its messages come", 60)
+    finally:
+        one.close()
+    assert set(committed(job.servers, job.source_topic)) == set(numbered(3))
+
 
 def test_each_right_that_is_missing_is_named(secure, tmp_path, caplog) -> None:
-    defaults = {
-        "share.record.lock.duration.ms": "30000",
-        "share.heartbeat.interval.ms": "5000",
-        "share.session.timeout.ms": "45000",
-    }
-    job = share_copy_of(secure.bootstrap_servers, tmp_path, **defaults)
+    job = share_copy_of(secure.bootstrap_servers, tmp_path, **DEFAULTS)
     job.publish(numbered(3))
     secure.add_user("bob", "bobs-password")
     own = TransactionalIds("eo-kafka", f"inbox/{job.source_topic}").coordinator

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -96,6 +97,42 @@ def test_a_view_follows_a_running_query_and_a_restored_one(new_job, spark, view_
     job.run(spark)
     view_of(job).refresh()
     assert shown(job, spark) == state(job, spark)
+
+
+@dataclass
+class Idle:
+    """A query that runs and has no more batches."""
+
+    lastProgress: object
+    isActive: bool = True
+
+
+class Gone:
+    """A query whose Spark has ended."""
+
+    @property
+    def isActive(self) -> bool:
+        raise ConnectionRefusedError("no Java")
+
+
+def test_a_refresh_that_failed_is_tried_again_without_another_batch(new_job, spark, view_of):  # noqa: F811
+    job = new_job("retried")
+    with job.running(spark) as query:
+        assert query.awaitTermination(180)
+        idle = Idle(query.lastProgress)
+    metadata = job.checkpoint / "metadata"
+    hidden = metadata.rename(job.checkpoint / "hidden")
+    view = view_of(job).follow(idle)
+    wait_until(lambda: view.error is not None, "a refresh fails")
+    hidden.rename(metadata)
+    wait_until(lambda: view.error is None, "a refresh succeeds")
+    assert shown(job, spark) == state(job, spark)
+
+
+def test_a_follower_says_that_it_cannot_ask_its_query(new_job, view_of):  # noqa: F811
+    view = view_of(new_job("orphan")).follow(Gone())
+    wait_until(lambda: not view._thread.is_alive(), "the follower ends")
+    assert isinstance(view.error, ConnectionRefusedError)
 
 
 def test_a_newer_follower_shuts_the_older_one_out(new_job, spark, view_of):  # noqa: F811

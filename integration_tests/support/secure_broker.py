@@ -1,8 +1,8 @@
 """A Kafka with TLS, SASL and ACLs, and the settings with which clients reach it.
 
 One broker, four listeners: PLAINTEXT for the tests themselves (a super user), SASL_SSL (PLAIN,
-SCRAM-SHA-256 and -512), SSL that asks for a client certificate, and SASL_SSL under a certificate
-of another host. Nobody but the super user may do anything that no ACL allows.
+SCRAM-SHA-256 and -512, OAUTHBEARER), SSL that asks for a client certificate, and SASL_SSL under a
+certificate of another host. Nobody but the super user may do anything that no ACL allows.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ from confluent_kafka.admin import (
 from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.broker.settings import LOOPBACK, free_port
 from harness import Copy
+from token_issuer import TokenIssuer
 
 # Recognisable, so that a test can look for them where they must not be.
 PASSWORD = "s3cret-of-alice-Zx9"
 KEY_PASSWORD = "s3cret-of-the-key-Qy7"
 USER = "alice"  # may do everything
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTH = "OAUTHBEARER"
+REAUTHENTICATED_MS = 3_600_000  # at the latest; a token's end comes first (KIP-368)
 LISTENERS = {"SASL": "SASL_SSL", "MTLS": "SSL", "ELSEWHERE": "SASL_SSL"}
 Grant = tuple[ResourceType, str, AclOperation]
 
@@ -106,9 +109,16 @@ class Certificates:
 class SecureBroker:
     """The running broker. `admin` is the super user's client."""
 
-    def __init__(self, broker: KafkaBroker, ports: dict[str, int], made: Certificates) -> None:
+    def __init__(
+        self,
+        broker: KafkaBroker,
+        ports: dict[str, int],
+        made: Certificates,
+        issuer: TokenIssuer | None = None,
+    ) -> None:
         self.bootstrap_servers = broker.bootstrap_servers
         self.certificates = made
+        self.issuer = issuer
         self.admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         self._ports = ports
 
@@ -124,6 +134,17 @@ class SecureBroker:
             "sasl.username": user,
             "sasl.password": password,
         }
+
+    def oauth(self, **others: str) -> dict[str, str]:
+        """Client settings for SASL OAUTHBEARER over TLS, the token endpoint's over TLS, too.
+        `others`: of `sasl.oauthbearer.*`, with `_` for `.`."""
+        settings = {**self.sasl(), **self.issuer.settings(USER)}
+        for name in ("sasl.username", "sasl.password"):
+            del settings[name]
+        settings["https.ca.location"] = str(self.certificates.ca)
+        for name, value in others.items():
+            settings[f"sasl.oauthbearer.{name.replace('_', '.')}"] = value
+        return settings
 
     def client_certificate(self) -> dict[str, str]:
         """Client settings for TLS in both directions; the key is encrypted."""
@@ -183,7 +204,9 @@ def _binding(
     return form(kind, name, pattern, f"User:{user}", "*", operation, allow)
 
 
-def properties(ports: dict[str, int], made: Certificates) -> dict[str, object]:
+def properties(
+    ports: dict[str, int], made: Certificates, issuer: TokenIssuer | None = None
+) -> dict[str, object]:
     """What `server.properties` says of security."""
     jaas = 'org.apache.kafka.common.security.{0} required username="nobody" password="nobody" {1};'
     plain = jaas.format("plain.PlainLoginModule", f'user_{USER}="{PASSWORD}"')
@@ -207,7 +230,7 @@ def properties(ports: dict[str, int], made: Certificates) -> dict[str, object]:
         "listener.name.mtls.ssl.client.auth": "required",
         "listener.name.elsewhere.ssl.keystore.type": "PEM",
         "listener.name.elsewhere.ssl.keystore.location": made.store(made.elsewhere),
-        "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
+        "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM, *([OAUTH] if issuer else []))),
     }
     for listener in ("sasl", "elsewhere"):
         at = f"listener.name.{listener}"
@@ -216,6 +239,9 @@ def properties(ports: dict[str, int], made: Certificates) -> dict[str, object]:
             settings[f"{at}.{mechanism.lower()}.sasl.jaas.config"] = jaas.format(
                 "scram.ScramLoginModule", ""
             )
+        of_tokens = {} if issuer is None else issuer.broker_properties(REAUTHENTICATED_MS)
+        for name, value in of_tokens.items():
+            settings[f"{at}.oauthbearer.{name}"] = value
     return settings
 
 
@@ -224,8 +250,14 @@ def secure(tmp_path_factory) -> Iterator[SecureBroker]:
     """For all tests of security; name this module in `pytest_plugins` to share it."""
     made = Certificates(tmp_path_factory.mktemp("certificates"))
     ports = {name: free_port() for name in ("PLAINTEXT", "CONTROLLER", *LISTENERS)}
-    with KafkaBroker(port=ports["PLAINTEXT"], properties=properties(ports, made)) as broker:
-        running = SecureBroker(broker, ports, made)
+    issuer = TokenIssuer(made.folder, made.store(made.broker))
+    given = properties(ports, made, issuer)
+    broker = KafkaBroker(port=ports["PLAINTEXT"], properties=given)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", issuer.java_option)
+        broker.start()
+    with issuer, broker:
+        running = SecureBroker(broker, ports, made, issuer)
         running.add_user(USER, PASSWORD)
         yield running
 

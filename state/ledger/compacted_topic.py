@@ -70,15 +70,12 @@ def create(admin: Any, name: str, partitions: int, brokers: int) -> None:
     from confluent_kafka.admin import NewTopic
 
     replicas = min(3, brokers)
-    topic = NewTopic(
-        name,
-        num_partitions=partitions,
-        replication_factor=replicas,
-        config=wanted_settings(replicas),
-    )
+    wanted = wanted_settings(replicas)
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=wanted)
     topics.create(
         admin,
         topic,
         f"Create it by hand ({partitions} partition(s), cleanup.policy=compact), or grant Create "
         "on it.",
+        dispensable=wanted.keys() - {"cleanup.policy"},  # `faults` judges what could lose a record
     )

@@ -62,5 +62,8 @@ def _pids() -> Iterator[int]:
 def _is_zombie(pid: int) -> bool:
     """Where there is no /proc, the system's first process takes them within moments."""
     with suppress(FileNotFoundError):
-        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X")
+        return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0] in (
+            b"Z",
+            b"X",
+        )
     return PROC.is_dir()  # gone

@@ -1,0 +1,122 @@
+"""Login by OAuth while a job runs: tokens that end, an endpoint that is away, a function of the
+user's. That it gets in at all, and what is told of what is wrong, is in test_security.py."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from conftest import topic_maker
+from eo_kafka.clients.kafka import oauth
+from harness import assert_exactly_once, produce
+from secure_broker import USER, SecureBroker, SecureCopy
+
+pytest_plugins = ["secure_broker"]
+
+VALUES = [b"%d" % number for number in range(600)]
+
+
+@pytest.fixture
+def issuer(secure) -> Iterator:
+    """Gives tokens of an hour again afterwards; nothing of before is kept in this process."""
+    oauth._shared.clear()
+    secure.issuer.given.clear()
+    yield secure.issuer
+    secure.issuer.lasts_s, secure.issuer.broken = 3600.0, False
+
+
+@pytest.fixture
+def job(secure, tmp_path) -> SecureCopy:
+    make_topic = topic_maker(secure.bootstrap_servers)
+    source = make_topic("in", partitions=2)
+    produce(secure.bootstrap_servers, source, VALUES)
+    return SecureCopy(
+        servers=secure.bootstrap_servers,
+        source_topic=source,
+        sink_topic=make_topic("out", partitions=2),
+        checkpoint=tmp_path / "checkpoint",
+        job_name=f"oauth-{source}",
+        per_batch=15,
+        client=secure.oauth(),
+    )
+
+
+def test_a_process_has_one_token(issuer, job, tmp_path):
+    """Identity providers count them, and some are paid for each. The first test, for processes of
+    others go on asking."""
+    log = tmp_path / "log"
+    assert job.run_in_own_driver(log) == 0, log.read_text()[-3000:]
+    assert len(issuer.given) < 12, "a token for each client, not for each process"
+
+
+def test_a_job_outlives_its_tokens(issuer, job, spark):
+    issuer.lasts_s = 4.0
+    started = time.monotonic()
+    job.run(spark)
+    lasted = time.monotonic() - started
+    assert lasted > 2 * issuer.lasts_s, "no connection was there when its token ended"
+    assert len(issuer.given) > 2
+    assert_exactly_once(job, VALUES)
+
+
+def test_an_endpoint_may_be_away_while_a_token_lasts(issuer, job, spark):
+    issuer.lasts_s = 10.0
+    with job.running(spark) as query:
+        while not issuer.given:
+            time.sleep(0.1)
+        issuer.broken = True
+        time.sleep(9)  # within which each token is to be renewed
+        assert query.isActive or query.exception() is None
+        issuer.broken = False
+        assert query.awaitTermination(120)
+    assert_exactly_once(job, VALUES)
+
+
+def test_a_function_may_give_the_tokens(issuer, job, tmp_path, monkeypatch):
+    """docs/security.md's way for clouds that sign tokens themselves."""
+    text, expires = issuer.token(USER)
+    (tmp_path / "token").write_text(json.dumps([text, expires]))
+    (tmp_path / "my_tokens.py").write_text(
+        "import json, pathlib\n\n\n"
+        "def sign(given):\n"
+        "    assert given == 'eu-central-1'\n"
+        "    return json.loads(pathlib.Path(__file__).with_name('token').read_text())\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    job.client = {
+        name: value
+        for name, value in job.client.items()
+        if not name.startswith(("sasl.oauthbearer.", "https."))
+    }
+    job.client |= {"oauth_cb": "my_tokens:sign", "sasl.oauthbearer.config": "eu-central-1"}
+    job.per_batch = 300
+    log = tmp_path / "log"
+    assert job.run_in_own_driver(log) == 0, log.read_text()[-3000:]
+    assert_exactly_once(job, VALUES)
+
+
+def test_java_settings_log_in_as_they_stand(secure, issuer, job, spark):
+    """Those of a query that is moved from Spark's own connector."""
+    given = {
+        name: value
+        for name, value in job.client.items()
+        if not name.endswith(("client.id", "client.secret", ".method"))
+    }
+    module = "org.apache.kafka.common.security.oauthbearer"
+    login = issuer.settings(USER)
+    job.client = {
+        **given,
+        "sasl.login.callback.handler.class": f"{module}.OAuthBearerLoginCallbackHandler",
+        "sasl.jaas.config": f"{module}.OAuthBearerLoginModule required"
+        f' clientId="{USER}" clientSecret="{login["sasl.oauthbearer.client.secret"]}";',
+    }
+    job.per_batch = 300
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+
+
+def test_a_secure_brokers_settings_are_whole(secure):
+    assert oauth.problems(SecureBroker.oauth(secure)) == []
