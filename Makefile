@@ -115,6 +115,7 @@ $(VENV)/installed: $(VENV)/dependencies $(CODE)
 $(VENV)/dependencies: setup.cfg
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "eo-kafka needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) --version). Set PYTHON=..."; exit 1; }
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "PySpark and Kafka need Java 17 or newer: install one, or set JAVA_HOME."; exit 1; }
+	@case "$(CURDIR)" in *[[:space:]]*) echo "Spark finds no format of Python's where the path of Python has a space in it. Move this folder, $(CURDIR), to a path without one."; exit 1;; esac
 	@echo "Setting up $(VENV) (a minute or two, once) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --upgrade pip "setuptools>=77" wheel

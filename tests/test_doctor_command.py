@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from eo_kafka.tools.doctor.machine_check import Level, check_lookup, check_same, check_versions
+from eo_kafka.tools.doctor.machine_check import (
+    Level,
+    check_lookup,
+    check_path,
+    check_same,
+    check_versions,
+)
 from eo_kafka.tools.doctor.request_check import NEEDED, offered
 from eo_kafka.tools.doctor.topic_rehearsal import clock
 
@@ -62,6 +68,13 @@ def test_a_broken_neighbour_is_a_problem_and_a_sound_one_is_named():
     assert (bad.level, "module pyspark_other fails" in bad.text) == (Level.PROBLEM, True)
     (gone,) = check_lookup({**GOOD, "formats": {}})
     assert (gone.level, "DATA_SOURCE_NOT_FOUND" in gone.text) == (Level.PROBLEM, True)
+
+
+def test_a_path_with_a_space_is_a_problem():
+    """Spark 4.0 to 4.3 does not quote it."""
+    assert check_path("/opt/python") == []
+    (bad,) = check_path("/home/me/my projects/.venv/bin/python")
+    assert (bad.level, "PYSPARK_PYTHON=python" in bad.text) == (Level.PROBLEM, True)
 
 
 def test_driver_and_workers_must_be_the_same():

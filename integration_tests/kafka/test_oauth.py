@@ -6,11 +6,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from threading import Timer
 
 import pytest
 
 from conftest import topic_maker
+from eo_kafka.broker.settings import free_port
 from eo_kafka.clients.kafka import oauth
+from eo_kafka.errors import EnvironmentRefused
 from harness import assert_exactly_once, produce
 from secure_broker import USER, SecureBroker, SecureCopy
 
@@ -73,6 +76,20 @@ def test_an_endpoint_may_be_away_while_a_token_lasts(issuer, job, spark):
         issuer.broken = False
         assert query.awaitTermination(120)
     assert_exactly_once(job, VALUES)
+
+
+def test_an_endpoint_that_is_overloaded_is_asked_again(secure, issuer):
+    issuer.broken = True
+    Timer(1.5, lambda: setattr(issuer, "broken", False)).start()
+    assert oauth.tokens(secure.oauth()).current().text == issuer.given[-1]
+
+
+def test_an_endpoint_where_nobody_listens_is_told_soon(secure, issuer):
+    nowhere = secure.oauth(token_endpoint_url=f"http://127.0.0.1:{free_port()}/token")
+    started = time.monotonic()
+    with pytest.raises(EnvironmentRefused, match="Connection refused.* Check .*token.endpoint.url"):
+        oauth.tokens(nowhere).current()
+    assert time.monotonic() - started < 10
 
 
 def test_a_function_may_give_the_tokens(issuer, job, tmp_path, monkeypatch):

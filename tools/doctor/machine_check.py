@@ -69,11 +69,25 @@ def check_machine() -> list[Finding]:
     there = here if shutil.which(workers) == shutil.which(driver) else ask(workers)
     findings += [_unanswered("driver's Python", driver, here)] if "error" in here else []
     findings += [_unanswered("PYSPARK_PYTHON", workers, there)] if "error" in there else []
+    findings += check_path(workers)
     if "error" not in there:
         findings += [*check_lookup(there), *check_versions(there)]
     if "error" not in here and "error" not in there:
         findings.append(check_same(here, there))
     return [*findings, check_fast_path(), check_bytecode(), check_java()]
+
+
+def check_path(workers: str) -> list[Finding]:
+    """Spark asks a shell for it without quotes (`Utils.checkCommandAvailable` in its core), and
+    looks for no format of Python's where that fails."""
+    if not any(character.isspace() for character in workers):
+        return []
+    text = (
+        f"has a space in it ({workers}): Spark does not find it, and every query fails with "
+        "DATA_SOURCE_NOT_FOUND. Put its folder on the PATH and set PYSPARK_PYTHON=python; or call "
+        "eo_kafka.register(spark)."
+    )
+    return [Finding(Level.PROBLEM, "PYSPARK_PYTHON", text)]
 
 
 def ask(python: str) -> dict[str, Any]:
