@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import math
+import socketserver
+import threading
 import time
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
-from eo_kafka.clients.kafka import oauth, token_feed
+from eo_kafka.clients.kafka import oauth, token_endpoint, token_feed
 from eo_kafka.clients.kafka.oauth import Token, Tokens
 from eo_kafka.errors import EnvironmentRefused
 
@@ -97,7 +103,7 @@ class Source:
     def __init__(self) -> None:
         self.given, self.broken, self.asked = 0, False, 0
 
-    def __call__(self) -> Token:
+    def __call__(self, _: bool = True) -> Token:
         self.asked += 1
         if self.broken:
             raise EnvironmentRefused("away")
@@ -143,6 +149,157 @@ def test_a_token_shows_itself_to_nobody() -> None:
 
 def test_the_end_of_a_token_is_read_out_of_it() -> None:
     claims = base64.urlsafe_b64encode(json.dumps({"exp": 12}).encode()).decode().rstrip("=")
-    assert oauth._expiry(f"head.{claims}.signature") == 12
+    assert token_endpoint._expiry(f"head.{claims}.signature") == 12
     for text in ("opaque", "a.b.c", "a.e30.c"):
-        assert oauth._expiry(text) == 0
+        assert token_endpoint._expiry(text) == 0
+
+
+def test_a_thread_that_renews_keeps_no_other_waiting_while_the_old_one_lasts(
+    clock: list[float],
+) -> None:
+    asked, may_go_on = threading.Event(), threading.Event()
+
+    def slow(_: bool) -> Token:
+        if tokens.newest is not None:
+            asked.set()
+            assert may_go_on.wait(10)
+        return Token("new" if tokens.newest else "old", clock[0] + 10)
+
+    tokens = Tokens(slow)
+    tokens.current()
+    clock[0] = 1009
+    other = threading.Thread(target=tokens.current)
+    other.start()
+    assert asked.wait(10)
+    assert tokens.current().text == "old"
+    may_go_on.set()
+    other.join(10)
+    assert tokens.current().text == "new"
+
+
+def test_an_endpoint_that_hangs_is_left_in_peace_after_its_answer(clock: list[float]) -> None:
+    def hangs(_: bool) -> Token:
+        if tokens.newest is None:
+            return Token("1", clock[0] + 100)
+        asked.append(clock[0])
+        clock[0] += oauth.TRY_AGAIN_S
+        raise EnvironmentRefused("hangs")
+
+    asked: list[float] = []
+    tokens = Tokens(hangs)
+    tokens.current()
+    clock[0] = 1081
+    for _ in range(3):
+        assert tokens.current().text == "1"
+    assert asked == [1081]
+
+
+@pytest.mark.parametrize("given", [("secret-token", "x"), (1.0, "secret-token"), (b"t", 1), "ab"])
+def test_what_a_function_returns_is_not_told(
+    monkeypatch: pytest.MonkeyPatch, given: object
+) -> None:
+    monkeypatch.setattr("tests.test_oauth.nothing", lambda _: given)
+    with pytest.raises(EnvironmentRefused, match="seconds since 1970") as refused:
+        token_feed.make(dict, {**SASL, "oauth_cb": "tests.test_oauth:nothing"})
+    assert "secret-token" not in str(refused.value)
+
+
+@pytest.mark.parametrize("lasts", [1e12, math.inf, math.nan])
+def test_a_token_that_would_never_be_renewed_is_refused(
+    monkeypatch: pytest.MonkeyPatch, lasts: float
+) -> None:
+    """Milliseconds, say, of which Amazon's signer tells."""
+    monkeypatch.setattr("tests.test_oauth.nothing", lambda _: ("token", time.time() + lasts))
+    with pytest.raises(EnvironmentRefused, match=r"milliseconds|clock"):
+        token_feed.make(dict, {**SASL, "oauth_cb": "tests.test_oauth:nothing"})
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Callable[[bytes], dict[str, str]]]:
+    """Settings with a token endpoint that gives these bytes to whoever asks."""
+    servers = []
+
+    def made(answer: bytes) -> dict[str, str]:
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                self.request.recv(65536)
+                self.request.sendall(answer)
+
+        server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return {
+            **WHOLE,
+            f"{P}.token.endpoint.url": f"http://127.0.0.1:{server.server_address[1]}/",
+        }
+
+    yield made
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0\r\n",
+        OK % (100, b'{"acc'),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        OK % (18, b'{"access_token":5}'),
+        OK % (38, b'{"access_token":null, "expires_in":60}'),
+        OK % (36, b'{"access_token":"", "expires_in":60}'),
+        OK % (50_000, b"[" * 50_000),
+        OK % (0, b""),
+    ],
+)
+def test_an_answer_that_is_none_is_told_in_a_sentence(
+    endpoint: Callable[[bytes], dict[str, str]], answer: bytes
+) -> None:
+    with pytest.raises(EnvironmentRefused, match="The token endpoint http"):
+        token_feed.make(dict, endpoint(answer))
+
+
+def test_the_secret_follows_no_redirect(endpoint: Callable[[bytes], dict[str, str]]) -> None:
+    other = endpoint(OK % (38, b'{"access_token":"t", "expires_in":600}'))
+    to = other[f"{P}.token.endpoint.url"].encode()
+    here = endpoint(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %b\r\n\r\n" % to)
+    with pytest.raises(EnvironmentRefused, match="HTTP 302"):
+        token_feed.make(dict, here)
+
+
+class Client:
+    """Like one of confluent-kafka's."""
+
+
+def test_a_feed_keeps_no_client_and_gives_each_the_newest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[tuple[object, str]] = []
+    monkeypatch.setattr(token_feed, "_set", lambda one, token: given.append((id(one), token.text)))
+    source = Source()
+    tokens = Tokens(lambda _: replace(source(), expires=time.time() + 0.5))
+    feed, client = token_feed._Feed(tokens), Client()
+    before = tokens.current()
+    tokens.renew_at = 0
+    tokens.current()  # by another thread, after the client was given the one of before
+    feed.add(client, before)
+    assert given == [(id(client), "2")]
+    deadline = time.monotonic() + 10
+    while len(given) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    source.broken = True  # with an error of any kind the thread goes on
+    seen = weakref.ref(client)
+    del client
+    assert seen() is None, "the thread sleeps with the client in its hands"
+    while feed._thread is not None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert feed._thread is None
+
+
+def test_authorities_that_cannot_be_read_are_told() -> None:
+    given = {**WHOLE, "https.ca.location": "/no/such/file"}
+    with pytest.raises(EnvironmentRefused, match="'kafka.https.ca.location' .* cannot be read"):
+        token_feed.make(dict, given)

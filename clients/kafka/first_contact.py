@@ -45,7 +45,7 @@ def nobody_listens(servers: str, within_s: float = PATIENCE_S) -> str | None:
         now or before, or if that is not certain.
     """
     addresses = {address_of(server.strip()) for server in servers.split(",") if server.strip()}
-    if not addresses or None in addresses or _is_seen(servers):
+    if not addresses or None in addresses or is_seen(servers):
         return None
     search = _Search(time.monotonic() + min(within_s, PATIENCE_S), Event(), SimpleQueue())
     for address in filter(None, addresses):
@@ -59,7 +59,7 @@ def nobody_listens(servers: str, within_s: float = PATIENCE_S) -> str | None:
             return None
         if problem is None:
             search.found.set()
-            _remember(servers)
+            remember(servers)
             return None
         problems[server] = problem
     if SILENT in problems.values():
@@ -80,12 +80,14 @@ def _try(host: str, port: int, search: _Search) -> None:
         search.found.wait(_PAUSE_S)
 
 
-def _is_seen(servers: str) -> bool:
+def is_seen(servers: str) -> bool:
+    """Whether this process, or another one that Spark started here, has `remember`ed it."""
     mark = _mark(servers)
     return servers in _seen or (mark is not None and mark.exists())
 
 
-def _remember(servers: str) -> None:
+def remember(servers: str) -> None:
+    """Something has answered there."""
     _seen.add(servers)
     if mark := _mark(servers):
         with suppress(OSError):

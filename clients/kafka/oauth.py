@@ -11,21 +11,19 @@ makes many, and kafka-python has none. So its settings are read here:
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
+import os
 import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.error import HTTPError
-from urllib.parse import urlencode, urlsplit
-from urllib.request import Request, urlopen
+from urllib.parse import urlsplit
 
 from ...core.errors import EnvironmentRefused, cut
 from ...core.imported import imported
+from . import token_endpoint
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +38,8 @@ _CA_FILE, _CA_TEXT = "https.ca.location", "https.ca.pem"
 _OURS = (f"{_PREFIX}method", _URL, _ID, _SECRET, _SCOPE, _EXTENSIONS, _GIVEN, _CA_FILE, _CA_TEXT)
 _RENEWED_AT = 0.8  # of a token's time, as librdkafka and Kafka's Java client renew it
 TRY_AGAIN_S = 10.0  # after a failure, while the old one lasts; as librdkafka does
-_ANSWER_S, _PATIENCE_S = 10.0, 6.0
 _FEW = 400
+_NO_TOKEN_LASTS_S = 366 * 24 * 3600.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,40 +55,61 @@ class Token:
 class Tokens:
     """The token of one set of settings in this process, renewed before it expires."""
 
-    def __init__(self, get: Callable[[], Token]) -> None:
+    def __init__(self, get: Callable[[bool], Token]) -> None:
+        """`get` is told whether to be patient with whom it asks."""
         self._get = get
         self._lock = threading.Lock()  # both clients ask in threads of their own
-        self._token: Token | None = None
+        self._failed = 0.0, ""  # when (time.monotonic), and why
+        self.newest: Token | None = None
         self.renew_at = 0.0  # seconds since 1970
 
     def current(self) -> Token:
-        """A token that lasts. Raises EnvironmentRefused if there is none to be had."""
-        with self._lock:
-            now = time.time()
-            if self._token is None or now >= self.renew_at:
-                try:
-                    self._token = self._get()
-                    self.renew_at = now + _RENEWED_AT * (self._token.expires - now)
-                except EnvironmentRefused as error:
-                    if self._token is None or now >= self._token.expires:
-                        raise
-                    self.renew_at = min(now + TRY_AGAIN_S, self._token.expires)
-                    log.warning("%s The token of before is used until it expires.", error)
-            return self._token
+        """A token that lasts. Raises EnvironmentRefused if there is none to be had. Waits for
+        another thread that asks only where there is none that lasts."""
+        began, now, token = time.monotonic(), time.time(), self.newest
+        lasting = token if token is not None and now < token.expires else None
+        if lasting is not None and now < self.renew_at:
+            return lasting
+        if not self._lock.acquire(blocking=lasting is None):
+            return lasting  # type: ignore[return-value]
+        try:
+            return self._renewed(began)
+        finally:
+            self._lock.release()
+
+    def _renewed(self, began: float) -> Token:
+        now, token = time.time(), self.newest
+        if token is not None and now < self.renew_at:
+            return token
+        failed, why = self._failed
+        if failed > began:  # while this thread waited for its turn
+            raise EnvironmentRefused(why)
+        try:
+            found = self._get(token is None or now >= token.expires)
+        except EnvironmentRefused as error:
+            now = time.time()  # an endpoint that hangs has taken its time
+            if token is None or now >= token.expires:
+                self._failed = time.monotonic(), str(error)
+                raise
+            self.renew_at = min(now + TRY_AGAIN_S, token.expires)
+            log.warning("%s The token of before is used until it expires.", error)
+            return token
+        self.newest, self.renew_at = found, now + _RENEWED_AT * (found.expires - now)
+        return found
 
 
-_shared: dict[tuple[tuple[str, str], ...], Tokens] = {}
+_shared: dict[tuple[Any, ...], Tokens] = {}
 
 
 def tokens(settings: Mapping[str, Any]) -> Tokens | None:
     """This process's, for these settings; None if they log in by something else."""
     if not _is_used(settings):
         return None
-    key = tuple((name, settings[name]) for name in (FUNCTION, *_OURS) if name in settings)
+    given = {name: settings[name] for name in (FUNCTION, *_OURS) if name in settings}
+    key = os.getpid(), *given.items()  # a fork may have the lock held, and has no thread
     if key not in _shared:
-        given = dict(key)
         get = _by_function if FUNCTION in given else _by_client_credentials
-        _shared[key] = Tokens(lambda: get(given))
+        _shared[key] = Tokens(lambda patient: get(given, patient))
     return _shared[key]
 
 
@@ -173,81 +192,64 @@ def _pairs(settings: Mapping[str, str]) -> list[str]:
     return [one for one in settings.get(_EXTENSIONS, "").split(",") if one.strip()]
 
 
-def _by_function(settings: Mapping[str, str]) -> Token:
+def _by_function(settings: Mapping[str, str], _: bool) -> Token:
     name = settings[FUNCTION]
     try:
         text, expires, *more = imported(name, "function")(settings.get(_GIVEN, ""))
-        principal, extensions = (*more, "", None)[:2]
-        token = Token(str(text), float(expires), str(principal), dict(extensions or {}))
     except Exception as error:  # whatever it raises, or gives
-        raise EnvironmentRefused(
-            f"Function '{name}' (kafka.{FUNCTION}) gave no token ({type(error).__name__}: "
-            f"{cut(error, _FEW)}). It must return the token and when it expires, in seconds since "
-            "1970, and may return a principal and a dictionary of extensions."
-        ) from None
+        raise _no_token_by(name, f"{type(error).__name__}: {cut(error, _FEW)}") from None
+    try:
+        principal, extensions = (*more, "", None)[:2]
+        token = Token(
+            token_endpoint.checked(text), float(expires), str(principal), _words(extensions or {})
+        )
+    except (ValueError, TypeError, AttributeError):  # says what it was given: it may be the token
+        kinds = ", ".join(type(one).__name__ for one in (text, expires, *more))
+        raise _no_token_by(name, f"it returned {kinds}") from None
     return _lasting(token, f"function '{name}'")
 
 
-def _by_client_credentials(settings: Mapping[str, str]) -> Token:
-    url, login = settings[_URL], f"{settings[_ID]}:{settings[_SECRET]}"
-    asked = {"grant_type": "client_credentials"}
-    if scope := settings.get(_SCOPE):
-        asked["scope"] = scope
-    request = Request(  # noqa: S310 - `problems` lets no other scheme pass than http and https
-        url,
-        urlencode(asked).encode(),
-        {
-            "Authorization": f"Basic {base64.b64encode(login.encode()).decode()}",
-            "Accept": "application/json",
-        },
+def _no_token_by(function: str, why: str) -> EnvironmentRefused:
+    return EnvironmentRefused(
+        f"Function '{function}' (kafka.{FUNCTION}) gave no token ({why}). It must return the token "
+        "and when it expires, in seconds since 1970, and may return a principal and a dictionary "
+        "of extensions."
     )
+
+
+def _words(extensions: Mapping[object, object]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in dict(extensions).items()}
+
+
+def _by_client_credentials(settings: Mapping[str, str], patient: bool) -> Token:
     try:
-        now, given = _answer(request, _context(settings))
-        text, lasts = given["access_token"], float(given.get("expires_in", 0))
-    except HTTPError as error:
-        said = cut(error.read(_FEW).decode("utf-8", "replace"), _FEW)
+        text, expires = token_endpoint.ask(
+            settings[_URL],
+            (settings[_ID], settings[_SECRET]),
+            settings.get(_SCOPE),
+            _tls(settings),
+            patient=patient,
+        )
+    except token_endpoint.NoToken as refused:
+        names = (_ID, _SECRET, _SCOPE) if refused.by_endpoint else (_URL, _CA_FILE)
+        check = ", ".join(f"'kafka.{name}'" for name in names)
         raise EnvironmentRefused(
-            f"The token endpoint {url} gave no token (HTTP {error.code}: {said}). Check "
-            f"'kafka.{_ID}', 'kafka.{_SECRET}' and 'kafka.{_SCOPE}'."
+            f"The token endpoint {settings[_URL]} gave no token ({refused}). Check {check}"
+            f"{'' if refused.by_endpoint else ' and the network'}."
         ) from None
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise EnvironmentRefused(
-            f"The token endpoint {url} gave no token ({type(error).__name__}: "
-            f"{cut(error, _FEW)}). Check 'kafka.{_URL}', the network, and 'kafka.{_CA_FILE}'."
-        ) from None
-    expires = now + lasts if lasts else _expiry(text)
     extensions = dict(one.strip().split("=", 1) for one in _pairs(settings))
-    return _lasting(Token(text, expires, extensions=extensions), f"the token endpoint {url}")
-
-
-def _answer(request: Request, context: ssl.SSLContext | None) -> tuple[float, Any]:
-    """When it was asked, and the JSON. Asked again for a few seconds where nobody answers, or a
-    server that is overloaded. Raises OSError, ValueError."""
-    import tenacity
-
-    @tenacity.retry(
-        retry=tenacity.retry_if_exception(_may_pass),
-        stop=tenacity.stop_after_delay(_PATIENCE_S),
-        wait=tenacity.wait_random_exponential(multiplier=0.2, max=2.0),
-        reraise=True,
-    )
-    def asked() -> tuple[float, Any]:
-        now = time.time()
-        with urlopen(request, timeout=_ANSWER_S, context=context) as answer:  # noqa: S310
-            return now, json.load(answer)
-
-    return asked()
-
-
-def _may_pass(error: BaseException) -> bool:
-    if isinstance(error, HTTPError):
-        return error.code >= 500 or error.code == 429
-    reason = getattr(error, "reason", error)
-    return isinstance(reason, OSError) and not isinstance(reason, ssl.SSLError)
+    token = Token(text, expires, extensions=extensions)
+    return _lasting(token, f"the token endpoint {settings[_URL]}")
 
 
 def _lasting(token: Token, source: str) -> Token:
-    if token.expires <= time.time():
+    lasts = token.expires - time.time()
+    if lasts > _NO_TOKEN_LASTS_S:
+        raise EnvironmentRefused(
+            f"The token that {source} gave would last for years. When it expires is to be said in "
+            "seconds since 1970, not in milliseconds: else it is never renewed."
+        )
+    if not lasts > 0:  # nor is it a number
         raise EnvironmentRefused(
             f"The token that {source} gave does not say when it expires, or has expired. Is this "
             "machine's clock right?"
@@ -255,18 +257,13 @@ def _lasting(token: Token, source: str) -> Token:
     return token
 
 
-def _expiry(text: str) -> float:
-    """What a JWT itself says; 0 if it does not."""
+def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
     try:
-        claims = text.split(".")[1]
-        decoded = base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4))
-        return float(json.loads(decoded)["exp"])
-    except (ValueError, LookupError, TypeError):
-        return 0.0
-
-
-def _context(settings: Mapping[str, str]) -> ssl.SSLContext | None:
-    if not settings[_URL].lower().startswith("https"):
-        return None
-    file = settings.get(_CA_FILE)
-    return ssl.create_default_context(cafile=file, cadata=settings.get(_CA_TEXT))
+        return ssl.create_default_context(
+            cafile=settings.get(_CA_FILE), cadata=settings.get(_CA_TEXT)
+        )
+    except (OSError, ValueError) as error:
+        raise EnvironmentRefused(
+            f"The authorities in 'kafka.{_CA_FILE}' or 'kafka.{_CA_TEXT}', by which the token "
+            f"endpoint is to be checked, cannot be read: {error}."
+        ) from None
