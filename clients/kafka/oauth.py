@@ -39,7 +39,7 @@ _OURS = (f"{_PREFIX}method", _URL, _ID, _SECRET, _SCOPE, _EXTENSIONS, _GIVEN, _C
 _RENEWED_AT = 0.8  # of a token's time, as librdkafka and Kafka's Java client renew it
 TRY_AGAIN_S = 10.0  # after a failure, while the old one lasts; as librdkafka does
 _FEW = 400
-_NO_TOKEN_LASTS_S = 366 * 24 * 3600.0
+_NO_TOKEN_LASTS_S = 100 * 366 * 24 * 3600.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -246,8 +246,8 @@ def _lasting(token: Token, source: str) -> Token:
     lasts = token.expires - time.time()
     if lasts > _NO_TOKEN_LASTS_S:
         raise EnvironmentRefused(
-            f"The token that {source} gave would last for years. When it expires is to be said in "
-            "seconds since 1970, not in milliseconds: else it is never renewed."
+            f"The token that {source} gave would last for centuries. When it expires is to be said "
+            "in seconds since 1970, not in milliseconds: else it is never renewed."
         )
     if not lasts > 0:  # nor is it a number
         raise EnvironmentRefused(
@@ -258,10 +258,10 @@ def _lasting(token: Token, source: str) -> Token:
 
 
 def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
+    path = settings.get(_CA_FILE)  # or a folder of them, as librdkafka takes it
     try:
-        return ssl.create_default_context(
-            cafile=settings.get(_CA_FILE), cadata=settings.get(_CA_TEXT)
-        )
+        place = {} if path is None else {"capath" if os.path.isdir(path) else "cafile": path}
+        return ssl.create_default_context(**place, cadata=settings.get(_CA_TEXT))
     except (OSError, ValueError) as error:
         raise EnvironmentRefused(
             f"The authorities in 'kafka.{_CA_FILE}' or 'kafka.{_CA_TEXT}', by which the token "

@@ -4,18 +4,21 @@ user's. That it gets in at all, and what is told of what is wrong, is in test_se
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator
-from threading import Timer
+from threading import Event, Thread, Timer
 
 import pytest
+from confluent_kafka import KafkaError
 
 from conftest import topic_maker
 from eo_kafka.broker.settings import free_port
-from eo_kafka.clients.kafka import oauth
+from eo_kafka.clients.kafka import config, oauth
 from eo_kafka.errors import EnvironmentRefused
+from eo_kafka.tools import cli
 from harness import assert_exactly_once, produce
-from secure_broker import USER, SecureBroker, SecureCopy
+from secure_broker import USER, SecureCopy
 
 pytest_plugins = ["secure_broker"]
 
@@ -135,5 +138,41 @@ def test_java_settings_log_in_as_they_stand(secure, issuer, job, spark):
     assert_exactly_once(job, VALUES)
 
 
-def test_a_secure_brokers_settings_are_whole(secure):
-    assert oauth.problems(SecureBroker.oauth(secure)) == []
+def test_a_busy_process_shows_brokers_no_token_but_ours(secure, issuer):
+    """librdkafka makes one of its own with each client, if it is let."""
+    settings = {**secure.oauth(), "group.id": "g"}
+    stop, errors = Event(), []
+
+    def work() -> None:
+        while not stop.is_set():
+            sum(range(1000))
+
+    busy = [Thread(target=work) for _ in range(3)]
+    for one in busy:
+        one.start()
+    try:
+        for _ in range(20):
+            client = config.consumer({**settings, "error_cb": errors.append})
+            assert client.list_topics(timeout=30).brokers
+            client.poll(0)  # where errors are told
+            client.close()
+    finally:
+        stop.set()
+    assert [error for error in errors if error.code() == KafkaError._AUTHENTICATION] == []
+
+
+def test_authorities_may_be_in_a_folder(secure, issuer, tmp_path):
+    """Named by their hashes, as OpenSSL's own folders are, and as librdkafka takes them."""
+    ca = str(secure.certificates.ca)
+    asked = ["openssl", "x509", "-hash", "-noout", "-in", ca]
+    named = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    (tmp_path / f"{named}.0").symlink_to(ca)
+    settings = {**secure.oauth(), "https.ca.location": str(tmp_path)}
+    assert oauth.tokens(settings).current().text == issuer.given[-1]
+
+
+def test_commands_log_in_too(secure, issuer, job, tmp_path, capsys):
+    options = tmp_path / "client.properties"
+    options.write_text("".join(f"{name}={value}\n" for name, value in secure.oauth().items()))
+    for command in (["txn", "list"], ["topic", "describe", job.source_topic]):
+        assert cli.main([*command, "--config", str(options)]) == 0, capsys.readouterr()
