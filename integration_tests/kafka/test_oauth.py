@@ -58,8 +58,19 @@ def test_a_process_has_one_token(issuer, job, tmp_path):
     assert len(issuer.given) < 12, "a token for each client, not for each process"
 
 
-def test_a_job_outlives_its_tokens(issuer, job, spark):
+@pytest.mark.parametrize(
+    "sink",
+    [
+        {},
+        pytest.param({"commit": "idempotent"}, marks=pytest.mark.full),
+        pytest.param({"snapshots": "true"}, marks=pytest.mark.full),
+        pytest.param({"guarantee": "at-least-once"}, marks=pytest.mark.full),
+    ],
+    ids=str,
+)
+def test_a_job_outlives_its_tokens(issuer, job, spark, sink):
     issuer.lasts_s = 4.0
+    job.sink_extra = sink
     started = time.monotonic()
     job.run(spark)
     lasted = time.monotonic() - started

@@ -100,8 +100,14 @@ def test_rows_with_a_key(broker, make_topic, producer, chosen_here, settings, is
 def test_rows_without_a_key_go_to_one_partition_for_a_while(
     broker, make_topic, producer, chosen_here
 ):
-    topic = make_topic("bare", partitions=PARTITIONS)
-    send(fast.ArrowProducer(producer(), topic), BARE, BARE)
+    topic, client = make_topic("bare", partitions=PARTITIONS), producer()
+
+    def leaders() -> list[int]:
+        there = client.list_topics(topic, timeout=10).topics[topic].partitions
+        return [one.leader for one in there.values()]
+
+    wait_until(lambda: len(leaders()) == PARTITIONS and min(leaders()) >= 0, "all are led")
+    send(fast.ArrowProducer(client, topic), BARE, BARE)
     found = by_partition(broker, topic)
     values = [int(value) for rows in found.values() for _, value in rows]
     assert sorted(values) == sorted([*range(ROWS)] * 2)

@@ -45,9 +45,9 @@ class Partitioner:
         size = len(rows.partitions)
         if not self._ours or size < _ENOUGH:
             return rows.partitions
-        if topic not in self._topics:
-            self._topics[topic] = self._ask(topic)
-        count, led = self._topics[topic]
+        count, led = self._topics.get(topic) or self._ask(topic)
+        if led.size:  # or it is so new that the broker has not heard of its leaders
+            self._topics[topic] = count, led
         if not led.size or size < _ENOUGH_EACH * count:
             return rows.partitions
         turns = self._turn + np.arange(size) // STICKY_ROWS
