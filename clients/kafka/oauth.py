@@ -258,10 +258,14 @@ def _lasting(token: Token, source: str) -> Token:
 
 
 def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
-    path = settings.get(_CA_FILE)  # or a folder of them, as librdkafka takes it
+    path = settings.get(_CA_FILE)
+    is_folder = path is not None and os.path.isdir(path)  # as librdkafka takes them, too
     try:
-        place = {} if path is None else {"capath" if os.path.isdir(path) else "cafile": path}
-        return ssl.create_default_context(**place, cadata=settings.get(_CA_TEXT))
+        return ssl.create_default_context(
+            cafile=None if is_folder else path,
+            capath=path if is_folder else None,
+            cadata=settings.get(_CA_TEXT),
+        )
     except (OSError, ValueError) as error:
         raise EnvironmentRefused(
             f"The authorities in 'kafka.{_CA_FILE}' or 'kafka.{_CA_TEXT}', by which the token "

@@ -64,7 +64,6 @@ def test_a_process_has_one_token(issuer, job, tmp_path):
         {},
         pytest.param({"commit": "idempotent"}, marks=pytest.mark.full),
         pytest.param({"snapshots": "true"}, marks=pytest.mark.full),
-        pytest.param({"guarantee": "at-least-once"}, marks=pytest.mark.full),
     ],
     ids=str,
 )
