@@ -1,8 +1,8 @@
 """Logs in by OAuth 2 (SASL mechanism OAUTHBEARER, RFC 7628): one token a process for both clients.
 
-librdkafka takes it by its callback, kafka-python by a provider of tokens. librdkafka's own way
-(`sasl.oauthbearer.method=oidc`) asks for a token for each client that is made, of which a query
-makes many, and kafka-python has none. So its settings are read here:
+librdkafka's clients are given it (`token_feed.py`), kafka-python has a provider of tokens.
+librdkafka's own way (`sasl.oauthbearer.method=oidc`) asks for a token for each client that is made,
+of which a query makes many, and kafka-python has none. So its settings are read here:
 
 - client credentials (RFC 6749, section 4.4) at `sasl.oauthbearer.token.endpoint.url`;
 - or a function of the user's, `oauth_cb=module:function`, called as confluent-kafka calls its

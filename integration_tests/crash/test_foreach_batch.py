@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 import eo_kafka
 from eo_kafka.errors import OptionsError
 from eo_kafka.testing.processes import CrashPoints
-from harness import JOB_TIMEOUT_S, Copy, assert_settled, committed, fail_at, produce
+from harness import JOB_TIMEOUT_S, Copy, assert_settled, committed, fail_at, make_copy
 
 VALUES = [b"%d" % number for number in range(300)]
 
@@ -41,16 +41,8 @@ class Counting(Copy):
 
 @pytest.fixture
 def job(broker, make_topic, tmp_path) -> Counting:
-    source = make_topic("in")
-    produce(broker.bootstrap_servers, source, VALUES)
-    return Counting(
-        servers=broker.bootstrap_servers,
-        source_topic=source,
-        sink_topic=make_topic("out", partitions=2),
-        checkpoint=tmp_path / "checkpoint",
-        job_name=f"counting-{source}",
-        per_batch=100,
-    )
+    given = {"partitions": 1, "kind": Counting, "per_batch": 100}
+    return make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES, **given)
 
 
 def expected(batches: int) -> Counter[bytes]:

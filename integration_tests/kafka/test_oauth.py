@@ -17,7 +17,7 @@ from eo_kafka.broker.settings import free_port
 from eo_kafka.clients.kafka import config, oauth
 from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.tools import cli
-from harness import assert_exactly_once, produce
+from harness import assert_exactly_once, make_copy, wait_until
 from secure_broker import USER, SecureCopy
 
 pytest_plugins = ["secure_broker"]
@@ -36,18 +36,9 @@ def issuer(secure) -> Iterator:
 
 @pytest.fixture
 def job(secure, tmp_path) -> SecureCopy:
-    make_topic = topic_maker(secure.bootstrap_servers)
-    source = make_topic("in", partitions=2)
-    produce(secure.bootstrap_servers, source, VALUES)
-    return SecureCopy(
-        servers=secure.bootstrap_servers,
-        source_topic=source,
-        sink_topic=make_topic("out", partitions=2),
-        checkpoint=tmp_path / "checkpoint",
-        job_name=f"oauth-{source}",
-        per_batch=15,
-        client=secure.oauth(),
-    )
+    servers = secure.bootstrap_servers
+    given = {"kind": SecureCopy, "per_batch": 15, "client": secure.oauth()}
+    return make_copy(servers, topic_maker(servers), tmp_path, VALUES, **given)
 
 
 def test_a_process_has_one_token(issuer, job, tmp_path):
@@ -81,8 +72,7 @@ def test_a_job_outlives_its_tokens(issuer, job, spark, sink):
 def test_an_endpoint_may_be_away_while_a_token_lasts(issuer, job, spark):
     issuer.lasts_s = 10.0
     with job.running(spark) as query:
-        while not issuer.given:
-            time.sleep(0.1)
+        wait_until(lambda: issuer.given, "a token is asked for")
         issuer.broken = True
         time.sleep(9)  # within which each token is to be renewed
         assert query.isActive or query.exception() is None

@@ -26,7 +26,7 @@ from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state.ledger import records
-from harness import assert_exactly_once, committed_messages, produce
+from harness import assert_exactly_once, committed_messages, make_copy
 from newcomer import Newcomer
 from secure_broker import KEY_PASSWORD, PASSWORD, SecureBroker, SecureCopy
 from token_issuer import CLIENT_SECRET
@@ -74,17 +74,9 @@ WAYS_OUT: dict[str, tuple[Callable[[SecureBroker], Settings], str]] = {
 
 @pytest.fixture
 def job(secure, tmp_path) -> SecureCopy:
-    make_topic = topic_maker(secure.bootstrap_servers)
-    source = make_topic("in", partitions=2)
-    produce(secure.bootstrap_servers, source, VALUES)
-    return SecureCopy(
-        servers=secure.bootstrap_servers,
-        source_topic=source,
-        sink_topic=make_topic("out", partitions=2),
-        checkpoint=tmp_path / "checkpoint",
-        job_name=f"secure-{source}",
-        per_batch=150,
-    )
+    servers = secure.bootstrap_servers
+    given = {"kind": SecureCopy, "per_batch": 150}
+    return make_copy(servers, topic_maker(servers), tmp_path, VALUES, **given)
 
 
 def sink_options(client: Settings, topic: str, job: str = "refused") -> SinkOptions:

@@ -11,7 +11,7 @@ import eo_kafka
 from eo_kafka.connectors.maps import side_input
 from eo_kafka.connectors.maps.hadoop_files import HadoopFiles
 from eo_kafka.errors import CheckpointError, OptionsError
-from harness import Copy, assert_exactly_once, fail_at, kill_driver_at, produce
+from harness import Copy, assert_exactly_once, fail_at, kill_driver_at, make_copy, produce
 from map_backends import HAZELCAST_IN_FULL, TopicMap
 
 FIRST = [b"%d" % number for number in range(100)]
@@ -38,17 +38,9 @@ class Enriched(Copy):
 
 @pytest.fixture
 def job(broker, make_topic, tmp_path, a_map) -> Enriched:
-    source = make_topic("in", partitions=2)
-    produce(broker.bootstrap_servers, source, FIRST)
     a_map.put_all(dict.fromkeys(KEYS, "old"))
-    return Enriched(
-        servers=broker.bootstrap_servers,
-        source_topic=source,
-        sink_topic=make_topic("out", partitions=2),
-        checkpoint=tmp_path / "checkpoint",
-        job_name=f"enriched-{source}",
-        side=a_map.options(),
-    )
+    given = {"kind": Enriched, "side": a_map.options()}
+    return make_copy(broker.bootstrap_servers, make_topic, tmp_path, FIRST, **given)
 
 
 def joined(values: list[bytes], entry: str) -> list[bytes]:

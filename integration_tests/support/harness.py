@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import psutil
 from confluent_kafka import KafkaException, Producer
@@ -144,13 +144,22 @@ class Stateful(Copy):
         return start_stateful(spark, self.as_job())
 
 
+C = TypeVar("C", bound=Copy)
+
+
 def make_copy(
-    servers: str, make_topic, tmp_path: Path, values: list[bytes], partitions: int = 2, **settings
-) -> Copy:
+    servers: str,
+    make_topic,
+    tmp_path: Path,
+    values: list[bytes],
+    partitions: int = 2,
+    kind: type[C] = Copy,
+    **settings,
+) -> C:
     """A copy of `values`, which are in a new topic of `partitions` partitions already."""
     source = make_topic("in", partitions=partitions)
     produce(servers, source, values)
-    return Copy(
+    return kind(
         servers=servers,
         source_topic=source,
         sink_topic=make_topic("out", partitions=2),

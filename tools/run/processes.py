@@ -62,8 +62,6 @@ def _pids() -> Iterator[int]:
 def _is_zombie(pid: int) -> bool:
     """Where there is no /proc, the system's first process takes them within moments."""
     with suppress(FileNotFoundError):
-        return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0] in (
-            b"Z",
-            b"X",
-        )
+        state = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0]
+        return state in (b"Z", b"X")
     return PROC.is_dir()  # gone
