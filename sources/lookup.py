@@ -20,7 +20,8 @@ from ..clients.kafka.topics import settings_of
 from ..core.errors import ReadTimeout, SourceError, UnknownTopic
 from ..core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
 from .limits import Word
-from .lookup_errors import is_denied, is_of_old_metadata, is_wrong_setting
+from .lookup_client import LookupClient
+from .lookup_errors import is_denied, is_of_old_metadata
 from .options import SourceOptions
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ class OffsetLookup:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._client: Any = None
-        self._last_error: KafkaError | None = None
+        self._client = LookupClient(options)
 
     def __reduce__(self) -> tuple[type[OffsetLookup], tuple[SourceOptions]]:
         return type(self), (self._options,)
@@ -98,7 +98,7 @@ class OffsetLookup:
         if not names:
             return {}
         return self._ask(
-            lambda timeout: self._admin().describe_topics(
+            lambda timeout: self._client.admin().describe_topics(
                 TopicCollection(names), request_timeout=timeout
             ),
             lambda topic: f"topic '{topic}'",
@@ -108,17 +108,18 @@ class OffsetLookup:
         """Every partition that the principal may describe."""
         from confluent_kafka import KafkaException
 
-        self._last_error = None
+        self._client.last_error = None
         for left in reversed(range(self._options.num_retries)):
+            timeout_s = self._options.lookup_timeout_ms / 1000
             try:
-                found = self._admin().list_topics(timeout=self._options.lookup_timeout_ms / 1000)
+                found = self._client.admin().list_topics(timeout=timeout_s)
             except KafkaException as error:
-                self._admin().poll(0)
-                self._check_settings()
+                self._client.check()
                 if not left or is_denied(error.args[0]):
                     raise self._refused("topics", error.args[0]) from None
                 time.sleep(self._options.retry_interval_ms / 1000)
             else:
+                self._client.was_let_in = True
                 return {
                     TopicPartition(name, number)
                     for name, topic in found.topics.items()
@@ -149,11 +150,11 @@ class OffsetLookup:
 
     def topic_settings(self, topic: str) -> dict[str, str]:
         """The settings of a topic that is known to exist; none if they may not be seen."""
-        return settings_of(self._admin(), topic)
+        return settings_of(self._client.admin(), topic)
 
     def close(self) -> None:
         """Drop the client; a later question makes a new one."""
-        self._client = None
+        self._client.close()
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset of each partition whose record is not older than its time, in
@@ -170,7 +171,7 @@ class OffsetLookup:
         wanted = [confluent_kafka.TopicPartition(*at) for at in sorted(partitions)]
         question = confluent_kafka.ConsumerGroupTopicPartitions(group, wanted)
         answers = self._ask(
-            lambda timeout: self._admin().list_consumer_group_offsets(
+            lambda timeout: self._client.admin().list_consumer_group_offsets(
                 [question], request_timeout=timeout
             ),
             lambda name: f"consumer group '{name}'",
@@ -201,7 +202,7 @@ class OffsetLookup:
         isolation = level.READ_COMMITTED if self._options.read_committed else level.READ_UNCOMMITTED
         question = {confluent_kafka.TopicPartition(*at): spec(of(at)) for at in partitions}
         answers = self._ask(
-            lambda timeout: self._admin().list_offsets(
+            lambda timeout: self._client.admin().list_offsets(
                 question, isolation_level=isolation, request_timeout=timeout
             ),
             lambda at: f"partition {at.topic}-{at.partition}",
@@ -221,16 +222,19 @@ class OffsetLookup:
 
         An unknown topic may pass as well: a new one is not known to every broker at once.
         """
-        self._last_error = None
+        self._client.last_error = None
         deadline = time.monotonic() + self._options.lookup_timeout_ms / 1000
         pause = self._options.retry_interval_ms / 1000
         attempt = 1
         while True:
             futures = send(deadline - time.monotonic())
             answers, failed = self._answers(futures, deadline, is_answer)
+            self._client.was_let_in |= bool(answers)
             if not failed:
                 return answers
             about, error = failed.popitem()
+            if self._client.is_shut_out:
+                attempt, pause = 0, max(pause, _POLL_S)
             out_of_time = time.monotonic() + pause >= deadline
             if out_of_time or attempt >= self._options.num_retries or is_denied(error):
                 raise self._refused(subject(about), error)
@@ -260,46 +264,16 @@ class OffsetLookup:
         return answers, failed
 
     def _wait(self, future: Future[Any], deadline: float) -> Any:
-        # Polling delivers the client's errors: a wrong password shows nowhere else.
         while True:
-            self._admin().poll(0)
-            self._check_settings()
+            self._client.check()
             try:
                 return future.result(_POLL_S)
             except FutureTimeout:
                 if time.monotonic() > deadline:
                     raise self._unreachable() from None
 
-    def _check_settings(self) -> None:
-        if (error := self._last_error) is not None and is_wrong_setting(error):
-            raise SourceError(
-                f"The brokers at '{self._options.servers}' cannot be talked to with these "
-                f"'kafka.*' settings: {error.str()}. Check the security protocol, the "
-                "credentials and the certificates."
-            )
-
-    def _admin(self) -> Any:
-        if self._client is None:
-            from confluent_kafka import KafkaException
-
-            settings: dict[str, Any] = {
-                **config.quick_connect(self._options.kafka),
-                **config.connection_settings(self._options.kafka),
-                "error_cb": self._on_error,
-            }
-            try:
-                self._client = config.admin_client(settings)
-            except KafkaException as error:
-                raise SourceError(
-                    f"No client can be made of these 'kafka.*' settings: {error.args[0].str()}."
-                ) from None
-        return self._client
-
-    def _on_error(self, error: KafkaError) -> None:
-        self._last_error = error
-
     def _unreachable(self) -> ReadTimeout:
-        last = self._last_error
+        last = self._client.last_error
         reason = f" The client's last error was: {last.str()}." if last else ""
         return ReadTimeout(
             f"No broker at '{self._options.servers}' answered within "
@@ -311,7 +285,8 @@ class OffsetLookup:
         from confluent_kafka import KafkaError
 
         code = error.code()
-        if code in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT):
+        silence = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT)
+        if code in silence or self._client.is_shut_out:
             return self._unreachable()
         if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             return UnknownTopic(

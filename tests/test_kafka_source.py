@@ -132,11 +132,11 @@ def test_a_reader_that_talked_to_the_brokers_travels_without_its_client(
 ) -> None:
     monkeypatch.undo()
     reader = stream()
-    reader._lookup._admin()
+    reader._lookup._client.admin()
 
     travelled = pickle.loads(pickle.dumps(reader))
     assert travelled.initialOffset() == {}
-    assert travelled._lookup._client is None
+    assert travelled._lookup._client._admin is None
 
 
 def test_a_batch_refuses_what_only_a_stream_may_be_told() -> None:

@@ -45,7 +45,7 @@ def lookup(admin: FakeAdmin) -> OffsetLookup:
         "fetchOffset.retryIntervalMs": "1",
     }
     found = OffsetLookup(SourceOptions.parse(options, streaming=True))
-    found._client = admin
+    found._client._admin = admin
     return found
 
 

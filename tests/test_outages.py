@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import deque
 
 import pytest
 from confluent_kafka import KafkaError
@@ -69,3 +70,17 @@ def test_an_error_of_a_broker_that_answers_is_no_outage(caplog: pytest.LogCaptur
     outages.suspect("[::1]:x, ")
     assert not is_looked_for(port)
     assert not said_of(port, caplog)
+
+
+def test_a_refused_login_is_known_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outages, "_refused", deque(maxlen=1))
+    outages.told(KafkaError(KafkaError._TRANSPORT, "all is silent"))
+    assert outages.refused_login() == ""
+    for reason in ("older", "newer"):
+        outages.told(KafkaError(KafkaError._AUTHENTICATION, f"127.0.0.1:1/1: {reason} password"))
+    assert outages.refused_login() == (
+        " Kafka does not let this principal in: 127.0.0.1:1/1: newer password."
+    )
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 61)
+    assert outages.refused_login() == ""

@@ -32,6 +32,10 @@ _QUESTIONS = {
 _shared: dict[tuple[tuple[str, str], ...], ControlPlane] = {}
 
 
+class _LoginRefused(EnvironmentRefused):
+    """By brokers that have let this client in before: it may pass."""
+
+
 def shared(settings: Mapping[str, str]) -> ControlPlane:
     """This process's control plane for these settings; connections are kept between batches."""
     key = tuple(sorted(settings.items()))
@@ -66,6 +70,7 @@ class ControlPlane:
                 f"({type(error).__name__}). Check kafka.bootstrap.servers and security settings."
             ) from None
         create_nothing(self._admin)
+        self._was_let_in = False
         self._requests = TransactionRequests(self._admin, self._servers)
 
     def close(self) -> None:
@@ -211,7 +216,7 @@ class ControlPlane:
         import tenacity
 
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(OutcomeUnknown),
+            retry=tenacity.retry_if_exception_type((OutcomeUnknown, _LoginRefused)),
             stop=tenacity.stop_after_delay(LOOKUP_TIMEOUT_S),
             wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
             reraise=True,
@@ -223,15 +228,25 @@ class ControlPlane:
             AuthorizationError,
             BrokerResponseError,
             KafkaError,
+            SaslAuthenticationFailedError,
             UnsupportedVersionError,
         )
 
         name = (args[0] if method == self._requests.run else method).__name__
         what = _QUESTIONS.get(name, name.replace("_", " "))
         try:
-            return method(*args, **kwargs)
+            found = method(*args, **kwargs)
+            self._was_let_in = True
+            return found
         except UnsupportedVersionError:
             raise
+        except SaslAuthenticationFailedError as error:
+            refused = _LoginRefused if self._was_let_in else EnvironmentRefused
+            raise refused(
+                f"{self._servers} did not let this principal in, to {what}: {cut(error)}. Correct "
+                "the 'kafka.sasl.*' settings, or what the brokers know of the principal, and start "
+                "again."
+            ) from error
         except AuthorizationError as error:
             raise EnvironmentRefused(
                 f"{self._servers} does not let this principal {what}: {cut(error)}. It needs Write "

@@ -1,7 +1,8 @@
 """Logs once that a broker is away and once that it is back, for all clients of a process.
 
 librdkafka tells of every failed attempt of every client. What it tells is looked into: the broker
-is away if nothing answers at its address. Then a thread waits until something does.
+is away if nothing answers at its address. Then a thread waits until something does. A login that
+is refused is kept for whoever tells later that there was no answer: librdkafka goes on trying.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import re
 import socket
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING
+
+from ...core.errors import cut
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -24,7 +28,9 @@ _CONNECT_TIMEOUT_S = 3.0
 _HIGHEST_PORT, _DEFAULT_PORT = 65_535, 9092
 SILENT = "no answer"
 _PAUSE_S, _PAUSE_MAX_S = 0.25, 5.0  # one that never comes back is looked for at leisure
+_REFUSAL_COUNTS_S = 60.0  # as long as one waits for an answer; librdkafka tries more often
 _watched: set[tuple[str, int]] = set()
+_refused: deque[tuple[float, str]] = deque(maxlen=1)  # when (time.monotonic()), and why
 _lock = threading.Lock()
 
 
@@ -32,9 +38,20 @@ def told(error: KafkaError) -> None:
     """Look into what a client's error callback was told. Any thread; waits for nothing."""
     from confluent_kafka import KafkaError
 
+    if error.code() == KafkaError._AUTHENTICATION:
+        _refused.append((time.monotonic(), error.str()))
     found = _BROKER.match(error.str())
     if found and error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE):
         _watch(found[1], int(found[2]))
+
+
+def refused_login() -> str:
+    """A sentence with a space before it: that a login of this process was refused within the last
+    minute, and why; "" if none was."""
+    for when, said in list(_refused):
+        if time.monotonic() - when < _REFUSAL_COUNTS_S:
+            return f" Kafka does not let this principal in: {cut(said, 400)}."
+    return ""
 
 
 def suspect(servers: str) -> None:

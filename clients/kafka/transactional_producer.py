@@ -51,11 +51,17 @@ def take(
     Never one that was taken before: a (producer id, epoch) must not cover two transactions.
     Dropping the producer leaves an open transaction open; its `close()` would abort it.
     """
+    from confluent_kafka import KafkaException
+
     config = _config(settings, transactional_id, timeout_ms)
     producer = _ahead.take(config) or kafka_config.producer(config)
     _wait_connected(producer, topic or _ANY_TOPIC)
     before()
-    producer.init_transactions(INIT_TIMEOUT_S)
+    try:
+        producer.init_transactions(INIT_TIMEOUT_S)
+    except KafkaException:
+        producer.poll(0)  # lets it tell `outages` of a login that is refused
+        raise
     return producer
 
 

@@ -4,6 +4,7 @@ must fail here, not in somebody's topic."""
 from __future__ import annotations
 
 import base64
+import os
 import subprocess
 import sys
 import time
@@ -166,3 +167,17 @@ def test_questions_asked_at_once_are_answered_as_each_alone(
     assert found.transaction_version == control.transaction_version() == 2
     assert control.look() == Look({}, [], {}, 0)
     holder.abort_transaction(30)
+
+
+@pytest.mark.parametrize("level", ["1", "2"])
+def test_answers_are_read_also_where_python_leaves_out_asserts(broker, level):
+    """kafka-python reads within one."""
+    asks = (
+        "from eo_kafka.clients.kafka.control_plane import ControlPlane;"
+        f"control = ControlPlane({{'bootstrap.servers': {broker.bootstrap_servers!r}}});"
+        "print(control.transaction_version()); control.close()"
+    )
+    environment = {**os.environ, "PYTHONOPTIMIZE": level}
+    command = [sys.executable, "-c", asks]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment)
+    assert done.stdout == "2\n", done.stderr

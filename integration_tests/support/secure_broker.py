@@ -38,6 +38,7 @@ USER = "alice"  # may do everything
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTH = "OAUTHBEARER"
 REAUTHENTICATED_MS = 3_600_000  # at the latest; a token's end comes first (KIP-368)
+SOON = "SCRAM-SHA-512"  # whoever logs in by this does so again every two seconds
 LISTENERS = {"SASL": "SASL_SSL", "MTLS": "SSL", "ELSEWHERE": "SASL_SSL"}
 Grant = tuple[ResourceType, str, AclOperation]
 
@@ -239,6 +240,7 @@ def properties(
             settings[f"{at}.{mechanism.lower()}.sasl.jaas.config"] = jaas.format(
                 "scram.ScramLoginModule", ""
             )
+        settings[f"{at}.{SOON.lower()}.connections.max.reauth.ms"] = 2000
         of_tokens = {} if issuer is None else issuer.broker_properties(REAUTHENTICATED_MS)
         for name, value in of_tokens.items():
             settings[f"{at}.oauthbearer.{name}"] = value

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...clients.kafka import control_plane, transactional_producer
+from ...clients.kafka import control_plane, outages, transactional_producer
 from ...core.crash_points import crash_point
 from ...core.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
 from ...core.transaction import Described, Identity
@@ -166,8 +166,9 @@ class TaskTransaction:
         except KafkaException as error:
             raise EnvironmentRefused(
                 f"{self._who}: no transaction could be opened under '{self._id}': "
-                f"{error.args[0].str()}. Nothing was written. The principal needs Write and "
-                f"Describe on transactional ids that begin with '{options.prefix}'; "
+                f"{error.args[0].str()}.{outages.refused_login()} Nothing was written. The "
+                "principal needs Write and Describe on transactional ids that begin with "
+                f"'{options.prefix}'; "
                 f"kafka.transaction.timeout.ms ({options.transaction_timeout_ms}) may not "
                 "exceed the broker's transaction.max.timeout.ms."
             ) from None

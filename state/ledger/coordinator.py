@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...clients.kafka import outages
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.control_requests import End
 from ...core.errors import EnvironmentRefused, Fenced, ForeignLedger, LedgerError, OutcomeUnknown
@@ -137,9 +138,9 @@ class Coordinator:
             if is_no_answer(error.args[0]):
                 raise OutcomeUnknown(
                     f"The coordinator's transactional id '{self.ids.coordinator}' could not be "
-                    f"taken: {error.args[0].str()}. Is Kafka up, with enough brokers for its "
-                    "transaction log? Start the query again then: it goes on from what the ledger "
-                    "says."
+                    f"taken: {error.args[0].str()}.{outages.refused_login()} Is Kafka up, with "
+                    "enough brokers for its transaction log? Start the query again then: it goes "
+                    "on from what the ledger says."
                 ) from None
             raise EnvironmentRefused(
                 f"The coordinator's transactional id '{self.ids.coordinator}' cannot be used: "
