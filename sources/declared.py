@@ -164,7 +164,10 @@ GROUP_ID_PREFIX: Option[str | None] = Option(
     "`spark-kafka-relation` for a batch.",
 )
 NUM_RETRIES = Option(
-    "fetchOffset.numRetries", whole_number(1), 3, "How often the driver tries to get offsets."
+    "fetchOffset.numRetries",
+    whole_number(1),
+    3,
+    "How often the driver tries to get offsets. An outage is waited for (`fetchOffset.timeoutMs`).",
 )
 RETRY_INTERVAL_MS = Option(
     "fetchOffset.retryIntervalMs",

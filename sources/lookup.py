@@ -21,7 +21,7 @@ from ..core.errors import ReadTimeout, SourceError, UnknownTopic
 from ..core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
 from .limits import Word
 from .lookup_client import LookupClient
-from .lookup_errors import is_denied, is_of_old_metadata
+from .lookup_errors import is_denied, is_of_old_metadata, is_without_leader
 from .options import SourceOptions
 
 if TYPE_CHECKING:
@@ -209,6 +209,7 @@ class OffsetLookup:
             # Of a partition whose leader does not answer in time, the client says -1001, and no
             # error: as the end of a batch it would be read again from there.
             is_answer=lambda found: found.offset >= lowest,
+            topics={at.topic for at in partitions},
         )
         return {TopicPartition(at.topic, at.partition): a.offset for at, a in answers.items()}
 
@@ -217,15 +218,17 @@ class OffsetLookup:
         send: Callable[[float], Mapping[T, Future[Any]]],
         subject: Callable[[T], str],
         is_answer: Callable[[Any], bool] = lambda found: True,
+        topics: Collection[str] = (),
     ) -> dict[T, Any]:
         """Send and wait; again after an error that may pass, all within the time limit.
 
-        An unknown topic may pass as well: a new one is not known to every broker at once.
+        An unknown topic may pass as well: a new one is not known to every broker at once. `topics`
+        are those of the partitions that are asked for: one that is gone has no leaders, either.
         """
         self._client.last_error = None
         deadline = time.monotonic() + self._options.lookup_timeout_ms / 1000
         pause = self._options.retry_interval_ms / 1000
-        attempt = 1
+        attempt, told = 1, ""
         while True:
             futures = send(deadline - time.monotonic())
             answers, failed = self._answers(futures, deadline, is_answer)
@@ -233,12 +236,16 @@ class OffsetLookup:
             if not failed:
                 return answers
             about, error = failed.popitem()
-            if self._client.is_shut_out:
+            if is_without_leader(error):
+                self._described(topics)
+            if self._client.is_shut_out or is_without_leader(error):  # an outage is waited for
                 attempt, pause = 0, max(pause, _POLL_S)
             out_of_time = time.monotonic() + pause >= deadline
             if out_of_time or attempt >= self._options.num_retries or is_denied(error):
                 raise self._refused(subject(about), error)
-            log.warning("looking up %s: %s; asking again", subject(about), error.str())
+            if told != error.str():  # an outage says the same again and again
+                log.warning("looking up %s: %s; asking again", subject(about), error.str())
+                told = error.str()
             if is_of_old_metadata(error):
                 self.close()
             attempt += 1
@@ -288,6 +295,12 @@ class OffsetLookup:
         silence = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT)
         if code in silence or self._client.is_shut_out:
             return self._unreachable()
+        if is_without_leader(error):
+            return ReadTimeout(
+                f"The {subject} has no leader: the brokers that hold it are away. No batch could "
+                f"be planned within {self._options.lookup_timeout_ms / 1000:g} s. Start them, and "
+                "then the query; or raise 'fetchOffset.timeoutMs'."
+            )
         if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             return UnknownTopic(
                 f"The {subject} does not exist on the cluster at '{self._options.servers}'. "

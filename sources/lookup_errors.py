@@ -23,6 +23,14 @@ def is_of_old_metadata(error: KafkaError) -> bool:
     return error.code() in (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
 
 
+def is_without_leader(error: KafkaError) -> bool:
+    """Whether the brokers that hold a partition are away, or one of them is about to lead it.
+    librdkafka says `_NOENT` where no partition that was asked for has a leader."""
+    from confluent_kafka import KafkaError
+
+    return error.code() in (KafkaError.LEADER_NOT_AVAILABLE, KafkaError._NOENT)
+
+
 def is_denied(error: KafkaError) -> bool:
     """Whether the principal lacks a right: asking again will not help."""
     from confluent_kafka import KafkaError

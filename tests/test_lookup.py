@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from eo_kafka.core.offsets import TopicPartition
-from eo_kafka.errors import ReadTimeout
+from eo_kafka.errors import ReadTimeout, SourceError
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 
@@ -26,6 +26,11 @@ class FakeAdmin:
 
     def poll(self, timeout: float) -> None: ...
 
+    def describe_topics(self, topics, request_timeout):
+        there = Future()
+        there.set_result(SimpleNamespace())
+        return {"t": there}
+
     def list_offsets(self, question, isolation_level, request_timeout):
         offsets = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         futures = {}
@@ -38,11 +43,12 @@ class FakeAdmin:
         return futures
 
 
-def lookup(admin: FakeAdmin) -> OffsetLookup:
+def lookup(admin: FakeAdmin, timeout_ms: int = 30_000) -> OffsetLookup:
     options = {
         "kafka.bootstrap.servers": "localhost:1",
         "subscribe": "t",
         "fetchOffset.retryIntervalMs": "1",
+        "fetchOffset.timeoutMs": str(timeout_ms),
     }
     found = OffsetLookup(SourceOptions.parse(options, streaming=True))
     found._client._admin = admin
@@ -66,3 +72,19 @@ def test_a_client_that_knows_only_old_leaders_is_replaced(monkeypatch):
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda settings: fresh)
     old = FakeAdmin(KafkaError.FENCED_LEADER_EPOCH)
     assert lookup(old).latest(AT) == {AT[0]: 7, AT[1]: 5}
+
+
+def test_a_partition_that_has_no_leader_now_is_waited_for():
+    """While the brokers that hold it are away: more often than one tries what may be wrong."""
+    away = KafkaError.LEADER_NOT_AVAILABLE
+    of_all = KafkaError._NOENT
+    admin = FakeAdmin(away, of_all, away, of_all, away, {0: 7, 1: 5})
+    assert lookup(admin).latest(AT) == {AT[0]: 7, AT[1]: 5}
+    with pytest.raises(ReadTimeout, match="partition t-[01] has no leader") as told:
+        lookup(FakeAdmin(away), timeout_ms=300).latest(AT)
+    assert "within 0.3 s" in str(told.value)
+
+
+def test_what_may_be_wrong_is_asked_three_times():
+    with pytest.raises(SourceError, match="Unknown broker error"):
+        lookup(FakeAdmin(*[KafkaError.UNKNOWN] * 3, {0: 7, 1: 5})).latest(AT)

@@ -223,6 +223,29 @@ def test_a_leader_that_does_not_answer_gives_no_offset(three):
     wait_until(lambda: latest_of(lookup, known) == known, "the broker answers again")
 
 
+def test_a_partition_whose_only_broker_is_away_is_waited_for(three):
+    """By a client that never knew its leader: it is told that there is none."""
+    servers = three.bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    topic = "without-replicas"
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    produce(servers, topic, VALUES)
+    given = {"kafka.bootstrap.servers": servers, "subscribe": topic}
+    options = SourceOptions.parse({**given, "fetchOffset.timeoutMs": "120000"}, streaming=True)
+    wanted = OffsetLookup(options).partitions()
+
+    def leader() -> int:
+        return admin.list_topics(topic).topics[topic].partitions[0].leader
+
+    only = three.brokers[leader() - 1]
+    only.stop()
+    wait_until(lambda: leader() < 0, "nobody leads it")
+    back = threading.Timer(8, only.start)
+    back.start()
+    assert list(OffsetLookup(options).latest(wanted).values()) == [len(VALUES)]
+    back.join()
+
+
 def latest_of(lookup: OffsetLookup, partitions: Iterable[TopicPartition]) -> object:
     with suppress(ReadTimeout):
         return lookup.latest(list(partitions))

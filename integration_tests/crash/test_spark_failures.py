@@ -4,6 +4,7 @@ a query stopped while it commits, queries beside each other."""
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,6 +26,23 @@ from harness import (
 )
 
 VALUES = [b"%d" % number for number in range(300)]
+# Settings of Spark's, and variables of the driver and its workers, that some users have
+WAYS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "no asserts": ({}, {"PYTHONOPTIMIZE": "2"}),
+    "sockets are files": ({"spark.python.unix.domain.socket.enabled": "true"}, {}),
+    "a process for each task": ({"spark.python.worker.reuse": "false"}, {}),
+    "no process that forks": ({"spark.python.use.daemon": "false"}, {}),
+    "large Arrow types": ({"spark.sql.execution.arrow.useLargeVarTypes": "true"}, {}),
+    "Kryo": ({"spark.serializer": "org.apache.spark.serializer.KryoSerializer"}, {}),
+    "little address space": ({"spark.executor.pyspark.memory": "4g"}, {}),  # of two cores
+    "far from Greenwich, in Turkish": (
+        {
+            "spark.driver.extraJavaOptions": "-Duser.language=tr -Duser.country=TR",
+            "spark.sql.session.timeZone": "America/St_Johns",
+        },
+        {"TZ": "Asia/Kolkata", "LC_ALL": "C", "LANG": "C"},
+    ),
+}
 
 
 @dataclass
@@ -97,14 +115,20 @@ def test_a_job_goes_on_with_fewer_or_more_cores(job, crash_points, tmp_path, bef
     assert_exactly_once(job, VALUES)
 
 
-@pytest.mark.full
-def test_a_driver_is_killed_that_speaks_to_its_workers_over_unix_sockets(
-    job, crash_points, tmp_path
+@pytest.mark.parametrize(
+    "way",
+    [
+        "no asserts",
+        *(pytest.param(way, marks=pytest.mark.full) for way in WAYS if way != "no asserts"),
+    ],
+)
+def test_a_killed_driver_of_somebody_who_runs_spark_in_another_way(
+    job, crash_points, tmp_path, way
 ):
-    """A setting of Spark's for which the worker's socket is another."""
-    job.conf = {"spark.python.unix.domain.socket.enabled": "true"}
+    job.conf, others = WAYS[way]
+    job.variables = {**os.environ, **others}
     kill_driver_at(job, crash_points, "S7.after_first_end_txn", tmp_path / "log")
-    assert job.run_in_own_driver(tmp_path / "log") == 0
+    assert job.run_in_own_driver(tmp_path / "log") == 0, (tmp_path / "log").read_text()[-4000:]
     assert_exactly_once(job, VALUES)
 
 
