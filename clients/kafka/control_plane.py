@@ -32,10 +32,6 @@ _QUESTIONS = {
 _shared: dict[tuple[tuple[str, str], ...], ControlPlane] = {}
 
 
-class _LoginRefused(EnvironmentRefused):
-    """By brokers that have let this client in before: it may pass."""
-
-
 def shared(settings: Mapping[str, str]) -> ControlPlane:
     """This process's control plane for these settings; connections are kept between batches."""
     key = tuple(sorted(settings.items()))
@@ -216,12 +212,19 @@ class ControlPlane:
         import tenacity
 
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type((OutcomeUnknown, _LoginRefused)),
+            retry=tenacity.retry_if_exception(self._may_pass),
             stop=tenacity.stop_after_delay(LOOKUP_TIMEOUT_S),
             wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
             reraise=True,
         )
         return retrying(self._once, method, *args, **kwargs)
+
+    def _may_pass(self, error: BaseException) -> bool:
+        """No answer; or a refused login, where brokers have let this client in before."""
+        from kafka.errors import SaslAuthenticationFailedError
+
+        refused = isinstance(error.__cause__, SaslAuthenticationFailedError)
+        return isinstance(error, OutcomeUnknown) or (refused and self._was_let_in)
 
     def _once(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         from kafka.errors import (
@@ -241,8 +244,7 @@ class ControlPlane:
         except UnsupportedVersionError:
             raise
         except SaslAuthenticationFailedError as error:
-            refused = _LoginRefused if self._was_let_in else EnvironmentRefused
-            raise refused(
+            raise EnvironmentRefused(
                 f"{self._servers} did not let this principal in, to {what}: {cut(error)}. Correct "
                 "the 'kafka.sasl.*' settings, or what the brokers know of the principal, and start "
                 "again."
