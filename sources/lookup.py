@@ -236,9 +236,9 @@ class OffsetLookup:
             if not failed:
                 return answers
             about, error = failed.popitem()
-            if is_without_leader(error):
+            if leaderless := is_without_leader(error):
                 self._described(topics)
-            if self._client.is_shut_out or is_without_leader(error):  # an outage is waited for
+            if leaderless or self._client.is_shut_out:  # an outage is waited for
                 attempt, pause = 0, max(pause, _POLL_S)
             out_of_time = time.monotonic() + pause >= deadline
             if out_of_time or attempt >= self._options.num_retries or is_denied(error):

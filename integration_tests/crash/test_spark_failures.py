@@ -57,8 +57,8 @@ class Configured(Copy):
 
 @pytest.fixture
 def job(broker, make_topic, tmp_path) -> Configured:
-    copy = make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES, per_batch=200)
-    return Configured(**vars(copy))
+    given = {"kind": Configured, "per_batch": 200}
+    return make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES, **given)
 
 
 def events(folder: Path, name: str) -> list[dict]:

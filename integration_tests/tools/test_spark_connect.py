@@ -70,7 +70,8 @@ class ConnectCopy(Copy):
 def test_a_server_that_is_killed_loses_and_repeats_nothing(
     broker, make_topic, crash_points, tmp_path
 ):
-    job = ConnectCopy(**vars(make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES)))
+    servers = broker.bootstrap_servers
+    job = make_copy(servers, make_topic, tmp_path, VALUES, kind=ConnectCopy)
     crash_points.arm("S7.after_first_end_txn", "kill-driver")
     with started(job, tmp_path / "log"):  # a client asks a dead server for minutes before it ends
         crash_points.wait_reached("S7.after_first_end_txn")
