@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...core.kept import Kept
@@ -16,6 +16,7 @@ INIT_TIMEOUT_S = 60.0
 # but not for ever: what is wrong with the cluster, InitProducerId says better.
 CONNECT_TIMEOUT_S = 2.0
 MESSAGE_TIMEOUT_MAX_MS = 900_000
+_ROOM_POLL_S = 0.05
 _ANY_TOPIC = "__transaction_state"  # not all topics: there may be thousands
 
 
@@ -91,6 +92,45 @@ def _wait_connected(producer: Any, topic: str) -> None:
                 return
         except KafkaException:
             return
+
+
+def transaction_failure(producer: Any) -> Any:
+    """The KafkaError that the open transaction failed of, None if it goes on. Beginning another one
+    is refused with that error, and changes nothing; what else is called may only say "erroneous
+    state"."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        producer.begin_transaction()
+    except KafkaException as refused:
+        if refused.args[0].code() != KafkaError._STATE:
+            return refused.args[0]
+    return None
+
+
+def send(
+    producer: Any,
+    topic: str,
+    record: tuple[bytes | None, bytes | None],
+    partition: int,
+    on_delivery: Callable[[Any, Any], None],
+    headers: Sequence[tuple[str, bytes | None]] = (),
+) -> None:
+    """Write a record (key, value) in the open transaction, as soon as the queue has room for it.
+    Raises KafkaException; of a transaction that has failed already, with what it failed of."""
+    from confluent_kafka import KafkaException
+
+    key, value = record
+    while True:
+        try:
+            producer.produce(
+                topic, value, key, partition, on_delivery=on_delivery, headers=list(headers) or None
+            )
+            return
+        except BufferError:
+            producer.poll(_ROOM_POLL_S)
+        except KafkaException as error:
+            raise KafkaException(transaction_failure(producer) or error.args[0]) from None
 
 
 def flush(producer: Any, timeout_s: float) -> int:

@@ -15,9 +15,9 @@ from harness import (
     control_plane,
     fail_at,
     make_copy,
-    open_transactions,
     read_ledger,
     wait_until,
+    wait_until_timed_out,
 )
 
 VALUES = [b"%d" % number for number in range(300)]
@@ -46,7 +46,7 @@ def test_flinks_rule_would_lose_the_rows_that_an_outage_outlasts(
 ):
     job = one_batch(broker.bootstrap_servers, make_topic, tmp_path)
     fail_at(job, spark, crash_points, point)
-    wait_until(lambda: not open_transactions(job), "Kafka aborts what timed out", 60)
+    wait_until_timed_out(job)
     (decision,) = read_ledger(job).of_sink("main").values()
     assert decision.state is DecisionState.DECIDED
     identities = [part.identity for part in decision.participants]

@@ -33,6 +33,7 @@ from harness import (
     produce,
     started,
     wait_until,
+    wait_until_timed_out,
 )
 from jobs.copy_job import start_copy
 
@@ -295,7 +296,7 @@ def test_a_driver_without_its_brokers_for_longer_than_the_transaction_timeout(
         await_reached(crash_points, point)
         network.cut() if how == "cut" else network.hang("requests")
         crash_points.release(point)
-        wait_until(lambda: not open_transactions(job), "Kafka aborts what timed out")
+        wait_until_timed_out(job)
         network.heal()
         with pytest.raises(Exception, match="ParticipantsLost"):
             query.awaitTermination(JOB_TIMEOUT_S)

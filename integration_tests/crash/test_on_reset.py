@@ -32,11 +32,10 @@ from harness import (
     fail_at,
     kill_driver_at,
     make_copy,
-    open_transactions,
     produce,
     read_ledger,
     recreate_topic,
-    wait_until,
+    wait_until_timed_out,
 )
 
 VALUES = [b"%d" % number for number in range(200)]
@@ -431,7 +430,7 @@ def test_a_batch_that_is_partly_lost_keeps_the_ledger_with_its_query(
 ):
     job.timeout_ms = 10_000
     kill_driver_at(job, crash_points, "S7.after_first_end_txn", tmp_path / "log")
-    wait_until(lambda: not open_transactions(job), "Kafka aborts what timed out", 60)
+    wait_until_timed_out(job)
     before = committed(job.servers, job.sink_topic)
     assert 0 < before.total() < 100
     for mode in ("new-job", "continue"):

@@ -23,9 +23,8 @@ from harness import (
     committed,
     kill_driver_at,
     make_copy,
-    open_transactions,
     started,
-    wait_until,
+    wait_until_timed_out,
 )
 
 VALUES = [b"%d" % number for number in range(300)]
@@ -151,7 +150,7 @@ def test_a_task_that_fails_for_good_leaves_a_batch_that_the_next_start_completes
 def test_an_outage_longer_than_the_transaction_timeout(job, spark, crash_points, tmp_path):
     job.timeout_ms = 10_000
     kill_driver_at(job, crash_points, "S5.prepared", tmp_path / "log")
-    wait_until(lambda: not open_transactions(job), "Kafka aborts what timed out")
+    wait_until_timed_out(job)
     job.run(spark)
     assert_exactly_once(job, VALUES)
 

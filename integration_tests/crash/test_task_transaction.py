@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.clients.kafka.transactional_producer import transaction_failure
 from eo_kafka.core.transaction import Described, TransactionState
 from eo_kafka.errors import EnvironmentRefused, Fenced, WriteFailed
 from eo_kafka.sinks.options import SinkOptions
@@ -112,3 +113,37 @@ def test_a_token_that_is_refused_is_no_prepared_task(broker, make_topic, options
         transaction.prepare((limited, 0))
     transaction.abort()
     assert committed(broker.bootstrap_servers, options.topic) == {}
+
+
+def failed_by(transaction: TaskTransaction, too_large: pa.RecordBatch) -> None:
+    """Send it, and let the broker's answer come before the task does anything else."""
+    transaction.send(too_large)
+    wait_until(lambda: transaction_failure(transaction._producer), "the transaction has failed")
+
+
+@pytest.mark.parametrize("then", ["more rows", "the token"])
+def test_what_is_written_after_a_refused_row_names_what_was_refused(
+    broker, make_topic, given, name, then
+):
+    limited = make_topic("limited", config={"max.message.bytes": "20000"})
+    options = SinkOptions.parse({**given, "topic": limited}, streaming=True)
+    transaction = TaskTransaction(options, [name], "a task")
+    failed_by(transaction, pa.RecordBatch.from_pydict({"key": [b"k"], "value": [b"v" * 40_000]}))
+    with pytest.raises(WriteFailed, match="a task: .*Message size too large"):
+        if then == "more rows":
+            transaction.send(ROWS)
+        transaction.produce(given["topic"], b"token", b"of the rows", 0)
+    transaction.abort()
+    assert committed(broker.bootstrap_servers, limited) == {}
+
+
+def test_the_token_waits_for_room_in_a_full_queue(broker, make_topic, given, name):
+    full = {"kafka.queue.buffering.max.messages": "100", "kafka.linger.ms": "2000"}
+    options = SinkOptions.parse({**given, **full}, streaming=True)
+    transaction = TaskTransaction(options, [name], "a task")
+    transaction.send(pa.RecordBatch.from_pydict({"key": [b"k"] * 100, "value": [b"v"] * 100}))
+    transaction.produce(options.topic, b"token", b"of the rows", 0)
+    transaction.prepare()
+    transaction.commit()
+    found = committed(broker.bootstrap_servers, options.topic)
+    assert found == {b"v": 100, b"of the rows": 1}

@@ -24,6 +24,7 @@ from harness import (
     make_copy,
     open_transactions,
     wait_until,
+    wait_until_timed_out,
 )
 
 VALUES = [b"%d" % number for number in range(600)]
@@ -95,12 +96,7 @@ def run_until_killed(job: Copy, crash_points, point: str, log, outage: bool) -> 
     job.timeout_ms = 10_000 if outage else job.timeout_ms
     kill_driver_at(job, crash_points, point, log)
     if outage:
-        await_timed_out(job)
-
-
-def await_timed_out(job: Copy) -> None:
-    assert open_transactions(job), "nothing was left to time out"
-    wait_until(lambda: not open_transactions(job), "Kafka aborts what timed out")
+        wait_until_timed_out(job)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +153,7 @@ def test_a_decision_outlives_an_upgrade_of_transaction_version(
         assert set(answer.values()) == {"OK"}
         await_end_txn_version(job, 5)
         if outage:
-            await_timed_out(job)
+            wait_until_timed_out(job)
         job.run(spark)
         # What was decided before is ended in its own version, what came after in the new one.
         assert {3, 5} == set(versions_of_decisions(job))

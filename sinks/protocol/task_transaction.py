@@ -195,11 +195,18 @@ class TaskTransaction:
         )
 
     def produce(self, topic: str, key: bytes, value: bytes | None, partition: int) -> None:
-        """S4: one more record, of ours. Raises Fenced if the transaction was ended meanwhile."""
+        """S4: one more record, of ours. Raises Fenced if the transaction was ended meanwhile,
+        WriteFailed if it failed, with the row that it failed of."""
+        from confluent_kafka import KafkaException
+
         if self._second_look is not None:
             self._second_look.stop()
         self._ours += 1
-        self._producer.produce(topic, value, key, partition, on_delivery=self._our_delivery)
+        place = topic, (key, value), partition
+        try:
+            transactional_producer.send(self._producer, *place, self._our_delivery)
+        except KafkaException as error:
+            raise self._failed(error.args[0].str()) from None
 
     def _our_delivery(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -253,31 +260,23 @@ class TaskTransaction:
                 if time.monotonic() > deadline:
                     break
         except KafkaException as error:
-            raise WriteFailed(
-                f"{self._who}: the transaction failed: {error.args[0].str()}. Nothing of it is "
-                "visible."
-            ) from None
+            raise self._failed(error.args[0].str()) from None
         missing = self._writer.rows - self._writer.acknowledged
         lost = self._ours - len(self._ours_landed)
         if missing or lost:
             what = f"{missing} rows" if missing else "the ledger's record of the rows"
-            silence = f"{what} got no answer in {timeout_s:.0f} s"
-            reason = self._writer.failures or self._ours_refused or silence
-            raise WriteFailed(
-                f"{self._who}: {reason}.{self._why()} Nothing of the batch is visible."
-            )
+            raise self._failed(f"{what} got no answer in {timeout_s:.0f} s")
 
     def _why(self) -> str:
-        """What ended the transaction: rows only say that they were purged. Beginning another one is
-        refused with the reason, and changes nothing."""
-        from confluent_kafka import KafkaError, KafkaException
+        """What ended the transaction: rows only say that they were purged."""
+        error = transactional_producer.transaction_failure(self._producer)
+        return f" The transaction failed: {error.str()}." if error else ""
 
-        try:
-            self._producer.begin_transaction()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._STATE:
-                return f" The transaction failed: {error.args[0].str()}."
-        return ""
+    def _failed(self, said: str) -> WriteFailed:
+        """`said`: the reason, where no report of a record gives one."""
+        self._producer.poll(0)
+        reason = self._writer.failures or self._ours_refused or said
+        return WriteFailed(f"{self._who}: {reason}.{self._why()} Nothing of the batch is visible.")
 
     def commit(self) -> None:
         """End it by oneself (one-phase). Raises WriteFailed when it is not certain that this one

@@ -18,7 +18,7 @@ from ...clients.kafka.cluster import connect
 from ...clients.kafka.config import connection_settings
 from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
-from ...clients.kafka.transactional_producer import flush, landed_at
+from ...clients.kafka.transactional_producer import flush, landed_at, send, transaction_failure
 from ...core.crash_points import crash_point
 from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown
 from ...state.ledger.append_point import AppendPoint
@@ -93,12 +93,11 @@ class Inbox:
 
         for name, records in wanted.items():
             for one in records:
-                self._producer.produce(
-                    name, one.value, one.key, PARTITION, on_delivery=note, headers=one.headers
-                )
+                record = one.key, one.value
+                send(self._producer, name, record, PARTITION, note, one.headers)
         flush(self._producer, TIMEOUT_S)
         if refused:
-            raise KafkaException(_reason(refused))
+            raise KafkaException(transaction_failure(self._producer) or refused[0])
         for name, records in wanted.items():
             if len(landed[name]) < len(records):
                 raise OutcomeUnknown(self._failed(f"no answer in {TIMEOUT_S:.0f} s"))
@@ -184,12 +183,3 @@ class Inbox:
             "and after a quorum queue's delivery-limit, or a share group's "
             "share.delivery.count.limit, the message is dropped."
         )
-
-
-def _reason(refused: Sequence[Any]) -> Any:
-    """What one record was refused for, whichever report came first: librdkafka then throws away
-    those of the transaction that wait, and says of each only that."""
-    from confluent_kafka import KafkaError
-
-    thrown_away = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-    return next((error for error in refused if error.code() not in thrown_away), refused[0])

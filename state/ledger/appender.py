@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from ...clients.kafka import transactional_producer
-from ...clients.kafka.transactional_producer import flush, landed_at
+from ...clients.kafka.transactional_producer import flush, landed_at, send
 from ...core.errors import EnvironmentRefused
 from .append_point import AppendPoint
 from .job import Job
@@ -76,13 +76,13 @@ class Appender:
             elif message.topic() == self._topic:
                 landed[message.partition()].append(landed_at(message))
 
-        wanted = [(self._options.state_topic, STATE_PARTITION, *record) for record in state]
-        wanted += [(self._topic, DECISION_PARTITION, *record) for record in records]
-        wanted += [(self._topic, TOKEN_PARTITION, BARRIER_KEY, None)] if barrier else []
+        wanted = [(self._options.state_topic or "", STATE_PARTITION, record) for record in state]
+        wanted += [(self._topic, DECISION_PARTITION, record) for record in records]
+        wanted += [(self._topic, TOKEN_PARTITION, (BARRIER_KEY, None))] if barrier else []
         try:
             self._producer.begin_transaction()
-            for topic, partition, key, value in wanted:
-                self._producer.produce(topic, value, key, partition, on_delivery=note)
+            for topic, partition, record in wanted:
+                send(self._producer, topic, record, partition, note)
             flush(self._producer, TIMEOUT_S)
             if not refused:
                 self._check(landed, len(records), barrier)

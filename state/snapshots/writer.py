@@ -13,7 +13,7 @@ from ...clients.kafka import transactional_producer
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
-from ...clients.kafka.transactional_producer import flush, landed_at
+from ...clients.kafka.transactional_producer import flush, landed_at, send
 from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown
 from ..ledger.append_point import AppendPoint
 from ..ledger.appender import STATE_PARTITION, Record
@@ -97,8 +97,8 @@ class ExportWriter:
 
         try:
             self._producer.begin_transaction()
-            for key, value in records:
-                self._producer.produce(self._topic, value, key, STATE_PARTITION, on_delivery=note)
+            for record in records:
+                send(self._producer, self._topic, record, STATE_PARTITION, note)
             flush(self._producer, TIMEOUT_S)
             if landed and (problem := self._point.landed(landed)):
                 raise OutcomeUnknown(

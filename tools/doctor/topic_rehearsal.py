@@ -43,8 +43,10 @@ def rehearse(options: SinkOptions, control: ControlPlane) -> list[Finding]:
     producer.produce(options.topic, b"aborted", b"eo-kafka doctor")
     left = producer.flush(30.0)
     after = time.time()
-    if said := "no answer in 30 s" if left else _failure(producer):
+    refused = transactional_producer.transaction_failure(producer)
+    if left or refused:
         _abort(producer)
+        said = refused.str() if refused else "no answer in 30 s"
         text = f"on '{options.topic}', in a transaction: {said}"
         advice = "Grant Write and Describe on the topic."
         return [_refused("AddPartitionsToTxn or Produce", text, advice)]
@@ -53,11 +55,11 @@ def rehearse(options: SinkOptions, control: ControlPlane) -> list[Finding]:
     except (EnvironmentRefused, OutcomeUnknown) as error:
         _abort(producer)
         return [_refused("DescribeTransactions", str(error), grant)]
-    refused = [one for one in (_listed(control, name, grant), _ended(control, found)) if one]
-    if refused:
+    problems = [one for one in (_listed(control, name, grant), _ended(control, found)) if one]
+    if problems:
         _abort(producer)
     text = f"a transaction on '{options.topic}' was opened, described, listed and aborted"
-    told = refused or [Finding(Level.OK, SUBJECT, text)]
+    told = problems or [Finding(Level.OK, SUBJECT, text)]
     return [*told, clock(found.start_ms / 1000, before, after)]
 
 
@@ -84,19 +86,6 @@ def _ended(control: ControlPlane, found: Described) -> Finding | None:
         return None
     text = f"(from another connection than the one that opened the transaction): {said}"
     return _refused("EndTxn", text, "No batch can be committed: exactly-once does not work here.")
-
-
-def _failure(producer: Any) -> str:
-    """What the transaction failed of, if it did: beginning another one is refused with the reason,
-    and changes nothing."""
-    from confluent_kafka import KafkaError, KafkaException
-
-    try:
-        producer.begin_transaction()
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError._STATE:
-            return str(error.args[0].str())
-    return ""
 
 
 def _refused(request: str, text: str, advice: str) -> Finding:
