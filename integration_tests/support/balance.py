@@ -1,9 +1,9 @@
 """Which test files begin first: those that take longest, so that no worker is left with one at the
 end. A file stays on one worker: its tests share servers, and some share names.
 
-And which tests take turns: of those that take over five seconds, `--turn 0` leaves out every second
-one, and `--turn 1` the others. CI does one on even days and the other on odd days. Tests of the
-smoke set, and tests that nobody has measured, have no turns.
+And which tests take turns: of those that take over three seconds, `--turn 0` runs every third one,
+and `--turn 1` and `--turn 2` the others. CI does one turn a day. Tests of the smoke set, and tests
+that nobody has measured, have no turns.
 
     python integration_tests/support/balance.py REPORT.xml ...
 
@@ -28,7 +28,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DURATIONS = ROOT / "integration_tests" / "durations.json"
 LONG_S = 1.0  # tests that take less are added up, under no name
-IN_TURNS_S = 5.0
+IN_TURNS_S = 3.0
+TURNS = 3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,8 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--turn",
         type=int,
-        choices=(0, 1),
-        help=f"leave out every second test that takes over {IN_TURNS_S:g} s, or (1) the others",
+        choices=range(TURNS),
+        help=f"of the tests that take over {IN_TURNS_S:g} s, run only one in {TURNS}",
     )
 
 
@@ -46,7 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """The longest files first, if they are given out to workers."""
     known = read()
     if (turn := config.getoption("--turn")) is not None:
-        others = _other_turn(known, turn)
+        others = _other_turns(known, turn)
         waits = [_place(one) in others and not one.get_closest_marker("smoke") for one in items]
         config.hook.pytest_deselected(items=[*itertools.compress(items, waits)])
         items[:] = [item for item, left_out in zip(items, waits, strict=True) if not left_out]
@@ -59,15 +60,16 @@ def _place(item: pytest.Item) -> tuple[str, str]:
     return item.nodeid.split("::")[0], item.name
 
 
-def _other_turn(known: dict[str, dict[str, float]], turn: int) -> set[tuple[str, str]]:
-    """By their seconds, so that both turns take as long."""
+def _other_turns(known: dict[str, dict[str, float]], turn: int) -> set[tuple[str, str]]:
+    """By their seconds, so that all turns take as long."""
     in_turns = sorted(
         (-seconds, file, test)
         for file, tests in known.items()
         for test, seconds in tests.items()
         if test and seconds >= IN_TURNS_S
     )
-    return {(file, test) for _, file, test in in_turns[1 - turn :: 2]}
+    others = (one for at, one in enumerate(in_turns) if at % TURNS != turn)
+    return {(file, test) for _, file, test in others}
 
 
 def read() -> dict[str, dict[str, float]]:
