@@ -13,7 +13,6 @@ import pika.exceptions
 import pyarrow as pa
 import pyspark_eo_queue
 import pytest
-from confluent_kafka import KafkaError
 
 from eo_kafka.clients.amqp.client import explained
 from eo_kafka.clients.amqp.queue import Delivery
@@ -22,7 +21,6 @@ from eo_kafka.connectors.queues.reader import checked, columns
 from eo_kafka.errors import OptionsError, ReadTimeout, SourceError
 from eo_kafka.formats.shared.arrow_types import arrow_schema
 from eo_kafka.sources.queues.id_window import Window
-from eo_kafka.sources.queues.inbox import _reason
 from eo_kafka.sources.queues.message import META, Record, id_of, id_source, message_of
 from eo_kafka.sources.queues.receiver import PORTION_BYTES, _portions
 from eo_kafka.sources.queues.rows import unpacked, with_messages
@@ -364,18 +362,3 @@ def test_a_transaction_ends_before_it_is_too_large() -> None:
     assert list(_portions([])) == []
     assert [len(one) for one in _portions([small] * 3)] == [3]
     assert [len(one) for one in _portions([large] * 5)] == [2, 2, 1]
-
-
-def test_a_record_that_was_thrown_away_with_another_one_hides_no_reason() -> None:
-    """Which report comes first is a race; the reason names the message that has to be taken out."""
-    too_large, queued, sent = (
-        KafkaError(code)
-        for code in (
-            KafkaError.MSG_SIZE_TOO_LARGE,
-            KafkaError._PURGE_QUEUE,
-            KafkaError._PURGE_INFLIGHT,
-        )
-    )
-    assert _reason([queued, sent, too_large]) is too_large
-    assert _reason([too_large, queued]) is too_large
-    assert _reason([queued, sent]) is queued
