@@ -7,6 +7,8 @@ each that takes a connection has a few seconds, one after the other.
 
 from __future__ import annotations
 
+import functools
+import logging
 import random
 import sys
 import time
@@ -14,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .outages import SILENT, address_of, connection_problem
+
+log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 15_000
 # A worker outlives its query by a minute; its connections need not. Longer than any request takes.
@@ -70,6 +74,7 @@ def _connected_to(servers: list[str], control: Mapping[str, Any], within_s: floa
     def make(**config: Any) -> Any:
         # Nobody reads its metrics, and they are a tenth of what a request costs
         made.append(KafkaNetClient(**{**config, "metrics": None}))
+        _wait_where_throttled(made[0]._manager, control["bootstrap_servers"])
         return made[0]
 
     try:
@@ -85,6 +90,32 @@ def _connected_to(servers: list[str], control: Mapping[str, Any], within_s: floa
         for client in made:  # its thread goes on, and nobody has it
             client.close()
         raise
+
+
+def _wait_where_throttled(manager: Any, servers: str) -> None:
+    """Send on to a broker that throttles us: it reads what was sent when the time is over.
+    kafka-python refuses to send meanwhile, and a question of several requests is never answered."""
+    connection_to = manager.get_connection
+
+    def throttled(answer: Any) -> None:
+        if getattr(answer, "throttle_time_ms", 0):
+            _tell(servers)
+
+    def get_connection(*args: Any, **named: Any) -> Any:
+        connection = connection_to(*args, **named)
+        connection._maybe_throttle = throttled
+        return connection
+
+    manager.get_connection = get_connection
+
+
+@functools.cache
+def _tell(servers: str) -> None:
+    log.warning(
+        "Kafka at %s throttles this client: it, or all clients of its user, are over a quota "
+        "(kafka-configs --describe --entity-type users, or clients). Batches take longer.",
+        servers,
+    )
 
 
 def _read_without_assert() -> None:
