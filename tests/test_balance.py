@@ -75,19 +75,13 @@ def test_a_run_without_workers_keeps_the_order_of_the_files(durations):
     assert [item.nodeid for item in given] == ["b.py::a", "a.py::a"]
 
 
-def test_long_tests_have_one_of_two_turns_and_the_others_are_in_both(durations):
-    measured = {"a.py": {"a": 9.0, "b": 8.0, "c": 7.0, "": 9.0}, "b.py": {"a": 8.5, "d": 4.9}}
+def test_long_tests_have_one_of_three_turns_and_the_others_are_in_all(durations):
+    measured = {"a.py": {"a": 9.0, "b": 8.0, "c": 7.0, "": 9.0}, "b.py": {"a": 8.5, "d": 2.9}}
     durations.write_text(json.dumps(measured))
     names = ["a.py::a", "a.py::b", "a.py::c", "a.py::short", "b.py::a", "b.py::d", "new.py::a"]
-    found = []
-    for turn in (0, 1):
+    in_all = {"a.py::c", "a.py::short", "b.py::d", "new.py::a"}
+    for turn, wanted in enumerate(["a.py::a", "b.py::a", "a.py::b"]):
         given, of_turn = items(*names, smoke="a.py::c"), config(turn)
         balance.pytest_collection_modifyitems(of_turn, given)
-        found.append([item.nodeid for item in given])
+        assert {item.nodeid for item in given} == {wanted, *in_all}
         assert sorted(names) == sorted([item.nodeid for item in [*given, *of_turn.deselected]])
-    in_both = {"a.py::c", "a.py::short", "b.py::d", "new.py::a"}
-    assert [set(found[0]) - in_both, set(found[1]) - in_both] == [
-        {"a.py::a", "a.py::b"},
-        {"b.py::a"},
-    ]
-    assert in_both <= set(found[0]) & set(found[1])

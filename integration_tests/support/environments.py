@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import configparser
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,6 +46,16 @@ def new_environment(folder: Path, python: Path, *packages: str | Path) -> Path:
     pip = [made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, *packages], check=True)
     return made
+
+
+def lowest(*extras: str) -> list[str]:
+    """What setup.cfg requires, each package as the lowest version that it allows."""
+    of_project = configparser.ConfigParser()
+    of_project.read(ROOT / "setup.cfg")
+    offered = of_project["options.extras_require"]
+    required = [of_project["options"]["install_requires"], *(offered[extra] for extra in extras)]
+    bound = re.compile(r"^([\w-]+)(?:\[.+\])?>=([\d.]+)[^;\n]*(.*)", re.MULTILINE)
+    return ["{}=={}{}".format(*found) for found in bound.findall("\n".join(required))]
 
 
 def bare_environment(folder: Path) -> Path:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from environments import build_wheel, interpreter, new_environment, variables
+from environments import build_wheel, interpreter, lowest, new_environment, variables
 from harness import (
     JOBS,
     Copy,
@@ -28,7 +28,7 @@ from harness import (
 from test_restore_jobs import FIRST, ROCKSDB, SECOND
 
 pytestmark = pytest.mark.timeout(1200)
-OLDEST = ("3.10", "4.0.0")
+OLDEST = ("3.10", "4.0.0")  # with the lowest versions of all other packages, too
 PAIRS = [  # Python 3.11 with 4.3.0 is what all other tests run on
     OLDEST,
     ("3.13", "4.0.5"),
@@ -79,7 +79,10 @@ def environment(request, wheel, crash_folder, tmp_path_factory):
     if found is None:
         pytest.skip(f"there is no Python {version} on this machine")
     folder = tmp_path_factory.mktemp("environment")
-    python = new_environment(folder / "venv", found, f"{wheel}[avro,state]", f"pyspark=={pyspark}")
+    packages = [f"{wheel}[avro,state]", f"pyspark=={pyspark}"]
+    if request.param == OLDEST:
+        packages += [*lowest("avro", "state"), "numpy==1.24"]  # numba's lowest, which is used here
+    python = new_environment(folder / "venv", found, *packages)
     yield Environment(python, pyspark, variables(python, folder))
     shutil.rmtree(folder)  # or nine of them would be there at the end
 
