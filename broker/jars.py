@@ -32,6 +32,7 @@ from string import Template
 from xml.sax.saxutils import escape
 
 from ..core.progress import bar
+from ..core.user_cache import user_cache
 from .errors import BrokerError
 from .java import find_java
 
@@ -158,18 +159,19 @@ def jvm_connector_jars() -> str:
 
 def fetched(bundle: Bundle) -> Path:
     """The folder with the bundle's jars. See `kafka_jars`."""
-    folder = cache_folder() / bundle.folder
-    if _intact(folder):
-        return folder
-    with _locked(folder.with_name(f"{folder.name}.lock")):
-        if not _intact(folder):  # another process may have fetched it meanwhile
-            _fetch(bundle, folder)
+    try:
+        folder = user_cache() / bundle.folder
+        if _intact(folder):
+            return folder
+        with _locked(folder.with_name(f"{folder.name}.lock")):
+            if not _intact(folder):  # another process may have fetched it meanwhile
+                _fetch(bundle, folder)
+    except OSError as error:
+        raise BrokerError(
+            f"{bundle.title} cannot be kept in this user's cache folder ({error}). Set "
+            "XDG_CACHE_HOME to a folder of its own that it can write."
+        ) from None
     return folder
-
-
-def cache_folder() -> Path:
-    """Where fetched jars are kept: `$XDG_CACHE_HOME/eo-kafka`, otherwise `~/.cache/eo-kafka`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "eo-kafka"
 
 
 def _intact(folder: Path) -> bool:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import os
+import stat
 import sys
 import threading
 import time
@@ -23,6 +24,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .user_cache import user_cache
+
 log = logging.getLogger(__name__)
 
 # What a loop is called with: "int", "bool", an array's type and number of dimensions ("B1", numpy's
@@ -32,6 +35,7 @@ _PATIENCE_S = 60.0
 _POINTER = ctypes.c_void_p
 _lock = threading.RLock()
 _loaded: list[Any] = []  # what the object code lives in
+why_not_kept: list[str] = []  # what this process has compiled
 
 
 class ObjectCode(NamedTuple):
@@ -111,9 +115,9 @@ def _compiler() -> Any:
 
 
 def cache_folder() -> str:
-    """Where compiled loops are kept: the user's own folder, never a shared one like /tmp."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    return str(Path(base, "eo-kafka", "loops"))
+    """Where compiled loops are kept: the user's own folder, never a shared one like /tmp. Raises
+    OSError if this user has none."""
+    return str(user_cache() / "loops")
 
 
 def are_kept(module: str = __name__) -> bool:
@@ -129,8 +133,13 @@ def _address(module: str, name: str, kinds: Kind, compile_it: Any) -> int:
     key = hashlib.sha256(repr(kinds).encode()).hexdigest()[:16]
     with _lock:
         path: Path | None = None
-        with suppress(OSError):
-            path = _folder(module) / f"{module.rpartition('.')[2]}.{name}.{key}.loop"
+        try:
+            folder = _folder(module)
+            _own(folder.parent)
+            _own(folder)
+            path = folder / f"{module.rpartition('.')[2]}.{name}.{key}.loop"
+        except OSError as error:
+            _tell_not_kept(error.strerror or str(error))
         found = _kept(path)
         if found is None:
             with _one_process_compiles(path):
@@ -140,6 +149,17 @@ def _address(module: str, name: str, kinds: Kind, compile_it: Any) -> int:
                     _keep(path, found)
                     log.info("Compiled %s.%s for this machine.", module, name)
         return _load(found)
+
+
+def _own(folder: Path) -> None:
+    """Made if it is not there. Raises OSError, also if a stranger may write there: what is kept
+    will be run."""
+    folder.mkdir(0o755, parents=True, exist_ok=True)
+    if sys.platform == "win32":
+        return  # it keeps each user's folders apart
+    about = folder.stat()
+    if about.st_uid not in (0, os.geteuid()) or about.st_mode & stat.S_IWOTH:
+        raise PermissionError(f"{folder} is another user's, or open to all")
 
 
 def _kept(path: Path | None) -> ObjectCode | None:
@@ -165,10 +185,25 @@ def _keep(path: Path | None, found: ObjectCode) -> None:
         "digest": hashlib.sha256(found.code).hexdigest(),
     }
     staged = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-    with suppress(OSError):  # then each process compiles for itself
-        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        staged.touch(0o644)  # for nobody else to write, whatever the umask is
         staged.write_bytes(json.dumps(told).encode() + b"\n" + found.code)
         staged.replace(path)
+    except OSError as error:
+        _tell_not_kept(error.strerror or str(error))
+        with suppress(OSError):  # a part of it, on a full disk
+            staged.unlink(missing_ok=True)
+
+
+def _tell_not_kept(reason: str) -> None:
+    if reason in why_not_kept:
+        return
+    why_not_kept.append(reason)
+    log.warning(
+        "Compiled loops cannot be kept in this user's cache folder (%s): each process compiles "
+        "them anew, for seconds. Set XDG_CACHE_HOME to a folder of its own that it can write.",
+        reason,
+    )
 
 
 def _load(found: ObjectCode) -> int:
@@ -262,7 +297,6 @@ def _one_process_compiles(path: Path | None) -> Iterator[None]:
             if path is not None and sys.platform != "win32":
                 import fcntl
 
-                path.parent.mkdir(parents=True, exist_ok=True)
                 lock = held.enter_context((path.parent / "lock").open("w"))
                 deadline = time.monotonic() + _PATIENCE_S
                 while time.monotonic() < deadline:  # one that is stopped must not stop all

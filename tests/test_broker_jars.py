@@ -21,6 +21,8 @@ import pytest
 from eo_kafka.broker import jars
 from eo_kafka.broker.errors import BrokerError
 from eo_kafka.broker.java import find_java
+from eo_kafka.core.user_cache import user_cache
+from eo_kafka.tools.cli import main
 from terminals import drawn, on_a_terminal
 
 VERSION = "9.9.9"
@@ -93,6 +95,20 @@ def test_the_second_time_comes_from_the_cache(
     assert capfd.readouterr().err == ""
 
 
+def test_a_cache_folder_that_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
+    with pytest.raises(BrokerError, match="Not a directory.* Set XDG_CACHE_HOME to a folder"):
+        jars.kafka_jars(VERSION)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 2**31 - 3)  # who has no name
+    assert main(["broker"]) == 1
+    assert "(this user has no home directory). Set XDG_CACHE_HOME to" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", [".jar", ".pom"])
 def test_a_download_unlike_its_checksum_is_refused(kafka_jar: Path, kind: str) -> None:
     file = kafka_jar.with_suffix(kind)
@@ -100,8 +116,8 @@ def test_a_download_unlike_its_checksum_is_refused(kafka_jar: Path, kind: str) -
     with pytest.raises(BrokerError, match="does not match its published checksum") as refused:
         jars.kafka_jars(VERSION)
     assert "hunter2" not in str(refused.value)
-    assert not (jars.cache_folder() / f"kafka-{VERSION}").exists()
-    assert not list(jars.cache_folder().glob("fetching-*"))
+    assert not (user_cache() / f"kafka-{VERSION}").exists()
+    assert not list(user_cache().glob("fetching-*"))
 
 
 @pytest.mark.parametrize("damage", ["altered", "missing", "added", "manifest"])

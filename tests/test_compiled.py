@@ -56,12 +56,14 @@ def package(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asked(package: Path, cache: str = "cache", **more: str) -> list[str]:
-    env = {**os.environ, "XDG_CACHE_HOME": str(package / cache), **more}
+def asked(package: Path, cache: str = "cache", before: str = "", said: str = "") -> list[str]:
+    """What a process prints that runs `before` first, and has `said` as warnings."""
+    env = {**os.environ, "XDG_CACHE_HOME": str(package / cache)}
     env["PYTHONPATH"] = os.pathsep.join([str(package), *filter(None, sys.path)])
-    program = [sys.executable, "-c", ASK]
+    program = [sys.executable, "-c", f"import os\n{before}{ASK}"]
     run = subprocess.run(program, env=env, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
+    assert (said in run.stderr) if said else run.stderr == ""
     return run.stdout.split()
 
 
@@ -90,8 +92,36 @@ def test_what_is_not_whole_in_the_cache_is_compiled_anew(package: Path, spoil) -
 
 def test_where_nothing_can_be_kept_each_process_compiles(package: Path) -> None:
     package.joinpath("a file").touch()
-    assert asked(package, cache="a file") == ["2", "True"]
-    assert asked(package, cache="a file") == ["2", "True"]
+    said = "Compiled loops cannot be kept in this user's cache folder (Not a directory)"
+    assert asked(package, cache="a file", said=said) == ["2", "True"]
+    assert asked(package, cache="a file", said=said) == ["2", "True"]
+
+
+def test_a_user_without_name_and_home_compiles(package: Path) -> None:
+    """As in a container: `Path.home` knows none."""
+    before = "del os.environ['XDG_CACHE_HOME'], os.environ['HOME']\nos.getuid = lambda: 2**31 - 3\n"
+    said = "(this user has no home directory): each process compiles them anew"
+    assert asked(package, before=before, said=said) == ["2", "True"]
+
+
+def test_a_full_disk_keeps_no_part_of_a_loop(package: Path) -> None:
+    before = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (99, 99))\n"
+    assert asked(package, before=before, said="(File too large)") == ["2", "True"]
+    assert [path.name for path in package.joinpath("cache").rglob("*.*")] == []
+
+
+def test_a_folder_that_a_stranger_may_write_to_is_not_used(package: Path) -> None:
+    assert asked(package, before="os.umask(0)\n") == ["2", "True"]
+    (loop,) = kept(package)
+    for path in (loop, loop.parent, loop.parent.parent):
+        assert path.stat().st_mode & 0o022 == 0
+    assert asked(package) == ["2", "False"]
+    loop.parent.parent.chmod(0o1777)
+    assert asked(package, said="loops is another user's, or open to all)") == ["2", "True"]
+    loop.parent.parent.chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(loop.parent, 4711, -1)
+        assert asked(package, said="is another user's, or open to all)") == ["2", "True"]
 
 
 def test_a_loop_in_an_archive_is_kept_too(package: Path) -> None:

@@ -168,6 +168,17 @@ def test_an_archive_that_cannot_be_written_is_a_sentence(
     assert not list(home.glob(".*"))
 
 
+def test_loops_that_cannot_be_kept_are_not_said_to_be(home: Path, tmp_path: Path) -> None:
+    """In a process of its own, which has compiled none yet."""
+    (tmp_path / "a file").touch()
+    command = [sys.executable, "-m", "eo_kafka.tools.cli", "prepare"]
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "a file")}
+    ran = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert (ran.returncode, "compiled loops: in" in ran.stdout) == (1, False)
+    assert "were not kept: see the warning" in ran.stderr
+    assert "(Not a directory): each process compiles them anew" in ran.stderr
+
+
 @pytest.mark.parametrize("use", loops.USES.values(), ids=loops.USES)
 def test_using_the_loops_looks_for_no_broker(
     use: Callable[[], str], monkeypatch: pytest.MonkeyPatch

@@ -15,7 +15,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from eo_kafka.broker.jars import Bundle, cache_folder, fetched
+from eo_kafka.broker.jars import Bundle, fetched
+from eo_kafka.core.user_cache import user_cache
 
 FLINK_VERSION, CONNECTOR_VERSION, CLIENTS_VERSION = "2.2.1", "5.0.0-2.2", "4.2.0"
 QUIX_VERSION = "3.28.1"
@@ -116,7 +117,7 @@ def _version(python: str) -> tuple[int, ...]:
 
 def _environment(name: str, requirement: str, python: str) -> Path:
     """The interpreter of a virtual environment with `requirement` in it."""
-    folder = cache_folder() / "peers" / name
+    folder = user_cache() / "peers" / name
     folder.parent.mkdir(parents=True, exist_ok=True)
     complete = folder / "complete"  # written last: an install that was broken off is made anew
     with folder.with_name(f"{name}.lock").open("w") as lock:

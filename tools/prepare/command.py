@@ -11,6 +11,7 @@ import platform
 import time
 
 from ...core import librdkafka, loops
+from ...core.errors import EnvironmentRefused
 from ...core.progress import bar
 from . import bytecode
 
@@ -71,4 +72,6 @@ def _compile_loops() -> None:
             if name != "avro" or importlib.util.find_spec("fastavro"):
                 use()
         told(len(USES), len(USES))
+    if loops.why_not_kept:
+        raise EnvironmentRefused("Compiled loops were not kept: see the warning.")
     print(f"compiled loops: in {loops.cache_folder()} ({time.monotonic() - began:.0f} s)")
