@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import select
+import signal
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from ..core.errors import EoKafkaError
 
@@ -79,13 +82,31 @@ def _run(command: Command, words: list[str]) -> int:
     module = importlib.import_module(command.module)
     parser = argparse.ArgumentParser(prog=f"eo-kafka {command.words}", description=command.help)
     module.add_arguments(parser)
-    arguments = parser.parse_args(words)
     try:
-        code: int = module.run(arguments)
+        try:
+            arguments = parser.parse_args(words)
+            code: int = module.run(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not _has_nobody_who_reads(sys.stdout):
+            raise
+        return 128 + signal.SIGPIPE
     except EoKafkaError as error:
         print(f"eo-kafka {command.words}: {error}", file=sys.stderr)
         return 1
     return code
+
+
+def _has_nobody_who_reads(output: TextIO) -> bool:
+    """Whether it goes to a program that has read enough, as in `eo-kafka topic list | head -1`;
+    then what is left goes nowhere, or Python would say so again at its end."""
+    reader = select.poll()
+    reader.register(output.fileno(), 0)
+    if not reader.poll(0):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
+    return True
 
 
 def _overview() -> argparse.ArgumentParser:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import stat
 import struct
 import subprocess
 import sys
@@ -68,18 +69,28 @@ def _decode(body: bytes) -> tuple[SinkOptions, int]:
 
 def _pipe(path: Path, *, start: bool) -> int | None:
     with suppress(OSError):  # nobody reads, or it is not there
-        return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        return _ours(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
     if not start:
         return None
     path.unlink(missing_ok=True)
     os.mkfifo(path, 0o600)  # what the options hold is told to nobody else
-    pipe = os.open(path, os.O_RDWR)  # kept open by who reads: it never ends
+    pipe = _ours(os.open(path, os.O_RDWR))  # kept open by who reads: it never ends
     command = [sys.executable, "-m", __name__, str(os.getppid()), str(path.parent)]
     nothing = subprocess.DEVNULL
     # Where we came by `--py-files`, only this process's path leads to us.
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     subprocess.Popen(command, stdin=pipe, stdout=nothing, stderr=nothing, env=found)
     return pipe
+
+
+def _ours(pipe: int) -> int:
+    """Raises OSError if a stranger has put something else in its place: after `umask 000`, all may
+    write in the driver's directory, and what is told holds passwords."""
+    about = os.fstat(pipe)
+    if about.st_uid == os.geteuid() and stat.S_ISFIFO(about.st_mode):
+        return pipe
+    os.close(pipe)
+    raise PermissionError("not a pipe of ours")
 
 
 class _Jobs:
