@@ -124,7 +124,8 @@ class TaskTransaction:
                 self._second_look.check()
             if not isinstance(error, WriteFailed):
                 raise
-            raise WriteFailed(f"{self._who}: {error}{self._why()}") from None
+            said = str(error).rstrip(".")
+            raise WriteFailed(f"{self._who}: {said}.{self._why()}") from None
 
     def _ask_topics(self, batch: pa.RecordBatch) -> None:
         """Before the first row to a topic: if it is made again later, that row is gone."""

@@ -184,7 +184,7 @@ def refusal(code: int, topic: str, partition: int, row: int) -> SinkError:
     elif code == KafkaError._UNKNOWN_PARTITION:
         advice = " The topic has no such partition."
     elif code in (KafkaError._STATE, KafkaError._FATAL):  # of an earlier row's failure
-        return WriteFailed(f"Row {row} and those after it were not sent to {where}")
+        return WriteFailed(f"Row {row} and those after it were not sent to {where}.")
     elif _is_no_topic(code):  # the client knows already what otherwise the delivery report says
         return WriteFailed(f"Row {row} was not delivered {failure(where, code, reason)}")
     return SinkError(f"Row {row} of the task cannot be sent to {where}: {reason}.{advice}")
