@@ -89,6 +89,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._recorded = RecordedEnds(options)
         self._planner = Planner(options, self._lookup)
         self._initial: dict[TopicPartition, int] | None = None
+        self._first_end: Offsets | None = None  # of batch 0, once its tasks were planned
         self._continues_at: Offsets | None = None
         self._most_tasks = MostTasks(options, slots)
         self._position: Position | None = None  # the last that Spark has given, or was given
@@ -158,7 +159,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             anew = frozenset()
         else:
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-            end = self._planner.end(begin, self._newest, rows)
+            first = self._is_first(begin)
+            end = self._planner.end(begin, self._newest, rows, first=first)
         ids = self._planner.ids_of(end)
         here = self._position
         if here and end == here.offsets and ids.keys() <= here.ids.keys() and not anew:
@@ -194,7 +196,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What the tasks of one batch share. Driver; raises as `partitions`."""
         crash_point("source.before_partitions")
         self._reached = dict(until.offsets)
-        return self._planner.ranges(begin, until, first=begin == self._initial)
+        first = self._is_first(begin, until.offsets)
+        if first:
+            self._first_end = until.offsets
+        return self._planner.ranges(begin, until, first=first)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task's ranges. Executor, once for each task attempt."""
@@ -206,6 +211,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Drop the client. Spark ends the process without calling this."""
         self._lookup.close()
+
+    def _is_first(self, begin: Offsets, end: Offsets | None = None) -> bool:
+        """Whether the batch from `begin` (to `end`) is batch 0. The next one starts there, too, if
+        batch 0 found nothing, as where no topic is there yet that `subscribePattern` matches."""
+        return begin == self._initial and self._first_end in (None, end)
 
     def _is_put_off(self, begin: Offsets, limit: ReadLimit | None) -> bool:
         if self._delay is None or self._until_now or isinstance(limit, ReadAllAvailable):

@@ -137,11 +137,17 @@ class OffsetLookup:
         """The offset after the last one that may be read now, of each partition.
 
         An answer below a `known` offset may be a broker's that has just become leader
-        (KAFKA-7703): it is asked again a few times, then believed.
+        (KAFKA-7703): it is asked again a few times, then believed. Or who came that far read more
+        than may be read now, and an open transaction is before it: then it is the known offset.
         """
+        known = known or {}
         for attempt in range(1, self._options.num_retries + 1):
             found = self._offsets(partitions, lambda _: "latest")
-            behind = [at for at, offset in found.items() if offset < (known or {}).get(at, 0)]
+            behind = [at for at, offset in found.items() if offset < known.get(at, 0)]
+            if self._options.read_committed:
+                written = self._offsets(behind, lambda _: "latest", stable=False)
+                found |= {at: known[at] for at in behind if written[at] >= known[at]}
+                behind = [at for at in behind if written[at] < known[at]]
             if not behind or attempt == self._options.num_retries:
                 break
             log.warning("latest offsets went backwards for %s; asking again", behind)
@@ -186,8 +192,9 @@ class OffsetLookup:
         partitions: Collection[TopicPartition],
         of: Callable[[TopicPartition], Word | int],
         lowest: int = 0,
+        stable: bool = True,
     ) -> dict[TopicPartition, int]:
-        """The offsets that `of` asks for, by word or by time."""
+        """The offsets that `of` asks for, by word or by time. If not `stable`, of all records."""
         if not partitions:
             return {}
         import confluent_kafka
@@ -199,7 +206,8 @@ class OffsetLookup:
             return getattr(admin.OffsetSpec, wanted)()
 
         level = confluent_kafka.IsolationLevel
-        isolation = level.READ_COMMITTED if self._options.read_committed else level.READ_UNCOMMITTED
+        committed = stable and self._options.read_committed
+        isolation = level.READ_COMMITTED if committed else level.READ_UNCOMMITTED
         question = {confluent_kafka.TopicPartition(*at): spec(of(at)) for at in partitions}
         answers = self._ask(
             lambda timeout: self._client.admin().list_offsets(

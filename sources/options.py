@@ -155,15 +155,12 @@ class SourceOptions:
         if self.max_offsets_per_trigger is not None:
             log.warning("maxOffsetsPerTrigger option ignored in batch queries")
 
-    def starts_at_latest(self, partition: TopicPartition, *, new_query: bool) -> bool:
-        """Whether a partition of which no offset is stored starts at its newest offset.
-
-        With the word `latest` that holds for the partitions a new query finds, not for those
-        added later; with a group, for its first batch, which ends where the group is.
-        """
+    def starts_at_latest(self, partition: TopicPartition) -> bool:
+        """Whether a partition that a new query finds starts where the first batch ends: at its
+        newest offset, or where the group is."""
         if isinstance(self.starting, dict):
             return self.starting.get(partition) == LATEST
-        return new_query and (self.starting == "latest" or isinstance(self.starting, ByGroup))
+        return self.starting == "latest" or isinstance(self.starting, ByGroup)
 
     @property
     def cuts(self) -> bool:

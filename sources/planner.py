@@ -7,9 +7,10 @@ what can no longer be read is reported as data loss, or logged with `failOnDataL
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Mapping
 
-from ..core.errors import DataLossError, SourceError
+from ..core.errors import DataLossError, SourceError, UnknownTopic
 from ..core.offsets import (
     EARLIEST,
     LATEST,
@@ -21,7 +22,7 @@ from ..core.offsets import (
     names,
 )
 from .limits import ByGroup, ByTime, ByTopic, Limit, Word
-from .lookup import OffsetLookup, resolved
+from .lookup import OffsetLookup, Topics, resolved
 from .options import SourceOptions
 from .range_split import split
 from .rate_limit import rate_limited
@@ -93,7 +94,7 @@ class Planner:
 
         Raises DataLossError where a topic is not the one that `start` is an offset of any more.
         """
-        found = self._lookup.look()
+        found = self._look(start)
         replaced = self._topics.replaced(found.ids, start)
         if recorded is not None:
             # Of what it read from its beginning, it says the id.
@@ -106,6 +107,21 @@ class Planner:
         return self._lookup.latest(
             found.partitions, {at: known[at] for at in known if at.topic not in self._anew}
         )
+
+    def _look(self, start: Position) -> Topics:
+        """What is read now. A broker that does not know yet of a new topic, or of partitions that
+        were added, may answer after one that did: where something of `start` is missing it is asked
+        again a few times, then believed."""
+        known = self._options.subscription.wanted(start.offsets)
+        for left in reversed(range(self._options.num_retries)):
+            found = self._lookup.look()
+            others = {name for name, i in found.ids.items() if start.ids.get(name, i) != i}
+            missing = {at for at in known - found.partitions if at.topic not in others}
+            if not missing or not left:
+                return found
+            log.warning("%s are not there any more; asking again", names(missing))
+            time.sleep(self._options.retry_interval_ms / 1000)
+        raise AssertionError("the last attempt returns")
 
     def _check_repeatable(self, lost: Mapping[str, str]) -> None:
         if lost:
@@ -121,27 +137,32 @@ class Planner:
                 raise DataLossError(f"{sentence} {WAYS_OUT}")
             log.warning("%s %s %s", sentence, what, _WARN)
 
-    def end(self, start: Offsets, newest: Offsets, limit: int | None) -> dict[TopicPartition, int]:
-        """Where the batch from `start` ends, within `limit` offsets if there is a limit."""
-        if not start and isinstance(self._options.starting, ByGroup):
+    def end(
+        self, start: Offsets, newest: Offsets, limit: int | None, *, first: bool
+    ) -> dict[TopicPartition, int]:
+        """Where the batch from `start` ends, within `limit` offsets if there is a limit. `first` as
+        in `ranges`."""
+        if first and isinstance(self._options.starting, ByGroup):
             return self._positions(self._options.starting.group, newest)
         if limit is None:
             return dict(newest)
-        return rate_limited(limit, self._begin(start, newest, self._anew), newest)
+        return rate_limited(limit, self._begin(start, newest, self._anew, first), newest)
 
     def ranges(self, start: Offsets, until: Position, *, first: bool) -> list[OffsetRange]:
         """What the batch from `start` to `until` reads. Raises DataLossError.
 
-        `first` says that `start` was looked up by this run and not read from the offset log: it
-        may then name partitions younger than the batch, which the next one will find.
+        `first` says that it is a new query's first batch, whose `start` was looked up by this run
+        and not read from the offset log: it may then name partitions younger than the batch, which
+        the next one will find.
 
         A batch of an earlier run may be planned on a topic that was made again since: of that it
         reads nothing. What is in the new one belongs to the next batch, for this one may be decided
         already, and would not be written again.
         """
         end = until.offsets
+        deleted: set[str] = set()
         if self._now is None:  # a restart in the middle of this batch
-            self._now = self._lookup.look().ids
+            self._now, deleted = self._looked({at.topic for at in end})
         replaced = self._topics.replaced(self._now, until)
         self._tell(
             replaced,
@@ -155,16 +176,20 @@ class Planner:
             gone -= self._lookup.partitions()
         if gone:
             self._data_loss(f"Partitions {names(gone)} are gone; some data may have been missed.")
-        end = {at: end[at] for at in end if at.topic not in replaced}
-        begin = self._begin(start, end, until.anew)
+        if deleted:
+            self._data_loss(
+                f"This batch was planned on topics that were deleted since: {sorted(deleted)}. Of "
+                "them nothing more can be read."
+            )
+        end = {at: end[at] for at in end if at.topic not in replaced.keys() | deleted}
+        begin = self._begin(start, end, until.anew, first)
         if first and isinstance(self._options.starting, ByTime):
             # A partition that had no record so new when the batch was planned has one by now: the
             # batch holds nothing of it, as it was planned.
             begin = {at: min(offset, end[at]) for at, offset in begin.items()}
         for at in sorted(begin.keys() - start.keys()):
-            # Without any stored offset the query is new, and none of its partitions is.
-            pinned = at in self._late or self._options.starts_at_latest(at, new_query=False)
-            added = start and not pinned
+            # Without any stored offset none of its partitions is new to a new query.
+            added = not first or (start and not self._is_pinned(at))
             if added and begin[at] != 0:
                 self._data_loss(
                     f"Added partition {at} starts from offset {begin[at]} instead of 0; some data "
@@ -178,6 +203,17 @@ class Planner:
                     "records expired."
                 )
         return self._tasks(OffsetRange(at, begin[at], end[at]) for at in sorted(begin))
+
+    def _looked(self, topics: set[str]) -> tuple[dict[str, str], set[str]]:
+        """The ids of what is read now and of `topics`, and those of `topics` that are gone."""
+        found = self._lookup.look()
+        ids, gone = dict(found.ids), set()
+        for topic in sorted(topics - {at.topic for at in found.partitions}):
+            try:  # one that is not read any more is there
+                ids |= self._lookup.ids([topic])
+            except UnknownTopic:
+                gone.add(topic)
+        return ids, gone
 
     def batch_ranges(self) -> list[OffsetRange]:
         """A batch query's ranges; EARLIEST and LATEST are left for the tasks to resolve, unless
@@ -248,27 +284,22 @@ class Planner:
         return split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
 
     def _begin(
-        self, start: Offsets, end: Offsets, anew: Collection[str]
+        self, start: Offsets, end: Offsets, anew: Collection[str], first: bool
     ) -> dict[TopicPartition, int]:
         """Where each partition of `end` begins, those without an entry in `start` too, and those of
         the topics in `anew`, which were made again."""
         begin = {at: start[at] for at in end if at in start and at.topic not in anew}
         unstored = end.keys() - begin.keys()
-        pinned = {
-            at
-            for at in unstored
-            if at not in start
-            and (
-                at in self._late
-                or (self.continues and not start)
-                or self._options.starts_at_latest(at, new_query=not start)
-            )
-        }
+        pinned = {at for at in unstored if first and at not in start and self._is_pinned(at)}
         return {
             **begin,
             **{at: end[at] for at in pinned},
             **self._lookup.earliest(unstored - pinned),
         }
+
+    def _is_pinned(self, at: TopicPartition) -> bool:
+        """Whether a new query's first batch reads nothing of it: where it ends is the start."""
+        return self.continues or at in self._late or self._options.starts_at_latest(at)
 
     def _data_loss(self, sentence: str) -> None:
         if self._options.fail_on_data_loss:

@@ -42,11 +42,12 @@ _kept: Kept[_Client] = Kept(limit=4, close=lambda client: client.consumer.close(
 
 
 class _OutOfRange(Exception):
-    """The log does not hold `offset` any more; everything below it was handed out."""
+    """A broker says that the log does not hold `offset`; everything below it was handed out.
+    `is_cut`: a new leader's log was compared, and is shorter than what was read."""
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, is_cut: bool) -> None:
         super().__init__(offset)
-        self.offset = offset
+        self.offset, self.is_cut = offset, is_cut
 
 
 class _Stalled(Exception):
@@ -100,7 +101,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
                 yield from _batches(client, fetch, options, wanted)
                 break
             except _OutOfRange as gone:
-                wanted = wanted._replace(start=_after_loss(options, wanted, gone.offset))
+                wanted = wanted._replace(start=_after_loss(options, wanted, gone))
             except _Stalled as stalled:
                 if not client.was_kept:
                     raise ReadTimeout(str(stalled)) from None
@@ -215,7 +216,8 @@ def _raise(wanted: OffsetRange, position: int, code: int, text: str) -> None:
     from confluent_kafka import KafkaError
 
     if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-        raise _OutOfRange(position)
+        is_cut = KafkaError(KafkaError._LOG_TRUNCATION).str() in text
+        raise _OutOfRange(position, is_cut)
     if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise SourceError(
             f"Not authorized to read {wanted}: the query's principal needs READ on the topic."
@@ -276,12 +278,18 @@ def _end_there(options: SourceOptions, wanted: OffsetRange) -> int:
     return high
 
 
-def _after_loss(options: SourceOptions, wanted: OffsetRange, offset: int) -> int:
-    """Where to go on after `offset` turned out to be gone, if going on is allowed."""
-    at = wanted.partition
+def _after_loss(options: SourceOptions, wanted: OffsetRange, gone: _OutOfRange) -> int:
+    """Where to go on after an offset turned out to be gone, if going on is allowed."""
+    at, offset = wanted.partition, gone.offset
     lookup = OffsetLookup(options)
-    low, high = lookup.earliest([at])[at], lookup.latest([at])[at]
+    low, high = lookup.earliest([at])[at], lookup.latest([at], {at: offset})[at]
     lookup.close()
+    if low <= offset <= high and not gone.is_cut:
+        raise SourceError(
+            f"A broker said that offset {offset} of partition {at} is out of range while reading "
+            f"{wanted}, and the log holds offsets {low} to {high}: that broker was not the leader "
+            "any more, or the log grew meanwhile. The task stops here, and will be run again."
+        )
     sentence = (
         f"Offset {offset} of partition {at} is out of range while reading {wanted}: the log now "
         f"holds offsets {low} to {high}. The records in between expired or were deleted, or the "

@@ -69,6 +69,28 @@ def test_latest_is_answered_alike_by_every_process(log: type[Log]) -> None:
     assert [[one.start for one in held] for held, _ in tasks] == [[10], [20]]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_comes_after_a_first_batch_that_found_nothing_is_new(
+    log: type[Log], monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    """A pattern that matches no topic yet: Spark runs batch 0, from nothing to nothing."""
+    given = {"kafka.bootstrap.servers": "localhost:9092", "subscribePattern": "t"}
+    options = SourceOptions.parse(given, streaming=True)
+    reader = KafkaStreamReader(options)
+    with monkeypatch.context() as before:
+        before.setattr(log, "partitions", lambda self: set())
+        nothing = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        assert (nothing, reader.partitions({}, nothing)) == ({}, [])
+    if restarts:
+        reader = KafkaStreamReader(options)
+
+    assert reader.latestOffset(nothing, ReadAllAvailable()) == END
+    for _ in range(2):
+        tasks = [part.value for part in reader.partitions(nothing, END)]
+        ranges = [(one.start, one.end) for held, _ in tasks for one in held]
+        assert ranges == [(0, 10), (0, 20)]
+
+
 def test_offsets_are_written_in_one_way_however_the_broker_orders_them() -> None:
     reader = stream(startingOffsets="earliest")
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())

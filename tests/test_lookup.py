@@ -67,6 +67,15 @@ def test_no_answer_is_never_taken_for_an_offset():
         lookup(FakeAdmin({0: NOT_KNOWN, 1: NOT_KNOWN})).earliest(AT)
 
 
+def test_a_position_that_an_open_transaction_is_before_is_where_the_log_ends_for_us():
+    """Who read all records came further: Spark's connector, or this query with another level."""
+    stable, written = {0: 7, 1: 5}, {0: 9, 1: 9}
+    held = lookup(FakeAdmin(stable, written))
+    assert held.latest(AT, {AT[0]: 9, AT[1]: 4}) == {AT[0]: 9, AT[1]: 5}
+    lost = FakeAdmin(*[stable, written] * 3)
+    assert lookup(lost).latest(AT, {AT[0]: 10}) == {AT[0]: 7, AT[1]: 5}
+
+
 def test_a_client_that_knows_only_old_leaders_is_replaced(monkeypatch):
     fresh = FakeAdmin({0: 7, 1: 5})
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda settings: fresh)

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from eo_kafka.core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, Position, TopicPartition
-from eo_kafka.errors import DataLossError, SourceError
+from eo_kafka.errors import DataLossError, SourceError, UnknownTopic
 from eo_kafka.sources.lookup import OffsetLookup, Topics
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner
@@ -25,13 +25,18 @@ class Cluster:
         self.logs = {TopicPartition("t", int(name[1:])): log for name, log in logs.items()}
         self.groups: dict[TopicPartition, int] = {}
         self.times: dict[TopicPartition, dict[int, int]] = {}
-        self.ids = {"t": "first"}
+        self.made = {"t": "first"}
 
     def partitions(self) -> set[TopicPartition]:
         return set(self.logs)
 
     def look(self) -> Topics:
-        return Topics(set(self.logs), dict(self.ids))
+        return Topics(set(self.logs), dict(self.made))
+
+    def ids(self, topics: Collection[str]) -> dict[str, str]:
+        if not set(topics) <= self.made.keys():
+            raise UnknownTopic("it is not there")
+        return {topic: self.made[topic] for topic in topics}
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {at: self.logs[at][0] for at in partitions}
@@ -60,7 +65,7 @@ def planner(cluster: Cluster, *, streaming: bool = True, **options: str) -> Plan
 def test_latest_stores_its_start_as_the_end_of_a_batch_that_reads_nothing() -> None:
     plan = planner(Cluster(p0=(0, 10), p1=(3, 20)))
     start = plan.stored_start()
-    end = plan.end(start, plan.newest(Position(start)), None)
+    end = plan.end(start, plan.newest(Position(start)), None, first=True)
 
     assert start == {}
     assert end == {A: 10, B: 20}
@@ -81,7 +86,7 @@ def test_after_a_restart_latest_still_means_what_was_stored() -> None:
 def test_a_limit_does_not_hold_back_the_start_at_latest() -> None:
     plan = planner(Cluster(p0=(0, 10), p1=(3, 20)))
 
-    assert plan.end({}, {A: 10, B: 20}, 1) == {A: 10, B: 20}
+    assert plan.end({}, {A: 10, B: 20}, 1, first=True) == {A: 10, B: 20}
 
 
 def test_explicit_offsets_are_read_at_once_and_latest_beside_them_is_not() -> None:
@@ -96,6 +101,17 @@ def test_explicit_offsets_are_read_at_once_and_latest_beside_them_is_not() -> No
         OffsetRange(A, 7, 10),
         OffsetRange(C, 4, 30),
     ]
+
+
+@pytest.mark.parametrize("starting", ["latest", '{"t":{"0":-1}}'])
+def test_only_what_the_first_batch_finds_starts_at_latest(starting: str) -> None:
+    """A batch that found nothing, of a pattern or of assigned partitions, stored nothing."""
+    plan = planner(Cluster(p0=(0, 10)), startingOffsets=starting)
+
+    assert plan.end({}, {A: 10}, 4, first=True) == {A: 10}
+    assert plan.ranges({}, Position({A: 10}), first=True) == []
+    assert plan.end({}, {A: 10}, 4, first=False) == {A: 4}
+    assert plan.ranges({}, Position({A: 4}), first=False) == [OffsetRange(A, 0, 4)]
 
 
 def test_earliest_is_where_each_log_begins() -> None:
@@ -113,7 +129,7 @@ def test_a_batch_planned_before_a_partition_was_added_is_planned_again() -> None
 def test_a_limit_counts_an_added_partition_from_its_first_offset() -> None:
     plan = planner(Cluster(p0=(0, 100), p1=(0, 300)))
 
-    assert plan.end({A: 0}, {A: 100, B: 300}, 40) == {A: 10, B: 30}
+    assert plan.end({A: 0}, {A: 100, B: 300}, 40, first=False) == {A: 10, B: 30}
 
 
 LOSSES = [
@@ -174,7 +190,7 @@ def test_without_so_new_a_record_a_query_fails_or_starts_at_the_newest_offset() 
 
     start = plan.stored_start()
     assert start == {A: 4}  # the other's is stored as the end of batch 0
-    assert plan.end(start, {A: 10, B: 20}, None) == {A: 10, B: 20}
+    assert plan.end(start, {A: 10, B: 20}, None, first=True) == {A: 10, B: 20}
     assert plan.ranges(start, Position({A: 10, B: 20}), first=True) == [OffsetRange(A, 4, 10)]
     assert planner(cluster, **latest).ranges(
         {A: 10, B: 20}, Position({A: 12, B: 25}), first=False
@@ -246,7 +262,7 @@ def test_topics_by_word_and_by_offset() -> None:
 
     start = plan.stored_start()
     assert start == {A: 3}
-    assert plan.end(start, {A: 10, other: 20}, None) == {A: 10, other: 20}
+    assert plan.end(start, {A: 10, other: 20}, None, first=True) == {A: 10, other: 20}
     assert plan.ranges(start, Position({A: 10, other: 20}), first=True) == [OffsetRange(A, 3, 10)]
     again = planner(cluster, subscribe="t,u", startingOffsets='{"t":{"0":3},"u":"earliest"}')
     assert again.stored_start() == {A: 3, other: 5}
@@ -264,13 +280,13 @@ def test_the_first_batch_ends_where_the_group_is_and_reads_nothing(
 
     start = plan.stored_start()
     with caplog.at_level(logging.WARNING):
-        end = plan.end(start, plan.newest(Position(start)), 5)
+        end = plan.end(start, plan.newest(Position(start)), 5, first=True)
     assert (start, end) == ({}, {A: 7, B: 3})
     assert "has committed nothing for t-1" in caplog.text
     assert plan.ranges(start, Position(end), first=True) == []
     cluster.groups = {A: 9, B: 20}  # the old application goes on: what was stored counts
     assert planner(cluster, **GROUP).ranges({}, Position(end), first=True) == []
-    assert plan.end(end, {A: 10, B: 20}, None) == {A: 10, B: 20}
+    assert plan.end(end, {A: 10, B: 20}, None, first=False) == {A: 10, B: 20}
     assert plan.ranges(end, Position({A: 10, B: 20}), first=False) == [
         OffsetRange(A, 7, 10),
         OffsetRange(B, 3, 20),
@@ -288,9 +304,9 @@ def test_a_group_that_is_where_no_records_are_is_data_loss(position: int, end: i
     cluster = Cluster(p1=(3, 20))
     cluster.groups = {B: position}
     with pytest.raises(DataLossError, match=f"is at offset {position} of partition t-1"):
-        planner(cluster, **GROUP).end({}, {B: 20}, None)
+        planner(cluster, **GROUP).end({}, {B: 20}, None, first=True)
     tolerant = planner(cluster, failOnDataLoss="false", **GROUP)
-    assert tolerant.end({}, {B: 20}, None) == {B: end}
+    assert tolerant.end({}, {B: 20}, None, first=True) == {B: end}
 
 
 def test_a_topic_that_was_replaced_is_told_whatever_its_length() -> None:
@@ -298,7 +314,7 @@ def test_a_topic_that_was_replaced_is_told_whatever_its_length() -> None:
         cluster = Cluster(p0=(0, 10))
         plan = planner(cluster)
         assert plan.newest(Position({A: 10})) == {A: 10}
-        cluster.logs[A], cluster.ids = (0, length), {"t": "second"}
+        cluster.logs[A], cluster.made = (0, length), {"t": "second"}
         for _ in range(2):
             with pytest.raises(
                 DataLossError, match=r"its id was first and is second now.*\"0\":10"
@@ -326,3 +342,34 @@ def test_a_batch_that_must_be_repeated_is_not_read_of_another_topic() -> None:
     plan = Planner(options, lookup)
     with pytest.raises(DataLossError, match="cannot be; nothing was read"):
         plan.newest(Position({A: 10}), Position({A: 20}, ids={"t": "zero"}))
+
+
+@pytest.mark.parametrize("looks", [1, 2, 9])
+def test_partitions_that_one_broker_does_not_know_yet_are_not_taken_for_gone(
+    monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """Brokers learn of new partitions one after the other, and each look may ask another one."""
+    cluster = Cluster(p0=(0, 20), p1=(0, 5))
+    answers = [Topics({A}, {"t": "first"})] * looks + [cluster.look()]
+    monkeypatch.setattr(cluster, "look", lambda: answers.pop(0))
+    plan = planner(cluster, **{"fetchOffset.retryIntervalMs": "1"})
+
+    newest = plan.newest(Position({A: 20, B: 3}, ids={"t": "first"}))
+    assert newest == ({A: 20, B: 5} if looks < 3 else {A: 20})
+
+
+def test_a_restart_reads_nothing_of_a_deleted_topic_and_all_of_one_that_is_left_out() -> None:
+    """The batch was planned by an earlier run: its end is all that is left of the topic."""
+    deleted, left_out = TopicPartition("deleted", 0), TopicPartition("left-out", 0)
+    cluster = Cluster(p0=(0, 20))
+    cluster.made["left-out"] = "other"
+    start = {A: 10, deleted: 3, left_out: 1}
+    end = Position({A: 20, deleted: 8, left_out: 2, TopicPartition("deleted", 1): 4})
+    with pytest.raises(DataLossError, match=r"topics that were deleted since: \['deleted'\]"):
+        planner(cluster).ranges(start, end, first=False)
+    plan = planner(cluster, failOnDataLoss="false")
+    assert plan.ranges(start, end, first=False) == [
+        OffsetRange(left_out, 1, 2),
+        OffsetRange(A, 10, 20),
+    ]
+    assert plan.topic_ids == {"t": "first", "left-out": "other"}

@@ -7,16 +7,19 @@ import json
 import pickle
 import struct
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pika
 import pika.exceptions
 import pyarrow as pa
 import pyspark_eo_queue
 import pytest
+from confluent_kafka import KafkaError
 
 from eo_kafka.clients.amqp.client import explained
 from eo_kafka.clients.amqp.queue import Delivery
 from eo_kafka.clients.amqp.repairs import repair
+from eo_kafka.clients.kafka.share_group import ShareGroup
 from eo_kafka.connectors.queues.reader import checked, columns
 from eo_kafka.errors import OptionsError, ReadTimeout, SourceError
 from eo_kafka.formats.shared.arrow_types import arrow_schema
@@ -157,6 +160,21 @@ def test_a_record_of_a_share_group_is_a_message_with_a_key_of_its_own() -> None:
     assert dict(first["properties"]) == {**place, "timestampType": "CreateTime"}
     assert dict(third["properties"]) == place
     assert first["headers"] == [{"key": "h", "value": None}]
+
+
+def test_a_record_that_cannot_be_read_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try is a delivery, and after some of them Kafka drops it."""
+    monkeypatch.setattr("eo_kafka.clients.kafka.control_plane.shared", lambda settings: None)
+    group = ShareGroup({"bootstrap.servers": "localhost:1"}, "orders", "workers", 1)
+    for offset in (0, 7):
+        bad = SimpleNamespace(
+            error=lambda: KafkaError(KafkaError._BAD_MSG),
+            partition=lambda: 3,
+            offset=lambda offset=offset: offset,
+        )
+        told = group._unreadable(bad)
+        assert isinstance(told, SourceError)
+        assert f"record of orders-3 at offset {offset} cannot be read" in str(told)
 
 
 @pytest.mark.parametrize(

@@ -90,17 +90,11 @@ def test_starting_offsets_as_json() -> None:
         TopicPartition("a", 1): -1,
         TopicPartition("b", 0): -2,
     }
-    assert options.starts_at_latest(TopicPartition("a", 1), new_query=False)
-    assert not options.starts_at_latest(TopicPartition("a", 0), new_query=True)
-    assert not options.starts_at_latest(TopicPartition("a", 9), new_query=True)
-
-
-def test_latest_holds_for_the_partitions_a_new_query_finds_only() -> None:
-    at = TopicPartition("a", 0)
-
-    assert parsed().starts_at_latest(at, new_query=True)
-    assert not parsed().starts_at_latest(at, new_query=False)
-    assert not parsed(startingOffsets="earliest").starts_at_latest(at, new_query=True)
+    assert options.starts_at_latest(TopicPartition("a", 1))
+    assert not options.starts_at_latest(TopicPartition("a", 0))
+    assert not options.starts_at_latest(TopicPartition("a", 9))
+    assert parsed().starts_at_latest(TopicPartition("a", 0))
+    assert not parsed(startingOffsets="earliest").starts_at_latest(TopicPartition("a", 0))
 
 
 def test_an_explicit_isolation_level_is_honoured() -> None:

@@ -256,11 +256,11 @@ class ShareGroup:
         )
 
     def _unreadable(self, one: Any) -> EoKafkaError:
-        error = one.error()
-        if self._is_refusal(error) or (one.offset() or -1) < 0:
+        error, offset = one.error(), one.offset()
+        if self._is_refusal(error) or offset is None or offset < 0:
             return self._explained(error)
         return SourceError(
-            f"The record of {self._topic}-{one.partition()} at offset {one.offset()} cannot be read"
+            f"The record of {self._topic}-{one.partition()} at offset {offset} cannot be read"
             f" ({error.str()}). Nothing of what came with it was kept or acknowledged. Do "
             "something about it soon: each start counts as a delivery, and after "
             f"{_ATTEMPTS} of them Kafka drops it. Another member of the group may reject it."

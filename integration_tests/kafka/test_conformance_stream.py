@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+)
 
 WAIT_S = 60
 PARTITIONS = 3
@@ -155,11 +160,25 @@ def test_a_pattern_finds_topics_that_come_later(stream, topic, broker):
     with found.running() as query:
         found.await_values(query, 1, 2, 3)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        from confluent_kafka.admin import NewTopic
-
         admin.create_topics([NewTopic(later, PARTITIONS, 1)])[later].result(30)
         Topic(broker.bootstrap_servers, later).add(4, 5, 6)
         found.await_values(query, 1, 2, 3, 4, 5, 6)
+
+
+@pytest.mark.parametrize("strategy", ["assign", "subscribePattern"])
+def test_a_topic_that_comes_after_a_query_from_latest_found_none_is_read_from_its_beginning(
+    stream, broker, strategy
+):
+    name = f"comes-later-{uuid.uuid4().hex}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    options = {"kafka.metadata.max.age.ms": "1000", "startingOffsets": "latest"}
+    found = stream(**{strategy: STRATEGIES[strategy](name)}, **options)
+    with found.running() as query:
+        await_a_batch(query)
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+    Topic(broker.bootstrap_servers, name).add(1, 2, 3)
+    with found.running() as query:
+        found.await_values(query, 1, 2, 3)
 
 
 def test_without_a_record_so_new_the_query_fails_or_starts_at_latest(stream, topic):

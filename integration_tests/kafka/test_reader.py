@@ -13,9 +13,12 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
+from eo_kafka.connectors.kafka_source import KafkaStreamReader
+from eo_kafka.connectors.spark_versions import ReadAllAvailable
 from eo_kafka.core import librdkafka
 from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
+from eo_kafka.sources import reader
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner
@@ -192,6 +195,44 @@ def test_records_that_are_gone(broker: Any, make_topic: Any) -> None:
     assert [row["offset"] for row in rows(lenient, 2, 9)] == [6, 7, 8]
     assert rows(lenient, 2, 5) == []
     assert rows(lenient, 20, 30) == []
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_an_offset_that_is_there_when_one_looks_is_no_loss(
+    broker: Any, make_topic: Any, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """A leader that is cut off knows less of the log than was read. Here the log grows."""
+    topic = make_topic("grows")
+    produce(broker, topic, *[b"%d" % number for number in range(10)])
+    after_loss = reader._after_loss
+
+    def later(*args: Any) -> int:
+        produce(broker, topic, *[b"%d" % number for number in range(10, 30)])
+        return after_loss(*args)
+
+    monkeypatch.setattr(reader, "_after_loss", later)
+    reading = options(broker, topic, failOnDataLoss=fails)
+    with pytest.raises(SourceError, match=r"offset 20 .* holds offsets 0 to 30: .* run again"):
+        rows(reading, 20, 25)
+    assert [row["offset"] for row in rows(reading, 20, 25)] == [20, 21, 22, 23, 24]
+
+
+def test_a_stream_that_is_beyond_an_open_transaction_waits_there(
+    broker: Any, make_topic: Any
+) -> None:
+    """Spark's own connector reads all records by default, and its checkpoint is taken over."""
+    topic = make_topic("ahead")
+    produce(broker, topic, b"a")
+    still_open = transaction(broker, topic, b"b", b"c", end="open")
+    stream = KafkaStreamReader(options(broker, topic))
+    start = {topic: {"0": 3}}
+    end = stream.latestOffset(start, ReadAllAvailable())
+    assert (end[topic], stream.partitions(start, end)) == ({"0": 3}, [])
+    still_open.commit_transaction()
+    produce(broker, topic, b"d")
+    later = stream.latestOffset(end, ReadAllAvailable())
+    batches = [batch for task in stream.partitions(end, later) for batch in stream.read(task)]
+    assert [value for batch in batches for value in batch["value"].to_pylist()] == [b"d"]
 
 
 @both_loops

@@ -14,7 +14,7 @@ from eo_kafka.connectors.spark_versions import ReadAllAvailable
 from eo_kafka.errors import DataLossError
 from eo_kafka.sources import topic_identity
 from eo_kafka.sources.options import SourceOptions
-from harness import control_plane, produce, recreate_topic
+from harness import control_plane, delete_topic, produce, recreate_topic
 
 OLD = [b"old-%d" % number for number in range(50)]
 NEW = [b"new-%d" % number for number in range(80)]
@@ -139,3 +139,25 @@ def test_a_worker_keeps_the_client_it_asks_with(servers, topic):
     produce(servers, topic, NEW)
     assert stream.batch() == NEW
     assert [idle.client for idle in topic_identity._kept._idle] == [kept]
+
+
+def test_a_batch_of_a_topic_that_was_deleted_does_not_hold_up_a_query_that_may_go_on(
+    servers, topic, make_topic, caplog
+):
+    """The batch is in Spark's offset log: each restart runs it first."""
+    other = make_topic("kept")
+    how = {"subscribePattern": f"({topic}|{other})$"}
+    first = Stream(servers, failOnDataLoss="false", **how)
+    first.batch()
+    before = first.done
+    for name in (topic, other):
+        produce(servers, name, [b"more"])
+    first.plan()
+    delete_topic(servers, topic)
+    with pytest.raises(DataLossError, match=rf"were deleted since: \['{topic}'\]"):
+        Stream(servers, **how).reader.partitions(before, first.done)
+    second = Stream(servers, first.done, failOnDataLoss="false", **how)
+    assert second.read(list(second.reader.partitions(before, first.done))) == [b"more"]
+    assert "were deleted since" in caplog.text
+    produce(servers, other, [b"later"])
+    assert second.batch() == [b"later"]
