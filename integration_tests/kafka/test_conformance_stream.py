@@ -165,14 +165,13 @@ def test_a_pattern_finds_topics_that_come_later(stream, topic, broker):
         found.await_values(query, 1, 2, 3, 4, 5, 6)
 
 
-@pytest.mark.parametrize("strategy", ["assign", "subscribePattern"])
 def test_a_topic_that_comes_after_a_query_from_latest_found_none_is_read_from_its_beginning(
-    stream, broker, strategy
+    stream, broker
 ):
     name = f"comes-later-{uuid.uuid4().hex}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     options = {"kafka.metadata.max.age.ms": "1000", "startingOffsets": "latest"}
-    found = stream(**{strategy: STRATEGIES[strategy](name)}, **options)
+    found = stream(subscribePattern=name, **options)
     with found.running() as query:
         await_a_batch(query)
     admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
