@@ -84,8 +84,8 @@ class Reading:
 
     @property
     def needs_headers(self) -> bool:
-        """Whether headers must be fetched, asked for or not: a dead letter keeps its own."""
-        return self._options.mode == DEADLETTER
+        """Whether headers must be fetched, asked for or not: a bad record keeps its own."""
+        return self._options.shows_bad_records
 
     def batches(self, fetched: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Each batch with its columns typed. Raises SourceError for a bad record under FAILFAST, or

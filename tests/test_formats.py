@@ -229,6 +229,15 @@ def test_a_bad_record_is_shown_whole_and_its_neighbours_are_not_touched() -> Non
     assert with_string_key.num_rows == 3
 
 
+def test_headers_are_fetched_for_every_mode_that_shows_bad_records() -> None:
+    """They are a part of the record, asked for or not."""
+    shown = {"permissive": {}, "deadletter": {"deadLetterTopic": "bad"}, "failfast": {}}
+    for mode, more in shown.items():
+        options = of_reader(value_format="string", mode=mode, **more)
+        schema = spark_schema(options, t.StringType())
+        assert Reading(options, raw(), schema).needs_headers == (mode != "failfast")
+
+
 def test_a_value_that_no_column_can_hold_is_a_bad_record() -> None:
     """The decoder takes it, and Arrow does not."""
     schema = '{"type":"record","name":"R","fields":[{"name":"at","type":' + (

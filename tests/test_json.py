@@ -33,6 +33,15 @@ def of(**fields: t.DataType) -> t.StructType:
     return kind
 
 
+# As `spark.range(1).schema.json()` has it. Spark does not look for nulls there
+NOT_NULL = (
+    t.StructType()
+    .add("a", t.LongType(), nullable=False)
+    .add("b", t.ArrayType(t.LongType(), containsNull=False))
+    .add("c", t.MapType(t.StringType(), t.LongType(), valueContainsNull=False))
+)
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
@@ -45,6 +54,12 @@ def of(**fields: t.DataType) -> t.StructType:
         (t.StringType(), '"é\\u00e9"', "éé"),
         (t.StringType(), "12.50", "12.50"),
         (t.StringType(), '{"a": [1, 2.5]}', '{"a": [1, 2.5]}'),
+        (
+            t.StringType(),
+            '{"é": [0.12345678901234567890, true]}',
+            '{"\\u00e9": [0.12345678901234567890, true]}',
+        ),
+        (t.StringType(), "[9007199254740993.0, 1e400, null]", "[9007199254740993.0, 1E+400, null]"),
         (t.DecimalType(10, 2), "12345678.905", Decimal("12345678.91")),
         (t.DecimalType(38, 0), "9" * 38, Decimal("9" * 38)),
         (t.DecimalType(5, 2), '"1.5"', Decimal("1.50")),
@@ -86,6 +101,10 @@ def test_what_json_means(kind: t.DataType, text: str, value: Any) -> None:
         (of(a=t.ArrayType(t.LongType())), '{"a":[1,[2]]}', "$.a[] is no bigint"),
         (of(a=t.MapType(t.StringType(), t.LongType())), '{"a":{"x":""}}', "$.a.* is no bigint"),
         (of(a=t.LongType()), "[]", "$ is no struct"),
+        (NOT_NULL, '{"b":[],"c":{}}', "$.a is null or missing, and is NOT NULL"),
+        (NOT_NULL, '{"a":null,"b":[],"c":{}}', "$.a is null or missing"),
+        (NOT_NULL, '{"a":1,"b":[null],"c":{}}', "$.b[] is null"),
+        (NOT_NULL, '{"a":1,"b":[],"c":{"x":null}}', "$.c.* is null"),
         (t.StringType(), '"\\ud800"', "$ is no string"),
         (t.FloatType(), "1e39", "$ is no float"),
         (t.DoubleType(), "1e400", "$ is no double"),
@@ -94,6 +113,7 @@ def test_what_json_means(kind: t.DataType, text: str, value: Any) -> None:
         (t.DecimalType(4, 2), '"NaN"', "$ is no decimal"),
         (t.BinaryType(), '"A"', "$ is no binary"),
         (t.TimestampType(), '"2026-01-01"', "$ is no timestamp"),
+        (t.TimestampType(), '"2026-01-01 "', "$ is no timestamp"),
         (t.TimestampType(), "1700000000", "$ is no timestamp"),
         (t.TimestampType(), json.dumps([None] * 11), "$ is no timestamp"),
         (t.TimestampNTZType(), '"2026-01-01T10:00:00Z"', "$ is no timestamp_ntz"),

@@ -280,6 +280,16 @@ def test_types_that_are_not_read_at_once_are_left(kind: t.DataType) -> None:
     assert json_columns.decoded(pa.array([b"{}"]), arrow_type(kind)) is None
 
 
+def test_a_null_where_the_schema_has_none_is_left() -> None:
+    inner = t.StructType().add("n", t.LongType(), nullable=False)
+    kind = t.StructType().add("in", inner).add("list", t.ArrayType(inner, containsNull=False))
+    assert (
+        assert_same([b'{"in":{"n":1},"list":[{"n":2}]}', b'{"in":null}', None, b"{}"], kind) == []
+    )
+    for wrong in (b'{"in":{}}', b'{"in":{"n":null}}', b'{"list":[null]}', b'{"list":[{}]}'):
+        assert assert_same([b"{}", None, wrong], kind) == [0, 2]
+
+
 def test_lists_in_lists_are_read() -> None:
     inner = t.StructType([t.StructField("s", t.StringType()), t.StructField("n", t.LongType())])
     kind = t.ArrayType(t.ArrayType(inner))

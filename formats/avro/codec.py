@@ -13,19 +13,19 @@ import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 import fastavro
 
-from .types import Schema, full_name
+from .marks import Member, for_reading
+from .types import Schema, full_name, is_one_column
 
 Convert: TypeAlias = Callable[[Any], Any]
 Named: TypeAlias = "dict[str, Convert | None]"
 # Spark has no type for these: the numbers and texts below them are what a column holds.
 _PLAIN = {"time-millis", "time-micros", "uuid", "duration"}
-_WIDENED = ({"int", "long"}, {"float", "double"})
 
 
 class SchemaMismatch(Exception):
@@ -56,7 +56,7 @@ class Decoder:
     """Reads what was written with one schema, as another one if there is another. Both `parsed`."""
 
     def __init__(self, written: Any, wanted: Any = None) -> None:
-        self._written, self._wanted = written, wanted
+        self._written, self._wanted = for_reading(written, wanted)
         self._convert = _conversion(written if wanted is None else wanted, {}, _READ)
 
     def decode(self, data: bytes) -> Any:
@@ -79,9 +79,10 @@ class Decoder:
 class _Way:
     """What differs between reading and writing; the walk over the schema is the same."""
 
+    array: Callable[[Convert | None], Convert | None]
     map: Callable[[Convert | None], Convert]
     union: Callable[[Sequence[Any], Sequence[Convert | None]], Convert]
-    scalars: Mapping[str, Convert]
+    scalars: Mapping[str, Convert]  # by the type, and its logical type behind it: `int-date`
 
 
 def _conversion(schema: Any, named: Named, way: _Way) -> Convert | None:
@@ -93,7 +94,8 @@ def _conversion(schema: Any, named: Named, way: _Way) -> Convert | None:
     kind = schema["type"]
     if isinstance(kind, str) and kind in _NESTED:
         return _NESTED[kind](schema, named, way)
-    return _conversion(kind, named, way)
+    found = way.scalars.get(f"{kind}-{schema.get('logicalType')}")
+    return found or _conversion(kind, named, way)
 
 
 def _of_record(schema: Any, named: Named, way: _Way) -> Convert | None:
@@ -104,8 +106,7 @@ def _of_record(schema: Any, named: Named, way: _Way) -> Convert | None:
 
 
 def _of_array(schema: Any, named: Named, way: _Way) -> Convert | None:
-    inner = _conversion(schema["items"], named, way)
-    return inner and (lambda values: [inner(value) for value in values])
+    return way.array(_conversion(schema["items"], named, way))
 
 
 def _of_map(schema: Any, named: Named, way: _Way) -> Convert:
@@ -126,8 +127,7 @@ def _of_union(branches: Sequence[Any], named: Named, way: _Way) -> Convert | Non
     if len(present) == 1:
         only = inner[0]
         return only and (lambda value: None if value is None else only(value))
-    kinds = {branch for branch in present if isinstance(branch, str)}
-    if not present or (len(kinds) == len(present) and kinds in _WIDENED):
+    if is_one_column(present):
         return None
     return way.union(present, inner)
 
@@ -141,6 +141,10 @@ def _of_fields(needed: Mapping[str, Convert]) -> Convert:
     return convert
 
 
+def _read_array(inner: Convert | None) -> Convert | None:
+    return inner and (lambda values: [inner(value) for value in values])
+
+
 def _read_map(inner: Convert | None) -> Convert:
     # Arrow has pairs.
     return lambda values: [
@@ -149,22 +153,17 @@ def _read_map(inner: Convert | None) -> Convert:
 
 
 def _read_union(present: Sequence[Any], inner: Sequence[Convert | None]) -> Convert:
-    several = sum(1 for branch in present if _named_type(branch)) > 1
-
     def convert(value: Any) -> Any:
         if value is None:
             return None
-        name = None
-        if several and isinstance(value, tuple):
-            name, value = value
-        number = _branch(present, value, name)
+        number, found = value if isinstance(value, Member) else _named_member(present, value)
         change = inner[number]
-        return {f"member{number}": change(value) if change else value}
+        return {f"member{number}": change(found) if change else found}
 
     return convert
 
 
-_READ = _Way(_read_map, _read_union, {})
+_READ = _Way(_read_array, _read_map, _read_union, {})
 
 
 def _named_type(branch: Any) -> str | None:
@@ -174,43 +173,24 @@ def _named_type(branch: Any) -> str | None:
     return branch if isinstance(branch, str) and branch not in primitive else None
 
 
-def _branch(present: Sequence[Any], value: Any, name: str | None) -> int:
-    """Which of the union's types the value has."""
-    for number, branch in enumerate(present):
-        if name is not None:
-            if _named_type(branch) == name:
-                return number
-        elif _fits(branch, value):
-            return number
-    raise SchemaMismatch(f"{type(value).__name__} is in none of the union's types")
-
-
-# By the kind of a branch: what Python values of it are.
-_PYTHON: dict[str, tuple[type, ...]] = {
-    "boolean": (bool,),
-    "int": (int, date),
-    "long": (int, datetime),
-    "float": (float,),
-    "double": (float,),
-    "bytes": (bytes, Decimal),
-    "fixed": (bytes, Decimal),
-    "string": (str,),
-    "enum": (str,),
-    "record": (dict,),
-    "error": (dict,),
-    "map": (dict,),
-    "array": (list,),
-}
+def _named_member(present: Sequence[Any], value: Any) -> Member:
+    """Of a type that has a name, which fastavro says where there are several."""
+    named = {number: _named_type(branch) for number, branch in enumerate(present)}
+    if isinstance(value, tuple):
+        name, value = value
+        fits = [number for number, one in named.items() if one == name]
+    else:
+        fits = [number for number, one in named.items() if one and _fits(present[number], value)]
+    if len(fits) != 1:
+        raise SchemaMismatch(f"{type(value).__name__} is in none of the union's types, or in two")
+    return Member(fits[0], value)
 
 
 def _fits(branch: Any, value: Any) -> bool:
-    kind = branch if isinstance(branch, str) else branch["type"]
-    kinds = _PYTHON.get(kind, (dict, str, bytes))  # else it is the one named type among them
-    if isinstance(value, bool):
-        return kind == "boolean"
-    if isinstance(value, datetime):
-        return kind == "long"
-    return isinstance(value, kinds)
+    if isinstance(branch, str):
+        return True  # a type that is defined elsewhere
+    kinds: dict[str, tuple[type, ...]] = {"enum": (str,), "fixed": (bytes, Decimal)}
+    return isinstance(value, kinds.get(branch["type"], (dict,)))
 
 
 class Encoder:
@@ -228,21 +208,36 @@ class Encoder:
         return stream.getvalue()
 
 
+def _write_array(inner: Convert | None) -> Convert:
+    def convert(values: Any) -> Any:
+        if not isinstance(values, list):  # fastavro takes bytes for a list of numbers
+            raise SchemaMismatch(f"{values!r} is not an array")
+        return [inner(value) for value in values] if inner else values
+
+    return convert
+
+
 def _write_map(inner: Convert | None) -> Convert:
-    return lambda pairs: {name: inner(value) if inner else value for name, value in pairs}
+    def convert(pairs: Any) -> Any:
+        if not isinstance(pairs, list):
+            raise SchemaMismatch(f"{pairs!r} is not a map")
+        return {name: inner(value) if inner else value for name, value in pairs}
+
+    return convert
 
 
 def _write_union(present: Sequence[Any], inner: Sequence[Convert | None]) -> Convert:
+    # fastavro takes the first type that a value may be of, if it is not told which
+    names = [_named_type(one) or (one if isinstance(one, str) else one["type"]) for one in present]
+
     def convert(value: Any) -> Any:
         if value is None:
             return None
-        for number, branch in enumerate(present):
+        for number, name in enumerate(names):
             member = value.get(f"member{number}")
             if member is not None:
                 change = inner[number]
-                found = change(member) if change else member
-                name = _named_type(branch)
-                return (name, found) if name else found
+                return name, change(member) if change else member
         return None
 
     return convert
@@ -254,8 +249,11 @@ def _checked(
     """fastavro takes 1.5 for an int, as 1, and any value for a boolean."""
 
     def convert(value: Any) -> Any:
-        # fastavro makes numbers of times, and says in which field a null is
-        if value is None or (isinstance(value, kinds) and (fits is None or fits(value))):
+        # fastavro makes numbers of times, and says in which field a null is; but of a boolean's
+        # it makes false
+        if (value is None and kinds != (bool,)) or (
+            isinstance(value, kinds) and (fits is None or fits(value))
+        ):
             return value
         raise SchemaMismatch(f"{value!r} is not {words}")
 
@@ -266,6 +264,10 @@ def _fits_int(value: Any) -> bool:
     return isinstance(value, date) or -(2**31) <= value < 2**31
 
 
+def _fits_date(value: Any) -> bool:
+    return not isinstance(value, datetime) and _fits_int(value)  # of a time fastavro keeps the day
+
+
 def _fits_float(value: float) -> bool:
     try:
         struct.pack("<f", value)
@@ -274,13 +276,27 @@ def _fits_float(value: float) -> bool:
     return True
 
 
+_long = _checked((int, date), "an integer")  # fastavro refuses what is too long
+
+
+def _instant(value: Any) -> Any:
+    """A time without a zone is UTC's; to fastavro it is the machine's."""
+    is_local = isinstance(value, datetime) and value.tzinfo is None
+    return value.replace(tzinfo=timezone.utc) if is_local else _long(value)
+
+
 _WRITE = _Way(
+    _write_array,
     _write_map,
     _write_union,
     {
+        "null": _checked((), "null"),
         "boolean": _checked((bool,), "a boolean"),
         "int": _checked((int, date), "an integer of 32 bits", _fits_int),
-        "long": _checked((int, date), "an integer"),  # fastavro refuses what is too long
+        "int-date": _checked((int, date), "a date", _fits_date),
+        "long": _long,
+        "long-timestamp-millis": _instant,
+        "long-timestamp-micros": _instant,
         "float": _checked((int, float), "a number of 32 bits", _fits_float),
         "double": _checked((int, float), "a number"),
     },

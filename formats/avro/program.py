@@ -32,7 +32,7 @@ from datetime import date
 from typing import Any
 
 from .slots import Node, Unsupported
-from .types import Schema, full_name
+from .types import Schema, full_name, is_one_column
 
 LONG, RAW, BOOLEAN, BYTES, FIXED, DECIMAL, RECORD = range(7)
 OPTIONAL, UNION, GOTO, REPEATED, AGAIN = range(7, 12)
@@ -101,7 +101,6 @@ _SIMPLE = {
     "string": ("bytes", BYTES, 0),
 }
 _NAMED = ("record", "error", "enum", "fixed")
-_WIDENED = ({"int", "long"}, {"float", "double"})
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _SAME = ("logicalType", "precision", "scale", "size", "symbols")
 
@@ -170,7 +169,8 @@ class _Compiler:
             return valued("decimal", DECIMAL, highest, int(schema.get("size", -1)))
         if kind in ("int", "long"):
             bounds = _LOGICAL.get((kind, str(logical)), INT32 if kind == "int" else INT64)
-            return valued("millis" if logical in _MILLISECONDS else "number", LONG, *bounds)
+            is_millis = kind == "long" and logical in _MILLISECONDS
+            return valued("millis" if is_millis else "number", LONG, *bounds)
         if kind == "enum":
             symbols = tuple(schema["symbols"])
             return valued("enum", LONG, 0, len(symbols) - 1, symbols=symbols)
@@ -228,7 +228,7 @@ class _Compiler:
         if not self._is_same:
             raise Unsupported("a union of several types that has changed")
         kinds = [written[number] for number in present]
-        if all(isinstance(kind, str) for kind in kinds) and set(kinds) in _WIDENED:
+        if is_one_column(kinds):
             raise Unsupported("a union of a number and a wider one")
         program, at, first = self._program, len(self._program.code), len(self._program.jumps)
         program.jumps += [-1] * len(written)
@@ -262,9 +262,11 @@ def _is_primitive(schema: Any) -> bool:
 
 def _default(field: Any) -> Any:
     """What a field has that was not written. Raises Unsupported for what is no plain value."""
-    kind = field["type"]
-    kind = kind[0] if isinstance(kind, list) else kind
-    found = field.get("default", ...)
+    kind, found = field["type"], field.get("default", ...)
+    if isinstance(kind, list):
+        if found is not None and not is_one_column([branch for branch in kind if branch != "null"]):
+            raise Unsupported("a default of one of several types")
+        kind = kind[0]
     if kind not in ("null", "boolean", "int", "long", "float", "double", "string"):
         raise Unsupported("a default that is no plain value")
     if found is not None and not isinstance(found, (bool, int, float, str)):

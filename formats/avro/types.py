@@ -114,13 +114,20 @@ def _union(branches: Sequence[Any], named: Named, inside: tuple[str, ...]) -> Ty
         return t.NullType(), True
     if len(present) == 1:
         return _type(present[0], named, inside)[0], nullable
-    if all(isinstance(branch, str) for branch in present) and frozenset(present) in _WIDER:
+    if is_one_column(present):
         return _WIDER[frozenset(present)](), nullable
     members = [
         t.StructField(f"member{number}", _type(branch, named, inside)[0], True)
         for number, branch in enumerate(present)
     ]
     return t.StructType(members), nullable
+
+
+def is_one_column(present: Sequence[Any]) -> bool:
+    """Whether a union's types (without null) are a single column, not a struct of one for each."""
+    return len(present) < 2 or (
+        all(isinstance(branch, str) for branch in present) and frozenset(present) in _WIDER
+    )
 
 
 def _decimal(schema: Mapping[str, Any]) -> t.DataType:

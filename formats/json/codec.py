@@ -47,14 +47,13 @@ class JsonDecoder:
     def decode(self, data: bytes) -> Any:
         """A value for Arrow. Raises ValueError with what is wrong and where."""
         try:
-            value = json.loads(data, parse_float=Decimal, parse_constant=_no_constant)
+            return self._read(json.loads(data, parse_float=Decimal, parse_constant=_no_constant))
         except json.JSONDecodeError as error:
             raise NotOfSchema(f"it is no JSON ({error.msg} at character {error.pos})") from None
         except UnicodeDecodeError:
             raise NotOfSchema("it is no JSON (not UTF-8)") from None
         except RecursionError:
             raise NotOfSchema("it is nested too deeply") from None
-        return self._read(value)
 
     def column(self, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
         """As `Decoder.column` (formats/shared/decoding.py)."""
@@ -70,8 +69,8 @@ def _no_constant(word: str) -> Any:
 # --- reading ------------------------------------------------------------------------------------
 
 
-def _reader(kind: t.DataType, at: str) -> Read:
-    """What turns JSON's values into Arrow's; null stays null."""
+def _reader(kind: t.DataType, at: str, may_be_null: bool = True) -> Read:
+    """What turns JSON's values into Arrow's; null stays null, where it may be."""
     if isinstance(kind, t.StructType):
         read = _struct(kind, at)
     elif isinstance(kind, t.ArrayType):
@@ -91,7 +90,9 @@ def _reader(kind: t.DataType, at: str) -> Read:
 
     def nullable(value: Any) -> Any:
         if value is None:
-            return None
+            if may_be_null:
+                return None
+            raise NotOfSchema(f"{at} is null or missing, and is NOT NULL in its schema")
         try:
             return read(value)
         except NotOfSchema:
@@ -105,7 +106,10 @@ def _reader(kind: t.DataType, at: str) -> Read:
 
 
 def _struct(kind: t.StructType, at: str) -> Read:
-    fields = [(field.name, _reader(field.dataType, f"{at}.{field.name}")) for field in kind.fields]
+    fields = [
+        (field.name, _reader(field.dataType, f"{at}.{field.name}", field.nullable))
+        for field in kind.fields
+    ]
 
     def read(value: Any) -> Any:
         if not isinstance(value, dict):
@@ -116,7 +120,7 @@ def _struct(kind: t.StructType, at: str) -> Read:
 
 
 def _array(kind: t.ArrayType, at: str) -> Read:
-    inner = _reader(kind.elementType, f"{at}[]")
+    inner = _reader(kind.elementType, f"{at}[]", kind.containsNull)
 
     def read(value: Any) -> Any:
         if not isinstance(value, list):
@@ -129,7 +133,7 @@ def _array(kind: t.ArrayType, at: str) -> Read:
 def _map(kind: t.MapType, at: str) -> Read:
     if not isinstance(kind.keyType, t.StringType):
         raise OptionsError([f"JSON's maps have strings for keys; at {at} the schema has others."])
-    inner = _reader(kind.valueType, f"{at}.*")
+    inner = _reader(kind.valueType, f"{at}.*", kind.valueContainsNull)
 
     def read(value: Any) -> Any:
         if not isinstance(value, dict):
@@ -168,12 +172,18 @@ def _string(value: Any) -> Any:
     if isinstance(value, str):
         value.encode()  # half a surrogate pair, which JSON can escape, is no text
         return value
-    # A Decimal is a number that `json.loads` was told to keep all digits of.
-    return str(value) if isinstance(value, Decimal) else json.dumps(value, default=_digits)
+    return _json(value)
 
 
-def _digits(value: Any) -> Any:
-    return float(value)
+def _json(value: Any) -> str:
+    """With all digits of each number: a Decimal, as `json.loads` was told. `json.dumps` has none
+    for it but those of a float."""
+    if isinstance(value, dict):
+        members = [f"{json.dumps(name)}: {_json(one)}" for name, one in value.items()]
+        return "{" + ", ".join(members) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join([_json(one) for one in value]) + "]"
+    return str(value) if isinstance(value, Decimal) else json.dumps(value)
 
 
 def _boolean(value: Any) -> Any:
@@ -230,7 +240,7 @@ def _timestamp_ntz(value: Any) -> Any:
 def _iso(value: Any) -> datetime:
     if not isinstance(value, str):
         raise TypeError
-    if len(value) <= len("2026-01-01"):
+    if len(value.strip()) <= len("2026-01-01"):
         raise ValueError
     # Python 3.10 reads neither the Z nor other numbers of digits than 3 and 6.
     text, found = value.strip(), _FRACTION.search(value)

@@ -202,9 +202,17 @@ def _converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
         parts = [
             _converted(part, one.type) for part, one in zip(array.flatten(), kind, strict=True)
         ]
+        # a part is null where the whole is
+        if any(
+            not one.nullable and part.null_count > array.null_count
+            for part, one in zip(parts, kind, strict=True)
+        ):
+            raise _Left
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
     if of.is_list(kind):
         items = _converted(array.values, kind.value_type)
+        if items.null_count and not kind.value_field.nullable:
+            raise _Left
         return pa.ListArray.from_arrays(array.offsets, items, type=kind, mask=array.is_null())
     if of.is_floating(kind):
         return _floats(array, kind)

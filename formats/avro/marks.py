@@ -1,0 +1,150 @@
+"""Schemas for fastavro with which a value says what it is: which of a union's types, and a time.
+
+fastavro gives bare values, and does not look at the meaning of the type that they are read as: 5
+may be an `int`, a `long` or a time's milliseconds. It calls a function for every logical type. So
+types that have no name get one of ours. No I/O.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import fastavro
+from fastavro.read import LOGICAL_READERS
+
+from .types import is_one_column
+
+_MARK = "eo-kafka"
+_UNNAMED = ("boolean", "int", "long", "float", "double", "bytes", "string", "array", "map")
+
+
+class Member(NamedTuple):
+    """A value of a union, and which of its types (without null) it is of."""
+
+    number: int
+    value: Any
+
+
+def for_reading(written: Any, wanted: Any = None) -> tuple[Any, Any]:
+    """Both (parsed) with marks, and defaults as if they had been read."""
+    source = fastavro.parse_schema(_marked(written, wanted is not None))
+    if wanted is None:
+        return source, None
+    target = fastavro.parse_schema(_marked(wanted, False))
+    names = {one["name"]: one for one in _records(copy.deepcopy(target))}
+    for record in _records(target):
+        for field in record["fields"]:
+            if "default" in field:
+                field["default"] = _default(field["type"], field["default"], names)
+    return source, target
+
+
+def _marked(schema: Any, everywhere: bool, member: int | None = None) -> Any:
+    if isinstance(schema, list):
+        present = [branch for branch in schema if branch != "null"]
+        numbers = iter([None] * len(present) if is_one_column(present) else range(len(present)))
+        found = [
+            branch if branch == "null" else _marked(branch, everywhere, next(numbers))
+            for branch in schema
+        ]
+        own = [one for one in found if isinstance(one, dict) and one.get("member") is not None]
+        beside = {one["type"]: dict(one) for one in own}
+        for one in own:
+            one["beside"] = beside
+        return found
+    kind = schema if isinstance(schema, str) else schema["type"]
+    if not isinstance(kind, str):
+        return _marked(kind, everywhere, member)
+    made = {} if isinstance(schema, str) else {k: v for k, v in schema.items() if k[:2] != "__"}
+    for inner in ("items", "values"):
+        if inner in made:
+            made[inner] = _marked(made[inner], everywhere)
+    if "fields" in made:
+        made["fields"] = [
+            {**field, "type": _marked(field["type"], everywhere)} for field in made["fields"]
+        ]
+    if kind in _UNNAMED and (everywhere or member is not None):
+        return {**made, "type": kind, "logicalType": _MARK, "member": member, "means": _means(made)}
+    return made or schema
+
+
+def _means(schema: Any) -> str | None:
+    """A type's own logical type."""
+    found = schema.get("logicalType") if isinstance(schema, Mapping) else None
+    return schema["means"] if found == _MARK else found
+
+
+def _read(data: Any, written: Any, wanted: Any = None) -> Any:
+    """What a value is that was read as one type and is wanted as another."""
+    wanted = written if wanted is None else wanted
+    if isinstance(wanted, Mapping):  # fastavro takes the first type that a value could become
+        wanted = wanted.get("beside", {}).get(written["type"], wanted)
+    kind = wanted if isinstance(wanted, str) else wanted["type"]
+    means = _means(written)
+    if f"{written['type']}-{means}" in LOGICAL_READERS:
+        data = _with_meaning(data, written["type"], means, written)
+    else:
+        data = _promoted(data, written["type"], kind)
+        data = _with_meaning(data, kind, _means(wanted), wanted)
+    member = wanted.get("member") if isinstance(wanted, Mapping) else None
+    return data if member is None else Member(member, data)
+
+
+def _with_meaning(data: Any, kind: str, means: str | None, schema: Any) -> Any:
+    read = LOGICAL_READERS.get(f"{kind}-{means}")
+    return read(data, schema, None) if read else data
+
+
+def _promoted(data: Any, kind: str, into: str) -> Any:
+    if kind == into:
+        return data
+    if into == "float":
+        import numpy as np
+
+        return float(np.int64(data).astype(np.float32))  # by way of a double it is rounded twice
+    if into == "double":
+        return float(data)
+    if into in ("string", "bytes"):
+        return data.decode() if into == "string" else data.encode()
+    return data
+
+
+LOGICAL_READERS.update({f"{kind}-{_MARK}": _read for kind in _UNNAMED})
+
+
+def _records(schema: Any) -> Iterator[Any]:
+    """All that are defined in a schema."""
+    if isinstance(schema, list):
+        for branch in schema:
+            yield from _records(branch)
+    elif isinstance(schema, Mapping):
+        if "fields" in schema:
+            yield schema
+        inner = [field["type"] for field in schema.get("fields", ())]
+        for one in (*inner, schema.get("items"), schema.get("values"), schema["type"]):
+            yield from _records(one)
+
+
+def _default(schema: Any, value: Any, names: Mapping[str, Any]) -> Any:
+    """A schema has bytes as text, and of a union's default does not say the type: the first one."""
+    if isinstance(schema, list):
+        return _default(schema[0], value, names)
+    schema = names.get(schema, {"type": schema}) if isinstance(schema, str) else schema
+    kind = schema["type"]
+    if "fields" in schema:
+        fields = {one["name"]: one for one in schema["fields"]}
+        given = {name: value.get(name, one.get("default")) for name, one in fields.items()}
+        return {name: _default(fields[name]["type"], one, names) for name, one in given.items()}
+    if kind == "array":
+        value = [_default(schema["items"], one, names) for one in value]
+    elif kind == "map":
+        value = {name: _default(schema["values"], one, names) for name, one in value.items()}
+    elif kind in ("bytes", "fixed"):
+        value = value.encode("latin-1")
+    elif kind in ("float", "double"):
+        value = float(value)
+    value = _with_meaning(value, kind, _means(schema), schema)
+    member = schema.get("member")
+    return value if member is None else Member(member, value)
