@@ -328,7 +328,10 @@ def resolved(lookup: OffsetLookup, ranges: Collection[OffsetRange]) -> list[Offs
     record is as new as was asked for. Raises SourceError, ReadTimeout."""
     known = {
         EARLIEST: lookup.earliest([at for at, *limits in ranges if EARLIEST in limits]),
-        LATEST: lookup.latest([at for at, *limits in ranges if LATEST in limits]),
+        LATEST: lookup.latest(
+            [at for at, *limits in ranges if LATEST in limits],
+            {at: start for at, start, _ in ranges},
+        ),
     }
     return [
         OffsetRange(at, *(known[limit][at] if limit in known else limit for limit in limits))

@@ -253,9 +253,17 @@ def resolved_now(options: SourceOptions, wanted: OffsetRange) -> OffsetRange:
         return wanted
     lookup = OffsetLookup(options)
     try:
-        return resolved(lookup, [wanted])[0]
+        found = resolved(lookup, [wanted])[0]
     finally:
         lookup.close()
+    if wanted.end == LATEST and found.start > found.end:
+        _data_loss(
+            options,
+            f"The read is to begin at offset {found.start} of partition {found.partition}, which "
+            f"ends at {found.end}: the offset was given too high ('startingOffsets'), or records "
+            "were lost, or the topic was deleted and made again.",
+        )
+    return found
 
 
 def _end_there(options: SourceOptions, wanted: OffsetRange) -> int:

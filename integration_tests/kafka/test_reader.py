@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.connectors.spark_versions import ReadAllAvailable
 from eo_kafka.core import librdkafka
-from eo_kafka.core.offsets import OffsetRange, TopicPartition
+from eo_kafka.core.offsets import LATEST, OffsetRange, TopicPartition
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
 from eo_kafka.sources import reader
 from eo_kafka.sources.lookup import OffsetLookup
@@ -230,6 +230,7 @@ def test_a_stream_that_is_beyond_an_open_transaction_waits_there(
     assert (end[topic], stream.partitions(start, end)) == ({"0": 3}, [])
     still_open.commit_transaction()
     produce(broker, topic, b"d")
+    eventually(lambda: newest(options(broker, topic)) == 5)  # its marker comes by itself
     later = stream.latestOffset(end, ReadAllAvailable())
     batches = [batch for task in stream.partitions(end, later) for batch in stream.read(task)]
     assert [value for batch in batches for value in batch["value"].to_pylist()] == [b"d"]
@@ -261,6 +262,11 @@ def test_an_end_that_the_log_does_not_reach_is_told_at_once(broker: Any, make_to
     with pytest.raises(DataLossError, match=rf"{topic}-0 from offset 3 to 1000000 .* ends at 10"):
         rows(options(broker, topic), 3, 1_000_000)
     assert time.monotonic() - began < 20
+    assert rows(lenient, 11, LATEST) == rows(options(broker, topic), 10, LATEST) == []
+    with pytest.raises(
+        DataLossError, match=rf"begin at offset 11 of .*{topic}-0, which ends at 10"
+    ):
+        rows(options(broker, topic), 11, LATEST)
 
 
 @both_loops
