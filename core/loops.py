@@ -35,7 +35,7 @@ _PATIENCE_S = 60.0
 _POINTER = ctypes.c_void_p
 _lock = threading.RLock()
 _loaded: list[Any] = []  # what the object code lives in
-why_not_kept: list[str] = []  # what this process has compiled
+why_not_kept: list[str] = []  # what this process has compiled, each reason once
 
 
 class ObjectCode(NamedTuple):

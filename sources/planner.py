@@ -113,15 +113,15 @@ class Planner:
         were added, may answer after one that did: where something of `start` is missing it is asked
         again a few times, then believed."""
         known = self._options.subscription.wanted(start.offsets)
-        for left in reversed(range(self._options.num_retries)):
+        for attempt in range(1, self._options.num_retries + 1):
             found = self._lookup.look()
-            others = {name for name, i in found.ids.items() if start.ids.get(name, i) != i}
-            missing = {at for at in known - found.partitions if at.topic not in others}
-            if not missing or not left:
-                return found
+            replaced = self._topics.replaced(found.ids, start)
+            missing = {at for at in known - found.partitions if at.topic not in replaced}
+            if not missing or attempt == self._options.num_retries:
+                break
             log.warning("%s are not there any more; asking again", names(missing))
             time.sleep(self._options.retry_interval_ms / 1000)
-        raise AssertionError("the last attempt returns")
+        return found
 
     def _check_repeatable(self, lost: Mapping[str, str]) -> None:
         if lost:
