@@ -21,6 +21,7 @@ from ..core.offsets import (
 )
 from ..formats.options import FormatOptions
 from ..formats.reading import Reading
+from ..sources.held_back import HeldBack
 from ..sources.lookup import OffsetLookup
 from ..sources.most_tasks import MostTasks
 from ..sources.options import SourceOptions
@@ -88,6 +89,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lookup = OffsetLookup(options)
         self._recorded = RecordedEnds(options)
         self._planner = Planner(options, self._lookup)
+        self._held_back = HeldBack(self._lookup)
         self._initial: dict[TopicPartition, int] | None = None
         self._first_end: Offsets | None = None  # of batch 0, once its tasks were planned
         self._continues_at: Offsets | None = None
@@ -130,14 +132,18 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = self._start() if self._reached is None else self._reached
         recorded = self._recorded.after(begin)
         if self._target is None:
-            at = Position(begin, ids=self._position.ids if self._position else {})
-            self._newest = self._planner.newest(at, recorded)
+            at = self._position or Position(begin)
+            self._newest = self._planner.newest(at._replace(offsets=begin), recorded)
+            if self._options.read_committed:
+                self._held_back.look(self._newest)
             if self._until_now:
                 self._target = self._newest
         if self._continues_at is not None and begin == self._initial:
             self._recorded.check_continues(self._newest, self._planner.topic_ids)
             ids = self._planner.ids_of(self._continues_at)
-            position = Position(self._continues_at, self._options.ledger_topic, ids=ids)
+            epochs = self._planner.epochs_of(self._continues_at)
+            ledger = self._options.ledger_topic
+            position = Position(self._continues_at, ledger, ids=ids, epochs=epochs)
         elif recorded is not None:
             check_is_there(recorded.offsets, self._newest)
             position = recorded
@@ -165,7 +171,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         here = self._position
         if here and end == here.offsets and ids.keys() <= here.ids.keys() and not anew:
             return here  # written in another way, Spark would take it for another place
-        return Position(end, most_tasks=self._most_tasks.of(end), ids=ids, anew=anew)
+        tasks, epochs = self._most_tasks.of(end), self._planner.epochs_of(end)
+        return Position(end, most_tasks=tasks, ids=ids, anew=anew, epochs=epochs)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The newest offsets seen, for the progress report. Driver, after `latestOffset`."""

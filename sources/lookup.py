@@ -18,7 +18,7 @@ from ..clients.kafka import config
 from ..clients.kafka.first_contact import nobody_listens
 from ..clients.kafka.topics import settings_of
 from ..core.errors import ReadTimeout, SourceError, UnknownTopic
-from ..core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, TopicPartition
+from ..core.offsets import Offsets, TopicPartition
 from .limits import Word
 from .lookup_client import LookupClient
 from .lookup_errors import is_denied, is_of_old_metadata, is_without_leader
@@ -41,6 +41,13 @@ class Topics(NamedTuple):
     ids: dict[str, str]
 
 
+class Ends(NamedTuple):
+    """Where partitions end, and the epochs of the leaders that say so, where they say them."""
+
+    offsets: dict[TopicPartition, int]
+    epochs: dict[TopicPartition, int]
+
+
 class OffsetLookup:
     """Partitions and offsets of the subscribed topics, as the consumers will see them.
 
@@ -57,10 +64,7 @@ class OffsetLookup:
 
     def partitions(self) -> set[TopicPartition]:
         """Every partition that is read. Raises SourceError for an unknown topic that is named."""
-        if self._options.subscription.topics:
-            return self.look().partitions
-        self.check_first_contact()
-        return self._options.subscription.wanted(self._all())
+        return self.look().partitions
 
     def look(self) -> Topics:
         """Every partition that is read, and the ids of their topics. Raises as `partitions`."""
@@ -129,12 +133,16 @@ class OffsetLookup:
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each partition that is still in its log."""
-        return self._offsets(partitions, lambda _: "earliest")
+        return self._offsets(partitions, lambda _: "earliest").offsets
 
     def latest(
         self, partitions: Collection[TopicPartition], known: Offsets | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset after the last one that may be read now, of each partition.
+        """The offset after the last one that may be read now, of each partition. As `ends`."""
+        return self.ends(partitions, known).offsets
+
+    def ends(self, partitions: Collection[TopicPartition], known: Offsets | None = None) -> Ends:
+        """The same, and the leaders' epochs.
 
         An answer below a `known` offset may be a broker's that has just become leader
         (KAFKA-7703): it is asked again a few times, then believed. Or who came that far read more
@@ -143,16 +151,20 @@ class OffsetLookup:
         known = known or {}
         for attempt in range(1, self._options.num_retries + 1):
             found = self._offsets(partitions, lambda _: "latest")
-            behind = [at for at, offset in found.items() if offset < known.get(at, 0)]
+            behind = [at for at, offset in found.offsets.items() if offset < known.get(at, 0)]
             if self._options.read_committed:
-                written = self._offsets(behind, lambda _: "latest", stable=False)
-                found |= {at: known[at] for at in behind if written[at] >= known[at]}
+                written = self.written(behind)
+                found.offsets.update({at: known[at] for at in behind if written[at] >= known[at]})
                 behind = [at for at in behind if written[at] < known[at]]
             if not behind or attempt == self._options.num_retries:
                 break
             log.warning("latest offsets went backwards for %s; asking again", behind)
             time.sleep(self._options.retry_interval_ms / 1000)
         return found
+
+    def written(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition, whether or not it may be read."""
+        return self._offsets(partitions, lambda _: "latest", stable=False).offsets
 
     def topic_settings(self, topic: str) -> dict[str, str]:
         """The settings of a topic that is known to exist; none if they may not be seen."""
@@ -166,7 +178,7 @@ class OffsetLookup:
         """The first offset of each partition whose record is not older than its time, in
         milliseconds since 1970; None if there is no such record."""
         found = self._offsets(times, lambda at: times[at], NO_OFFSET)
-        return {at: None if offset == NO_OFFSET else offset for at, offset in found.items()}
+        return {at: None if offset == NO_OFFSET else offset for at, offset in found.offsets.items()}
 
     def committed(
         self, group: str, partitions: Collection[TopicPartition]
@@ -193,10 +205,10 @@ class OffsetLookup:
         of: Callable[[TopicPartition], Word | int],
         lowest: int = 0,
         stable: bool = True,
-    ) -> dict[TopicPartition, int]:
+    ) -> Ends:
         """The offsets that `of` asks for, by word or by time. If not `stable`, of all records."""
         if not partitions:
-            return {}
+            return Ends({}, {})
         import confluent_kafka
         from confluent_kafka import admin
 
@@ -219,7 +231,11 @@ class OffsetLookup:
             is_answer=lambda found: found.offset >= lowest,
             topics={at.topic for at in partitions},
         )
-        return {TopicPartition(at.topic, at.partition): a.offset for at, a in answers.items()}
+        told = {TopicPartition(at.topic, at.partition): one for at, one in answers.items()}
+        return Ends(
+            {at: one.offset for at, one in told.items()},
+            {at: one.leader_epoch for at, one in told.items() if one.leader_epoch is not None},
+        )
 
     def _ask(
         self,
@@ -321,19 +337,3 @@ class OffsetLookup:
                 "every topic it subscribes to, and DESCRIBE on a consumer group it starts from."
             )
         return SourceError(f"Looking up {subject} failed: {error.str()}.")
-
-
-def resolved(lookup: OffsetLookup, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
-    """`ranges` with EARLIEST and LATEST replaced by what they mean now. A start is LATEST where no
-    record is as new as was asked for. Raises SourceError, ReadTimeout."""
-    known = {
-        EARLIEST: lookup.earliest([at for at, *limits in ranges if EARLIEST in limits]),
-        LATEST: lookup.latest(
-            [at for at, *limits in ranges if LATEST in limits],
-            {at: start for at, start, _ in ranges},
-        ),
-    }
-    return [
-        OffsetRange(at, *(known[limit][at] if limit in known else limit for limit in limits))
-        for at, *limits in ranges
-    ]

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
 
-from ..core.errors import DataLossError, SourceError, UnknownTopic
+from ..core.errors import DataLossError, UnknownTopic
 from ..core.offsets import (
     EARLIEST,
     LATEST,
@@ -18,11 +18,14 @@ from ..core.offsets import (
     Offsets,
     Position,
     TopicPartition,
-    encode_text,
     names,
 )
-from .limits import ByGroup, ByTime, ByTopic, Limit, Word
-from .lookup import OffsetLookup, Topics, resolved
+from .cut_logs import cut_logs
+from .data_loss import tell_loss
+from .given_offsets import GivenOffsets
+from .late_bound import resolved
+from .limits import ByGroup, ByTime
+from .lookup import Ends, OffsetLookup, Topics
 from .options import SourceOptions
 from .range_split import split
 from .rate_limit import rate_limited
@@ -30,7 +33,6 @@ from .topic_identity import WAYS_OUT, KnownTopics
 
 log = logging.getLogger(__name__)
 
-_FAIL = "To go on without those records, set 'failOnDataLoss' to false."
 _WARN = "To stop the query in such a case, set 'failOnDataLoss' to true."
 
 
@@ -40,10 +42,12 @@ class Planner:
     def __init__(self, options: SourceOptions, lookup: OffsetLookup) -> None:
         self._options = options
         self._lookup = lookup
+        self._given = GivenOffsets(options, lookup)
         self._topics = KnownTopics()
         self.continues = False  # a new query, whose first batch ends where another has ended
         self._now: Mapping[str, str] | None = None  # the topics' ids in the last look
         self._anew: frozenset[str] = frozenset()
+        self._epochs: Offsets = {}  # of the leaders, in the last look
         self._late: set[TopicPartition] = set()  # a new query finds them, and starts at their ends
 
     def stored_start(self) -> dict[TopicPartition, int]:
@@ -55,7 +59,7 @@ class Planner:
         if self._options.starting == "latest" or isinstance(self._options.starting, ByGroup):
             return {}
         present = self._lookup.partitions()
-        starts = self._resolved("startingOffsets", self._options.starting, present)
+        starts = self._given.resolved("startingOffsets", self._options.starting, present)
         self._late = {at for at, start in starts.items() if start == LATEST}
         earliest = self._lookup.earliest([at for at in present if starts[at] == EARLIEST])
         return {at: earliest.get(at, start) for at, start in starts.items() if start != LATEST}
@@ -75,6 +79,10 @@ class Planner:
         topics = {at.topic for at in offsets}
         return {topic: found for topic, found in self.topic_ids.items() if topic in topics}
 
+    def epochs_of(self, offsets: Offsets) -> dict[TopicPartition, int]:
+        """Of the leaders that told these offsets, or more, in the last look."""
+        return {at: self._epochs[at] for at in offsets if at in self._epochs}
+
     def is_there(self, end: Position) -> bool:
         """Whether a batch that was planned to end there can be run as it was, by the last look."""
         known = all(self.topic_ids.get(topic) == i for topic, i in end.ids.items())
@@ -92,7 +100,8 @@ class Planner:
         """The end of what can be read now, of every partition there is, for the batch from `start`,
         which is known to have ended at `recorded`.
 
-        Raises DataLossError where a topic is not the one that `start` is an offset of any more.
+        Raises DataLossError where a topic is not the one that `start` is an offset of any more, or
+        a log was cut below.
         """
         found = self._look(start)
         replaced = self._topics.replaced(found.ids, start)
@@ -103,10 +112,21 @@ class Planner:
         self._tell(replaced, "The new one is read from its beginning.")
         self._topics.accept(found.ids)
         self._now, self._anew = found.ids, frozenset(replaced)
-        known = (start if recorded is None else recorded).offsets
-        return self._lookup.latest(
-            found.partitions, {at: known[at] for at in known if at.topic not in self._anew}
-        )
+        known = start if recorded is None else recorded
+        kept = {at: known.offsets[at] for at in known.offsets if at.topic not in self._anew}
+        ends = self._lookup.ends(found.partitions, kept)
+        self._epochs = ends.epochs
+        self._tell_cut(known._replace(offsets=kept), ends, must_repeat=recorded is not None)
+        return ends.offsets
+
+    def _tell_cut(self, read: Position, ends: Ends, *, must_repeat: bool) -> None:
+        for sentence in cut_logs(self._options, read, ends):
+            if must_repeat:
+                raise DataLossError(
+                    f"{sentence} A batch since the restored snapshot must be repeated and cannot "
+                    "be. Give the job's memory up: 'eo-kafka job reset', and a new checkpoint."
+                )
+            self._tell_loss(sentence)
 
     def _look(self, start: Position) -> Topics:
         """What is read now. A broker that does not know yet of a new topic, or of partitions that
@@ -143,7 +163,7 @@ class Planner:
         """Where the batch from `start` ends, within `limit` offsets if there is a limit. `first` as
         in `ranges`."""
         if first and isinstance(self._options.starting, ByGroup):
-            return self._positions(self._options.starting.group, newest)
+            return self._given.of_group(self._options.starting.group, newest)
         if limit is None:
             return dict(newest)
         return rate_limited(limit, self._begin(start, newest, self._anew, first), newest)
@@ -161,23 +181,27 @@ class Planner:
         """
         end = until.offsets
         deleted: set[str] = set()
+        present: set[TopicPartition] = set()
         if self._now is None:  # a restart in the middle of this batch
-            self._now, deleted = self._looked({at.topic for at in end})
+            (present, self._now), deleted = self._looked({at.topic for at in end})
         replaced = self._topics.replaced(self._now, until)
         self._tell(
             replaced,
             "This batch was planned on the old one, and reads nothing of it any more; the next one "
             "reads all of the new one.",
         )
+        if self._options.fail_on_data_loss:  # else what is there now is read
+            there = {at: end[at] for at in present & end.keys()}
+            self._tell_cut(until, self._lookup.ends(there, there), must_repeat=False)
         self._topics.accept({topic: i for topic, i in self._now.items() if topic not in replaced})
         self._anew = frozenset()  # of another batch
         gone = start.keys() - end.keys()
         if gone and first:
             gone -= self._lookup.partitions()
         if gone:
-            self._data_loss(f"Partitions {names(gone)} are gone; some data may have been missed.")
+            self._tell_loss(f"Partitions {names(gone)} are gone; some data may have been missed.")
         if deleted:
-            self._data_loss(
+            self._tell_loss(
                 f"This batch was planned on topics that were deleted since: {sorted(deleted)}. Of "
                 "them nothing more can be read."
             )
@@ -191,21 +215,21 @@ class Planner:
             # Without any stored offset none of its partitions is new to a new query.
             added = not first or (start and not self._is_pinned(at))
             if added and begin[at] != 0:
-                self._data_loss(
+                self._tell_loss(
                     f"Added partition {at} starts from offset {begin[at]} instead of 0; some data "
                     "may have been missed."
                 )
         for at in sorted(begin):
             if end[at] < begin[at]:
-                self._data_loss(
+                self._tell_loss(
                     f"The offset of partition {at} was changed from {begin[at]} to {end[at]}, some "
                     "data may have been missed: the topic was deleted and created again, or its "
                     "records expired."
                 )
         return self._tasks(OffsetRange(at, begin[at], end[at]) for at in sorted(begin))
 
-    def _looked(self, topics: set[str]) -> tuple[dict[str, str], set[str]]:
-        """The ids of what is read now and of `topics`, and those of `topics` that are gone."""
+    def _looked(self, topics: set[str]) -> tuple[Topics, set[str]]:
+        """What is read now, with the ids of `topics`, and those of `topics` that are gone."""
         found = self._lookup.look()
         ids, gone = dict(found.ids), set()
         for topic in sorted(topics - {at.topic for at in found.partitions}):
@@ -213,72 +237,19 @@ class Planner:
                 ids |= self._lookup.ids([topic])
             except UnknownTopic:
                 gone.add(topic)
-        return ids, gone
+        return Topics(found.partitions, ids), gone
 
     def batch_ranges(self) -> list[OffsetRange]:
         """A batch query's ranges; EARLIEST and LATEST are left for the tasks to resolve, unless
         they must be known to cut the ranges or to share them out."""
         present = self._lookup.partitions()
-        starts = self._resolved("startingOffsets", self._options.starting, present)
-        ends = self._resolved("endingOffsets", self._options.ending, present)
+        starts = self._given.resolved("startingOffsets", self._options.starting, present)
+        ends = self._given.resolved("endingOffsets", self._options.ending, present)
         ranges = [OffsetRange(at, starts[at], ends[at]) for at in sorted(present)]
         return self._tasks(resolved(self._lookup, ranges)) if self._options.cuts else ranges
 
-    def _resolved(
-        self, name: str, limit: Limit, present: Collection[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        """An offset for each partition; EARLIEST and LATEST stay what they are. Raises
-        SourceError."""
-        if isinstance(limit, ByGroup):  # a batch's: a stream's first batch ends there
-            newest = self._lookup.latest(present)
-            return self._positions(limit.group, newest)
-        if isinstance(limit, ByTime):
-            times = limit.times(present)
-            _check_assigned(f"{name}ByTimestamp", times, present)
-            return self._at_times(times, limit.or_latest)
-        if isinstance(limit, ByTopic):
-            named = {
-                at: _offset(limit.words[at.topic]) for at in present if at.topic in limit.words
-            }
-            limit = {**limit.offsets, **named}
-        if isinstance(limit, dict):
-            _check_assigned(name, limit, present)
-            return limit
-        return dict.fromkeys(present, _offset(limit))
-
-    def _positions(self, group: str, newest: Offsets) -> dict[TopicPartition, int]:
-        """Where the group is, of all partitions; told of those where that is not to be had."""
-        found = self._lookup.committed(group, newest)
-        without = newest.keys() - found.keys()
-        if without:
-            log.warning(
-                "Consumer group '%s' has committed nothing for %s: they are read from their "
-                "earliest offsets.",
-                group,
-                names(without),
-            )
-        earliest = self._lookup.earliest(newest)
-        for at, offset in sorted(found.items()):
-            if not earliest[at] <= offset <= newest[at]:
-                self._data_loss(
-                    f"Consumer group '{group}' is at offset {offset} of partition {at}, which has "
-                    f"records from {earliest[at]} to {newest[at]}; some data may have been missed."
-                )
-        within = {at: min(max(found[at], earliest[at]), newest[at]) for at in found}
-        return {at: within.get(at, earliest[at]) for at in newest}
-
-    def _at_times(self, times: Offsets, or_latest: bool) -> dict[TopicPartition, int]:
-        found = self._lookup.at_times(times)
-        without = sorted(at for at, offset in found.items() if offset is None)
-        if without and not or_latest:
-            at = without[0]
-            raise SourceError(
-                f"No offset matched from request of topic-partition {at} and timestamp "
-                f"{times[at]}: its newest record is older, as in {len(without)} of {len(times)} "
-                "partitions. Take an earlier time, or set "
-                "'startingOffsetsByTimestampStrategy' to latest."
-            )
-        return {at: LATEST if offset is None else offset for at, offset in found.items()}
+    def _tell_loss(self, sentence: str) -> None:
+        tell_loss(sentence, fail=self._options.fail_on_data_loss)
 
     def _tasks(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         return split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
@@ -300,21 +271,3 @@ class Planner:
     def _is_pinned(self, at: TopicPartition) -> bool:
         """Whether a new query's first batch reads nothing of it: where it ends is the start."""
         return self.continues or at in self._late or self._options.starts_at_latest(at)
-
-    def _data_loss(self, sentence: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLossError(f"{sentence} {_FAIL}")
-        log.warning("%s %s", sentence, _WARN)
-
-
-def _offset(word: Word) -> int:
-    return EARLIEST if word == "earliest" else LATEST
-
-
-def _check_assigned(name: str, offsets: Offsets, present: Collection[TopicPartition]) -> None:
-    if offsets.keys() != set(present):
-        raise SourceError(
-            f"If {name} contains specific offsets, you must specify all TopicPartitions. Use -1 "
-            f"for latest, -2 for earliest. Specified: {encode_text(offsets)}; the topics have: "
-            f"{names(present)}."
-        )

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..clients.kafka.config import consumer, quick_connect
-from ..core.errors import DataLossError, ReadTimeout, SourceError
+from ..core.errors import ReadTimeout, SourceError
 from ..core.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 from ..core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from . import plain
-from .lookup import OffsetLookup, resolved
+from .data_loss import tell_loss
+from .late_bound import resolved
+from .lookup import OffsetLookup
 from .options import SourceOptions
 from .topic_identity import check_not_replaced, without_replaced
 
@@ -257,11 +259,11 @@ def resolved_now(options: SourceOptions, wanted: OffsetRange) -> OffsetRange:
     finally:
         lookup.close()
     if wanted.end == LATEST and found.start > found.end:
-        _data_loss(
-            options,
+        tell_loss(
             f"The read is to begin at offset {found.start} of partition {found.partition}, which "
             f"ends at {found.end}: the offset was given too high ('startingOffsets'), or records "
             "were lost, or the topic was deleted and made again.",
+            fail=options.fail_on_data_loss,
         )
     return found
 
@@ -277,11 +279,11 @@ def _end_there(options: SourceOptions, wanted: OffsetRange) -> int:
     lookup.close()
     if high >= wanted.end:
         return wanted.end
-    _data_loss(
-        options,
+    tell_loss(
         f"Reading {wanted} cannot end: the log ends at {high}. Either that end was given too high "
         "('endingOffsets'), or the records from there on were lost, or the topic was deleted and "
         "made again.",
+        fail=options.fail_on_data_loss,
     )
     return high
 
@@ -303,14 +305,6 @@ def _after_loss(options: SourceOptions, wanted: OffsetRange, gone: _OutOfRange) 
         f"holds offsets {low} to {high}. The records in between expired or were deleted, or the "
         "topic was deleted and created again."
     )
-    _data_loss(options, sentence)
+    tell_loss(sentence, fail=options.fail_on_data_loss)
     # A log that ends before the offset is another log: nothing in it belongs to this range.
     return low if low > offset else wanted.end
-
-
-def _data_loss(options: SourceOptions, sentence: str) -> None:
-    if options.fail_on_data_loss:
-        raise DataLossError(
-            f"{sentence} To go on with what is left, set 'failOnDataLoss' to false."
-        )
-    log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)

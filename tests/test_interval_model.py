@@ -27,7 +27,7 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol.committable import TaskReport
 from eo_kafka.sinks.protocol.snapshot_interval import is_due
 from eo_kafka.sources import recorded_ends
-from eo_kafka.sources.lookup import Topics
+from eo_kafka.sources.lookup import Ends, Topics
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
@@ -64,11 +64,11 @@ class OneOperator:
 class Log:
     """The topics, and what OffsetLookup says of them. Nothing in them is ever deleted."""
 
-    ends: dict[TopicPartition, int]
+    lengths: dict[TopicPartition, int]
     topics: tuple[str, ...] = ()
 
     def partitions(self) -> set[TopicPartition]:
-        return {at for at in self.ends if at.topic in self.topics}
+        return {at for at in self.lengths if at.topic in self.topics}
 
     def look(self) -> Topics:
         return Topics(self.partitions(), {})
@@ -76,10 +76,8 @@ class Log:
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
-    def latest(
-        self, partitions: Collection[TopicPartition], known: Offsets | None = None
-    ) -> dict[TopicPartition, int]:
-        return {at: self.ends[at] for at in partitions}
+    def ends(self, partitions: Collection[TopicPartition], known: Offsets | None = None) -> Ends:
+        return Ends({at: self.lengths[at] for at in partitions}, {})
 
 
 @dataclass

@@ -14,7 +14,7 @@ from eo_kafka.connectors import kafka_source
 from eo_kafka.connectors.kafka_source import KafkaBatchReader, KafkaStreamReader
 from eo_kafka.core.offsets import Offsets, TopicPartition
 from eo_kafka.errors import OptionsError, SourceError
-from eo_kafka.sources.lookup import Topics
+from eo_kafka.sources.lookup import Ends, Topics
 from eo_kafka.sources.options import SourceOptions
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
@@ -40,8 +40,9 @@ class Log:
     def earliest(self, partitions: Offsets) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
-    def latest(self, partitions: Offsets, known: Offsets) -> dict[TopicPartition, int]:
-        return {at: 10 * (at.partition + 1) + self.grown for at in sorted(partitions)[::-1]}
+    def ends(self, partitions: Offsets, known: Offsets) -> Ends:
+        at_end = {at: 10 * (at.partition + 1) + self.grown for at in sorted(partitions)[::-1]}
+        return Ends(at_end, {})
 
 
 @pytest.fixture(autouse=True)

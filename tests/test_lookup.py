@@ -39,7 +39,9 @@ class FakeAdmin:
             if isinstance(offsets, int):
                 futures[at].set_exception(KafkaException(KafkaError(offsets)))
             else:
-                futures[at].set_result(SimpleNamespace(offset=offsets[at.partition]))
+                futures[at].set_result(
+                    SimpleNamespace(offset=offsets[at.partition], leader_epoch=None)
+                )
         return futures
 
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from eo_kafka.connectors.maps.backends import classes_of
 from eo_kafka.connectors.maps.format import MapDataSource, columns, typed
+from eo_kafka.core.offsets import Position
 from eo_kafka.errors import OptionsError
 from eo_kafka.sources.maps.options import MapOptions
 from eo_kafka.sources.maps.position import MapPosition
@@ -149,7 +150,7 @@ def test_what_a_topic_cannot_do_is_told_at_once() -> None:
 def test_the_checkpoint_of_another_map_is_refused_before_anybody_is_asked() -> None:
     for given, offset in (
         (GIVEN, MapPosition("other", str(uuid.UUID(int=1)), (0,), ("",)).encode()),
-        (TOPIC, TopicPosition("other", {}, 0).encode()),
+        (TOPIC, TopicPosition("other", Position({}), 0).encode()),
     ):
         reader = MapDataSource(given).streamReader(RIGHT)
         with pytest.raises(OptionsError, match="is of a stream of map 'other'"):

@@ -15,7 +15,7 @@ from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.core import task_slots
 from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.sources import recorded_ends
-from eo_kafka.sources.lookup import Topics
+from eo_kafka.sources.lookup import Ends, Topics
 from eo_kafka.sources.most_tasks import with_most_tasks
 from eo_kafka.sources.options import SourceOptions
 
@@ -45,8 +45,8 @@ class Log:
     def earliest(self, partitions: Any) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
-    def latest(self, partitions: Any, known: Any = None) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, self.length)
+    def ends(self, partitions: Any, known: Any = None) -> Ends:
+        return Ends(dict.fromkeys(partitions, self.length), {})
 
 
 @pytest.fixture(autouse=True)

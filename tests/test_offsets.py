@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -65,22 +66,25 @@ _names = st.text("ab.-_1", min_size=1)
     st.none() | _names,
     st.none() | st.integers(1, 9_999_999_999),
     st.dictionaries(_names, st.uuids().map(str)),
+    st.randoms(),
 )
 def test_a_position_comes_back_with_its_marks(
     offsets: dict[TopicPartition, int],
     continues: str | None,
     most_tasks: int | None,
     ids: dict[str, str],
+    random: Random,
 ) -> None:
     some = frozenset(sorted(ids)[::2])
-    position = Position(offsets, continues, most_tasks, ids, some)
+    epochs = {at: random.randrange(1000) for at in offsets if random.random() < 0.7}
+    position = Position(offsets, continues, most_tasks, ids, some, epochs)
 
     assert decode_position(json.dumps(encode_position(position))) == position
     assert decode_position(encode_text(offsets)) == Position(offsets)
 
 
 def test_offsets_that_a_user_copies_from_a_report_may_have_marks() -> None:
-    copied = '{"a":{"1":23},"@tasks 8":{},"@anew a 1b-c":{},"@id b 2":{}}'
+    copied = '{"a":{"1":23},"@tasks 8":{},"@anew a 1b-c":{},"@id b 2":{},"@epochs a 7":{}}'
     assert decode(copied) == {TopicPartition("a", 1): 23}
 
 
@@ -95,6 +99,9 @@ def test_offsets_that_a_user_copies_from_a_report_may_have_marks() -> None:
         "@tasks 8 ",
         "@anew a",
         "@id a b c",
+        "@epochs a",
+        "@epochs a 1,",
+        "@epochs a -2",
         "@x",
     ],
 )
@@ -103,6 +110,11 @@ def test_what_another_version_may_say_is_refused_and_not_guessed(name: str) -> N
         decode_position({"a": {"1": 23}, name: {}})
     with pytest.raises(ValueError, match="must name topics; .* is none"):
         decode_position({"@tasks 8": {"0": 1}})
+
+
+def test_epochs_are_of_all_partitions_of_a_topic() -> None:
+    with pytest.raises(ValueError, match="as many epochs as partitions of topic 'a'"):
+        decode_position({"a": {"0": 23, "1": 5}, "@epochs a 7": {}})
 
 
 def test_earliest_and_latest_only_where_they_are_allowed() -> None:

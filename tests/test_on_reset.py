@@ -16,7 +16,7 @@ from eo_kafka.core.transaction import Decision, DecisionState
 from eo_kafka.errors import DataLossError, OptionsError, SourceError
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sources import recorded_ends
-from eo_kafka.sources.lookup import Topics
+from eo_kafka.sources.lookup import Ends, Topics
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.ledger import Ledger, fold
@@ -72,6 +72,9 @@ class Kafka:
 
     def latest(self, partitions, known=None) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 100)
+
+    def ends(self, partitions, known=None) -> Ends:
+        return Ends(self.latest(partitions), {})
 
     def close(self) -> None:
         pass

@@ -11,7 +11,7 @@ import pytest
 
 from eo_kafka.core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, Position, TopicPartition
 from eo_kafka.errors import DataLossError, SourceError, UnknownTopic
-from eo_kafka.sources.lookup import OffsetLookup, Topics
+from eo_kafka.sources.lookup import Ends, OffsetLookup, Topics
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner
 
@@ -45,6 +45,9 @@ class Cluster:
         self, partitions: Collection[TopicPartition], known: Offsets | None = None
     ) -> dict[TopicPartition, int]:
         return {at: self.logs[at][1] for at in partitions}
+
+    def ends(self, partitions: Collection[TopicPartition], known: Offsets | None = None) -> Ends:
+        return Ends(self.latest(partitions, known), {})
 
     def committed(
         self, group: str, partitions: Collection[TopicPartition]

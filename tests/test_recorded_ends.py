@@ -16,7 +16,7 @@ from eo_kafka.core.offsets import Offsets, Position, TopicPartition
 from eo_kafka.core.transaction import Begun, Decision, DecisionState
 from eo_kafka.errors import DataLossError, OptionsError, ReadTimeout, UnknownTopic
 from eo_kafka.sources import recorded_ends
-from eo_kafka.sources.lookup import Topics
+from eo_kafka.sources.lookup import Ends, Topics
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.recorded_ends import _topic_ids
 from eo_kafka.state.ledger import records
@@ -68,6 +68,9 @@ class Kafka:
 
     def latest(self, partitions: Offsets, known: Offsets | None = None) -> dict:
         return dict.fromkeys(partitions, self.end)
+
+    def ends(self, partitions: Offsets, known: Offsets | None = None) -> Ends:
+        return Ends(self.latest(partitions, known), {})
 
     def close(self) -> None:
         pass

@@ -19,7 +19,7 @@ from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.connectors.spark_versions import ReadAllAvailable, ReadMaxRows
 from eo_kafka.core.offsets import Offsets, TopicPartition
 from eo_kafka.errors import DataLossError, SourceError
-from eo_kafka.sources.lookup import Topics
+from eo_kafka.sources.lookup import Ends, Topics
 from eo_kafka.sources.options import SourceOptions
 
 Record = tuple[str, int, int, int]  # topic, which of that name, partition, offset
@@ -64,10 +64,8 @@ class Kafka:
             raise SourceError("unknown partition")
         return {at: self.earliest_of_t if at.topic == "t" else 0 for at in partitions}
 
-    def latest(
-        self, partitions: Collection[TopicPartition], known: Offsets | None = None
-    ) -> dict[TopicPartition, int]:
-        return {at: self.topics[at.topic][1][at.partition] for at in partitions}
+    def ends(self, partitions: Collection[TopicPartition], known: Offsets | None = None) -> Ends:
+        return Ends({at: self.topics[at.topic][1][at.partition] for at in partitions}, {})
 
     def close(self) -> None:
         pass

@@ -27,6 +27,7 @@ OTHERS_AFTER_S = 3.0
 _QUESTIONS = {
     "describe": "describe transactions",
     "end": "end transactions",
+    "epoch_ends": "compare a partition's log with what was read",
     "look": "look at transactions and topics",
 }
 _shared: dict[tuple[tuple[str, str], ...], ControlPlane] = {}
@@ -153,6 +154,14 @@ class ControlPlane:
     def end_offset(self, topic: str, partition: int, committed: bool) -> int:
         """The partition's last stable offset (`committed`) or its high watermark."""
         return self.look(ends=[(topic, partition, committed)]).ends[0]
+
+    def epoch_ends(
+        self, asked: Mapping[tuple[str, int], tuple[int, int]]
+    ) -> dict[tuple[str, int], int]:
+        """Where what was read under a leader epoch ends in the log of each (topic, partition) now;
+        -1 if that is not known. Asked are the epoch and one the leader has reached."""
+        ends: dict[tuple[str, int], int] = self._ask(self._requests.epoch_ends, asked)
+        return ends
 
     def reach(
         self,

@@ -30,6 +30,7 @@ CONNECTIONS = 8
 PER_CONNECTION = 4  # so many are not worth another handshake
 # A partition's last stable offset (True) or high watermark: topic, number, which of them.
 End = tuple[str, int, bool]
+_FENCED_LEADER_EPOCH = 74
 
 
 @dataclass(frozen=True)
@@ -94,24 +95,14 @@ class TransactionRequests:
 
     async def _ends(self, rows: Iterable[Mapping[str, Any]], ends: list[End]) -> dict[End, int]:
         """The end of each partition, asked of its leader by `rows`, an answer about topics."""
-        from kafka import errors
         from kafka.admin import OffsetSpec
         from kafka.structs import TopicPartition
 
-        leaders = {
-            (topic["name"], partition["partition_index"]): partition["leader_id"]
-            for topic in rows
-            for partition in topic["partitions"]
-        }
+        leaders = _leaders(rows, [(topic, number) for topic, number, _ in ends])
         asked: dict[tuple[int, bool], dict[Any, Any]] = {}
         for topic, number, committed in ends:
-            leader = leaders.get((topic, number))
-            if leader is None:
-                raise errors.UnknownTopicOrPartitionError(f"{topic}-{number}")
-            if leader < 0:
-                raise errors.LeaderNotAvailableError(f"{topic}-{number}")
-            at = TopicPartition(topic, number)
-            asked.setdefault((leader, committed), {})[at] = OffsetSpec.LATEST
+            questions = asked.setdefault((leaders[topic, number], committed), {})
+            questions[TopicPartition(topic, number)] = OffsetSpec.LATEST
         sent = {
             (leader, committed): self._admin._manager.send(
                 # The isolation level on the wire is 1 for read_committed, and 0
@@ -127,6 +118,52 @@ class TransactionRequests:
         for end in ends:
             if found.get(end, -1) < 0:  # one that is not known must not look like an empty ledger
                 raise OutcomeUnknown(f"{self._servers} does not know the end of {end[0]}-{end[1]}.")
+        return found
+
+    async def epoch_ends(
+        self, asked: Mapping[tuple[str, int], tuple[int, int]]
+    ) -> dict[tuple[str, int], int]:
+        """Where the records of a leader epoch, and all before, end in the log of each partition as
+        it is now; -1 if that is not known. Asked are the epoch and one the leader has reached: so
+        it is not one that was cut off before."""
+        from kafka import errors
+        from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest as Request
+
+        topics = sorted({topic for topic, _ in asked})
+        rows = (await self._admin._get_cluster_metadata(topics))["topics"]
+        _check(rows)
+        leaders = _leaders(rows, asked)
+        by_leader: dict[int, dict[str, list[Any]]] = {}
+        for (topic, number), (epoch, reached) in asked.items():
+            question = Request.OffsetForLeaderTopic.OffsetForLeaderPartition(
+                partition=number, current_leader_epoch=reached, leader_epoch=epoch
+            )
+            of_leader = by_leader.setdefault(leaders[topic, number], {})
+            of_leader.setdefault(topic, []).append(question)
+        sent = [
+            self._admin._manager.send(
+                Request(
+                    replica_id=-1,  # a client
+                    topics=[
+                        Request.OffsetForLeaderTopic(topic=topic, partitions=questions)
+                        for topic, questions in of_leader.items()
+                    ],
+                ),
+                node_id=leader,
+            )
+            for leader, of_leader in by_leader.items()
+        ]
+        found: dict[tuple[str, int], int] = {}
+        for future in sent:
+            for topic in (await future).topics:
+                for row in topic.partitions:
+                    at = topic.topic, row.partition
+                    if row.error_code == _FENCED_LEADER_EPOCH:  # a later leader knows as well
+                        found |= await self.epoch_ends({at: (asked[at][0], -1)})
+                    elif row.error_code:
+                        raise errors.for_code(row.error_code)(f"{at[0]}-{at[1]}")
+                    else:
+                        found[at] = row.end_offset
         return found
 
     async def coordinators(self, ids: list[str]) -> dict[str, list[str]]:
@@ -258,6 +295,26 @@ def _check(rows: Iterable[Mapping[str, Any]]) -> None:
         error = errors.for_code(row["error_code"])
         if error not in (errors.NoError, errors.UnknownTopicOrPartitionError):
             raise error(row["name"])
+
+
+def _leaders(
+    rows: Iterable[Mapping[str, Any]], wanted: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
+    """The leader of each partition, by an answer about topics. Raises if one has none."""
+    from kafka import errors
+
+    found = {
+        (topic["name"], partition["partition_index"]): int(partition["leader_id"])
+        for topic in rows
+        for partition in topic["partitions"]
+    }
+    for topic, number in wanted:
+        leader = found.get((topic, number))
+        if leader is None:
+            raise errors.UnknownTopicOrPartitionError(f"{topic}-{number}")
+        if leader < 0:
+            raise errors.LeaderNotAvailableError(f"{topic}-{number}")
+    return found
 
 
 def _ids_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from ...core.errors import OptionsError
-from ...core.offsets import decode, decode_position, encode_position
+from ...core.offsets import Position, decode, decode_position, encode_position
 from ...sources.lookup import OffsetLookup
 from ...sources.maps.pushed import NOTHING_PUSHED
 from ...sources.maps.topic_options import TopicMapOptions
@@ -52,7 +52,7 @@ class TopicMapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the query starts. Driver, while batch 0 is not committed."""
         started = now_ms()  # before the look: what it finds was there then
         offsets = decode(self._stream.initialOffset())
-        return TopicPosition(self._options.map, offsets, started).encode()
+        return TopicPosition(self._options.map, Position(offsets), started).encode()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """By `maxEventsPerTrigger`, if given. Driver, once a run."""
@@ -80,7 +80,7 @@ class TopicMapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of one batch. Driver; after a restart the first call may be this one."""
         begin, until = self._position(start), self._position(end)
         late = begin.caught_up_ms + self._removals_kept_ms()
-        ranges = self._stream.ranges(begin.offsets, until.position)
+        ranges = self._stream.ranges(begin.position.offsets, until.position)
         ids = self._stream.topic_ids
         return [InputPartition(ChangesTask(one, late, ids)) for one in ranges]
 

@@ -18,7 +18,7 @@ from eo_kafka.connectors.spark_versions import ReadAllAvailable
 from eo_kafka.core import librdkafka
 from eo_kafka.core.offsets import LATEST, OffsetRange, TopicPartition
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
-from eo_kafka.sources import reader
+from eo_kafka.sources import held_back, reader
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner
@@ -234,6 +234,21 @@ def test_a_stream_that_is_beyond_an_open_transaction_waits_there(
     later = stream.latestOffset(end, ReadAllAvailable())
     batches = [batch for task in stream.partitions(end, later) for batch in stream.read(task)]
     assert [value for batch in batches for value in batch["value"].to_pylist()] == [b"d"]
+
+
+def test_a_stream_that_an_open_transaction_holds_back_says_so(
+    broker: Any, make_topic: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(held_back, "LOOK_EVERY_S", 0.0)
+    topic = make_topic("held")
+    produce(broker, topic, b"a")
+    still_open = transaction(broker, topic, b"b", b"c", end="open")
+    stream = KafkaStreamReader(options(broker, topic))
+    ends = [stream.latestOffset({topic: {"0": 0}}, ReadAllAvailable())[topic] for _ in range(3)]
+    assert ends == [{"0": 1}] * 3
+    said = [record for record in caplog.records if "has been open" in record.message]
+    assert [f"in each of {topic}-0: " in record.message for record in said] == [True]
+    still_open.abort_transaction()
 
 
 @both_loops

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from ...clients.hazelcast import client as hazelcast_client
 from ...clients.hazelcast.client import HazelcastSettings
-from ...core.errors import DataLossError
 from ...core.options import KAFKA_PREFIX, OptionReader
+from ..data_loss import tell_loss
 from .declared import (
     FETCH_SIZE,
     OF_BOTH,
@@ -68,8 +68,4 @@ class MapOptions(MapShape):
 
     def report_loss(self, sentence: str) -> None:
         """Raise DataLossError, or warn if the query is to go on with what is left."""
-        if self.fail_on_data_loss:
-            raise DataLossError(
-                f"{sentence} To go on with what is left, set 'failOnDataLoss' to false."
-            )
-        log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)
+        tell_loss(sentence, fail=self.fail_on_data_loss)

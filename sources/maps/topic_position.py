@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import SourceError, cut
@@ -26,19 +26,12 @@ def now_ms() -> int:
 
 @dataclass(frozen=True)
 class TopicPosition:
-    """One offset of a stream. `caught_up_ms` is when it had last read all there was; `ids` and
-    `anew` as a `Position` of the topic has them."""
+    """One offset of a stream: its position in the topic, and when it had last read all there
+    was."""
 
     map: str
-    offsets: Mapping[TopicPartition, int]
+    position: Position
     caught_up_ms: int
-    ids: Mapping[str, str] = field(default_factory=dict)
-    anew: frozenset[str] = frozenset()
-
-    @property
-    def position(self) -> Position:
-        """Of the topic."""
-        return Position(self.offsets, ids=self.ids, anew=self.anew)
 
     def encode(self) -> dict[str, Any]:
         """For Spark's log; always the same for the same position."""
@@ -64,7 +57,7 @@ class TopicPosition:
             raise SourceError(
                 f"The offset in the checkpoint is not one of a map that is a topic: {cut(written)}."
             ) from None
-        return cls(name, found.offsets, caught_up, found.ids, found.anew)
+        return cls(name, found, caught_up)
 
 
 def after(
@@ -83,8 +76,9 @@ def after(
     same = end == start.position
     if same and caught_up - start.caught_up_ms < max(stale_ms, 1):
         return start
-    anew = frozenset() if same else end.anew  # the batch before read it
-    return TopicPosition(start.map, end.offsets, caught_up, end.ids, anew)
+    if same:  # the batch before read it
+        end = end._replace(anew=frozenset())
+    return TopicPosition(start.map, end, caught_up)
 
 
 def too_late(

@@ -1,0 +1,93 @@
+"""What `startingOffsets` and `endingOffsets` mean, in each of their forms. Runs on the driver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from ..core.errors import SourceError
+from ..core.offsets import EARLIEST, LATEST, Offsets, TopicPartition, encode_text, names
+from .data_loss import tell_loss
+from .limits import ByGroup, ByTime, ByTopic, Limit, Word
+from .lookup import OffsetLookup
+from .options import SourceOptions
+
+log = logging.getLogger(__name__)
+
+
+class GivenOffsets:
+    """Asks brokers for what is given by a word, a time or a consumer group."""
+
+    def __init__(self, options: SourceOptions, lookup: OffsetLookup) -> None:
+        self._options = options
+        self._lookup = lookup
+
+    def resolved(
+        self, name: str, limit: Limit, present: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """An offset for each partition; EARLIEST and LATEST stay what they are. Raises
+        SourceError."""
+        if isinstance(limit, ByGroup):  # a batch's: a stream's first batch ends there
+            newest = self._lookup.latest(present)
+            return self.of_group(limit.group, newest)
+        if isinstance(limit, ByTime):
+            times = limit.times(present)
+            _check_assigned(f"{name}ByTimestamp", times, present)
+            return self._at_times(times, limit.or_latest)
+        if isinstance(limit, ByTopic):
+            named = {
+                at: _offset(limit.words[at.topic]) for at in present if at.topic in limit.words
+            }
+            limit = {**limit.offsets, **named}
+        if isinstance(limit, dict):
+            _check_assigned(name, limit, present)
+            return limit
+        return dict.fromkeys(present, _offset(limit))
+
+    def of_group(self, group: str, newest: Offsets) -> dict[TopicPartition, int]:
+        """Where the group is, of all partitions; told of those where that is not to be had."""
+        found = self._lookup.committed(group, newest)
+        without = newest.keys() - found.keys()
+        if without:
+            log.warning(
+                "Consumer group '%s' has committed nothing for %s: they are read from their "
+                "earliest offsets.",
+                group,
+                names(without),
+            )
+        earliest = self._lookup.earliest(newest)
+        for at, offset in sorted(found.items()):
+            if not earliest[at] <= offset <= newest[at]:
+                tell_loss(
+                    f"Consumer group '{group}' is at offset {offset} of partition {at}, which has "
+                    f"records from {earliest[at]} to {newest[at]}; some data may have been missed.",
+                    fail=self._options.fail_on_data_loss,
+                )
+        within = {at: min(max(found[at], earliest[at]), newest[at]) for at in found}
+        return {at: within.get(at, earliest[at]) for at in newest}
+
+    def _at_times(self, times: Offsets, or_latest: bool) -> dict[TopicPartition, int]:
+        found = self._lookup.at_times(times)
+        without = sorted(at for at, offset in found.items() if offset is None)
+        if without and not or_latest:
+            at = without[0]
+            raise SourceError(
+                f"No offset matched from request of topic-partition {at} and timestamp "
+                f"{times[at]}: its newest record is older, as in {len(without)} of {len(times)} "
+                "partitions. Take an earlier time, or set "
+                "'startingOffsetsByTimestampStrategy' to latest."
+            )
+        return {at: LATEST if offset is None else offset for at, offset in found.items()}
+
+
+def _offset(word: Word) -> int:
+    return EARLIEST if word == "earliest" else LATEST
+
+
+def _check_assigned(name: str, offsets: Offsets, present: Collection[TopicPartition]) -> None:
+    if offsets.keys() != set(present):
+        raise SourceError(
+            f"If {name} contains specific offsets, you must specify all TopicPartitions. Use -1 "
+            f"for latest, -2 for earliest. Specified: {encode_text(offsets)}; the topics have: "
+            f"{names(present)}."
+        )
