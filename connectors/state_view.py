@@ -10,6 +10,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CheckpointError, EoKafkaError, OptionsError
@@ -27,6 +28,15 @@ _POLL_S = 0.2
 _RETRY_S = 5.0  # after a failure, which may be of all the state
 _REFUSALS_MAX = 3  # in a row: then the store is one that never tells what changed
 _WHOLE = "flattenCollectionTypes"  # false: a list or a map of a key is one value
+# Spark's own JSON cuts times to the millisecond, so that two keys would be one, and shows them in
+# the session's time zone, in which the next driver would look for a key in vain.
+_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+_AS_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": f"{_TIME}XXX",
+    "timestampNTZFormat": _TIME,
+}
 
 
 class StateView:
@@ -34,8 +44,8 @@ class StateView:
 
     The topic is `__eo_kafka.<job>.view.<name>`. Keys and values are JSON objects with the fields of
     the state's key and value; a key whose state is gone has a tombstone. Readers with
-    `read_committed` see whole batches (unless more than 32 MiB changed), one or two batches behind
-    the query. Runs on the driver beside the query, which it never disturbs.
+    `read_committed` see whole batches (unless more than 32 MiB, or 10,000 keys, changed), one or
+    two batches behind the query. Runs on the driver beside the query, which it never disturbs.
 
     Args:
         spark: The session.
@@ -73,6 +83,7 @@ class StateView:
         self._checkpoint = open_checkpoint(checkpoint)
         self._path = checkpoint
         self._state = {_WHOLE: "false", **(state or {})}
+        self._which = json.dumps(sorted((k.lower(), str(v)) for k, v in self._state.items()))
         if any(name.lower() == "joinside" for name in self._state):
             sentence = (
                 "A join's state has several rows for a key, and a view shows one: no 'joinSide'."
@@ -106,12 +117,12 @@ class StateView:
         newest = self._newest()
         if newest is None:
             return None
-        marker = Marker(self._query or self._read_query(), newest)
+        marker = Marker(self._query or self._read_query(), newest, self._which)
         shown = self._writer.marker
         if shown == marker:
             return newest
         changes = None
-        if shown is not None and shown.query == marker.query and shown.batch < newest:
+        if shown is not None and replace(shown, batch=newest) == marker and shown.batch < newest:
             changes = self._changes(shown.batch + 1, newest)
         self._writer.write(self._all(newest) if changes is None else changes, marker)
         return newest
@@ -230,7 +241,7 @@ class StateView:
 def _json(column: str) -> Any:
     from pyspark.sql import functions as f
 
-    return f.to_json(column, {"ignoreNullFields": "false"})
+    return f.to_json(column, _AS_JSON)
 
 
 def _struct(column: Any) -> Any:

@@ -13,30 +13,34 @@ from dataclasses import dataclass
 
 from ..core.errors import CorruptSnapshot, cut
 from ..core.options import json_object
+from .ledger.job_topics import is_part
 from .ledger.log_reader import read_records
 
 TOPIC = "__eo_kafka.{job}.view.{view}"
 MARKER = b'"eo-kafka"'
 PARTITION = 0
-VERSION = 1
 
 
 def name_in(topic: str, job: str) -> str | None:
     """The name of the view that the topic holds; None if it is no view of this job."""
     stem = TOPIC.format(job=job, view="")
-    return topic[len(stem) :] or None if topic.startswith(stem) else None
+    name = topic.removeprefix(stem)
+    return name if name != topic and is_part(name) else None
 
 
 @dataclass(frozen=True)
 class Marker:
-    """Which batch of which query the view shows."""
+    """Which batch of which query the view shows, and of which state. Version 1 does not say which:
+    it is never the one that is asked for, so that the view is brought to that as a whole."""
 
     query: str
     batch: int
+    state: str = ""
 
     def encode(self) -> bytes:
         """JSON."""
-        fields = {"v": VERSION, "query": self.query, "batch": self.batch}
+        known = {"state": self.state} if self.state else {}
+        fields = {"v": 1 + len(known), "query": self.query, "batch": self.batch, **known}
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
@@ -44,10 +48,15 @@ class Marker:
         """Raises CorruptSnapshot."""
         try:
             fields = json_object(value.decode())
-            query, batch = fields["query"], fields["batch"]
-            if fields["v"] != VERSION or not isinstance(query, str) or type(batch) is not int:
+            found = cls(fields["query"], fields["batch"], fields.get("state", ""))
+            if (
+                not isinstance(found.query, str)
+                or not isinstance(found.state, str)
+                or type(found.batch) is not int
+                or fields["v"] != 1 + bool(found.state)
+            ):
                 raise ValueError("not of this version")
-            return cls(query, batch)
+            return found
         except (LookupError, TypeError, ValueError) as error:
             raise CorruptSnapshot(
                 f"The view's own record cannot be read ({cut(error)}): {cut(value)}. Was the topic "

@@ -11,7 +11,7 @@ from ..core.options import text
 from . import view
 from .ledger import compacted_topic
 from .ledger.appender import Record
-from .ledger.job_topics import topic_name
+from .ledger.job_topics import RESERVED, is_part, topic_name
 from .snapshots.search import SnapshotSearch
 from .snapshots.writer import ExportWriter
 from .view import Marker, View
@@ -20,7 +20,10 @@ from .view import Marker, View
 def topic_of(job: str, name: str) -> str:
     """The view's topic. Raises OptionsError."""
     try:
-        return topic_name(view.TOPIC.format(job=job, view=text(name)))
+        topic = topic_name(view.TOPIC.format(job=job, view=text(name)))
+        if not is_part(name):
+            raise ValueError(f"must have no dot and be none of {', '.join(RESERVED)}")
+        return topic
     except ValueError as error:
         raise OptionsError([f"The name of a view, here '{name}', {error}."]) from None
 
@@ -60,6 +63,7 @@ class ViewWriter:
 
     def write(self, changes: Iterable[Record], marker: Marker) -> None:
         """Append the changes and then, with the last of them, the marker: in one transaction, but
-        for changes of more than 32 MiB. Raises Fenced, EnvironmentRefused, OutcomeUnknown."""
+        for changes of more than 32 MiB or 10,000 keys. Raises Fenced, EnvironmentRefused,
+        OutcomeUnknown."""
         self._writer.write(chain(changes, [(view.MARKER, marker.encode())]))
         self.marker = marker

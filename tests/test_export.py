@@ -133,7 +133,8 @@ def test_the_topic_says_whose_export_it_is() -> None:
     assert export.name_in(topic, "a.export.b") == "c"
     assert export.name_in(topic, "a") is None
     assert export.name_in("__eo_kafka.a.ledger", "a") is None
-    assert export.name_in("__eo_kafka.a.export.ledger", "a") is None  # of a job called a.export
+    for own in ("ledger", "state", "plan", "control"):  # of a job called a.export
+        assert export.name_in(f"__eo_kafka.a.export.{own}", "a") is None
 
 
 BIG = os.urandom(2 * CHUNK + 1)

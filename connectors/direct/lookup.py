@@ -116,7 +116,7 @@ class Lookup:
             raise OptionsError(problems)
         self._reader = source.reader(schema)
         self._shape = arrow_schema(StructType([schema["key"], schema["value"]]))
-        self._map = str(options["map"])
+        self._map, self._backend = str(options["map"]), options.get("backend")
         self._id = repr(sorted(options.items()))
 
     def __repr__(self) -> str:
@@ -202,7 +202,7 @@ class Lookup:
         if pc.count_distinct(keys).as_py() < len(keys):
             counts = keys.value_counts()
             twice = counts.filter(pc.greater(counts.field("counts"), 1))
-            raise key_twice(self._map, twice[0]["values"].as_py())
+            raise key_twice(self._map, twice[0]["values"].as_py(), self._backend)
         return table
 
 

@@ -174,12 +174,12 @@ class SideInput:
         return spark.read.schema(entries.schema).parquet(f"{self._folder}/versions/{version}")
 
     def _check_keys(self, entries: DataFrame) -> None:
-        """Raise SourceError if a key is there twice: a join would repeat rows."""
-        if self._options.get("backend") != "kafka":  # an IMap has each key once
-            return
+        """Raise SourceError if a key is there twice: a join would repeat rows. In an IMap, too:
+        keys of different types may have one text, and a partition that moves may be read twice."""
         twice = entries.groupBy("key").count().where("count > 1 and key is not null").head(1)
         if twice:
-            raise key_twice(self._options.get("map"), twice[0]["key"])
+            given = self._options
+            raise key_twice(given.get("map"), twice[0]["key"], given.get("backend"))
 
     def _check_owner(self, pin: Pin, query: str | None) -> None:
         if pin.query != query:

@@ -139,6 +139,30 @@ def test_keep_leaves_what_is_there(grid, hazelcast_client) -> None:
     assert plain(stored) == {"a": "there", "b": "new"}
 
 
+@pytest.mark.parametrize("size", ["1", "5000"])
+def test_of_rows_with_one_key_the_first_is_kept_and_the_newest_stays(
+    grid, hazelcast_client, size
+) -> None:
+    """Also if one put holds them."""
+
+    def rows(*pairs: tuple[str, str | None]) -> Iterator[pa.RecordBatch]:
+        columns = [pa.array(column, pa.string()) for column in zip(*pairs, strict=True)]
+        yield pa.record_batch(columns, names=["key", "value"])
+
+    stored = new_map(hazelcast_client, "plain")
+    stored.put("c", "old")
+    keep = parsed(grid, stored, onConflict="keep", putSize=size)
+    pairs = [("a", "1"), ("a", "2"), ("b", "1"), ("b", None), ("c", None), ("c", "1"), ("c", "2")]
+    write(keep, rows(*pairs))
+    assert plain(stored) == {"a": "1", "c": "1"}
+    stored = new_map(hazelcast_client, "plain")
+    newest = parsed(grid, stored, putSize=size, **NEWEST)
+    write(newest, rows(("a", '{"n": 5}'), ("a", '{"n": 3}'), ("a", '{"n": 4}')))
+    assert plain(stored) == {"a": '{"n": 5}'}
+    with pytest.raises(SinkError, match="no value, key a.*an older row would bring it back"):
+        write(newest, rows(("a", None)))
+
+
 def test_a_batch_that_is_written_again_with_other_keys_is_found(grid, hazelcast_client) -> None:
     stored = new_map(hazelcast_client, "plain")
     options, query = parsed(grid, stored), f"q-{stored.name}"

@@ -10,9 +10,11 @@ import pytest
 import eo_kafka
 from eo_kafka.connectors.maps import side_input
 from eo_kafka.connectors.maps.hadoop_files import HadoopFiles
-from eo_kafka.errors import CheckpointError, OptionsError
+from eo_kafka.errors import CheckpointError, OptionsError, SourceError
+from grid_fixtures import new_map
 from harness import Copy, assert_exactly_once, fail_at, kill_driver_at, make_copy, produce
 from map_backends import HAZELCAST_IN_FULL, TopicMap
+from test_map_stream import options_of
 
 FIRST = [b"%d" % number for number in range(100)]
 LATER = [b"%d" % number for number in range(100, 130)]
@@ -113,6 +115,18 @@ def test_old_pins_and_versions_are_forgotten(prices, spark, tmp_path, monkeypatc
     versions = [one.name for one in (tmp_path / "side" / "versions").iterdir()]
     assert sorted(name.partition("-")[0] for name in versions) == ["3", "4"]
     assert prices.at(spark, 3).collect() == [("a", "1")]
+
+
+def test_keys_of_an_imap_that_are_one_as_text_are_told(
+    spark, grid, hazelcast_client, tmp_path
+) -> None:
+    """A join would repeat each row that has this key."""
+    stored = new_map(hazelcast_client, "plain")
+    stored.put("12", "text")
+    stored.put(12, "number")
+    side = eo_kafka.SideInput(options_of(grid, stored), str(tmp_path / "side"))
+    with pytest.raises(SourceError, match="more than one entry with the key '12'.*an IMap"):
+        side.at(spark, 0)
 
 
 def test_a_pin_that_is_there_stays(spark, tmp_path) -> None:

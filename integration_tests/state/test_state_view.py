@@ -193,3 +193,49 @@ def test_snapshots_files_operators_and_offsets_are_tables(new_job, spark):  # no
     assert (operator["partitions"], operator["stores"]) == (2, ["default"])
     (offsets,) = read(job, spark, "offsets").collect()
     assert job.source_topic in json.loads(offsets["offsets"])
+
+
+@pytest.fixture
+def counted(spark, tmp_path, make_topic):
+    """A query without Kafka that counts lines by something of theirs; gives a view's arguments."""
+
+    def run(by: str, lines: list[str]) -> tuple[str, str]:
+        (tmp_path / "lines").mkdir(exist_ok=True)
+        number = len(list((tmp_path / "lines").iterdir()))
+        (tmp_path / f"lines/{number}").write_text("".join(f"{line}\n" for line in lines))
+        rows = spark.readStream.text(str(tmp_path / "lines")).selectExpr(f"{by} AS k")
+        writer = rows.groupBy("k").count().writeStream.format("noop").outputMode("update")
+        writer = writer.option("checkpointLocation", str(tmp_path / "counted"))
+        assert writer.trigger(availableNow=True).start().awaitTermination(120)
+        return str(tmp_path / "counted"), f"counted-{tmp_path.name}"
+
+    return run
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ"])
+def test_keys_of_one_millisecond_are_two(spark, broker, counted, kind):
+    """Spark's own JSON cuts times to the millisecond."""
+    lines = ["2026-01-01 00:00:00.123456", "2026-01-01 00:00:00.123457"]
+    checkpoint, job = counted(f"CAST(value AS {kind})", lines)
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+    view = eo_kafka.StateView(spark, checkpoint, job, kind, options)
+    view.refresh()
+    counted(f"CAST(value AS {kind})", lines[:1])
+    view.refresh()
+    view.close()
+    reader = spark.read.format("eo-state").options(**options, jobName=job)
+    rows = reader.options(read="view", view=kind).load().collect()
+    assert sorted(json.loads(row["value"])["count"] for row in rows) == [1, 2], rows
+
+
+def test_a_view_that_is_given_another_state_shows_that(new_job, spark, view_of):  # noqa: F811
+    """Under the same name, and of the same batch."""
+    job = new_job("chosen", operator="join")
+    job.run(spark)
+    stores = [{"storeName": f"{side}-keyToNumValues"} for side in ("left", "right")]
+    of = [state(job, spark, **store) for store in stores]
+    assert of[0] != of[1]
+    for store, expected in zip(stores, of, strict=True):
+        view = view_of(job, **store)
+        view.refresh()
+        assert shown(job, spark) == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...clients.hazelcast import internals
@@ -18,9 +19,16 @@ def entries_of(
     client: HazelcastClient, rows: pa.RecordBatch | pa.Table, values_are_json: bool
 ) -> Entries:
     """The entries that rows with a key and a value make."""
+    return dict(pairs_of(client, rows, values_are_json))
+
+
+def pairs_of(
+    client: HazelcastClient, rows: pa.RecordBatch | pa.Table, values_are_json: bool
+) -> Iterator[tuple[Any, Any]]:
+    """The same, in the rows' order, with keys that come more than once."""
     keys = _objects(client, rows.column("key"), False)
     values = _objects(client, rows.column("value"), values_are_json)
-    return dict(zip(keys, values, strict=True))
+    return zip(keys, values, strict=True)
 
 
 def keys_of(client: HazelcastClient, keys: Any) -> list[Any]:

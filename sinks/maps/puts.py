@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from ...core.digest import Digest
 from ...core.errors import EoKafkaError, SinkError, WriteFailed, cut
 from ..rows.fast import row_digest
 from .marker import Marker, Markers
-from .objects import Entries, entries_of, keys_of
+from .objects import Entries, keys_of, pairs_of
 from .options import KEEP, NEWEST, REPLACE, MapSinkOptions
 from .requests import put_all, requests_of
 
@@ -120,22 +120,53 @@ class _Writer:
         count = self._client.partition_service.get_partition_count()
         asked = requests_of(self._options.map, rows, self._options.json, count)
         removed = keys_of(self._client, asked.removed)
-        self._wait(self._pipelined.delete(key) for key in removed)
+        self._remove(removed)
         # One a partition and all at once, as the client's put_all; the next rows come after them
         puts = [put_all(self._client, *put) for put in asked.puts]
         for put in puts:
             put.result()
 
     def _put_objects(self, rows: pa.RecordBatch) -> None:
-        entries = entries_of(self._client, rows, self._options.json)
-        self._wait(self._pipelined.delete(key) for key, one in entries.items() if one is None)
-        there = {key: value for key, value in entries.items() if value is not None}
+        pairs = pairs_of(self._client, rows, self._options.json)
         if self._options.on_conflict == KEEP:
-            self._wait(self._pipelined.put_if_absent(key, one) for key, one in there.items())
+            self._put_absent(pairs)
         elif self._options.on_conflict == NEWEST:
-            self._put_newest(there)
-        elif there:
-            self._map.put_all(there)
+            self._put_newest(self._newest_of(pairs))
+        else:
+            entries = dict(pairs)
+            self._remove(key for key, one in entries.items() if one is None)
+            self._map.put_all({key: one for key, one in entries.items() if one is not None})
+
+    def _remove(self, keys: Iterable[Any]) -> None:
+        self._wait(self._pipelined.delete(key) for key in keys)
+
+    def _put_absent(self, pairs: Iterator[tuple[Any, Any]]) -> None:
+        """As if one row came after the other: of a key the first one stays, after a removal the
+        next."""
+        entries: Entries = {}
+        removed = set()
+        for key, value in pairs:
+            if value is None:
+                removed.add(key)
+            if value is None or entries.get(key) is None:
+                entries[key] = value
+        self._remove(removed)
+        there = ((key, one) for key, one in entries.items() if one is not None)
+        self._wait(self._pipelined.put_if_absent(key, one) for key, one in there)
+
+    def _newest_of(self, pairs: Iterator[tuple[Any, Any]]) -> Entries:
+        """Of each key the newest. Raises SinkError for a removal."""
+        entries: Entries = {}
+        for key, value in pairs:
+            if value is None:
+                raise SinkError(
+                    f"A row has no value, key {cut(key)}: it would remove the key, and with "
+                    "'onConflict' 'newest' an older row would bring it back. Filter such rows, or "
+                    "put an entry that says that it is gone."
+                )
+            if key not in entries or self._version(key, value) > self._version(key, entries[key]):
+                entries[key] = value
+        return entries
 
     def _wait(self, asked: Iterator[Any]) -> None:
         """Some requests under way at a time."""

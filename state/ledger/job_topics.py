@@ -11,7 +11,11 @@ STATE_TOPIC = "__eo_kafka.{job}.state"
 PLAN_TOPIC = "__eo_kafka.{job}.plan"  # what `eo-kafka explain --job` shows
 CONTROL_TOPIC = "__eo_kafka.{job}.control"  # what is asked of a supervisor, and its answer
 MAIN_SINK = "main"
+# What an export or a view cannot be called: its topic would look like one of a job's own, of a job
+# "<job>.export" or "<job>.view".
+RESERVED = ("ledger", "state", "plan", "control")
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_PART = re.compile(r"[a-zA-Z0-9_-]+")
 _TOPIC_MAX = 249  # Kafka's limit
 
 
@@ -23,6 +27,12 @@ def topic_name(value: str) -> str:
             "must be a topic name: letters, digits, '.', '_' and '-', at most 249 characters"
         )
     return name
+
+
+def is_part(name: str) -> bool:
+    """Whether an export or a view of a job may have this name. No dot: it would not be known where
+    the job's name ends."""
+    return _PART.fullmatch(name) is not None and name not in RESERVED
 
 
 def job_name(value: str) -> str:

@@ -9,7 +9,6 @@ the last records of the topic, whatever compaction does.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from ...core.options import json_object
 from ...core.progress import Told
 from ..ledger import records
 from ..ledger.blob_names import SnapshotHead
+from ..ledger.job_topics import RESERVED, is_part
 from ..ledger.log_reader import read_records
 from . import blobs
 from .assembly import pieces
@@ -30,10 +30,6 @@ KEY = b"snapshot"
 LATEST = "latest"  # what the job's own newest snapshot is called
 _TOPIC = "__eo_kafka.{job}.export.{name}"
 _TOPIC_MAX = 249  # Kafka's limit
-# No dot: it would not be known where the job's name ends. The names of a job's own topics: the
-# export would look like the ledger of a job called "<job>.export".
-_NAME = re.compile(r"[a-zA-Z0-9_-]+")
-_RESERVED = (LATEST, "ledger", "state", "control")
 _HEAD_WITHIN = 16  # offsets before the end: behind the head is the marker of its transaction
 _OFFSETS_MAX = 1 << 20  # characters of one source's
 
@@ -55,12 +51,12 @@ class Export:
 def topic_of(job: str, name: str) -> str:
     """The topic of an export. Raises OptionsError if it cannot have this name."""
     topic = _TOPIC.format(job=job, name=name)
-    if not _NAME.fullmatch(name) or name in _RESERVED or len(topic) > _TOPIC_MAX:
+    if not is_part(name) or name == LATEST or len(topic) > _TOPIC_MAX:
         raise OptionsError(
             [
                 f"'{cut(name)}' cannot be the name of an exported snapshot: letters, digits, '_' "
                 f"and '-', at most {_TOPIC_MAX - len(_TOPIC.format(job=job, name=''))} of them, "
-                f"and none of {', '.join(_RESERVED)}."
+                f"and none of {', '.join((LATEST, *RESERVED))}."
             ]
         )
     return topic
@@ -70,7 +66,7 @@ def name_in(topic: str, job: str) -> str | None:
     """The name of the export that the topic holds; None if it is no export of this job."""
     stem = _TOPIC.format(job=job, name="")
     name = topic.removeprefix(stem)
-    return name if name != topic and _NAME.fullmatch(name) and name not in _RESERVED else None
+    return name if name != topic and is_part(name) and name != LATEST else None
 
 
 def encode(export: Export) -> bytes:
