@@ -15,7 +15,7 @@ from ...sinks.files.options import PATH, path_of
 from ...sinks.targets.custom import told
 from ...targets.files.formats import read
 from ...targets.files.home import Home, Shown, home_of
-from ...targets.files.manifest import Manifest, other_case
+from ...targets.files.manifest import DataFile, Manifest, misread, staged_name
 from ..plain_errors import plain_errors
 
 if TYPE_CHECKING:
@@ -56,10 +56,11 @@ class FilesReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Driver, once a `load()`: the files of all batches that are shown now."""
-        newest = _newest(self._home)
+        newest = _newest(self._home) or self._none_yet()
         if newest is None:
             return [FilesTask([])]
-        if problems := other_case(newest.schema, self._schema.json()):  # not: null without a word
+        # Not: null, or rounded, without a word
+        if problems := misread(newest.schema, self._schema.json()):
             raise OptionsError(problems)
         with told(self._home.place):
             found = sorted(self._home.shown(newest))
@@ -73,12 +74,35 @@ class FilesReader(DataSourceReader):
             size += one.bytes + OPEN_BYTES
         return [FilesTask(files) for files in tasks]
 
+    def _none_yet(self) -> Manifest | None:
+        """The first manifest, if it has come since. Raises SourceError where this is no directory
+        that waits for one: it would look empty."""
+        with told(self._home.place):
+            foreign = self._home.foreign()
+        newest = _newest(self._home)
+        if foreign and newest is None:
+            raise SourceError(
+                f"{self._home.place} is not empty ({', '.join(foreign[:3])}) and has no manifest "
+                "of eo-kafka: it is another place, or its manifest was removed. Name the path that "
+                "the job writes, or restore all of it from one copy."
+            )
+        return newest
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Executor, once an attempt of a task."""
         assert isinstance(partition, FilesTask)
         for shown in partition.files:
+            rows = 0
             with told(self._home.place):
-                yield from read(shown.file, self._home.read(shown), self._schema)
+                for batch in read(shown.file, self._home.read(shown), self._schema):
+                    rows += batch.num_rows
+                    yield batch
+            # Of JSON and CSV that were cut nothing else tells
+            if staged_name(shown.file) and rows != (wanted := DataFile(*shown[1:]).rows):
+                raise SourceError(
+                    f"{shown.file} of batch {shown.sequence} in {self._home.place} has {rows} rows "
+                    f"of {wanted}: somebody changed it, or a copy was cut. Restore it."
+                )
 
 
 def _home(given: Mapping[str, str]) -> Home:

@@ -4,11 +4,14 @@ and nothing of a row is cut in silence."""
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
+import psycopg
 import pyarrow as pa
 import pytest
 
-from eo_kafka.errors import OptionsError, SinkError
+import table_rows
+from eo_kafka.errors import OptionsError, RepairNeeded, SinkError
 from table_rows import TEXT
 
 NO_TIME_ZONE = ("timestamp_ntz", pa.timestamp("us"))
@@ -82,3 +85,92 @@ def test_text_that_looks_like_copys_own_words_arrives(rows_of) -> None:
     job = rows_of("word text", {"word": TEXT})
     job.write([[word] for word in words])
     assert job.there() == sorted([(word,) for word in words], key=repr)
+
+
+MONEY = ("decimal(10,4)", pa.decimal128(10, 4))
+
+
+@pytest.mark.parametrize(
+    ("made", "kind", "change", "value", "harmless"),
+    [
+        ("numeric", MONEY, "numeric(10,2)", Decimal("1.2345"), Decimal("1.2500")),
+        ("timestamp(6)", NO_TIME_ZONE, "timestamp(0)", EVENING, EVENING.replace(microsecond=0)),
+        ("varchar(5)", TEXT, "varchar(3)", "abc ", "abc"),
+        ("json", TEXT, "text", None, '{"a":  1}'),
+    ],
+)
+@pytest.mark.parametrize("commit", ["staged", "two-phase"])
+def test_a_column_that_is_altered_while_a_batch_is_written_changes_no_value(
+    rows_of, monkeypatch, made, kind, change, value, harmless, commit
+) -> None:
+    job = rows_of(f"word {made}", {"word": kind}, commit=commit)
+    table, plan = job.given["table"], table_rows.make_plan
+
+    def altered(options):
+        made_plan = plan(options)
+        alter(change)
+        return made_plan
+
+    def alter(to: str) -> None:
+        with psycopg.connect(job.database, autocommit=True) as connection:
+            connection.execute(f"ALTER TABLE {table} ALTER word TYPE {to} USING word::{to}")
+
+    monkeypatch.setattr(table_rows, "make_plan", altered)
+    if value is not None:
+        told = {"staged": "which would change values of them", "two-phase": "Column 'word'|would c"}
+        with pytest.raises((SinkError, RepairNeeded), match=told[commit]):
+            job.write([[value]])
+        assert job.there() == []
+    if commit == "staged":  # a task looks at the types alone, as S1 does
+        alter(made)
+        monkeypatch.setattr(table_rows, "make_plan", plan)
+        if value is not None:  # it is decided, and comes first
+            with pytest.raises(Exception, match="batch 0"):
+                job.write([[harmless]])
+            assert job.there() == [(value,)]
+            return
+        monkeypatch.setattr(table_rows, "make_plan", altered)
+        job.write([[harmless]])
+        assert job.there() == [(harmless,)]
+
+
+@pytest.mark.parametrize("of_index", ["no_case", "C"])
+def test_an_index_that_tells_other_keys_apart_than_its_column_is_refused(rows_of, of_index) -> None:
+    columns = {"id": TEXT, "word": TEXT}
+    made = {"no_case": "id text", "C": "id text COLLATE {schema}.no_case"}[of_index]
+    job = rows_of(f"{made}, word text", columns, keys="id")
+    table = job.given["table"]
+    collation = f"{table.partition('.')[0]}.no_case" if of_index == "no_case" else '"C"'
+    with psycopg.connect(job.database, autocommit=True) as connection:
+        connection.execute(f"CREATE UNIQUE INDEX ON {table} (id COLLATE {collation})")
+    with pytest.raises(OptionsError, match="with the columns' own collations"):
+        job.write([["A", "1"], ["a", "2"]])
+
+
+def test_keys_of_a_domain_of_a_length_are_one_in_its_collation(rows_of) -> None:
+    job = rows_of("word text", {"id": TEXT, "word": TEXT}, keys="id")
+    schema = job.given["table"].partition(".")[0]
+    with psycopg.connect(job.database, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE DOMAIN {schema}.short AS varchar(5) COLLATE {schema}.no_case; "
+            f"ALTER TABLE {schema}.written ADD COLUMN id {schema}.short PRIMARY KEY"
+        )
+    job.write([["A", "1"], ["a", "2"]])
+    assert job.there() == [("a", "2")]
+
+
+def test_a_key_of_citext_is_deleted_where_its_schema_is_not_in_the_search_path(rows_of) -> None:
+    columns = {"id": TEXT, "word": TEXT, "operation": TEXT}
+    job = rows_of("word text", columns, keys="id", operationColumn="operation")
+    schema = job.given["table"].partition(".")[0]
+    with psycopg.connect(job.database, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE EXTENSION citext SCHEMA {schema}; "
+            f"ALTER TABLE {schema}.written ADD COLUMN id {schema}.citext PRIMARY KEY; "
+            f"INSERT INTO {schema}.written (id, word) VALUES ('Abc', '1'), ('B', '2')"
+        )
+        try:
+            job.write([["aBC", "", "delete"], ["b", "3", "upsert"]])
+            assert job.there() == [("B", "3")]
+        finally:
+            connection.execute("DROP EXTENSION citext CASCADE")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shutil import rmtree
+
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType
 
@@ -47,3 +49,43 @@ def test_of_two_jobs_that_begin_at_once_one_names_the_type_of_a_column(tmp_path)
     one.show_columns("eo-a")
     with pytest.raises(OptionsError, match="'x' of the rows is string, and long in the files"):
         other.show_columns("eo-b")
+
+
+def test_what_is_read_by_another_type_is_refused_and_not_rounded(spark, broker, tmp_path):
+    path = str(tmp_path / "t")
+    rows = spark.sql(
+        "SELECT 0.1234567890123D AS d, 1.2345 AS m, timestamp_ntz'2024-01-01 23:00:00' AS n, "
+        "array(named_struct('x', 1.2345)) AS a"
+    )
+    given = {"jobName": f"job-{tmp_path.name}", "batchId": "1", "fileFormat": "json"}
+    given["kafka.bootstrap.servers"] = broker.bootstrap_servers
+    rows.write.format("eo-files").mode("append").options(**given).save(path)
+    for asked in ("d float", "m decimal(5,1)", "n timestamp", "a array<struct<x:decimal(5,1)>>"):
+        with pytest.raises(Exception, match=f"Column '{asked[0]}' is .* in the files: read it so"):
+            spark.read.format("eo-files").schema(asked).load(path).collect()
+    some = spark.read.format("eo-files").schema("m decimal(5,4) not null, d double").load(path)
+    assert some.collect() == rows.select("m", "d").collect()
+
+
+@pytest.mark.parametrize("file_format", ["json", "csv"])
+def test_a_file_that_was_cut_and_a_directory_without_manifest_are_told(
+    spark, broker, tmp_path, file_format
+):
+    path = tmp_path / "t"
+    given = {"jobName": f"job-{tmp_path.name}", "batchId": "1", "fileFormat": file_format}
+    given["kafka.bootstrap.servers"] = broker.bootstrap_servers
+    spark.range(50).coalesce(1).write.format("eo-files").mode("append").options(**given).save(
+        str(path)
+    )
+    read = spark.read.format("eo-files").schema("id long")
+    assert read.load(str(path)).count() == 50
+    (file,) = path.glob("batch=*/eo-*")
+    file.write_bytes(file.read_bytes()[:-5])
+    with pytest.raises(Exception, match=r"has \d+ rows of 50: somebody changed it"):
+        read.load(str(path)).count()
+    rmtree(path / "_eo_files")
+    for wrong in (path, tmp_path, file.parent):
+        with pytest.raises(Exception, match="is not empty .* and has no manifest"):
+            read.load(str(wrong)).count()
+    with pytest.raises(Exception, match="NotADirectoryError"):
+        read.load(str(file)).count()

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...clients.postgres.client import connected, said
+from ...clients.postgres.client import connected
 from ...core.errors import Fenced, LedgerError, ReadTimeout, RepairNeeded
 from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
@@ -144,12 +144,12 @@ class DecidedTableRows(ABC):
             return Marker.of(marker.ledger, self._holder, self._decision.batch, self._parts, passed)
         return History(self._ledger, self._job.sink, self._decision).expected()
 
-    def _refused(self, error: psycopg.Error) -> RepairNeeded:
+    def _refused(self, why: str) -> RepairNeeded:
         rows = sum(part.rows for part in self._parts)
         return RepairNeeded(
             f"Batch {self._decision.batch} of job '{self._job.job}' is decided ({rows:,} rows), "
-            f"and {self._target.place} does not take it: {said(error)}. Nothing of it is in the "
-            "table, and it stays decided. Change the table so that it takes these rows (its "
-            "constraint, trigger or privileges, or the row that stands in the way), and start the "
-            "query again: it begins with this batch."
+            f"and {self._target.place} does not take it: {why}. Nothing of it is in the "
+            "table, and it stays decided. Change the table so that it takes these rows (a "
+            "column's type, its constraint, trigger or privileges, or the row that stands in the "
+            "way), and start the query again: it begins with this batch."
         )

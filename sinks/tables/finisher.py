@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...clients.postgres.client import connected, may_pass
+from ...clients.postgres.client import connected, may_pass, said
 from ...core.crash_points import crash_point
 from ...core.errors import LedgerError
 from ...core.transaction import Participant
 from ..marker import Marker
 from .decided import DecidedTableRows
-from .moving import move
+from .moving import altered, move
 from .staging import ROW, columns_staged, drop, of_parts, rows_staged
 from .table import found
 
@@ -60,6 +60,8 @@ class StagedTableRows(DecidedTableRows):
                 staged = sql.Identifier(place.beside, home)
                 rows = sum(part.rows for part in parts)
                 move(connection, self._target, columns, place, staged, of_parts(parts), rows)
+                if why := altered(connection, place, home, of_parts(parts)):
+                    raise self._refused(why)
                 now = Marker.of(
                     marker.ledger, self._holder, self._decision.batch, self._parts, passed
                 )
@@ -68,7 +70,7 @@ class StagedTableRows(DecidedTableRows):
         except Error as error:
             if may_pass(error):
                 raise
-            raise self._refused(error) from None
+            raise self._refused(said(error)) from None
 
     def _check_options(self, columns: Sequence[str]) -> None:
         """Raise LedgerError if the rows were staged to be appended, and have keys now, or so."""

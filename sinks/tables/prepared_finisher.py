@@ -126,7 +126,7 @@ class PreparedTableRows(DecidedTableRows):
         except Error as error:
             if may_pass(error):
                 raise
-            raise self._refused(error) from None
+            raise self._refused(said(error)) from None
 
     def _commit_all(self, prepared: PreparedTransactions, parts: Sequence[Participant]) -> None:
         there = prepared.committed(self._decision.batch, parts)
@@ -168,12 +168,12 @@ class PreparedTableRows(DecidedTableRows):
             prepared.forget([part.staged.home for part in parts if part.staged])
             crash_point("S7.in_table")
 
-    def _refused(self, error: psycopg.Error) -> RepairNeeded:
+    def _refused(self, why: str) -> RepairNeeded:
         rows = sum(part.rows for part in self._parts)
         return RepairNeeded(
             f"Batch {self._decision.batch} of job '{self._job.job}' is decided ({rows:,} rows), "
             f"and PostgreSQL does not finish what its tasks have prepared in {self._target.place}: "
-            f"{said(error)}. Tasks that were committed before stay so, the batch stays decided, "
+            f"{why}. Tasks that were committed before stay so, the batch stays decided, "
             "and nothing is repeated. Only the role that prepared them, or a superuser, may commit "
             "them: start the query again as that role (option 'user'): it begins with this batch."
         )

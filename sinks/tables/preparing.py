@@ -8,20 +8,22 @@ transaction ever sees.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.crash_points import crash_point
 from ...core.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
 from .moving import move, tell_kept_out
 from .prepared import PreparedTransactions, parsed
-from .schema import columns_of, is_cut, staged_as
+from .schema import columns_of, is_cut, of_rows, staged_as
 from .staging import TaskStaging, definition, own_columns, prefix_of
 from .table import Place, TableTarget
 
 if TYPE_CHECKING:
     import psycopg
     import pyarrow as pa
+
+    from .schema import Column
 
 LOCK_WAIT = "20s"  # for a row or a key that another transaction has
 # An attempt that reports has Spark end the others. One that is still there was lost.
@@ -85,6 +87,7 @@ class TaskPrepared(TaskStaging):
             table = sql.Identifier(place.schema, place.name)
             copied = yield from self._copied(connection, table, batches, own=())
             tell_kept_out(self._target, self._rows, copied)
+            self._check_altered(columns, columns_of(connection, place))
             return
         types = {name: staged_as(column) for name, column in columns.items()}
         # Until this transaction ends, another job that makes a table of that name waits for it
@@ -100,6 +103,22 @@ class TaskPrepared(TaskStaging):
         staged = [*self._target.names, *own]
         move(connection, self._target, staged, place, home, sql.SQL(""), self._rows)
         connection.execute(sql.SQL("DROP TABLE {}").format(home))
+        self._check_altered(columns, columns_of(connection, place))
+
+    def _check_altered(self, before: Mapping[str, Column], now: dict[str, Column]) -> None:
+        """Raise SinkError if the table's columns, which stay as they are `now` to the transaction's
+        end, are not those that were looked at `before`, or at S1: values could be changed."""
+        wrong = list(of_rows(self._target, now))
+        wrong += [
+            f"Column '{name}' was {before[name].words} and is {now[name].words}."
+            for name in self._target.names
+            if name in before and name in now and before[name].words != now[name].words
+        ]
+        if wrong:
+            raise SinkError(
+                f"{self._target.place} was altered while a batch was written. {' '.join(wrong)} "
+                "Nothing of the batch is visible. Start the query again."
+            )
 
     def _prepare(self, connection: psycopg.Connection[Any]) -> None:
         from psycopg import errors, sql

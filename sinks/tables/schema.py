@@ -57,8 +57,9 @@ SELECT a.attname::text,
     has_column_privilege(a.attrelid, a.attnum, 'UPDATE'),
     (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname)
      FROM pg_collation l JOIN pg_namespace n ON n.oid = l.collnamespace
-     WHERE l.oid = a.attcollation AND a.attcollation <> t.typcollation),
-    a.attnotnull
+     WHERE l.oid = a.attcollation AND a.attcollation <> b.typcollation),
+    a.attnotnull,
+    (SELECT nspname::text FROM pg_namespace WHERE oid = b.typnamespace AND b.typname = 'citext')
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
 JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
@@ -70,7 +71,12 @@ SELECT EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = %s AND i.indisunique 
         SELECT array_agg(a.attname::text ORDER BY a.attname::text COLLATE "C")
         FROM generate_series(0, i.indnkeyatts - 1) g
         JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[g]
-    ) = %s::text[])
+    ) = %s::text[]
+    AND NOT EXISTS (
+        SELECT 1 FROM generate_series(0, i.indnkeyatts - 1) g
+        JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[g]
+        JOIN pg_collation l ON l.oid IN (i.indcollation[g], a.attcollation)
+        WHERE i.indcollation[g] <> a.attcollation AND NOT l.collisdeterministic))
 """
 _OF_SCHEMA = """
 SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s
@@ -91,6 +97,7 @@ class Column:
     may_update: bool
     collation: str | None = None  # if it is not its type's: says which keys are the same
     not_null: bool = False
+    extension: str | None = None  # the schema that has its operators, if that is not pg_catalog
 
 
 def columns_of(connection: psycopg.Connection[Any], place: Place) -> dict[str, Column]:
@@ -128,7 +135,7 @@ def problems(connection: psycopg.Connection[Any], target: TableTarget) -> list[s
     return [
         *_of_table(connection, target, place),
         *(_of_two_phase(connection, target) if target.commit == TWO_PHASE else []),
-        *(_of_rows(target, columns) if target.columns else _of_any_rows(target, columns)),
+        *(of_rows(target, columns) if target.columns else _of_any_rows(target, columns)),
         *_of_keys(connection, target, place, columns),
     ]
 
@@ -198,7 +205,8 @@ def _of_two_phase(connection: psycopg.Connection[Any], target: TableTarget) -> I
         )
 
 
-def _of_rows(target: TableTarget, columns: dict[str, Column]) -> Iterator[str]:
+def of_rows(target: TableTarget, columns: dict[str, Column]) -> Iterator[str]:
+    """What is wrong with the rows' columns: sentences."""
     for name, kind in target.columns:
         column = columns.get(name)
         if column is None:
@@ -269,5 +277,6 @@ def _of_keys(
     if row is None or not row[0]:
         yield (
             f"Option 'keys' is '{', '.join(target.keys)}', and table '{place.words}' has no "
-            "primary key or unique index of just these columns (not partial, not deferrable)."
+            "primary key or unique index of just these columns (not partial, not deferrable, and "
+            "with the columns' own collations: what is one key to one must be to the other)."
         )

@@ -155,14 +155,21 @@ def misplaced(known: str, more: str) -> list[str]:
     ]
 
 
-def other_case(known: str, asked: str) -> list[str]:
-    """Columns that are `asked` for and `known` by the same name in another case: sentences."""
-    there = {name.lower(): name for name in names_of(known)} if known else {}
-    return [
-        f"Column '{name}' is '{there[name.lower()]}' in the files: name it so."
-        for name in names_of(asked)
-        if there.get(name.lower(), name) != name
-    ]
+def misread(known: str, asked: str) -> list[str]:
+    """Columns that are `asked` for and `known` by the same name in another case, or by another
+    type: sentences."""
+    there = {one["name"].lower(): one for one in _fields(known)} if known else {}
+    found = []
+    for field in _fields(asked):
+        name, known_field = field["name"], there.get(field["name"].lower(), field)
+        if known_field["name"] != name:
+            found.append(f"Column '{name}' is '{known_field['name']}' in the files: name it so.")
+        elif loose(known_field["type"]) != loose(field["type"]):
+            found.append(
+                f"Column '{name}' is {shown(known_field['type'])} in the files: read it so, and "
+                f"cast it to {shown(field['type'])} then."
+            )
+    return found
 
 
 def loose(kind: Any) -> Any:
