@@ -20,7 +20,7 @@ from ..core.offsets import (
     TopicPartition,
     names,
 )
-from .cut_logs import cut_logs
+from .cut_logs import CutLogs
 from .data_loss import tell_loss
 from .given_offsets import GivenOffsets
 from .late_bound import resolved
@@ -44,6 +44,7 @@ class Planner:
         self._lookup = lookup
         self._given = GivenOffsets(options, lookup)
         self._topics = KnownTopics()
+        self._cut_logs = CutLogs(options)
         self.continues = False  # a new query, whose first batch ends where another has ended
         self._now: Mapping[str, str] | None = None  # the topics' ids in the last look
         self._anew: frozenset[str] = frozenset()
@@ -120,7 +121,7 @@ class Planner:
         return ends.offsets
 
     def _tell_cut(self, read: Position, ends: Ends, *, must_repeat: bool) -> None:
-        for sentence in cut_logs(self._options, read, ends):
+        for sentence in self._cut_logs.find(read, ends):
             if must_repeat:
                 raise DataLossError(
                     f"{sentence} A batch since the restored snapshot must be repeated and cannot "

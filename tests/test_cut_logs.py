@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from eo_kafka.core.offsets import Position, TopicPartition
 from eo_kafka.sources import cut_logs
+from eo_kafka.sources.cut_logs import CutLogs
 from eo_kafka.sources.lookup import Ends
 from eo_kafka.sources.options import SourceOptions
 
@@ -60,7 +61,10 @@ def test_a_log_that_was_cut_below_the_position_is_found(
     ends = Ends({AT: len(log.written_by)}, {AT: log.epoch})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(cut_logs, "_epoch_ends", log.epoch_ends)
-        found = cut_logs.cut_logs(OPTIONS, position, ends)
+        logs = CutLogs(OPTIONS)
+        found = logs.find(position, ends)
+        patched.setattr(cut_logs, "_epoch_ends", None)
+        assert logs.find(position, ends) == [], "an idle query asks again and again"
     assert bool(found) == (log.shortest < read <= len(log.written_by))
     assert all(f"was cut at offset {log.shortest}, and the query is at" in one for one in found)
 
@@ -73,4 +77,4 @@ def test_nobody_is_asked_unless_a_leader_has_changed(
 ) -> None:
     monkeypatch.setattr(cut_logs, "_epoch_ends", None)
     ends = Ends({AT: 20}, {AT: 5})
-    assert cut_logs.cut_logs(OPTIONS, Position({AT: 10}, epochs=epochs), ends) == []
+    assert CutLogs(OPTIONS).find(Position({AT: 10}, epochs=epochs), ends) == []
