@@ -18,10 +18,10 @@ from ..clients.kafka import config
 from ..clients.kafka.first_contact import nobody_listens
 from ..clients.kafka.topics import settings_of
 from ..core.errors import ReadTimeout, SourceError, UnknownTopic
-from ..core.offsets import Offsets, TopicPartition
+from ..core.offsets import Offsets, Position, TopicPartition, names
+from . import lookup_errors
 from .limits import Word
 from .lookup_client import LookupClient
-from .lookup_errors import is_denied, is_of_old_metadata, is_without_leader
 from .options import SourceOptions
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class OffsetLookup:
                 found = self._client.admin().list_topics(timeout=timeout_s)
             except KafkaException as error:
                 self._client.check()
-                if not left or is_denied(error.args[0]):
+                if not left or lookup_errors.is_denied(error.args[0]):
                     raise self._refused("topics", error.args[0]) from None
                 time.sleep(self._options.retry_interval_ms / 1000)
             else:
@@ -139,28 +139,41 @@ class OffsetLookup:
         self, partitions: Collection[TopicPartition], known: Offsets | None = None
     ) -> dict[TopicPartition, int]:
         """The offset after the last one that may be read now, of each partition. As `ends`."""
-        return self.ends(partitions, known).offsets
+        return self.ends(partitions, Position(known or {})).offsets
 
-    def ends(self, partitions: Collection[TopicPartition], known: Offsets | None = None) -> Ends:
+    def ends(self, partitions: Collection[TopicPartition], known: Position) -> Ends:
         """The same, and the leaders' epochs.
 
         An answer below a `known` offset may be a broker's that has just become leader
         (KAFKA-7703): it is asked again a few times, then believed. Or who came that far read more
         than may be read now, and an open transaction is before it: then it is the known offset.
+
+        A leader of an older epoch than a known one is cut off from the others, and does not know
+        it: it is never believed. Raises ReadTimeout if no other is found.
         """
-        known = known or {}
-        for attempt in range(1, self._options.num_retries + 1):
+        deadline = time.monotonic() + self._options.lookup_timeout_ms / 1000
+        epochs = {at: known.epochs[at] for at in known.offsets if at in known.epochs}
+        attempt, told = 1, ""
+        while True:
             found = self._offsets(partitions, lambda _: "latest")
-            behind = [at for at, offset in found.offsets.items() if offset < known.get(at, 0)]
-            if self._options.read_committed:
+            old = [at for at in found.epochs if found.epochs[at] < epochs.get(at, 0)]
+            behind = [at for at, end in found.offsets.items() if end < known.offsets.get(at, 0)]
+            if self._options.read_committed and not old:
                 written = self.written(behind)
-                found.offsets.update({at: known[at] for at in behind if written[at] >= known[at]})
-                behind = [at for at in behind if written[at] < known[at]]
-            if not behind or attempt == self._options.num_retries:
-                break
-            log.warning("latest offsets went backwards for %s; asking again", behind)
-            time.sleep(self._options.retry_interval_ms / 1000)
-        return found
+                ahead = {at: known.offsets[at] for at in behind if written[at] >= known.offsets[at]}
+                found.offsets.update(ahead)
+                behind = [at for at in behind if at not in ahead]
+            if not old and (not behind or attempt >= self._options.num_retries):
+                return found
+            if told != names({*old, *behind}):
+                told = names({*old, *behind})
+                log.warning("latest offsets went backwards for %s; asking again", told)
+            if old:
+                if time.monotonic() > deadline:
+                    raise lookup_errors.led_by_old(self._options, old)
+                self.close()  # the next client may hear of the new leader
+            time.sleep(max(self._options.retry_interval_ms / 1000, _POLL_S if old else 0))
+            attempt += 1
 
     def written(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition, whether or not it may be read."""
@@ -260,17 +273,21 @@ class OffsetLookup:
             if not failed:
                 return answers
             about, error = failed.popitem()
-            if leaderless := is_without_leader(error):
+            if leaderless := lookup_errors.is_without_leader(error):
                 self._described(topics)
             if leaderless or self._client.is_shut_out:  # an outage is waited for
                 attempt, pause = 0, max(pause, _POLL_S)
             out_of_time = time.monotonic() + pause >= deadline
-            if out_of_time or attempt >= self._options.num_retries or is_denied(error):
+            if (
+                out_of_time
+                or attempt >= self._options.num_retries
+                or lookup_errors.is_denied(error)
+            ):
                 raise self._refused(subject(about), error)
             if told != error.str():  # an outage says the same again and again
                 log.warning("looking up %s: %s; asking again", subject(about), error.str())
                 told = error.str()
-            if is_of_old_metadata(error):
+            if lookup_errors.is_of_old_metadata(error):
                 self.close()
             attempt += 1
             time.sleep(pause)
@@ -304,36 +321,9 @@ class OffsetLookup:
                     raise self._unreachable() from None
 
     def _unreachable(self) -> ReadTimeout:
-        last = self._client.last_error
-        reason = f" The client's last error was: {last.str()}." if last else ""
-        return ReadTimeout(
-            f"No broker at '{self._options.servers}' answered within "
-            f"{self._options.lookup_timeout_ms / 1000:g} s, so no batch could be planned.{reason} "
-            "Check 'kafka.bootstrap.servers' and the network, or raise 'fetchOffset.timeoutMs'."
-        )
+        return lookup_errors.unreachable(self._options, self._client.last_error)
 
     def _refused(self, subject: str, error: KafkaError) -> SourceError:
-        from confluent_kafka import KafkaError
-
-        code = error.code()
-        silence = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT)
-        if code in silence or self._client.is_shut_out:
+        if lookup_errors.is_silence(error) or self._client.is_shut_out:
             return self._unreachable()
-        if is_without_leader(error):
-            return ReadTimeout(
-                f"The {subject} has no leader: the brokers that hold it are away. No batch could "
-                f"be planned within {self._options.lookup_timeout_ms / 1000:g} s. Start them, and "
-                "then the query; or raise 'fetchOffset.timeoutMs'."
-            )
-        if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-            return UnknownTopic(
-                f"The {subject} does not exist on the cluster at '{self._options.servers}'. "
-                f"Create it, or correct {self._options.topics_given_by}."
-            )
-        if is_denied(error):
-            return SourceError(
-                f"Not authorized to look up {subject} on the cluster at "
-                f"'{self._options.servers}': the query's principal needs DESCRIBE and READ on "
-                "every topic it subscribes to, and DESCRIBE on a consumer group it starts from."
-            )
-        return SourceError(f"Looking up {subject} failed: {error.str()}.")
+        return lookup_errors.refused(self._options, subject, error)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
+
+from ..core.errors import ReadTimeout, SourceError, UnknownTopic
+from ..core.offsets import TopicPartition, names
+from .options import SourceOptions
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -40,3 +45,60 @@ def is_denied(error: KafkaError) -> bool:
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     )
+
+
+def is_silence(error: KafkaError) -> bool:
+    """Whether no broker answered."""
+    from confluent_kafka import KafkaError
+
+    silence = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT)
+    return error.code() in silence
+
+
+def unreachable(options: SourceOptions, last: KafkaError | None) -> ReadTimeout:
+    """What is said where no broker answers. `last`: what the client told last."""
+    reason = f" The client's last error was: {last.str()}." if last else ""
+    return ReadTimeout(
+        f"No broker at '{options.servers}' answered within {_seconds(options)}, so no batch could "
+        f"be planned.{reason} Check 'kafka.bootstrap.servers' and the network, or raise "
+        "'fetchOffset.timeoutMs'."
+    )
+
+
+def led_by_old(options: SourceOptions, partitions: Collection[TopicPartition]) -> ReadTimeout:
+    """What is said where only a leader of before answers."""
+    return ReadTimeout(
+        f"A broker that is not the leader of {names(partitions)} any more answers for them, and "
+        f"'{options.servers}' names no other within {_seconds(options)}: it is cut off from the "
+        "other brokers, or the cluster was restored from an older copy. No batch was planned. "
+        "Start the query when the brokers are together again; after a restore, with a new "
+        "checkpoint."
+    )
+
+
+def refused(options: SourceOptions, subject: str, error: KafkaError) -> SourceError:
+    """What is said of a broker's error about `subject`."""
+    from confluent_kafka import KafkaError
+
+    if is_without_leader(error):
+        return ReadTimeout(
+            f"The {subject} has no leader: the brokers that hold it are away. No batch could be "
+            f"planned within {_seconds(options)}. Start them, and then the query; or raise "
+            "'fetchOffset.timeoutMs'."
+        )
+    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        return UnknownTopic(
+            f"The {subject} does not exist on the cluster at '{options.servers}'. Create it, or "
+            f"correct {options.topics_given_by}."
+        )
+    if is_denied(error):
+        return SourceError(
+            f"Not authorized to look up {subject} on the cluster at '{options.servers}': the "
+            "query's principal needs DESCRIBE and READ on every topic it subscribes to, and "
+            "DESCRIBE on a consumer group it starts from."
+        )
+    return SourceError(f"Looking up {subject} failed: {error.str()}.")
+
+
+def _seconds(options: SourceOptions) -> str:
+    return f"{options.lookup_timeout_ms / 1000:g} s"

@@ -115,9 +115,10 @@ class Planner:
         self._now, self._anew = found.ids, frozenset(replaced)
         known = start if recorded is None else recorded
         kept = {at: known.offsets[at] for at in known.offsets if at.topic not in self._anew}
-        ends = self._lookup.ends(found.partitions, kept)
+        known = known._replace(offsets=kept)
+        ends = self._lookup.ends(found.partitions, known)
         self._epochs = ends.epochs
-        self._tell_cut(known._replace(offsets=kept), ends, must_repeat=recorded is not None)
+        self._tell_cut(known, ends, must_repeat=recorded is not None)
         return ends.offsets
 
     def _tell_cut(self, read: Position, ends: Ends, *, must_repeat: bool) -> None:
@@ -193,7 +194,9 @@ class Planner:
         )
         if self._options.fail_on_data_loss:  # else what is there now is read
             there = {at: end[at] for at in present & end.keys()}
-            self._tell_cut(until, self._lookup.ends(there, there), must_repeat=False)
+            self._tell_cut(
+                until, self._lookup.ends(there, until._replace(offsets=there)), must_repeat=False
+            )
         self._topics.accept({topic: i for topic, i in self._now.items() if topic not in replaced})
         self._anew = frozenset()  # of another batch
         gone = start.keys() - end.keys()

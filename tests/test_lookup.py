@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from eo_kafka.core.offsets import TopicPartition
+from eo_kafka.core.offsets import Position, TopicPartition
 from eo_kafka.errors import ReadTimeout, SourceError
-from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.lookup import Ends, OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 
 NOT_KNOWN = -1001  # librdkafka's, for a partition whose leader did not answer in time
@@ -19,9 +19,10 @@ AT = [TopicPartition("t", 0), TopicPartition("t", 1)]
 
 class FakeAdmin:
     """Answers with the offsets, or the error, given for each request. What makes a real client do
-    so depends on when a broker dies (test_broker_failures.py has one that is stopped)."""
+    so depends on when a broker dies (test_broker_failures.py has one that is stopped). An offset
+    may come with its leader's epoch."""
 
-    def __init__(self, *answers: dict[int, int] | int) -> None:
+    def __init__(self, *answers: dict[int, int] | dict[int, tuple[int, int]] | int) -> None:
         self._answers = list(answers)
 
     def poll(self, timeout: float) -> None: ...
@@ -39,9 +40,10 @@ class FakeAdmin:
             if isinstance(offsets, int):
                 futures[at].set_exception(KafkaException(KafkaError(offsets)))
             else:
-                futures[at].set_result(
-                    SimpleNamespace(offset=offsets[at.partition], leader_epoch=None)
-                )
+                found = offsets[at.partition]
+                offset, epoch = found if isinstance(found, tuple) else (found, None)
+                told = SimpleNamespace(offset=offset, leader_epoch=epoch)
+                futures[at].set_result(told)
         return futures
 
 
@@ -76,6 +78,21 @@ def test_a_position_that_an_open_transaction_is_before_is_where_the_log_ends_for
     assert held.latest(AT, {AT[0]: 9, AT[1]: 4}) == {AT[0]: 9, AT[1]: 5}
     lost = FakeAdmin(*[stable, written] * 3)
     assert lookup(lost).latest(AT, {AT[0]: 10}) == {AT[0]: 7, AT[1]: 5}
+
+
+def test_a_leader_of_before_is_not_believed_however_often_it_answers(monkeypatch):
+    """It is cut off from the other brokers, and goes on telling an old end."""
+    old, new = {0: (7, 3), 1: (5, 3)}, {0: (12, 4), 1: (5, 3)}
+    known = Position({AT[0]: 10, AT[1]: 5}, epochs={AT[0]: 4, AT[1]: 3})
+    cut_off = FakeAdmin(*[old] * 5, new)
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda settings: cut_off)
+    found = lookup(cut_off).ends(AT, known)
+    assert found == Ends({AT[0]: 12, AT[1]: 5}, {AT[0]: 4, AT[1]: 3})
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda settings: FakeAdmin(old))
+    with pytest.raises(ReadTimeout, match="is not the leader of t-0 any more .* names no other"):
+        lookup(FakeAdmin(old), timeout_ms=300).ends(AT, known)
+    made_again = known._replace(offsets={AT[1]: 5})  # of t-0 nothing is known, then
+    assert lookup(FakeAdmin(old)).ends(AT, made_again).offsets == {AT[0]: 7, AT[1]: 5}
 
 
 def test_a_client_that_knows_only_old_leaders_is_replaced(monkeypatch):
