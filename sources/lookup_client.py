@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..clients.kafka import config
+from ..clients.kafka.cluster import is_refusal
 from ..core.errors import SourceError
-from .lookup_errors import is_wrong_setting
 from .options import SourceOptions
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ class LookupClient:
     @property
     def _refusal(self) -> KafkaError | None:
         error = self.last_error
-        return error if error is not None and is_wrong_setting(error) else None
+        return error if error is not None and is_refusal(error) else None
 
     def _on_error(self, error: KafkaError) -> None:
         # "All brokers are down" comes after a refusal, and says less
-        if self._refusal is None or is_wrong_setting(error):
+        if self._refusal is None or is_refusal(error):
             self.last_error = error

@@ -13,13 +13,6 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 
-def is_wrong_setting(error: KafkaError) -> bool:
-    """Whether no broker will ever talk to a client with these settings."""
-    from confluent_kafka import KafkaError
-
-    return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
-
-
 def is_of_old_metadata(error: KafkaError) -> bool:
     """Whether the client knows the leaders of a time that is over. librdkafka's admin does not ask
     for them again by itself after these."""

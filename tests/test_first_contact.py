@@ -167,3 +167,13 @@ def test_a_client_without_a_certificate_is_told_at_once(said: str, refused: bool
         is_refusal(KafkaError(KafkaError._TRANSPORT, f"ssl://a:1: Receive failed: {said}"))
         is refused
     )
+
+
+def test_a_connection_that_is_lost_in_a_login_is_no_refusal() -> None:
+    said = "SASL OAUTHBEARER mechanism handshake failed: {}: broker's supported mechanisms: {}"
+    for why, mechanisms, refused in [
+        ("Local: Broker transport failure", "(n/a) (after 0ms in state DOWN)", False),
+        ("Broker: Unsupported SASL mechanism", "PLAIN", True),
+    ]:
+        error = KafkaError(KafkaError._AUTHENTICATION, said.format(why, mechanisms))
+        assert is_refusal(error) is refused

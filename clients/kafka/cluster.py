@@ -61,10 +61,13 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Whether a client's error is one that no waiting helps against."""
+    """Whether a client's error is one that no waiting helps against: these settings are wrong."""
     from confluent_kafka import KafkaError
 
     # A missing client certificate is told after the handshake, on a connection then closed. A
     # broker on Java 17 says "bad certificate" (42), one on Java 25 "certificate required" (116).
     of_tls = "SSL alert number" in error.str()
-    return of_tls or error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
+    # The connection was lost in the middle of a login, as when a broker, or the client, ends then
+    lost = "Local: Broker transport failure" in error.str()
+    refused = error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
+    return of_tls or (refused and not lost)

@@ -95,7 +95,7 @@ def test_a_batch_that_is_partly_visible_is_completed_by_other_tasks(
 ):
     """Spark's own source gives two to four partitions to other tasks when a batch is run again."""
     job = make_copy(
-        broker.bootstrap_servers, make_topic, tmp_path, VALUES[:80], partitions, timeout_ms=10_000
+        broker.bootstrap_servers, make_topic, tmp_path, VALUES[:80], partitions, timeout_ms=20_000
     )
     job.source, job.sink_extra["commit"] = "kafka", commit
     job.run(spark)

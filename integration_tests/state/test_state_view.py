@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from pyspark.sql.functions import to_json
 
 import eo_kafka
 from eo_kafka.errors import Fenced, OptionsError
@@ -54,9 +55,13 @@ def read(job: Stateful, spark, what: str, **options: str):
 
 def state(job: Stateful, spark, **options: str) -> dict[str, str]:
     """The same from Spark's reader, all of it."""
+    as_json = {"timeZone": "UTC", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
     with settings(spark, job.conf):
         reader = spark.read.format("statestore").option("path", str(job.checkpoint))
-        rows = reader.options(**options).load().selectExpr("to_json(key) k", "to_json(value) v")
+        found = reader.options(**options).load()
+        rows = found.select(
+            to_json("key", as_json).alias("k"), to_json("value", as_json).alias("v")
+        )
         return {row["k"]: row["v"] for row in rows.collect()}
 
 
