@@ -174,6 +174,8 @@ def test_a_missing_client_certificate_is_told_soon(secure):
         del client[name]
     sentence = refusal(lambda: make_plan(sink_options(client, "any")), EnvironmentRefused)
     assert "certificate" in sentence
+    lookup = OffsetLookup(source_options(client, "any"))
+    assert "certificate" in refusal(lookup.partitions, SourceError)
 
 
 def test_a_wrong_key_password_is_told_on_both_planes(secure):
