@@ -123,14 +123,13 @@ class TransactionRequests:
     async def epoch_ends(
         self, asked: Mapping[tuple[str, int], tuple[int, int]]
     ) -> dict[tuple[str, int], int]:
-        """Where the records of a leader epoch, and all before, end in the log of each partition as
-        it is now; -1 if that is not known. Asked are the epoch and one the leader has reached: so
-        it is not one that was cut off before."""
+        """Where records of a leader epoch, and of all before, end in the log of each partition now;
+        -1 if that is not known. Asked with an epoch that the leader has reached: so it is not one
+        that is cut off."""
         from kafka import errors
         from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest as Request
 
-        topics = sorted({topic for topic, _ in asked})
-        rows = (await self._admin._get_cluster_metadata(topics))["topics"]
+        rows = (await self._admin._get_cluster_metadata(sorted({at[0] for at in asked})))["topics"]
         _check(rows)
         leaders = _leaders(rows, asked)
         by_leader: dict[int, dict[str, list[Any]]] = {}
