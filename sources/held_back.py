@@ -21,8 +21,7 @@ class HeldBack:
     def __init__(self, lookup: OffsetLookup) -> None:
         self._lookup = lookup
         self._looked = time.monotonic()
-        self._held: dict[TopicPartition, int] = {}
-        self._told: dict[TopicPartition, int] = {}
+        self._held: dict[TopicPartition, tuple[int, int]] = {}  # an end, and how many looks saw it
 
     def look(self, newest: Offsets) -> None:
         """Warns, once for each transaction, of what it finds held back at the same offset in two
@@ -34,17 +33,14 @@ class HeldBack:
             written = self._lookup.written(newest)
         except EoKafkaError:  # whoever needs an answer asks again
             return
-        before, self._held = (
-            self._held,
-            {at: newest[at] for at in newest if written[at] > newest[at]},
-        )
-        untold = {
-            at: end
-            for at, end in self._held.items()
-            if before.get(at) == end and self._told.get(at) != end
-        }
+        held = {}
+        for at, end in newest.items():
+            if written[at] > end:
+                before, looks = self._held.get(at, (end, 0))
+                held[at] = end, looks + 1 if before == end else 1
+        self._held = held
+        untold = [at for at, (_, looks) in held.items() if looks == 2]
         if untold:
-            self._told |= untold
             log.warning(
                 "A transaction has been open for more than %g s in each of %s: what is written "
                 "behind its first record can be read when it ends, and is not counted as lag "

@@ -33,6 +33,10 @@ from .topic_identity import WAYS_OUT, KnownTopics
 
 log = logging.getLogger(__name__)
 
+_CANNOT_REPEAT = (
+    "A batch since the restored snapshot must be repeated and cannot be; nothing was read. Give "
+    "the job's memory up: 'eo-kafka job reset', and a new checkpoint."
+)
 _WARN = "To stop the query in such a case, set 'failOnDataLoss' to true."
 
 
@@ -124,10 +128,7 @@ class Planner:
     def _tell_cut(self, read: Position, ends: Ends, *, must_repeat: bool) -> None:
         for sentence in self._cut_logs.find(read, ends):
             if must_repeat:
-                raise DataLossError(
-                    f"{sentence} A batch since the restored snapshot must be repeated and cannot "
-                    "be. Give the job's memory up: 'eo-kafka job reset', and a new checkpoint."
-                )
+                raise DataLossError(f"{sentence} {_CANNOT_REPEAT}")
             self._tell_loss(sentence)
 
     def _look(self, start: Position) -> Topics:
@@ -147,11 +148,7 @@ class Planner:
 
     def _check_repeatable(self, lost: Mapping[str, str]) -> None:
         if lost:
-            raise DataLossError(
-                f"Topic '{min(lost)}' was deleted and made again. A batch since the restored "
-                "snapshot must be repeated and cannot be; nothing was read. Give the job's memory "
-                "up: 'eo-kafka job reset', and a new checkpoint."
-            )
+            raise DataLossError(f"Topic '{min(lost)}' was deleted and made again. {_CANNOT_REPEAT}")
 
     def _tell(self, replaced: Mapping[str, str], what: str) -> None:
         for sentence in replaced.values():
@@ -192,11 +189,9 @@ class Planner:
             "This batch was planned on the old one, and reads nothing of it any more; the next one "
             "reads all of the new one.",
         )
-        if self._options.fail_on_data_loss:  # else what is there now is read
-            there = {at: end[at] for at in present & end.keys()}
-            self._tell_cut(
-                until, self._lookup.ends(there, until._replace(offsets=there)), must_repeat=False
-            )
+        if present and self._options.fail_on_data_loss:  # else what is there now is read
+            ends = self._lookup.ends(present & end.keys(), until)
+            self._tell_cut(until, ends, must_repeat=False)
         self._topics.accept({topic: i for topic, i in self._now.items() if topic not in replaced})
         self._anew = frozenset()  # of another batch
         gone = start.keys() - end.keys()

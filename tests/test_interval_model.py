@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
-from eo_kafka.core.offsets import Offsets, TopicPartition, decode
+from eo_kafka.core.offsets import Offsets, Position, TopicPartition, decode
 from eo_kafka.core.transaction import Decision, DecisionState
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol.committable import TaskReport
@@ -76,7 +76,7 @@ class Log:
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
-    def ends(self, partitions: Collection[TopicPartition], known: Offsets | None = None) -> Ends:
+    def ends(self, partitions: Collection[TopicPartition], known: Position | None = None) -> Ends:
         return Ends({at: self.lengths[at] for at in partitions}, {})
 
 

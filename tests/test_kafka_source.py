@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from eo_kafka.connectors import kafka_source
 from eo_kafka.connectors.kafka_source import KafkaBatchReader, KafkaStreamReader
-from eo_kafka.core.offsets import Offsets, TopicPartition
+from eo_kafka.core.offsets import Offsets, Position, TopicPartition
 from eo_kafka.errors import OptionsError, SourceError
 from eo_kafka.sources.lookup import Ends, Topics
 from eo_kafka.sources.options import SourceOptions
@@ -40,7 +40,7 @@ class Log:
     def earliest(self, partitions: Offsets) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
-    def ends(self, partitions: Offsets, known: Offsets) -> Ends:
+    def ends(self, partitions: Offsets, known: Position) -> Ends:
         at_end = {at: 10 * (at.partition + 1) + self.grown for at in sorted(partitions)[::-1]}
         return Ends(at_end, {})
 

@@ -46,8 +46,8 @@ class Cluster:
     ) -> dict[TopicPartition, int]:
         return {at: self.logs[at][1] for at in partitions}
 
-    def ends(self, partitions: Collection[TopicPartition], known: Offsets | None = None) -> Ends:
-        return Ends(self.latest(partitions, known), {})
+    def ends(self, partitions: Collection[TopicPartition], known: Position | None = None) -> Ends:
+        return Ends(self.latest(partitions), {})
 
     def committed(
         self, group: str, partitions: Collection[TopicPartition]

@@ -69,8 +69,8 @@ class Kafka:
     def latest(self, partitions: Offsets, known: Offsets | None = None) -> dict:
         return dict.fromkeys(partitions, self.end)
 
-    def ends(self, partitions: Offsets, known: Offsets | None = None) -> Ends:
-        return Ends(self.latest(partitions, known), {})
+    def ends(self, partitions: Offsets, known: Position | None = None) -> Ends:
+        return Ends(self.latest(partitions), {})
 
     def close(self) -> None:
         pass

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.connectors.spark_versions import ReadAllAvailable, ReadMaxRows
-from eo_kafka.core.offsets import Offsets, TopicPartition
+from eo_kafka.core.offsets import Position, TopicPartition
 from eo_kafka.errors import DataLossError, SourceError
 from eo_kafka.sources.lookup import Ends, Topics
 from eo_kafka.sources.options import SourceOptions
@@ -64,7 +64,7 @@ class Kafka:
             raise SourceError("unknown partition")
         return {at: self.earliest_of_t if at.topic == "t" else 0 for at in partitions}
 
-    def ends(self, partitions: Collection[TopicPartition], known: Offsets | None = None) -> Ends:
+    def ends(self, partitions: Collection[TopicPartition], known: Position | None = None) -> Ends:
         return Ends({at: self.topics[at.topic][1][at.partition] for at in partitions}, {})
 
     def close(self) -> None:

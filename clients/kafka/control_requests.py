@@ -152,17 +152,17 @@ class TransactionRequests:
             )
             for leader, of_leader in by_leader.items()
         ]
+        topics = [topic for future in sent for topic in (await future).topics]
         found: dict[tuple[str, int], int] = {}
-        for future in sent:
-            for topic in (await future).topics:
-                for row in topic.partitions:
-                    at = topic.topic, row.partition
-                    if row.error_code == _FENCED_LEADER_EPOCH:  # a later leader knows as well
-                        found |= await self.epoch_ends({at: (asked[at][0], -1)})
-                    elif row.error_code:
-                        raise errors.for_code(row.error_code)(f"{at[0]}-{at[1]}")
-                    else:
-                        found[at] = row.end_offset
+        for at, row in [
+            ((one.topic, row.partition), row) for one in topics for row in one.partitions
+        ]:
+            if row.error_code == _FENCED_LEADER_EPOCH:  # a later leader knows as well
+                found |= await self.epoch_ends({at: (asked[at][0], -1)})
+            elif row.error_code:
+                raise errors.for_code(row.error_code)(f"{at[0]}-{at[1]}")
+            else:
+                found[at] = row.end_offset
         return found
 
     async def coordinators(self, ids: list[str]) -> dict[str, list[str]]:
