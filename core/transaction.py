@@ -212,6 +212,7 @@ class EndTxnAnswer(Enum):
     REFUSED = "the cluster will not do it: a person must act"
 
 
+NO_ANSWER = "NETWORK"  # ours, beside Kafka's error names: none arrived
 _ANSWERS = {
     "NONE": EndTxnAnswer.ENDED,
     "CONCURRENT_TRANSACTIONS": EndTxnAnswer.RETRY,
@@ -219,7 +220,7 @@ _ANSWERS = {
     "COORDINATOR_NOT_AVAILABLE": EndTxnAnswer.RETRY,
     "NOT_COORDINATOR": EndTxnAnswer.RETRY,
     "REQUEST_TIMED_OUT": EndTxnAnswer.RETRY,
-    "NETWORK": EndTxnAnswer.RETRY,  # ours: no answer arrived
+    NO_ANSWER: EndTxnAnswer.RETRY,
     "PRODUCER_FENCED": EndTxnAnswer.LOOK,
     "INVALID_PRODUCER_EPOCH": EndTxnAnswer.LOOK,
     "INVALID_TXN_STATE": EndTxnAnswer.LOOK,

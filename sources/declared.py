@@ -150,11 +150,12 @@ FAIL_ON_DATA_LOSS = Option(
     "Whether the query fails when records it still needs are gone. With `false` it warns and goes"
     " on.",
 )
-POLL_TIMEOUT_MS = Option(
+POLL_TIMEOUT_MS: Option[int | None] = Option(
     "kafkaConsumer.pollTimeoutMs",
     whole_number(1),
-    120_000,
-    "How long a task waits without progress before it fails, in milliseconds.",
+    None,
+    "How long a task waits without progress before it fails, in milliseconds. Default: 120000, and "
+    "300000 while a broker is away.",
 )
 GROUP_ID_PREFIX: Option[str | None] = Option(
     "groupIdPrefix",
@@ -175,11 +176,12 @@ RETRY_INTERVAL_MS = Option(
     1000,
     "How long it waits between two tries, in milliseconds.",
 )
-LOOKUP_TIMEOUT_MS = Option(
+LOOKUP_TIMEOUT_MS: Option[int | None] = Option(
     "fetchOffset.timeoutMs",
     whole_number(1),
-    30_000,
-    "How long the driver waits for the brokers in one planning step, in milliseconds.",
+    None,
+    "How long the driver waits for the brokers in one planning step, in milliseconds. Default: "
+    "30000 for the first batch, and 300000 after it.",
 )
 
 OPTIONS = (

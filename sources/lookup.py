@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..clients.kafka import config
 from ..clients.kafka.first_contact import nobody_listens
+from ..clients.kafka.patience import served
 from ..clients.kafka.topics import settings_of
 from ..core.errors import ReadTimeout, SourceError, UnknownTopic
 from ..core.offsets import Offsets, Position, TopicPartition, names
@@ -23,6 +24,7 @@ from . import lookup_errors
 from .limits import Word
 from .lookup_client import LookupClient
 from .options import SourceOptions
+from .timeouts import Trials, lookup_timeout_s
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -87,7 +89,7 @@ class OffsetLookup:
 
     def check_first_contact(self) -> None:
         """Driver, before all else. Raises ReadTimeout if nothing has ever listened there."""
-        if problem := nobody_listens(self._options.servers, self._options.lookup_timeout_ms / 1000):
+        if problem := nobody_listens(self._options.servers, lookup_timeout_s(self._options)):
             raise ReadTimeout(problem)
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
@@ -113,15 +115,15 @@ class OffsetLookup:
         from confluent_kafka import KafkaException
 
         self._client.last_error = None
-        for left in reversed(range(self._options.num_retries)):
-            timeout_s = self._options.lookup_timeout_ms / 1000
+        trials = Trials(self._options)
+        while True:
             try:
-                found = self._client.admin().list_topics(timeout=timeout_s)
+                found = self._client.admin().list_topics(timeout=trials.next_s)
             except KafkaException as error:
                 self._client.check()
-                if not left or lookup_errors.is_denied(error.args[0]):
+                if not self._may_ask_again(trials, error.args[0]):
                     raise self._refused("topics", error.args[0]) from None
-                time.sleep(self._options.retry_interval_ms / 1000)
+                trials.pause()
             else:
                 self._client.was_let_in = True
                 return {
@@ -129,7 +131,6 @@ class OffsetLookup:
                     for name, topic in found.topics.items()
                     for number in topic.partitions
                 }
-        raise AssertionError("the last attempt returns or raises")
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each partition that is still in its log."""
@@ -151,7 +152,7 @@ class OffsetLookup:
         A leader of an older epoch than a known one is cut off from the others, and does not know
         it: it is never believed. Raises ReadTimeout if no other is found.
         """
-        deadline = time.monotonic() + self._options.lookup_timeout_ms / 1000
+        deadline = time.monotonic() + lookup_timeout_s(self._options)
         epochs = {at: known.epochs[at] for at in known.offsets if at in known.epochs}
         attempt, told = 1, ""
         while True:
@@ -244,6 +245,7 @@ class OffsetLookup:
             is_answer=lambda found: found.offset >= lowest,
             topics={at.topic for at in partitions},
         )
+        served(self._options.servers)  # by the leaders, who are who is waited for
         told = {TopicPartition(at.topic, at.partition): one for at, one in answers.items()}
         return Ends(
             {at: one.offset for at, one in told.items()},
@@ -263,34 +265,28 @@ class OffsetLookup:
         are those of the partitions that are asked for: one that is gone has no leaders, either.
         """
         self._client.last_error = None
-        deadline = time.monotonic() + self._options.lookup_timeout_ms / 1000
-        pause = self._options.retry_interval_ms / 1000
-        attempt, told = 1, ""
+        trials, told = Trials(self._options), ""
         while True:
-            futures = send(deadline - time.monotonic())
-            answers, failed = self._answers(futures, deadline, is_answer)
+            futures = send(trials.next_s)
+            answers, failed = self._answers(futures, trials.deadline, is_answer)
             self._client.was_let_in |= bool(answers)
             if not failed:
                 return answers
             about, error = failed.popitem()
-            if leaderless := lookup_errors.is_without_leader(error):
+            if lookup_errors.is_without_leader(error):
                 self._described(topics)
-            if leaderless or self._client.is_shut_out:  # an outage is waited for
-                attempt, pause = 0, max(pause, _POLL_S)
-            out_of_time = time.monotonic() + pause >= deadline
-            if (
-                out_of_time
-                or attempt >= self._options.num_retries
-                or lookup_errors.is_denied(error)
-            ):
+            if not self._may_ask_again(trials, error):
                 raise self._refused(subject(about), error)
             if told != error.str():  # an outage says the same again and again
                 log.warning("looking up %s: %s; asking again", subject(about), error.str())
                 told = error.str()
             if lookup_errors.is_of_old_metadata(error):
                 self.close()
-            attempt += 1
-            time.sleep(pause)
+            trials.pause()
+
+    def _may_ask_again(self, trials: Trials, error: KafkaError) -> bool:
+        is_outage = lookup_errors.is_outage(error) or self._client.is_shut_out
+        return trials.may_go_on(is_outage) and not lookup_errors.is_denied(error)
 
     def _answers(
         self, futures: Mapping[T, Future[Any]], deadline: float, is_answer: Callable[[Any], bool]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..core.errors import ReadTimeout, SourceError, UnknownTopic
 from ..core.offsets import TopicPartition, names
 from .options import SourceOptions
+from .timeouts import lookup_timeout_s
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -46,6 +47,11 @@ def is_silence(error: KafkaError) -> bool:
 
     silence = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT)
     return error.code() in silence
+
+
+def is_outage(error: KafkaError) -> bool:
+    """Whether brokers are away: one waits for them."""
+    return is_silence(error) or is_without_leader(error)
 
 
 def unreachable(options: SourceOptions, last: KafkaError | None) -> ReadTimeout:
@@ -94,4 +100,4 @@ def refused(options: SourceOptions, subject: str, error: KafkaError) -> SourceEr
 
 
 def _seconds(options: SourceOptions) -> str:
-    return f"{options.lookup_timeout_ms / 1000:g} s"
+    return f"{lookup_timeout_s(options):g} s"

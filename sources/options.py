@@ -77,11 +77,11 @@ class SourceOptions:
     max_records_per_partition: int | None
     include_headers: bool
     fail_on_data_loss: bool
-    poll_timeout_ms: int
+    poll_timeout_ms: int | None
     group_id_prefix: str
     num_retries: int
     retry_interval_ms: int
-    lookup_timeout_ms: int
+    lookup_timeout_ms: int | None
     ledger_topic: str | None
     continues: bool = False  # onReset=continue
     topics_given_by: str = "option 'subscribe'"  # for sentences

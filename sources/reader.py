@@ -18,6 +18,7 @@ from .data_loss import tell_loss
 from .late_bound import resolved
 from .lookup import OffsetLookup
 from .options import SourceOptions
+from .timeouts import stall_timeout_s
 from .topic_identity import check_not_replaced, without_replaced
 
 if TYPE_CHECKING:
@@ -164,9 +165,6 @@ def _batches(
     """
     consumer, last_error = client.consumer, client.errors
     (topic, partition), position, end = wanted
-    timeout_s = options.poll_timeout_ms / 1000
-    if client.was_kept:
-        timeout_s = min(timeout_s, KEPT_STALL_TIMEOUT_S)
     moved = time.monotonic()
     is_there = False
     while position < end:
@@ -185,6 +183,9 @@ def _batches(
             _raise(wanted, position, *fetched.error)
         if fetched.eof_offset is not None and position < end and not is_there:
             end, is_there = _end_there(options, wanted), True
+        timeout_s = stall_timeout_s(options)
+        if client.was_kept:
+            timeout_s = min(timeout_s, KEPT_STALL_TIMEOUT_S)
         if time.monotonic() - moved > timeout_s:
             reason = f" The client's last error was: {last_error[-1].str()}." if last_error else ""
             raise _Stalled(

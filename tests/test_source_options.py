@@ -44,7 +44,7 @@ def test_defaults_of_a_stream() -> None:
     assert options.max_offsets_per_trigger is None
     assert options.include_headers is False
     assert options.fail_on_data_loss is True
-    assert options.poll_timeout_ms == 120_000
+    assert options.poll_timeout_ms is options.lookup_timeout_ms is None
     assert options.kafka["isolation.level"] == "read_committed"
     assert options.read_committed
 

@@ -16,13 +16,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .outages import SILENT, address_of, connection_problem
+from .patience import patience_s
 
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 15_000
+TIMEOUT_S = 30.0  # of brokers that have not served anybody yet
 # A worker outlives its query by a minute; its connections need not. Longer than any request takes.
 CONNECTION_IDLE_MS = 20_000
-TIMEOUT_S = 30.0
 LOOK_S = 1.0  # for a connection, before that
 PATIENCE_S = 3.0  # where there are several servers; in the next round twice as long
 
@@ -33,17 +34,18 @@ def connected(control: Mapping[str, Any]) -> Any:
 
     servers = [name.strip() for name in control["bootstrap_servers"].split(",") if name.strip()]
     random.shuffle(servers)
-    deadline = time.monotonic() + TIMEOUT_S
-    patience_s = PATIENCE_S if len(servers) > 1 else TIMEOUT_S
+    timeout_s = patience_s(control["bootstrap_servers"], TIMEOUT_S)
+    deadline = time.monotonic() + timeout_s
+    each_s = PATIENCE_S if len(servers) > 1 else timeout_s
     while True:
         for wanted in _ways(servers):
-            within_s = min(patience_s, max(0.0, deadline - time.monotonic()))
+            within_s = min(each_s, max(0.0, deadline - time.monotonic()))
             try:
                 return _connected_to(wanted, control, within_s)
             except KafkaTimeoutError:
                 if time.monotonic() >= deadline:
                     raise
-        patience_s *= 2
+        each_s *= 2
 
 
 def _ways(servers: list[str]) -> Iterator[list[str]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import EnvironmentRefused, cut
 from .config import admin_client, connection_settings
 from .first_contact import nobody_listens
+from .patience import patience_s
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -22,13 +23,14 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
 
     Raises EnvironmentRefused: within seconds when nothing listens at the first contact, when the
     brokers refuse the credentials or one of the two sides the other's certificate; after
-    `timeout_s` when nothing answers.
+    `timeout_s` when nothing answers, or later where brokers have served before.
     """
     from confluent_kafka import KafkaError, KafkaException
 
     servers = settings.get("bootstrap.servers", "")
     if problem := nobody_listens(servers, timeout_s):
         raise EnvironmentRefused(problem)
+    timeout_s = patience_s(servers, timeout_s)
     errors: list[KafkaError] = []
     client: dict[str, Any] = dict(connection_settings(settings))
     client["error_cb"] = errors.append

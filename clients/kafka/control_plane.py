@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core.errors import EnvironmentRefused, EoKafkaError, OutcomeUnknown, cut
 from ...core.transaction import (
+    NO_ANSWER,
     Described,
     EndTxnAnswer,
     Identity,
@@ -21,6 +22,7 @@ from ...core.transaction import (
 from . import bootstrap, outages
 from .config import control_settings
 from .control_requests import End, Look, TransactionRequests, create_nothing
+from .patience import Wait
 
 LOOKUP_TIMEOUT_S = 30.0
 OTHERS_AFTER_S = 3.0
@@ -51,8 +53,9 @@ def forget(settings: Mapping[str, str]) -> None:
 class ControlPlane:
     """Requests about transactions.
 
-    Look-ups are retried for up to LOOKUP_TIMEOUT_S and then raise OutcomeUnknown. `end` is one
-    round, not retried: where no answer arrived it says "NETWORK", and the caller decides.
+    Look-ups are retried for up to LOOKUP_TIMEOUT_S, in an outage for longer (`patience.py`), and
+    then raise OutcomeUnknown. `end` is one round, not retried: where no answer arrived it says
+    NO_ANSWER, and the caller decides.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -105,17 +108,20 @@ class ControlPlane:
     def end_all(
         self, identities: Iterable[Identity], commit: bool, version: int, timeout_s: float
     ) -> dict[str, tuple[EndTxnAnswer, str]]:
-        """`end`, asked again for up to `timeout_s` until each has a final answer. By id: what the
-        last answer means, RETRY where none was final, and Kafka's error name."""
+        """`end`, asked again until each has a final answer, for up to `timeout_s`, in an outage for
+        longer. By id: what the last answer means, RETRY where none was final, and Kafka's error
+        name."""
         pending = {identity.transactional_id: identity for identity in identities}
         found: dict[str, tuple[EndTxnAnswer, str]] = {}
-        deadline, pause = time.monotonic() + timeout_s, 0.002
+        wait, pause = Wait(self._servers, timeout_s), 0.002
         while pending:
             for name, error in self.end(pending.values(), commit, version).items():
                 found[name] = (answer := end_txn_answer(error)), error
                 if answer is not EndTxnAnswer.RETRY:
                     del pending[name]
-            if not pending or time.monotonic() > deadline:
+            away = any(found[name][1] == NO_ANSWER for name in pending)
+            problem = f"{self._servers} ends no transactions ({error})."
+            if not pending or not wait.goes_on(away, problem):
                 break
             time.sleep(pause)
             pause = min(0.2, pause * 2)
@@ -175,8 +181,12 @@ class ControlPlane:
         with a leader that is cut off would never hear more, so others are asked, too."""
         started = asked_others = time.monotonic()
         pause = 0.002
-        while (found := self.end_offset(*end)) < at_least:
-            if (now := time.monotonic()) - started > timeout_s:
+        while True:
+            asked = time.monotonic()
+            found = self.end_offset(*end)
+            now = time.monotonic()
+            started += now - asked  # an outage says nothing of what the answer may become
+            if found >= at_least or now - started > timeout_s:
                 break
             if now - asked_others > OTHERS_AFTER_S:
                 asked_others = now
@@ -220,9 +230,15 @@ class ControlPlane:
     def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         import tenacity
 
+        wait = Wait(self._servers, LOOKUP_TIMEOUT_S)
+
+        def stop(state: tenacity.RetryCallState) -> bool:
+            error = state.outcome.exception() if state.outcome else None
+            return not wait.goes_on(_is_outage(error), str(error))
+
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(self._may_pass),
-            stop=tenacity.stop_after_delay(LOOKUP_TIMEOUT_S),
+            stop=stop,
             wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
             reraise=True,
         )
@@ -285,6 +301,22 @@ class ControlPlane:
 
     def _ask(self, coroutine: Callable[..., Any], *args: Any) -> Any:
         return self._call(self._requests.run, coroutine, *args)
+
+
+def _is_outage(error: BaseException | None) -> bool:
+    """Whether brokers do not answer, or answer that others are away or just coming back."""
+    from kafka import errors
+
+    cause = error.__cause__ if error else None
+    of_others = (
+        errors.CoordinatorNotAvailableError,
+        errors.CoordinatorLoadInProgressError,
+        errors.LeaderNotAvailableError,
+    )
+    silent = isinstance(cause, errors.KafkaError | OSError)
+    return isinstance(cause, of_others) or (
+        silent and not isinstance(cause, errors.BrokerResponseError)
+    )
 
 
 def _named(error: Exception) -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import OutcomeUnknown
-from ...core.transaction import Described, Identity, TransactionState
+from ...core.transaction import NO_ANSWER, Described, Identity, TransactionState
 
 log = logging.getLogger(__name__)
 
@@ -217,12 +217,12 @@ class TransactionRequests:
         return found
 
     async def end(self, wanted: list[Identity], commit: bool, version: int) -> dict[str, str]:
-        """An EndTxn for each, sent at once. Kafka's error names by id; "NETWORK": no answer. Raises
+        """An EndTxn for each, sent at once. Kafka's error names by id; NO_ANSWER: none came. Raises
         AuthorizationError if the coordinators may not be asked for."""
         from kafka import errors
         from kafka.protocol.producer.transaction import EndTxnRequest
 
-        answers = {identity.transactional_id: "NETWORK" for identity in wanted}
+        answers = {identity.transactional_id: NO_ANSWER for identity in wanted}
         try:
             nodes = self._spread(await self.coordinators(list(answers)))
         except errors.AuthorizationError:
@@ -250,7 +250,7 @@ class TransactionRequests:
             except (errors.KafkaError, OSError) as error:
                 log.debug("EndTxn of %s got no answer: %s", name, error)
         self._forget_coordinators(
-            name for name, answer in answers.items() if answer in ("NETWORK", "NOT_COORDINATOR")
+            name for name, answer in answers.items() if answer in (NO_ANSWER, "NOT_COORDINATOR")
         )
         return answers
 

@@ -88,6 +88,8 @@ def is_seen(servers: str) -> bool:
 
 def remember(servers: str) -> None:
     """Something has answered there."""
+    if servers in _seen:
+        return
     _seen.add(servers)
     if mark := _mark(servers):
         with suppress(OSError):

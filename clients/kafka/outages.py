@@ -54,6 +54,11 @@ def refused_login() -> str:
     return ""
 
 
+def is_away() -> bool:
+    """Whether a broker that this process has talked to, or tried to, is away now."""
+    return bool(_watched)
+
+
 def suspect(servers: str) -> None:
     """Look whether the brokers of a `bootstrap.servers` are there; as `told`."""
     for server in servers.split(","):

@@ -10,6 +10,7 @@ from typing import Any
 from ...core.kept import Kept
 from . import config as kafka_config
 from .config import quick_connect
+from .patience import patience_s
 
 INIT_TIMEOUT_S = 60.0
 # Without a connection that is up, InitProducerId is put off by half a second; so one waits for it,
@@ -58,8 +59,9 @@ def take(
     producer = _ahead.take(config) or kafka_config.producer(config)
     _wait_connected(producer, topic or _ANY_TOPIC)
     before()
+    servers = settings.get("bootstrap.servers", "")
     try:
-        producer.init_transactions(INIT_TIMEOUT_S)
+        producer.init_transactions(patience_s(servers, INIT_TIMEOUT_S))
     except KafkaException:
         producer.poll(0)  # lets it tell `outages` of a login that is refused
         raise

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...clients.kafka import control_plane, outages, transactional_producer
+from ...clients.kafka.patience import served
 from ...core.crash_points import crash_point
 from ...core.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
 from ...core.transaction import Described, Identity
@@ -267,6 +268,7 @@ class TaskTransaction:
         if missing or lost:
             what = f"{missing} rows" if missing else "the ledger's record of the rows"
             raise self._failed(f"{what} got no answer in {timeout_s:.0f} s")
+        served(self._options.kafka.get("bootstrap.servers", ""))
 
     def _why(self) -> str:
         """What ended the transaction: rows only say that they were purged."""

@@ -9,6 +9,7 @@ from typing import Any
 from ...clients.amqp import client
 from ...clients.amqp.client import AmqpSettings
 from ...clients.amqp.queue import PREFETCH_MAX
+from ...clients.kafka.patience import AT_FIRST_S
 from ...core.offsets import LATEST
 from ...core.options import KafkaSettings, Option, OptionReader, one_of, text, whole_number
 from ...state.ledger.job import PREFIX, WEAK_REPLICATION
@@ -194,7 +195,7 @@ class QueueOptions:
             else reader.get(MAX_DELIVERIES),
             prefetch=reader.get(PREFETCH),
             max_messages=reader.get(MAX_MESSAGES),
-            patience_s=reader.get(declared.LOOKUP_TIMEOUT_MS) / 1000,
+            patience_s=(reader.get(declared.LOOKUP_TIMEOUT_MS) or AT_FIRST_S * 1000) / 1000,
         )
         if found.poison_topic == inbox:
             reader.problem("Options 'poisonTopic' and 'inbox' must name different topics.")

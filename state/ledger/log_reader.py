@@ -12,7 +12,9 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...clients.kafka import outages
 from ...clients.kafka.config import connection_settings, consumer, quick_connect
+from ...clients.kafka.patience import OUTAGE_S
 from ...core.errors import EnvironmentRefused, ReadTimeout
 from ...core.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 
@@ -35,7 +37,8 @@ def read_records(
     them are taken from the client at a time.
 
     `end` must be at or below the last stable offset, or the read waits for it. Runs on the driver.
-    The consumer is kept for the next reader. Raises ReadTimeout when nothing moves for a minute.
+    The consumer is kept for the next reader. Raises ReadTimeout when nothing moves for a minute, or
+    in an outage for longer.
     """
     if start >= end:
         return
@@ -94,8 +97,7 @@ def _assigned(
         is_clean = _is_drained(consumer)
         consumer.assign([TopicPartition(topic, partition, between[0])])
         leaders.learn(consumer, topic)
-        stall_timeout_s = KEPT_STALL_TIMEOUT_S if was_kept else STALL_TIMEOUT_S
-        yield from _until(consumer, topic, partition, between, at_once, stall_timeout_s)
+        yield from _until(consumer, topic, partition, between, at_once, was_kept)
         consumer.unassign()
         is_clean = is_clean and _is_drained(consumer)
     except BaseException:
@@ -106,6 +108,10 @@ def _assigned(
             _kept.put(settings, (consumer, leaders))
         else:
             consumer.close()
+
+
+def _stall_timeout_s() -> float:
+    return OUTAGE_S if outages.is_away() else STALL_TIMEOUT_S
 
 
 def _is_drained(consumer: Any) -> bool:
@@ -119,7 +125,7 @@ def _until(
     partition: int,
     between: tuple[int, int],
     at_once: int,
-    stall_timeout_s: float,
+    was_kept: bool,
 ) -> Iterator[tuple[int, bytes, bytes | None]]:
     from confluent_kafka import KafkaError
 
@@ -154,6 +160,7 @@ def _until(
                 moved = time.monotonic()  # only now: the caller may take its time
             elif message.offset() > position:
                 moved = time.monotonic()
+        stall_timeout_s = KEPT_STALL_TIMEOUT_S if was_kept else _stall_timeout_s()
         if time.monotonic() - moved > stall_timeout_s:
             raise ReadTimeout(
                 f"Reading {topic}-{partition} stopped at offset {position} of {end}: the broker "

@@ -1,0 +1,56 @@
+"""How long one waits for brokers that do not answer.
+
+Who has not been served yet may have a wrong address, or may not reach the brokers behind it: that
+is told soon. What stops answering afterwards is an outage, which is waited for: longer than
+Spark's own connector does, and not for ever, as Spark cannot stop a query that waits for its sink.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from .first_contact import is_seen, remember
+
+log = logging.getLogger(__name__)
+
+AT_FIRST_S = 30.0
+OUTAGE_S = 300.0
+TELL_AFTER_S = 30.0
+
+
+def served(servers: str) -> None:
+    """Leaders and coordinators behind these bootstrap servers have done what a batch needs. From
+    now on that is known to all processes that Spark starts on this machine for this query."""
+    remember(_name(servers))
+
+
+def patience_s(servers: str, at_first_s: float = AT_FIRST_S) -> float:
+    """For how many seconds to wait for an answer: `at_first_s` until they have `served`."""
+    return OUTAGE_S if is_seen(_name(servers)) else at_first_s
+
+
+class Wait:
+    """What is asked again and again, and how long that makes sense. From its making on."""
+
+    def __init__(self, servers: str, at_first_s: float = AT_FIRST_S) -> None:
+        """`at_first_s`: also how long errors may go on that are none of an outage."""
+        self._servers, self._at_first_s = servers, at_first_s
+        self._began = self._away = time.monotonic()
+        self._told = False
+
+    def goes_on(self, is_outage: bool, problem: str) -> bool:
+        """Whether to ask again after an attempt that failed; who waits for long is told why."""
+        now = time.monotonic()
+        self._away = now if is_outage else self._away
+        longest_s = patience_s(self._servers, self._at_first_s)
+        if now - self._began >= longest_s or now - self._away >= self._at_first_s:
+            return False
+        if now - self._began > TELL_AFTER_S and not self._told:
+            self._told = True
+            log.warning("%s It is asked again, for %.0f minutes at most.", problem, longest_s / 60)
+        return True
+
+
+def _name(servers: str) -> str:
+    return f"served by {servers}"

@@ -1,0 +1,65 @@
+"""Kafka is away for longer than a wrong address is tried: queries that have run go on afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from itertools import count
+
+import eo_kafka
+from conftest import topic_maker
+from eo_kafka.clients.kafka.patience import AT_FIRST_S
+from eo_kafka.testing.processes import wait_until
+from harness import committed, produce
+
+PATIENCE_S = 120.0
+
+
+def test_queries_go_on_after_an_outage(own, spark, tmp_path):
+    """One that plans when the broker goes, and some that are anywhere in their batches."""
+    servers, make = own.bootstrap_servers, topic_maker(own.bootstrap_servers)
+    source = make("in", partitions=2)
+    kafka = {"kafka.bootstrap.servers": servers}
+    read = {**kafka, "subscribe": source, "startingOffsets": "earliest"}
+    rows = spark.readStream.format("eo-kafka").options(**read).load().select("key", "value")
+    numbers, sent = count(), Counter()
+
+    def write(how_many: int) -> None:
+        values = [b"%d" % next(numbers) for _ in range(how_many)]
+        produce(servers, source, values)
+        sent.update(values)
+
+    def sink(name: str, **more: str) -> dict[str, str]:
+        target = {"topic": make(name, partitions=2), "jobName": f"{name}-{source}"}
+        return {**kafka, **target, "checkpointLocation": str(tmp_path / name), **more}
+
+    sinks = {name: sink(name) for name in ("rows", "direct")}
+    sinks["alone"] = sink("alone", commit="idempotent")
+
+    def started(name: str):
+        if name == "direct":
+            return eo_kafka.direct(spark, read, sinks[name]).start()
+        return rows.writeStream.format("eo-kafka").options(**sinks[name]).start()
+
+    def is_written(name: str) -> bool:
+        return committed(servers, sinks[name]["topic"]).keys() == sent.keys()
+
+    write(50)
+    queries = {}
+    for name in sinks:  # one after the other: a small machine starts their workers in time
+        queries[name] = started(name)
+        wait_until(lambda name=name: is_written(name), f"{name} is written", PATIENCE_S)
+    try:
+        for _ in range(10):
+            write(20)
+        own.stop()
+        time.sleep(AT_FIRST_S + 10)
+        own.start()
+        write(50)
+        for name, query in queries.items():
+            wait_until(lambda name=name: is_written(name), f"{name} goes on", PATIENCE_S)
+            assert query.isActive, query.exception()
+            assert committed(servers, sinks[name]["topic"]) == sent
+    finally:
+        for query in queries.values():
+            query.stop()
