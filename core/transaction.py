@@ -162,7 +162,8 @@ class Decision:
     `offsets` are where its sources began and ended, a line for each as Spark wrote it (none where
     there is no checkpoint to read them from, nor in ledgers of eo-kafka 0.1); `source_ids` the
     topics among them and their ids, as far as the sink's cluster has them; `target` what the rows
-    went to; `watermark_ms` the watermark that Spark gave it (0: none yet; None: not known).
+    went to; `watermark_ms` the watermark that Spark gave it (0: none yet; None: not known);
+    `time_ms` the time of day that Spark gave it (None: not known).
     `repeatable`: it was decided with snapshots on, so that a restore of an older one may
     repeat it from these offsets. `accepted`: a person has said that it counts as written, whatever
     a replay brings.
@@ -185,6 +186,7 @@ class Decision:
     accepted: bool = False
     token_until: int = 0
     watermark_ms: int | None = None
+    time_ms: int | None = None
 
     def check_follows(self, previous: Decision | None) -> None:
         """Raise IllegalMove unless this record may come after `previous` in the ledger."""

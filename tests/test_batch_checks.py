@@ -70,12 +70,12 @@ def now(
     target: str = "topic 'out'",
     batch: int = 5,
     watermark_ms: int | None = None,
+    time_ms: int | None = None,
     folder: Path = Path("/cp"),
 ) -> BatchIdentity:
     checkpoint = LocalCheckpoint("file:/cp", folder) if ends else None
-    return BatchIdentity(
-        batch, target, tuple(starts), PlannedBatch(tuple(ends), watermark_ms), checkpoint
-    )
+    planned = PlannedBatch(tuple(ends), watermark_ms, time_ms=time_ms)
+    return BatchIdentity(batch, target, tuple(starts), planned, checkpoint)
 
 
 def test_equal_offsets_excuse_rows_that_differ() -> None:
@@ -274,6 +274,36 @@ def test_what_a_batch_is_stands_in_the_checkpoint(tmp_path) -> None:
     assert found(4).starts == ()  # purged
     with pytest.raises(CheckpointError, match="offsets of batch 6"):
         found(6)
+
+
+@pytest.mark.parametrize(
+    ("before", "here", "operator", "other"),
+    [
+        (1000, 2000, "applyInPandasWithState", True),
+        (1000, 1000, "applyInPandasWithState", False),
+        (1000, 2000, "dedupe", False),
+        (1000, 2000, None, False),
+        (None, 2000, "applyInPandasWithState", False),  # of a ledger of before
+    ],
+)
+def test_with_timers_a_batch_of_another_time_of_day_is_another(
+    tmp_path: Path, before: int | None, here: int, operator: str | None, other: bool
+) -> None:
+    if operator:
+        (tmp_path / "state/0/_metadata").mkdir(parents=True)
+        described = {"operatorInfo": {"operatorName": operator}, "stateStoreInfo": []}
+        (tmp_path / "state/0/_metadata/metadata").write_text(f"v1\n{json.dumps(described)}")
+    found = ledger([line(9)], [line(5)], [part(0, b"a")], time_ms=before)
+    again = now([line(9)], [line(5)], time_ms=here, folder=tmp_path)
+    for check in (
+        lambda: batch_checks.check_written(options(), again, found, [report(0, b"a")]),
+        lambda: batch_checks.check_decided(options(), again, found),
+    ):
+        if other:
+            with pytest.raises(BatchMismatch, match=rf"{before} ms.*{here} ms.*{operator}"):
+                check()
+        else:
+            check()
 
 
 @pytest.mark.parametrize(

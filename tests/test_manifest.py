@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,9 @@ def test_heads_and_offsets_are_as_they_were_stored() -> None:
 
     assert records.encode_snapshot(HEAD) == stored["v1_snapshot.json"]
     assert records.decode_snapshot(stored["v1_snapshot.json"]) == HEAD
+    cut = replace(HEAD, topic_from=1200)
+    assert records.encode_snapshot(cut) == stored["v1_snapshot_of_cut_topic.json"]
+    assert records.decode_snapshot(stored["v1_snapshot_of_cut_topic.json"]) == cut
     assert records.encode_loading(56) == stored["v1_loading.json"]
     assert records.decode_loading(stored["v1_loading.json"]) == 56
     key = records.decision_key("main", 7, 0)

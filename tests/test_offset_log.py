@@ -21,13 +21,15 @@ def checkpoint(root: Path, content: bytes | None) -> LocalCheckpoint:
 
 
 def test_a_batch_has_its_sources_ends_a_watermark_and_settings(tmp_path: Path) -> None:
-    header = '{"batchWatermarkMs":5,"conf":{"spark.sql.shuffle.partitions":"7"}}'
+    header = (
+        '{"batchWatermarkMs":5,"batchTimestampMs":9,"conf":{"spark.sql.shuffle.partitions":"7"}}'
+    )
     text = f'v1\n{header}\n{{"t":{{"0":5}}}}\n-\n{{"u":{{"0":"é"}}}}'
 
     found = planned_batch(checkpoint(tmp_path, text.encode()), 7)
 
     ends = ('{"t":{"0":5}}', "-", '{"u":{"0":"é"}}')
-    assert found == PlannedBatch(ends, 5, {"spark.sql.shuffle.partitions": "7"})
+    assert found == PlannedBatch(ends, 5, {"spark.sql.shuffle.partitions": "7"}, 9)
     assert found.state_partitions == 7
 
 

@@ -45,6 +45,7 @@ DECISIONS = st.builds(
     st.lists(PARTICIPANTS, max_size=3).map(tuple),
     token_until=WHOLE,
     watermark_ms=st.none() | WHOLE,
+    time_ms=st.none() | WHOLE,
 )
 TOKENS = st.builds(Token, TEXT, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, TEXT, TOPICS)
 
@@ -74,6 +75,7 @@ TOKEN = Token("main", 1, 12, 1, 34, 8, "4567 é")
 UNTIL = replace(DECISION, token_until=58)
 SUCCESSION = Succession(("a1", "b1-c2"), ('{"t":{"0":5}}', "o:{}"), (("t", "id-1"),), "q")
 OF_WATERMARK = replace(DECISION, watermark_ms=0)
+OF_TIME = replace(DECISION, watermark_ms=0, time_ms=1795260342977)
 DECISION_KEY = records.decision_key("main", 12, 1)
 WITH_TOPICS = replace(TOKEN, topics=(("out", "id-1"), ("öut", "id-2")))
 TOKEN_KEY = records.token_key("main", 1)
@@ -107,6 +109,11 @@ FILES: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
         records.encode_decision(OF_WATERMARK),
         lambda value: records.decode_decision(b"decision/main/12/1", value),
         OF_WATERMARK,
+    ),
+    "v1_decision_with_time.json": (
+        records.encode_decision(OF_TIME),
+        lambda value: records.decode_decision(b"decision/main/12/1", value),
+        OF_TIME,
     ),
     "v1_token.json": (
         records.encode_token(TOKEN),

@@ -157,8 +157,9 @@ class ControlPlane:
         """The ids of those topics that exist. One that was deleted and made again has another."""
         return self.look(topics=names).topic_ids
 
-    def end_offset(self, topic: str, partition: int, committed: bool) -> int:
-        """The partition's last stable offset (`committed`) or its high watermark."""
+    def end_offset(self, topic: str, partition: int, committed: bool | None) -> int:
+        """The partition's last stable offset (`committed`), or its high watermark; None: where it
+        begins."""
         return self.look(ends=[(topic, partition, committed)]).ends[0]
 
     def epoch_ends(

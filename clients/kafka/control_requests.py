@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 # transaction log: over one connection, one after the other (docs/benchmarks/commit_round.md).
 CONNECTIONS = 8
 PER_CONNECTION = 4  # so many are not worth another handshake
-# A partition's last stable offset (True) or high watermark: topic, number, which of them.
-End = tuple[str, int, bool]
+# Of topic and number: the last stable offset (True), high watermark (False) or beginning (None).
+End = tuple[str, int, bool | None]
 _FENCED_LEADER_EPOCH = 74
 
 
@@ -99,14 +99,14 @@ class TransactionRequests:
         from kafka.structs import TopicPartition
 
         leaders = _leaders(rows, [(topic, number) for topic, number, _ in ends])
-        asked: dict[tuple[int, bool], dict[Any, Any]] = {}
+        asked: dict[tuple[int, bool | None], dict[Any, Any]] = {}
         for topic, number, committed in ends:
             questions = asked.setdefault((leaders[topic, number], committed), {})
-            questions[TopicPartition(topic, number)] = OffsetSpec.LATEST
+            spec = OffsetSpec.EARLIEST if committed is None else OffsetSpec.LATEST
+            questions[TopicPartition(topic, number)] = spec
         sent = {
             (leader, committed): self._admin._manager.send(
-                # The isolation level on the wire is 1 for read_committed, and 0
-                self._admin._list_partition_offsets_request(questions, int(committed)),
+                self._admin._list_partition_offsets_request(questions, int(committed is True)),
                 node_id=leader,
             )
             for (leader, committed), questions in asked.items()

@@ -205,6 +205,23 @@ def test_a_query_on_a_checkpoint_that_parted_from_the_ledger_stops(new_job, spar
     assert committed(job.servers, job.sink_topic) == before
 
 
+def test_an_older_copy_does_not_come_to_another_time_of_day_in_silence(new_job, spark, tmp_path):
+    """The batches that it lacks are planned anew, with the same records. What the query gives in
+    them only now would be lost, as these batches are written."""
+    job = new_job("copied", operator="by_the_clock")
+    job.run(spark)
+    shutil.copytree(job.checkpoint, tmp_path / "copy")
+    produce(job.servers, job.source_topic, SECOND)
+    job.run(spark)
+    of_the_job, job.checkpoint = job.checkpoint, tmp_path / "copy"
+    with pytest.raises(Exception, match=r"time of day.*applyInPandasWithState.*snapshots restore"):
+        job.run(spark)
+    job.checkpoint = of_the_job
+    lose_the_disk(job)
+    job.run(spark)
+    assert_settled(job)
+
+
 def test_a_job_without_a_snapshot_starts_from_nothing(new_job, spark):
     job = new_job("off", operator="deduplication")
     job.sink_extra = {"snapshots": "false"}

@@ -30,6 +30,7 @@ from eo_kafka.state.ledger.ledger import Ledger, fold
 from eo_kafka.state.ledger.log_reader import read_records
 from eo_kafka.state.snapshots import restored, restoring
 from eo_kafka.tools import cli
+from hand_made_job import cut_log
 from harness import committed, control_plane, delete_topic, wait_until
 
 QUERY = "2c8f0a52-0000-4000-8000-000000000001"
@@ -280,6 +281,54 @@ def test_a_state_topic_that_was_made_again_gets_a_whole_snapshot(job):
     assert (
         job.restored("elsewhere")["state/0/0/2.delta"] == files(job.checkpoint)["state/0/0/2.delta"]
     )
+
+
+def test_a_whole_snapshot_into_a_topic_that_was_made_again_may_be_interrupted(
+    job, crash_points, monkeypatch
+):
+    """Its process lives on and remembers what it had sent to the topic before."""
+    job.spark_writes(0)
+    job.run(0)
+    job.spark_writes(1, os.urandom(6_000_000))
+    job.run(1)
+    monkeypatch.setattr(snapshots, "INLINE_MAX", 1_000_000)
+    monkeypatch.setattr(snapshots, "PORTION", 1_000_000)
+    delete_topic(job.servers, job.options.state_topic)
+    preflight._checked.clear()
+    job.spark_writes(2)
+    crash_points.arm("S6.while_sending_ahead", "raise")
+    with pytest.raises(CrashPointReached):
+        job.run(2)
+    job.run(2)
+    assert (
+        job.restored("elsewhere")["state/0/0/1.delta"] == files(job.checkpoint)["state/0/0/1.delta"]
+    )
+
+
+@pytest.mark.parametrize("which", ["files", "all"])
+def test_after_records_of_the_state_topic_were_deleted_the_next_snapshot_is_a_whole_one(
+    job, which, caplog
+):
+    """Somebody let Kafka delete by age for a while, or deleted by hand."""
+    job.spark_writes(0)
+    job.run(0)
+    for batch in (1, 2):
+        job.spark_writes(batch, os.urandom(1000))
+        job.run(batch)
+    head = job.ledger().snapshot
+    assert head is not None
+    topic = job.options.state_topic
+    with control_plane(job.servers) as control:
+        end = control.end_offset(topic, 0, committed=True)
+    cut_log(job.servers, topic, head.manifest_from if which == "files" else end)
+    for batch in (3, 4):
+        caplog.clear()
+        job.spark_writes(batch)
+        job.run(batch)
+        restored_files = job.restored(f"after-{batch}")
+        assert restored_files["state/0/0/1.delta"] == files(job.checkpoint)["state/0/0/1.delta"]
+        assert ("were deleted" in caplog.text) == (batch == 3), "it is told once"
+    assert job.compacted().keys() == named(job)
 
 
 def test_batches_without_snapshots_cannot_be_restored_over(job):

@@ -23,6 +23,7 @@ from ...state.snapshots.batch_ends import (
 )
 from ..options import SinkOptions
 from .batch_identity import BatchIdentity, decision_before
+from .batch_times import other_times
 from .committable import TaskReport
 
 log = logging.getLogger(__name__)
@@ -205,24 +206,10 @@ def _difference(written: Decision, now: BatchIdentity) -> str:
     if written.starts and now.starts:
         known.append((written.starts, now.starts))
     if all(same_lines(theirs, mine) or not _replayable(theirs, mine) for theirs, mine in known):
-        return _other_watermark(written, now)
+        return other_times(written, now)
     return (
         f"it held {_range(written.starts, written.offsets)}, and this one holds "
         f"{_range(now.starts, now.ends)}"
-    )
-
-
-def _other_watermark(written: Decision, now: BatchIdentity) -> str:
-    """What a query with state gives, and keeps, depends on the watermark of the batch. Spark's
-    checkpoint holds the least of several only, so after a restart there may be an older one."""
-    before, here = written.watermark_ms, now.planned.watermark_ms
-    if before is None or here is None or before == here:
-        return ""
-    if not now.keeps_state:
-        return ""  # of no use there; `job redo` leaves it out
-    return (
-        f"it held the same records with the watermark at {before} ms, and this one has it at "
-        f"{here} ms, so it would give and keep other rows"
     )
 
 

@@ -26,6 +26,7 @@ from ...state.snapshots import operators
 from ...state.snapshots.batch_ends import ids_of, topics_of
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
 from ...state.snapshots.offset_log import NOT_PLANNED, PlannedBatch, planned_batch
+from ...state.snapshots.processing_time import described_in, operator_by_the_clock
 from ..options import SinkOptions
 from .committable import TaskReport
 
@@ -80,6 +81,11 @@ class BatchIdentity:
         return known is not None and bool(operators.descriptions(known.paths()))
 
     @property
+    def operator_by_the_clock(self) -> str | None:
+        """An operator of the query whose state may depend on the time of day, if there is one."""
+        return operator_by_the_clock(described_in(self.checkpoint)) if self.checkpoint else None
+
+    @property
     def topics_asked_for(self) -> set[str]:
         """The topics that its sources read, unless they are too many to ask for in each batch."""
         found = {topic for line in self.ends for topic in topics_of(line)}
@@ -104,6 +110,7 @@ class BatchIdentity:
             starts=self.starts,
             target=self.target,
             watermark_ms=self.planned.watermark_ms,
+            time_ms=self.planned.time_ms,
             source_ids=tuple(sorted(source_ids)),
         )
 

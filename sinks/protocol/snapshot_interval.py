@@ -11,13 +11,12 @@ import logging
 import time
 from collections.abc import Sequence
 
-from ...core.errors import SnapshotFailed
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots import operators
 from ...state.snapshots.batch_ends import Ambiguous, NotOurs, ends_of, next_ends
 from ...state.snapshots.checkpoint import Checkpoint
 from ...state.snapshots.offset_log import PlannedBatch
-from ...state.snapshots.processing_time import operator_by_the_clock
+from ...state.snapshots.processing_time import described_in, operator_by_the_clock
 from ..options import SinkOptions
 from .committable import TaskReport
 
@@ -114,16 +113,6 @@ def _reason(query: str, mine: Sequence[str], checkpoint: Checkpoint) -> str | No
 def _described(query: str, checkpoint: Checkpoint) -> dict[str, bytes]:
     """What Spark wrote of the query's stateful operators, by path; read once."""
     key = (query, checkpoint.url)
-    if key in _operators:
-        return _operators[key]
-    described = {}
-    try:
-        for path in operators.descriptions(checkpoint.paths()):
-            with checkpoint.open(path) as stream:
-                described[path] = stream.read()
-    except OSError as error:
-        raise SnapshotFailed(
-            f"The checkpoint '{checkpoint.url}' could not be read: {error}"
-        ) from error
-    _operators[key] = described
-    return described
+    if key not in _operators:
+        _operators[key] = described_in(checkpoint)
+    return _operators[key]

@@ -83,8 +83,9 @@ class Snapshots:
         """
         if not is_due(self._options, ledger, self._report, self._planned, self._checkpoint):
             return Write([])
-        start = self._control.end_offset(self._topic, STATE_PARTITION, committed=False)
-        before, strays = self._previous(ledger, start)
+        ends = [(self._topic, STATE_PARTITION, which) for which in (None, False)]
+        began, start = self._control.look(ends=ends).ends
+        before, strays = self._previous(ledger, began, start)
         snapshot = take(self._checkpoint, self._report.batch, before)
         packed = snapshot.manifest.encode()
         manifest = Blob(digest_of(packed), len(packed))
@@ -104,6 +105,7 @@ class Snapshots:
             size=snapshot.size,
             sent=sent,
             made_ms=int(time.time() * 1000),
+            topic_from=began,
         )
         self.taken = head
         _remember(manifest, snapshot.manifest)
@@ -121,20 +123,27 @@ class Snapshots:
             ],
         )
 
-    def _previous(self, ledger: Ledger, end: int) -> tuple[Manifest, set[bytes]]:
+    def _previous(self, ledger: Ledger, began: int, end: int) -> tuple[Manifest, set[bytes]]:
         """The newest snapshot's manifest, and the keys of what may stand behind it unnamed."""
         strays_from, manifest = ledger.loading_from, Manifest()
         if ledger.snapshot is not None:
             try:
-                manifest = self._read_manifest(ledger.snapshot, end)
+                manifest = self._read_manifest(ledger.snapshot, began, end)
             except CorruptSnapshot as error:
                 log.warning("%s A whole snapshot is sent again.", error)
                 strays_from = 0
+                _last.clear()  # should this one be interrupted: none of that is there
         if strays_from is None:
             return manifest, set()
         return manifest, blobs.keys_between(self._options.kafka, self._topic, strays_from, end)
 
-    def _read_manifest(self, head: SnapshotHead, end: int) -> Manifest:
+    def _read_manifest(self, head: SnapshotHead, began: int, end: int) -> Manifest:
+        if began != head.topic_from:  # what it names may have stood before that
+            raise CorruptSnapshot(
+                f"Records of topic '{self._topic}' before offset {began} were deleted since the "
+                f"snapshot of batch {head.batch}: it is compacted, and nobody may delete by age or "
+                "by hand in it."
+            )
         known = _last.get(head.manifest.digest)
         # A topic that was deleted and made again has none of what it names: read there, it is told
         if known is not None and head.manifest_from < end:

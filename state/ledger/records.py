@@ -120,6 +120,7 @@ def encode_snapshot(head: SnapshotHead) -> bytes:
             "size": head.size,
             "sent": head.sent,
             "madeMs": head.made_ms,
+            **({"topicFrom": head.topic_from} if head.topic_from else {}),
         }
     )
 
@@ -138,6 +139,7 @@ def decode_snapshot(value: bytes, key: bytes = SNAPSHOT_KEY) -> SnapshotHead:
             size=whole(fields["size"]),
             sent=whole(fields["sent"]),
             made_ms=whole(fields["madeMs"]),
+            topic_from=whole(fields.get("topicFrom", 0)),
         )
 
     return decode_fields(key, value, build, encode_snapshot)
@@ -179,9 +181,8 @@ def _batch_fields(decision: Decision) -> dict[str, Any]:
         "tokenUntil": decision.token_until,
     }
     known = {name: value for name, value in fields.items() if value}
-    if decision.watermark_ms is not None:
-        known["watermarkMs"] = decision.watermark_ms
-    return known
+    times = {"watermarkMs": decision.watermark_ms, "timeMs": decision.time_ms}
+    return known | {name: at for name, at in times.items() if at is not None}
 
 
 def decode_decision(key: bytes, value: bytes) -> Decision:
@@ -206,6 +207,7 @@ def decode_decision(key: bytes, value: bytes) -> Decision:
             accepted=fields.get("accepted", False) is True,
             token_until=whole(fields.get("tokenUntil", 0)),
             watermark_ms=whole(fields["watermarkMs"]) if "watermarkMs" in fields else None,
+            time_ms=whole(fields["timeMs"]) if "timeMs" in fields else None,
         )
         if key != decision_key(decision.sink, decision.batch, decision.round):
             raise ValueError("the value belongs to another key")

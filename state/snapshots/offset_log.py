@@ -21,11 +21,13 @@ WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 @dataclass(frozen=True)
 class PlannedBatch:
     """What Spark recorded of a batch before it ran: a line for each source, with its end; the
-    watermark in ms since 1970 (0: there is none yet), None where it cannot be read; settings."""
+    watermark in ms since 1970 (0: there is none yet); settings; the time of day in ms since 1970,
+    the same whenever the batch runs. Of watermark and time None where they cannot be read."""
 
     ends: tuple[str, ...] = ()
     watermark_ms: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    time_ms: int | None = None
 
     @property
     def state_partitions(self) -> int | None:
@@ -73,11 +75,13 @@ def parse(plan: str) -> PlannedBatch:
     header, *ends = plan.split("\n")[1:] or [""]
     try:
         found = json_object(header)
-        watermark, settings = found.get("batchWatermarkMs"), found.get("conf")
     except ValueError:
-        watermark, settings = None, None
+        found = {}
+    watermark, time = found.get("batchWatermarkMs"), found.get("batchTimestampMs")
+    settings = found.get("conf")
     return PlannedBatch(
         tuple(ends),
         watermark if type(watermark) is int else None,
         settings if isinstance(settings, dict) else {},
+        time if type(time) is int else None,
     )

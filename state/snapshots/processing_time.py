@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.errors import SnapshotFailed
 from ...core.options import json_object
+from . import operators
+from .checkpoint import Checkpoint
 
 _TIMELESS = {
     "stateStoreSave",
@@ -26,9 +29,23 @@ _TIMELESS_MODES = ("NoTime", "EventTime")
 _MARK = "eo_kafka_watermark_not_repeatable"  # a state of this name, which windows/fixed.py makes
 
 
+def described_in(checkpoint: Checkpoint) -> dict[str, bytes]:
+    """What Spark wrote of the query's stateful operators, by path. Raises SnapshotFailed."""
+    described = {}
+    try:
+        for path in operators.descriptions(checkpoint.paths()):
+            with checkpoint.open(path) as stream:
+                described[path] = stream.read()
+    except OSError as error:
+        raise SnapshotFailed(
+            f"The checkpoint '{checkpoint.url}' could not be read: {error}"
+        ) from error
+    return described
+
+
 def operator_by_the_clock(described: Mapping[str, bytes]) -> str | None:
     """The name of an operator whose state may depend on the time of day; None if there is none.
-    `described` are the contents of the files `operators.descriptions` names, by path."""
+    `described`: as `described_in` finds it."""
     for path, text in sorted(described.items()):
         try:
             fields = json_object(text.decode().partition("\n")[2])

@@ -129,6 +129,26 @@ def running_sum_in_pandas(read):
     )
 
 
+def sums_by_the_clock(read):
+    """The sum of a key's rows, when it got its first one more than 30 seconds before."""
+    import pandas as pd
+
+    def processor(key, frames, state):
+        now = state.getCurrentProcessingTimeMs()
+        total, since = state.get if state.exists else (0, now)
+        total += sum(int(n) for frame in frames for n in frame["n"])
+        if now - since > 30_000:
+            state.remove()
+            yield pd.DataFrame({"k": [key[0]], "n": [-1], "total": [total]})
+        else:
+            state.update((total, since))
+
+    grouped = read().select("k", "n").groupBy("k")
+    return grouped.applyInPandasWithState(
+        processor, _RUNNING, "total LONG, since LONG", "append", "NoTimeout"
+    )
+
+
 _RUNNING = "k STRING, n LONG, total LONG"
 
 
@@ -260,6 +280,7 @@ OPERATORS = {
     "rows": running_sum_of_rows,
     "timers": running_sum_with_timers,
     "pandas": running_sum_in_pandas,
+    "by_the_clock": sums_by_the_clock,
 }
 
 if __name__ == "__main__":
