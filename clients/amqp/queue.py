@@ -76,11 +76,11 @@ class Queue:
         with told(self._settings, self._queue):
             return self._taken(self._open(), count, quiet_s)
 
-    def acknowledge(self, tag: int) -> None:
-        """All that were taken, up to this one."""
+    def acknowledge(self, tag: int, *, multiple: bool) -> None:
+        """This one, or all that were taken up to it."""
         with told(self._settings, self._queue):
             assert self._channel is not None
-            self._channel.basic_ack(tag, multiple=True)
+            self._channel.basic_ack(tag, multiple=multiple)
 
     def close(self) -> None:
         """Returns when the server has taken all acknowledgements; what is not acknowledged goes

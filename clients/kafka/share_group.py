@@ -121,6 +121,19 @@ class ShareGroup:
         except KafkaException as error:
             raise self._explained(error.args[0]) from None
 
+    def begins(self, admin: Any, numbers: Iterable[int]) -> dict[int, int]:
+        """The first offset that is left of each partition."""
+        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        earliest: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(self._topic, number): earliest for number in numbers}
+        answers = admin.list_offsets(asked, request_timeout=topics.TIMEOUT_S)
+        try:
+            return {at.partition: int(one.result().offset) for at, one in answers.items()}
+        except KafkaException as error:
+            raise self._explained(error.args[0]) from None
+
     def take(self, is_behind: bool) -> tuple[str, list[Any]]:
         """The topic's id, and records of it, in the order of their offsets in each partition. All
         of them must be acknowledged, or the member dropped, before the next call. `is_behind`:

@@ -92,19 +92,38 @@ def test_what_a_quorum_queue_delivered_too_often_goes_to_the_poison_topic(queue_
     assert in_inbox(job) == once(["good"])
 
 
+def publish_nameless(job: QueueCopy) -> None:
+    with channel(job.url) as opened:
+        opened.basic_publish("", job.queue, b"nameless", pika.BasicProperties(delivery_mode=2))
+
+
 def test_a_message_without_an_id_stops_the_query_and_stays(queue_copy) -> None:
     job = queue_copy
     publish(job.url, job.queue, ["a"])
-    with channel(job.url) as opened:
-        opened.basic_publish("", job.queue, b"nameless")
+    publish_nameless(job)
     publish(job.url, job.queue, ["b"])
     for _ in range(2):
         with pytest.raises(SourceError, match=r"has no id.*still in the queue.*onMissingId"):
             job.receiver().receive()
-    assert in_inbox(job) == once(["a"]), "those before it are kept"
-    assert waiting(job.url, job.queue) == 2
-    assert job.receiver(onMissingId="dead-letter").receive(all_there=True) == 2
+        assert in_inbox(job) == once(["a", "b"]), "the others are kept"
+        assert waiting(job.url, job.queue) == 1
+    assert job.receiver(onMissingId="dead-letter").receive(all_there=True) == 1
     assert in_inbox(job) == once(["a", "b"])
+    assert committed(job.servers, job.poison) == once(["nameless"])
+
+
+def test_starts_that_stop_lose_nothing_of_a_quorum_queue(queue_copy) -> None:
+    """Each counts as a delivery of what is not acknowledged; at the limit RabbitMQ drops it."""
+    job = queue_copy
+    job.queue = new_queue(job.url, "quorum", **{"x-delivery-limit": 4})
+    publish_nameless(job)
+    publish(job.url, job.queue, numbered(20))
+    for _ in range(3):
+        with pytest.raises(SourceError, match="has no id"):
+            job.receiver(maxDeliveries="3").receive()
+    for _ in range(4):
+        job.receiver(maxDeliveries="3").receive()
+    assert in_inbox(job) == once(numbered(20))
     assert committed(job.servers, job.poison) == once(["nameless"])
 
 
@@ -145,9 +164,12 @@ def test_a_message_that_is_too_large_for_kafka_stays_in_the_queue(queue_copy, ma
         opened.basic_publish(
             "", job.queue, os.urandom(5000), pika.BasicProperties(message_id="big")
         )
-    with pytest.raises(EnvironmentRefused, match=r"'big' .* 5,000 bytes.*max\.message\.bytes"):
-        job.receiver().receive()
-    assert waiting(job.url, job.queue) == 2
+    publish(job.url, job.queue, ["last"])
+    for _ in range(2):
+        with pytest.raises(EnvironmentRefused, match=r"'big' .* 5,000 bytes.*max\.message\.bytes"):
+            job.receiver().receive()
+        assert in_inbox(job) == once(["first", "last"]), "the others are kept"
+        assert waiting(job.url, job.queue) == 1
 
 
 def test_nobody_else_may_write_into_an_inbox(queue_copy) -> None:
@@ -232,8 +254,9 @@ def test_other_consumers_are_told(queue_copy, caplog) -> None:
     assert "1 other consumers" in caplog.text
 
 
-@pytest.mark.parametrize("gone", [5, 11])  # of ten messages and the end of their transaction
-def test_an_inbox_whose_beginning_has_expired(queue_copy, gone, caplog) -> None:
+@pytest.mark.parametrize("messages", [5, 11])  # of ten, and the end of their transaction
+def test_an_inbox_whose_beginning_has_expired(queue_copy, messages, caplog) -> None:
+    gone = 2 + messages  # before them is the trial
     job, ids = queue_copy, numbered(10)
     publish(job.url, job.queue, ids)
     assert job.receiver().receive(all_there=True) == 10
@@ -246,6 +269,6 @@ def test_an_inbox_whose_beginning_has_expired(queue_copy, gone, caplog) -> None:
     assert reader.initialOffset() == {job.source_topic: {"0": gone}}
     assert f"begins at offset {gone}" in caplog.text
     reader.latestOffset()
-    left = ids[gone:]
+    left = ids[messages:]
     assert in_inbox(job) == once(left) + once([one for one in ids if one not in left])
     reader.stop()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -110,6 +111,23 @@ def test_an_inbox_that_is_gone_is_not_made_anew_in_silence(share_copy) -> None:
     assert committed(job.servers, job.source_topic).keys() == {b"m00003", b"m00004", b"m00005"}
 
 
+def test_records_that_expired_before_they_were_handed_out_are_told(share_copy, caplog) -> None:
+    """As of a query that was away for longer than the topic keeps them."""
+    job = share_copy
+    job.publish(numbered(3))
+    job.receive(3)
+    with job.member() as one:
+        one.receive()
+    assert "has deleted" not in caplog.text
+    job.publish(numbered(5, 3))
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    ((_, done),) = admin.delete_records([TopicPartition(job.queue, 0, 6)]).items()
+    done.result(30)
+    job.receive(2)
+    assert f"in {job.queue}-0 from offset 3 up to 6" in caplog.text
+    assert committed(job.servers, job.source_topic) == Counter(numbered(3) + numbered(2, 6))
+
+
 def test_a_memory_that_cannot_be_read_is_refused(share_copy) -> None:
     job = share_copy
     job.receiver().open()
@@ -118,13 +136,23 @@ def test_a_memory_that_cannot_be_read_is_refused(share_copy) -> None:
         job.receiver().receive()
 
 
-def test_a_message_that_is_too_large_is_named(share_copy) -> None:
-    job = share_copy
-    job.receiver().open()
-    admin = AdminClient({"bootstrap.servers": job.servers})
-    entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, job.source_topic, incremental_configs=[entry])
+def set_topic(servers: str, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": servers})
     admin.incremental_alter_configs([resource])[resource].result(30)
-    job.publish([os.urandom(2048)])
-    with pytest.raises(EnvironmentRefused, match=rf"'{job.queue}-0-0'.*2,048 bytes.*count\.limit"):
-        job.receive(1)
+
+
+def test_a_message_that_is_too_large_is_named_and_holds_back_no_other(share_copy) -> None:
+    """Each start counts as a delivery of what is not acknowledged, and five are too many."""
+    job, good = share_copy, numbered(20)
+    job.receiver().open()
+    for topic in (job.source_topic, job.poison):
+        set_topic(job.servers, topic, "max.message.bytes", "8000")
+    job.publish([*good[:10], os.urandom(9000), *good[10:]])
+    for _ in range(2):
+        with pytest.raises(
+            EnvironmentRefused, match=rf"'{job.queue}-0-10'.*9,000 bytes.*count\.limit"
+        ):
+            job.receive(1)
+        assert committed(job.servers, job.source_topic) == Counter(good)

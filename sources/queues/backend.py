@@ -22,7 +22,7 @@ class Backend(Protocol):
         """About `count` messages, unacknowledged; fewer, or none, if none came for a moment."""
 
     def acknowledge(self, taken: Sequence[Message]) -> None:
-        """Each of these, and with RabbitMQ what was taken before them."""
+        """Exactly these, of the last `take`."""
 
     def rest(self) -> None:
         """No more is taken until the next batch is planned."""

@@ -32,6 +32,7 @@ from .options import QueueOptions
 PARTITION = 0
 TRANSACTION_TIMEOUT_MS = 60_000
 _CLOCKS_MS = 10_000
+_TRIAL = (Record(b"trial", b"", []),)  # a compacted topic takes none without a key
 _SETTINGS = {"linger.ms": "5", "compression.type": "lz4", "message.max.bytes": str(64 << 20)}
 
 
@@ -50,34 +51,54 @@ class Inbox:
         for name, end in ends.items():
             self._points[name].read_to(end)
         memory.recall(ends, self._read)
+        self._is_tried = False
+
+    def try_out(self) -> None:
+        """Find out whether records can be written now, by some that are taken back; once. Before a
+        message is taken: what a start that fails has in its hands counts as delivered, and queues
+        drop what they delivered too often. Raises what `append` does."""
+        if not self._is_tried:
+            self._write(dict.fromkeys(self._points, _TRIAL), is_trial=True)
+            self._is_tried = True
 
     def await_readable(self) -> None:
         """Until readers are given what was appended: its transaction's end is written last."""
         self._end(self._options.inbox)
 
-    def append(self, kept: Sequence[Record], poison: Sequence[Record]) -> None:
-        """All of them in one transaction, or none. Raises Fenced, EnvironmentRefused,
-        OutcomeUnknown."""
+    def append(self, kept: Sequence[Record], poison: Sequence[Record]) -> EnvironmentRefused | None:
+        """All of them in one transaction, or none: where one is too large, it returns what is to be
+        said of it, and goes on. Raises Fenced, EnvironmentRefused, OutcomeUnknown."""
+        wanted = dict(zip(self._both, (kept, poison), strict=True))
+        if not self._write({**wanted, **self.memory.records(wanted)}):
+            # librdkafka 2.16 goes on behind the sequence numbers of what was refused: the next
+            # transaction fails of that, whatever is in it, and by its abort it gets new ones.
+            with suppress(OutcomeUnknown):
+                self._write(dict.fromkeys(self._points, _TRIAL), is_trial=True)
+            return self._too_large([*kept, *poison])
+        self.memory.note(wanted)
+        return None
+
+    def _write(self, records: Mapping[str, Sequence[Record]], *, is_trial: bool = False) -> bool:
+        """In one transaction, which a trial takes back. Not, if one of them is too large."""
         from confluent_kafka import KafkaError, KafkaException
 
-        wanted = dict(zip(self._both, (kept, poison), strict=True))
-        remembered = self.memory.records(wanted)
         may_abort, began = True, time.monotonic()
         try:
             self._producer.begin_transaction()
-            self._send({**wanted, **remembered})
-            crash_point("queue.before_commit")
-            may_abort = False  # from here on the outcome is Kafka's to tell
-            self._producer.commit_transaction(TIMEOUT_S)
+            self._send(records)
+            if not is_trial:
+                crash_point("queue.before_commit")
+                may_abort = False  # from here on the outcome is Kafka's to tell
+                self._producer.commit_transaction(TIMEOUT_S)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                raise self._too_large([*kept, *poison]) from None
+                return False
             raise self._explained(error.args[0], time.monotonic() - began) from None
         finally:
             if may_abort:  # what is open would hide what others append
                 with suppress(KafkaException):
                     self._producer.abort_transaction(TIMEOUT_S)
-        self.memory.note(wanted)
+        return True
 
     def _send(self, wanted: Mapping[str, Sequence[Record]]) -> None:
         from confluent_kafka import KafkaError, KafkaException
@@ -97,7 +118,11 @@ class Inbox:
                 send(self._producer, name, record, PARTITION, note, one.headers)
         flush(self._producer, TIMEOUT_S)
         if refused:
-            raise KafkaException(transaction_failure(self._producer) or refused[0])
+            # Behind a batch that is too large, others are refused for other reasons.
+            refused.sort(key=lambda one: one.code() != KafkaError.MSG_SIZE_TOO_LARGE)
+            is_too_large = refused[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+            failure = None if is_too_large else transaction_failure(self._producer)
+            raise KafkaException(failure or refused[0])
         for name, records in wanted.items():
             if len(landed[name]) < len(records):
                 raise OutcomeUnknown(self._failed(f"no answer in {TIMEOUT_S:.0f} s"))
@@ -178,8 +203,8 @@ class Inbox:
         return EnvironmentRefused(
             f"Message '{name}' of queue '{self._options.queue}' has {size:,} bytes, "
             f"more than topic '{self._options.inbox}' or '{self._options.poison_topic}' takes. "
-            "Nothing was kept and nothing acknowledged. Raise 'max.message.bytes' of both topics, "
-            "or take the message out of the queue. Do it soon: each start counts as a delivery, "
-            "and after a quorum queue's delivery-limit, or a share group's "
-            "share.delivery.count.limit, the message is dropped."
+            "It was not acknowledged; the others that came with it are kept. Raise "
+            "'max.message.bytes' of both topics, or take the message out of the queue. Do it soon: "
+            "each start counts as a delivery, and after a quorum queue's delivery-limit, or a "
+            "share group's share.delivery.count.limit, the message is dropped."
         )

@@ -55,9 +55,7 @@ class OffsetMemory:
                 "are in it is not known, so they could be repeated. Nothing was taken. That topic "
                 "was deleted, or another queue filled the inbox. Start with an inbox of its own."
             )
-
-        kept_in = [name for name in ends if name != self._topic]
-        if self._kept and not any(ends[name] for name in kept_in):
+        if self._kept and not ends[self._inbox]:  # before what is kept there is a trial
             count = sum(kept.count for kept in self._kept.values())
             raise EnvironmentRefused(
                 f"Inbox '{self._inbox}' has never had a message, and topic '{self._topic}' "

@@ -63,7 +63,8 @@ ON_MISSING_ID = Option(
     one_of(FAIL, DEAD_LETTER),
     FAIL,
     "What a message without an id does: `fail` stops the query and leaves the message in the "
-    "queue; `dead-letter` sends it to the poison topic, where it may appear more than once.",
+    "queue, until that has happened `maxDeliveries` times; `dead-letter` sends it to the poison "
+    "topic, where it may appear more than once.",
 )
 WINDOW = Option(
     "dedupWindow",

@@ -22,6 +22,7 @@ class RabbitMQQueue:
     def __init__(self, settings: AmqpSettings, queue: str, name: str, id_source: str) -> None:
         self._queue = Queue(settings, queue, name)
         self._id_of = id_of(id_source)
+        self._open: list[int] = []  # the receipts of what is not acknowledged, in their order
 
     def ready(self) -> tuple[int, int]:
         """Exact, both of them."""
@@ -30,11 +31,19 @@ class RabbitMQQueue:
     def take(self, count: int) -> list[Message]:
         """Never more than `count`."""
         taken = self._queue.take(count, QUIET_S)
+        self._open = [one.tag for one in taken]
         return [message_of(one, self._id_of(one)) for one in taken]
 
     def acknowledge(self, taken: Sequence[Message]) -> None:
-        """All that were taken, up to the last of these."""
-        self._queue.acknowledge(taken[-1].receipt)
+        """Exactly these: at once where none before them is left out."""
+        tags = [one.receipt for one in taken]
+        if tags == self._open[: len(tags)]:
+            self._queue.acknowledge(tags[-1], multiple=True)
+        else:
+            for tag in tags:
+                self._queue.acknowledge(tag, multiple=False)
+        done = set(tags)
+        self._open = [tag for tag in self._open if tag not in done]
 
     def rest(self) -> None:
         """Nobody sends heartbeats while Spark works: so it leaves."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...core.crash_points import crash_point
-from ...core.errors import ReadTimeout, SourceError
+from ...core.errors import EoKafkaError, ReadTimeout, SourceError
 from .backend import Backend, Memory
 from .id_window import IdWindows
 from .inbox import Inbox
@@ -31,6 +31,7 @@ from .share_group import ShareGroupQueue
 log = logging.getLogger(__name__)
 
 PORTION_BYTES = 32 << 20  # of one transaction, which must end in time
+MOST_PROBLEMS = 10  # each takes a second to be found, and nobody sends heartbeats meanwhile
 _PAUSE_S = 0.5
 
 
@@ -90,7 +91,7 @@ class Receiver:
 
     def _received(self, all_there: bool, counts: _Counts) -> int:
         self.open()
-        assert self._queue is not None
+        assert self._queue is not None and self._inbox is not None
         total, most = 0, self._options.max_messages
         while total < most:
             ready, consumers = self._queue.ready()
@@ -101,6 +102,7 @@ class Receiver:
             if not ready and (total or all_there):
                 break
             count = max(1, min(self._options.prefetch, ready, most - total))
+            self._inbox.try_out()
             taken = self._queue.take(count)
             if not taken:
                 break
@@ -108,7 +110,6 @@ class Receiver:
             self._keep(taken, counts)
             total += len(taken)
         if total:
-            assert self._inbox is not None
             self._inbox.await_readable()
             self._queue.rest()
         if all_there:  # it is not called again
@@ -116,49 +117,82 @@ class Receiver:
         return total
 
     def _keep(self, taken: Sequence[Message], counts: _Counts) -> None:
-        """Keep and acknowledge. Of a message without an id, if that is not allowed, and of all
-        behind it, nothing."""
-        assert self._queue is not None
-        keys = [one.id for one in taken]
-        good = keys.index(None) if self._options.fails_without_id and None in keys else len(keys)
-        for portion in _portions(taken[:good]):
-            self._keep_portion(portion, counts)
-            crash_point("queue.after_commit")
-            self._queue.acknowledge(portion)
-        if good:
+        """Keep and acknowledge all that can be. What cannot stops the query, and holds nothing
+        back: what a start that fails has in its hands counts as delivered."""
+        nameless = [one for one in taken if self._stops(one)]
+        problems: list[EoKafkaError] = []
+        for portion in _portions([one for one in taken if not self._stops(one)]):
+            self._keep_portion(portion, counts, problems)
+        if len(nameless) < len(taken):
             crash_point("queue.after_acknowledgement")
-        if good < len(keys):
-            said, size = taken[good].said, len(taken[good].value or b"")
+        if nameless:
+            said, size = nameless[0].said, len(nameless[0].value or b"")
             raise SourceError(
                 f"A message of queue '{self._options.queue}' has no id: option 'messageId' is "
                 f"'{self._options.message_id}', and it has none there (exchange "
                 f"'{said['exchange']}', routing key '{said['routingKey']}', {size} bytes). Without "
-                "one nobody can tell whether it was delivered before. It is still in the queue. "
+                "one nobody can tell whether it was delivered before. It is still in the queue; "
+                "the others that came with it are kept. "
                 "Let the publisher set one; or name another source of ids in 'messageId'; or set "
                 "'onMissingId' to 'dead-letter'."
             )
+        if problems:
+            raise problems[0]
 
-    def _keep_portion(self, taken: Sequence[Message], counts: _Counts) -> None:
+    def _stops(self, one: Message) -> bool:
+        """Whether it has no id, and may still be delivered again."""
+        before = one.deliveries or 0
+        return (
+            one.id is None
+            and self._options.fails_without_id
+            and before < self._options.max_deliveries
+        )
+
+    def _keep_portion(
+        self, taken: Sequence[Message], counts: _Counts, problems: list[EoKafkaError]
+    ) -> None:
+        """To `problems` goes what is to be said of those that are too large. Kafka does not say
+        which they are: so the others are found by halves, while they are few."""
+        assert self._queue is not None
+        if len(problems) == MOST_PROBLEMS:
+            return
+        problem = self._kept(taken, counts)
+        if problem is None:
+            crash_point("queue.after_commit")
+            self._queue.acknowledge(taken)
+        elif len(taken) == 1:
+            problems.append(problem)
+        else:
+            half = len(taken) // 2
+            self._keep_portion(taken[:half], counts, problems)
+            self._keep_portion(taken[half:], counts, problems)
+
+    def _kept(self, taken: Sequence[Message], counts: _Counts) -> EoKafkaError | None:
+        """None where all of them are in the inbox or the poison topic now."""
         assert self._inbox is not None
         memory = self._inbox.memory
         kept: list[Record] = []
         poison: list[Record] = []
         mine: set[bytes] = set()
+        repeats = uncertain = 0
         for one in taken:
             if one.id is not None and (one.id in mine or memory.has(one)):
-                counts.repeats += 1
+                repeats += 1
                 continue
             reason = self._reason(one) or memory.doubt(one)
             if reason is None:
                 kept.append(one.record())
-                counts.uncertain += one.said["redelivered"] and not memory.remembers_all
+                uncertain += one.said["redelivered"] and not memory.remembers_all
             else:
                 poison.append(one.record(reason))
-                counts.poison += 1
             if one.id is not None:
                 mine.add(one.id)
-        if kept or poison:
-            self._inbox.append(kept, poison)
+        problem = self._inbox.append(kept, poison) if kept or poison else None
+        if problem is None:
+            counts.repeats += repeats
+            counts.poison += len(poison)
+            counts.uncertain += uncertain
+        return problem
 
     def _reason(self, one: Message) -> str | None:
         """Why a message is poison."""

@@ -7,7 +7,8 @@ queue: kept first, then acknowledged, and what comes again is known by where it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...clients.kafka import control_plane
@@ -17,6 +18,8 @@ from ...clients.kafka.topics import TIMEOUT_S
 from .message import Message, Place
 from .offset_memory import OffsetMemory
 from .options import QueueOptions
+
+log = logging.getLogger(__name__)
 
 _AT_MOST_BELOW = 10_000  # Kafka's highest group.share.partition.max.record.locks
 _TIMESTAMP_KINDS = {1: "CreateTime", 2: "LogAppendTime"}
@@ -31,7 +34,7 @@ class ShareGroupQueue:
             options.kafka, options.queue, options.share_group, options.prefetch
         )
         self._admin: Any = None
-        self._is_behind = False
+        self._is_behind = self._has_looked = False
 
     def ready(self) -> tuple[int, int]:
         """How many records there are from where the group may begin, which is 10,000 offsets below
@@ -42,6 +45,8 @@ class ShareGroupQueue:
             self._admin = admin
         topic, topic_id = self._options.queue, self._group.topic_id()
         numbers = self._group.partitions(self._admin)
+        if not self._has_looked:
+            self._tell_of_deleted(topic_id, numbers)
         asked = [(topic, number, False) for number in numbers]
         found = control_plane.shared(self._options.kafka).look(ends=asked).ends
         ends = dict(zip(numbers, found, strict=True))
@@ -49,6 +54,23 @@ class ShareGroupQueue:
         self._is_behind = any(behind)
         most = zip(ends.values(), behind, strict=True)
         return sum(min(end, missing + _AT_MOST_BELOW) for end, missing in most), 0
+
+    def _tell_of_deleted(self, topic_id: str, numbers: Iterable[int]) -> None:
+        """Kafka says nothing of records that it deletes for their age before it has handed them
+        out. Of what another member had, or of markers, nobody can tell: so it is no error."""
+        begins = self._group.begins(self._admin, numbers)
+        self._has_looked = True
+        for at, begin in begins.items():
+            kept = self._memory.end(topic_id, at)
+            if 0 < kept < begin:
+                log.warning(
+                    "Kafka has deleted what was in %s-%d from offset %d up to %d, and nothing of it"
+                    " came to inbox '%s'. Records of it that no other member of share group '%s' "
+                    "had are lost. Let the topic keep them (retention.ms) for longer than this "
+                    "query is away.",
+                    *(self._options.queue, at, kept, begin),
+                    *(self._options.inbox, self._options.share_group),
+                )
 
     def take(self, count: int) -> list[Message]:
         """About as many as `prefetch`, whatever `count` is: whole batches of producers."""
