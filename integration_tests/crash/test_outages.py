@@ -1,4 +1,4 @@
-"""Kafka is away for longer than a wrong address is tried: queries that have run go on afterwards."""
+"""Kafka is away for longer than a wrong address is tried: queries that have run then go on."""
 
 from __future__ import annotations
 
