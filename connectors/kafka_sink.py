@@ -156,9 +156,11 @@ class KafkaBatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when a task or `commit` failed."""
         if self._options.exactly_once:
+            from ..clients.kafka.patience import in_a_hurry
             from ..sinks.protocol import batch
 
-            batch.abort(self._options, self._batch, [_task(message) for message in messages])
+            with in_a_hurry():
+                batch.abort(self._options, self._batch, [_task(message) for message in messages])
 
 
 def _task(message: WriterCommitMessage | None) -> Any:

@@ -96,12 +96,14 @@ class LedgerWriter(StreamArrowWriter):
         """On the driver, when a task or `commit` failed, or the query was stopped in the middle of
         a batch. It must not hide why."""
         if self._options.exactly_once:
+            from ..clients.kafka.patience import in_a_hurry
             from ..sinks.protocol import committer, driver_memory
 
             planned = self._plan.generation if self._plan else None
             try:
                 generation = planned or driver_memory.remembered(self._options)
-                committer.abort(self._options, _reports(messages), generation)
+                with in_a_hurry():
+                    committer.abort(self._options, _reports(messages), generation)
                 driver_memory.end(self._options)
             except Exception as error:
                 log.warning("Batch %d: the next start cleans up (%s).", batchId, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eo_kafka.clients.kafka import first_contact, patience
-from eo_kafka.clients.kafka.patience import Wait, patience_s, served
+from eo_kafka.clients.kafka.patience import Wait, in_a_hurry, patience_s, served
 
 SERVERS = "one:9092,two:9092"
 
@@ -43,6 +43,8 @@ def test_only_who_has_served_is_waited_for_through_an_outage(clock: Clock) -> No
     served(SERVERS)
     assert lasts(clock, outage=True) == patience.OUTAGE_S
     assert lasts(clock, outage=False) == 30
+    with in_a_hurry():
+        assert lasts(clock, outage=True) == 30
     assert (patience_s(SERVERS, 60), patience_s("nobody:9092", 60)) == (patience.OUTAGE_S, 60)
 
 

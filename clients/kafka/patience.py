@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from .first_contact import is_seen, remember
 
@@ -17,6 +20,7 @@ log = logging.getLogger(__name__)
 AT_FIRST_S = 30.0
 OUTAGE_S = 300.0
 TELL_AFTER_S = 30.0
+_in_a_hurry: ContextVar[bool] = ContextVar("_in_a_hurry", default=False)
 
 
 def served(servers: str) -> None:
@@ -26,8 +30,20 @@ def served(servers: str) -> None:
 
 
 def patience_s(servers: str, at_first_s: float = AT_FIRST_S) -> float:
-    """For how many seconds to wait for an answer: `at_first_s` until they have `served`."""
-    return OUTAGE_S if is_seen(_name(servers)) else at_first_s
+    """For how many seconds to wait for an answer: `at_first_s` until they have `served`, and where
+    one is `in_a_hurry`."""
+    is_outage = is_seen(_name(servers)) and not _in_a_hurry.get()
+    return OUTAGE_S if is_outage else at_first_s
+
+
+@contextmanager
+def in_a_hurry() -> Iterator[None]:
+    """For what a later start does as well, and somebody waits for: a query that is stopped."""
+    before = _in_a_hurry.set(True)
+    try:
+        yield
+    finally:
+        _in_a_hurry.reset(before)
 
 
 class Wait:
