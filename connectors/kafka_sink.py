@@ -156,7 +156,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when a task or `commit` failed."""
         if self._options.exactly_once:
-            from ..clients.kafka.patience import in_a_hurry
+            from ..core.patience import in_a_hurry
             from ..sinks.protocol import batch
 
             with in_a_hurry():

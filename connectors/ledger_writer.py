@@ -96,7 +96,7 @@ class LedgerWriter(StreamArrowWriter):
         """On the driver, when a task or `commit` failed, or the query was stopped in the middle of
         a batch. It must not hide why."""
         if self._options.exactly_once:
-            from ..clients.kafka.patience import in_a_hurry
+            from ..core.patience import in_a_hurry
             from ..sinks.protocol import committer, driver_memory
 
             planned = self._plan.generation if self._plan else None

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..clients.kafka import config
 from ..clients.kafka.first_contact import nobody_listens
-from ..clients.kafka.patience import served
 from ..clients.kafka.topics import settings_of
 from ..core.errors import ReadTimeout, SourceError, UnknownTopic
 from ..core.offsets import Offsets, Position, TopicPartition, names
+from ..core.patience import served
 from . import lookup_errors
 from .limits import Word
 from .lookup_client import LookupClient

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from ..clients.kafka import outages
-from ..clients.kafka.patience import OUTAGE_S, patience_s
+from ..core.patience import OUTAGE_S, patience_s
 from .options import SourceOptions
 
 STALL_S = 120.0  # as Spark's own connector
-_TRIAL_S = 15.0
+_TRIAL_S = 30.0
 _PAUSE_S = 0.1
 
 

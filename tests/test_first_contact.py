@@ -14,6 +14,7 @@ from eo_kafka.clients.kafka import first_contact
 from eo_kafka.clients.kafka.cluster import connect, is_refusal
 from eo_kafka.clients.kafka.first_contact import nobody_listens
 from eo_kafka.clients.kafka.outages import connection_problem
+from eo_kafka.core import driver_directory
 from eo_kafka.errors import EnvironmentRefused, ReadTimeout
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
@@ -24,7 +25,7 @@ NOWHERE = "127.0.0.1:1"
 
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_contact, "_seen", set())
+    monkeypatch.setattr(driver_directory, "_seen", set())
 
 
 @pytest.fixture
@@ -107,13 +108,13 @@ def test_once_seen_its_absence_is_an_outage_for_all_processes_of_the_driver(
 ) -> None:
     servers = address(there)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    monkeypatch.setattr(first_contact, "is_sparks", lambda: True)
+    monkeypatch.setattr(driver_directory, "is_sparks", lambda: True)
     assert nobody_listens(servers) is None
     there.close()
     assert nobody_listens(servers) is None
-    monkeypatch.setattr(first_contact, "_seen", set())  # as in another process
+    monkeypatch.setattr(driver_directory, "_seen", set())  # as in another process
     assert nobody_listens(servers) is None
-    monkeypatch.setattr(first_contact, "is_sparks", lambda: False)  # as in another program
+    monkeypatch.setattr(driver_directory, "is_sparks", lambda: False)  # as in another program
     assert nobody_listens(servers, within_s=0.5) is not None
 
 

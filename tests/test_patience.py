@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eo_kafka.clients.kafka import first_contact, patience
-from eo_kafka.clients.kafka.patience import Wait, in_a_hurry, patience_s, served
+from eo_kafka.core import driver_directory, patience
+from eo_kafka.core.patience import Wait, in_a_hurry, patience_s, served
 
 SERVERS = "one:9092,two:9092"
 
@@ -24,7 +24,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(patience, "time", clock)
-    monkeypatch.setattr(first_contact, "_seen", set())
+    monkeypatch.setattr(driver_directory, "_seen", set())
     return clock
 
 

@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...core.patience import patience_s
 from .outages import SILENT, address_of, connection_problem
-from .patience import patience_s
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import EnvironmentRefused, cut
+from ...core.patience import patience_s
 from .config import admin_client, connection_settings
 from .first_contact import nobody_listens
-from .patience import patience_s
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

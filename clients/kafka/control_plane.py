@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ...core.errors import EnvironmentRefused, EoKafkaError, OutcomeUnknown, cut
+from ...core.patience import Wait
 from ...core.transaction import (
     NO_ANSWER,
     Described,
@@ -22,7 +23,6 @@ from ...core.transaction import (
 from . import bootstrap, outages
 from .config import control_settings
 from .control_requests import End, Look, TransactionRequests, create_nothing
-from .patience import Wait
 
 LOOKUP_TIMEOUT_S = 30.0
 OTHERS_AFTER_S = 3.0

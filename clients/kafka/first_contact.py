@@ -7,21 +7,17 @@ there: then a broker that is away is an outage, which the clients wait for.
 
 from __future__ import annotations
 
-import hashlib
 import time
-from contextlib import suppress
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import NamedTuple
 
-from ...core.driver_directory import driver_directory, is_sparks
+from ...core.driver_directory import is_seen, remember
 from .outages import SILENT, address_of, connection_problem
 
 PATIENCE_S = 6.0
 _PAUSE_S = 0.25
 _ANSWER_S = 2.0  # beyond the deadline: a busy machine lets the last attempts end late
-_seen: set[str] = set()
 
 
 class _Search(NamedTuple):
@@ -78,25 +74,3 @@ def _try(host: str, port: int, search: _Search) -> None:
             search.answers.put((f"{host}:{port}", problem))
             return
         search.found.wait(_PAUSE_S)
-
-
-def is_seen(servers: str) -> bool:
-    """Whether this process, or another one that Spark started here, has `remember`ed it."""
-    mark = _mark(servers)
-    return servers in _seen or (mark is not None and mark.exists())
-
-
-def remember(servers: str) -> None:
-    """Something has answered there."""
-    if servers in _seen:
-        return
-    _seen.add(servers)
-    if mark := _mark(servers):
-        with suppress(OSError):
-            mark.touch()
-
-
-def _mark(servers: str) -> Path | None:
-    name = f"eo-kafka-seen-{hashlib.sha256(servers.encode()).hexdigest()[:16]}"
-    directory = driver_directory() if is_sparks() else ""
-    return Path(directory, name) if directory else None

@@ -12,8 +12,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
+from ...core.driver_directory import is_seen, remember
 from ...core.errors import cut
-from .first_contact import is_seen, remember
 
 _ANSWER_S = 10.0
 _PATIENCE_S, _PATIENCE_AT_FIRST_S = 30.0, 6.0

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...core.kept import Kept
+from ...core.patience import patience_s
 from . import config as kafka_config
 from .config import quick_connect
-from .patience import patience_s
 
 INIT_TIMEOUT_S = 60.0
 # Without a connection that is up, InitProducerId is put off by half a second; so one waits for it,

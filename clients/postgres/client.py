@@ -5,6 +5,7 @@ Nothing of the connection's URL but host, port and database is ever shown.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SinkError, cut
 from ...core.kept import Kept
 from ...core.options import Option, OptionReader, text
+from ...core.patience import Wait, served
 
 if TYPE_CHECKING:
     import psycopg
@@ -36,6 +38,7 @@ _DEFAULTS = {
     "application_name": "eo-kafka",
     "client_encoding": "UTF8",
 }
+_PAUSE_S = 0.5
 _NEEDED = "PostgreSQL needs its client on driver and executors: pip install 'eo-kafka[postgres]'."
 # An acknowledged commit must be on the server's disk, and a batch takes as long as it takes, but
 # nobody waits for a lock for ever: whatever the role's settings are.
@@ -116,8 +119,9 @@ _kept: Kept[psycopg.Connection[Any]] = Kept(limit=2, close=_close)
 
 @contextmanager
 def connected(settings: PostgresSettings) -> Iterator[psycopg.Connection[Any]]:
-    """A connection in autocommit, which this process keeps for its next call if all went well.
-    Errors of the server's come out as ours (`explained`)."""
+    """A connection in autocommit, which this process keeps for its next call if all went well. A
+    server that was there before, and is away now, is waited for. Errors of the server's come out as
+    ours (`explained`)."""
     import psycopg
 
     key: dict[str, object] = dict(settings.parameters)
@@ -151,9 +155,19 @@ def _connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
     except ImportError:
         raise EnvironmentRefused(_NEEDED) from None
     parameters: dict[str, Any] = dict(settings.parameters)
-    made = psycopg.connect(**parameters, autocommit=True)
-    made.execute(_SAFE)
-    return made
+    wait = Wait(settings.place, at_first_s=0)
+    while True:
+        try:
+            made = psycopg.connect(**parameters, autocommit=True)
+            made.execute(_SAFE)
+        except psycopg.Error as error:
+            problem = f"No answer from PostgreSQL at {settings.place} ({said(error)})."
+            if not may_pass(error) or not wait.goes_on(True, problem):
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            served(settings.place)
+            return made
 
 
 def may_pass(error: psycopg.Error) -> bool:

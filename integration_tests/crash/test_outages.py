@@ -8,7 +8,7 @@ from itertools import count
 
 import eo_kafka
 from conftest import topic_maker
-from eo_kafka.clients.kafka.patience import AT_FIRST_S
+from eo_kafka.core.patience import AT_FIRST_S
 from eo_kafka.testing.processes import wait_until
 from harness import committed, produce
 

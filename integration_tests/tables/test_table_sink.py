@@ -4,6 +4,7 @@ killed or paused, and whatever becomes of the answer."""
 from __future__ import annotations
 
 from collections import Counter
+from threading import Timer
 
 import pytest
 
@@ -121,6 +122,20 @@ def test_a_server_that_is_killed_in_the_middle_of_a_batch_has_it_once(
     own_postgres.start()
     job.commit(2)
     assert job.there() == job.expected(0, 1, 2)
+
+
+def test_a_server_that_goes_between_two_batches_is_waited_for(own_postgres, broker) -> None:
+    url = own_postgres.url
+    job = job_of(url, broker.bootstrap_servers, new_table(url))
+    job.run(0)
+    own_postgres.stop()
+    back = Timer(3.0, own_postgres.start)
+    back.start()
+    try:
+        job.run(1)
+    finally:
+        back.join()
+    assert job.there() == job.expected(0, 1)
 
 
 def test_what_nothing_decided_is_removed(table_job) -> None:

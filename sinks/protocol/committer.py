@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ...clients.kafka import control_plane
-from ...clients.kafka.patience import served
 from ...core.crash_points import crash_point
 from ...core.errors import Fenced, LedgerError, OutcomeUnknown, ParticipantsLost
+from ...core.patience import served
 from ...core.transaction import Decision, DecisionState, Participant
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger, with_state

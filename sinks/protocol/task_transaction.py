@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...clients.kafka import control_plane, outages, transactional_producer
-from ...clients.kafka.patience import served
 from ...core.crash_points import crash_point
 from ...core.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
+from ...core.patience import served
 from ...core.transaction import Described, Identity
 from ..options import SinkOptions
 from ..rows.fast import arrow_producer

@@ -9,7 +9,6 @@ from typing import Any
 from ...clients.amqp import client
 from ...clients.amqp.client import AmqpSettings
 from ...clients.amqp.queue import PREFETCH_MAX
-from ...clients.kafka.patience import AT_FIRST_S
 from ...core.offsets import LATEST
 from ...core.options import KafkaSettings, Option, OptionReader, one_of, text, whole_number
 from ...state.ledger.job import PREFIX, WEAK_REPLICATION
@@ -149,7 +148,12 @@ class QueueOptions:
     max_deliveries: int
     prefetch: int
     max_messages: int
-    patience_s: float  # how long it waits for a RabbitMQ that is away
+    patience_s: float | None  # for a RabbitMQ that is away, where it is given
+
+    @property
+    def place(self) -> str:
+        """The server that has the queue."""
+        return self.amqp.place if self.amqp else self.kafka.get("bootstrap.servers", "")
 
     @property
     def kept_topic(self) -> str:
@@ -179,6 +183,7 @@ class QueueOptions:
         for name, reason in _NOT_SHARED.items() if is_shared else ():
             if name in reader:
                 reader.problem(f"Options '{name}' and 'shareGroup' do not go together: {reason}.")
+        given_ms = reader.get(declared.LOOKUP_TIMEOUT_MS)
         found = cls(
             amqp=None if is_shared else AmqpSettings.read(reader),
             share_group=reader.get(SHARE_GROUP) or "",
@@ -196,7 +201,7 @@ class QueueOptions:
             else reader.get(MAX_DELIVERIES),
             prefetch=reader.get(PREFETCH),
             max_messages=reader.get(MAX_MESSAGES),
-            patience_s=(reader.get(declared.LOOKUP_TIMEOUT_MS) or AT_FIRST_S * 1000) / 1000,
+            patience_s=given_ms and given_ms / 1000,
         )
         if found.poison_topic == inbox:
             reader.problem("Options 'poisonTopic' and 'inbox' must name different topics.")

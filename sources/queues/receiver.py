@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from ...core.crash_points import crash_point
 from ...core.errors import EoKafkaError, ReadTimeout, SourceError
+from ...core.patience import patience_s, served
 from .backend import Backend, Memory
 from .id_window import IdWindows
 from .inbox import Inbox
@@ -69,18 +70,22 @@ class Receiver:
 
     def receive(self, *, all_there: bool = False) -> int:
         """Move messages into the inbox: up to `maxMessagesPerTrigger`, or all that wait now. How
-        many were taken. A RabbitMQ that is away is waited for, as long as `fetchOffset.timeoutMs`
-        says. Driver, once a batch or trigger."""
-        counts = _Counts()
-        deadline = time.monotonic() + self._options.patience_s
+        many were taken. A RabbitMQ that is away is waited for. Driver, once a batch or trigger."""
+        counts, told = _Counts(), ""
+        place = self._options.place
+        deadline = time.monotonic() + (self._options.patience_s or patience_s(place))
         while True:
             try:
-                return self._received(all_there, counts)
+                total = self._received(all_there, counts)
+                served(place)
+                return total
             except ReadTimeout as error:  # of either: who has the inbox keeps it
                 self.close()
                 if time.monotonic() > deadline:
                     raise
-                log.warning("%s Trying again.", error)
+                if told != str(error):  # an outage says the same again and again
+                    log.warning("%s Trying again.", error)
+                    told = str(error)
                 time.sleep(_PAUSE_S)
             except BaseException:
                 self.close()

@@ -14,9 +14,9 @@ from typing import Any
 
 from ...clients.kafka import outages
 from ...clients.kafka.config import connection_settings, consumer, quick_connect
-from ...clients.kafka.patience import OUTAGE_S
 from ...core.errors import EnvironmentRefused, ReadTimeout
 from ...core.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
+from ...core.patience import OUTAGE_S
 
 log = logging.getLogger(__name__)
 

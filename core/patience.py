@@ -1,4 +1,4 @@
-"""How long one waits for brokers that do not answer.
+"""How long one waits for servers that do not answer: brokers, a database, a queue.
 
 Who has not been served yet may have a wrong address, or may not reach the brokers behind it: that
 is told soon. What stops answering afterwards is an outage, which is waited for: longer than
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from .first_contact import is_seen, remember
+from .driver_directory import is_seen, remember
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +24,8 @@ _in_a_hurry: ContextVar[bool] = ContextVar("_in_a_hurry", default=False)
 
 
 def served(servers: str) -> None:
-    """Leaders and coordinators behind these bootstrap servers have done what a batch needs. From
-    now on that is known to all processes that Spark starts on this machine for this query."""
+    """Who is behind this name (a `bootstrap.servers`: the leaders and coordinators, too) has done
+    what a batch needs. All processes that Spark starts on this machine for the application know."""
     remember(_name(servers))
 
 
