@@ -58,9 +58,12 @@ class Wait:
     def goes_on(self, is_outage: bool, problem: str) -> bool:
         """Whether to ask again after an attempt that failed; who waits for long is told why."""
         now = time.monotonic()
-        self._away = now if is_outage else self._away
         longest_s = patience_s(self._servers, self._at_first_s)
-        if now - self._began >= longest_s or now - self._away >= self._at_first_s:
+        if is_outage:
+            self._away = now
+        elif now - self._away >= self._at_first_s:
+            return False
+        if now - self._began >= longest_s:
             return False
         if now - self._began > TELL_AFTER_S and not self._told:
             self._told = True

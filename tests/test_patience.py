@@ -43,6 +43,7 @@ def test_only_who_has_served_is_waited_for_through_an_outage(clock: Clock) -> No
     served(SERVERS)
     assert lasts(clock, outage=True) == patience.OUTAGE_S
     assert lasts(clock, outage=False) == 30
+    assert lasts(clock, outage=True, at_first_s=0) == patience.OUTAGE_S
     with in_a_hurry():
         assert lasts(clock, outage=True) == 30
     assert (patience_s(SERVERS, 60), patience_s("nobody:9092", 60)) == (patience.OUTAGE_S, 60)

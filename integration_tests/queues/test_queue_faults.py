@@ -53,7 +53,8 @@ def test_a_driver_that_is_killed_loses_and_repeats_nothing(
         assert inbox == once(IDS[:1000])
     given_back = 200 if point == "queue.after_acknowledgement" else 1200
     wait_until(lambda: waiting(url, queue) == given_back, "the others are in the queue again")
-    assert bool(written(job.servers, job.source_topic)) == (point != "queue.received")
+    beside_trial = any(written(job.servers, job.source_topic))  # that one is empty
+    assert beside_trial == (point != "queue.received")
     job.run(spark)
     check_each_once(job)
 

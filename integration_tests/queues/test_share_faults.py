@@ -52,7 +52,8 @@ def test_a_driver_that_is_killed_loses_and_repeats_nothing_of_a_share_group(
     crash_points.clear()
     inbox = committed(job.servers, job.source_topic)
     assert bool(inbox) == (point in ("queue.after_commit", "queue.after_acknowledgement"))
-    assert bool(written(job.servers, job.source_topic)) == (point != "queue.received")
+    beside_trial = any(written(job.servers, job.source_topic))  # that one is empty
+    assert beside_trial == (point != "queue.received")
     run_to_the_end(job, spark)
     check_each_once(job)
 
