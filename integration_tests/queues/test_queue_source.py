@@ -87,7 +87,8 @@ def test_columns_are_what_amqp_says_and_bodies_may_be_typed(queue_copy, spark) -
     assert row.sent.timestamp() == 1_700_000_000
     assert {one.key: one.value for one in row.headers} == {"region": b"eu", "n": b"7"}
     assert row.properties["content_type"] == "application/json"
-    assert (row.topic, row.partition, row.offset) == (job.source_topic, 0, 0)
+    after_trial = 2  # a record that was taken back, and its marker
+    assert (row.topic, row.partition, row.offset) == (job.source_topic, 0, after_trial)
 
 
 def test_a_batch_and_wrong_options_are_refused_at_the_start(queue_copy, spark) -> None:
