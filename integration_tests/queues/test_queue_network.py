@@ -58,9 +58,12 @@ def test_a_commit_of_which_nobody_knows_is_not_acknowledged(
     job, network, monkeypatch, action
 ) -> None:
     monkeypatch.setattr(inbox, "TIMEOUT_S", 4)
+    receiver = proxied(job, network)
+    receiver.open()
+    receiver._inbox.try_out()  # that ends a transaction, too
     fault = network.add(Api.END_TXN, action)
     with pytest.raises(OutcomeUnknown, match="Nothing of it was acknowledged"):
-        proxied(job, network).receive()
+        receiver.receive()
     assert fault.requests
     assert waiting(job.url, job.queue) == len(IDS), "they are in the queue again"
     network.heal()
