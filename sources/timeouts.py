@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ..clients.kafka import outages
-from ..core.patience import OUTAGE_S, patience_s
+from ..core.patience import patience_s
 from .options import SourceOptions
 
 STALL_S = 120.0  # as Spark's own connector
@@ -23,7 +23,7 @@ def stall_timeout_s(options: SourceOptions) -> float:
     """For how many seconds a read may make no progress."""
     if options.poll_timeout_ms is not None:
         return options.poll_timeout_ms / 1000
-    return OUTAGE_S if outages.is_away() else STALL_S
+    return outages.stall_timeout_s(STALL_S)
 
 
 class Trials:

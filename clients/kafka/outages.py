@@ -16,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ...core.errors import cut
+from ...core.patience import OUTAGE_S
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -54,9 +55,10 @@ def refused_login() -> str:
     return ""
 
 
-def is_away() -> bool:
-    """Whether a broker that this process has talked to, or tried to, is away now."""
-    return bool(_watched)
+def stall_timeout_s(usual_s: float) -> float:
+    """For how many seconds a read may make no progress: `usual_s`, or longer while a broker that
+    this process has talked to, or tried to, is away."""
+    return OUTAGE_S if _watched else usual_s
 
 
 def suspect(servers: str) -> None:

@@ -16,7 +16,6 @@ from ...clients.kafka import outages
 from ...clients.kafka.config import connection_settings, consumer, quick_connect
 from ...core.errors import EnvironmentRefused, ReadTimeout
 from ...core.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
-from ...core.patience import OUTAGE_S
 
 log = logging.getLogger(__name__)
 
@@ -110,10 +109,6 @@ def _assigned(
             consumer.close()
 
 
-def _stall_timeout_s() -> float:
-    return OUTAGE_S if outages.is_away() else STALL_TIMEOUT_S
-
-
 def _is_drained(consumer: Any) -> bool:
     """Whether nothing is left of what the consumer had to say before."""
     return any(consumer.poll(0) is None for _ in range(_DRAIN_MAX))
@@ -160,7 +155,9 @@ def _until(
                 moved = time.monotonic()  # only now: the caller may take its time
             elif message.offset() > position:
                 moved = time.monotonic()
-        stall_timeout_s = KEPT_STALL_TIMEOUT_S if was_kept else _stall_timeout_s()
+        stall_timeout_s = outages.stall_timeout_s(STALL_TIMEOUT_S)
+        if was_kept:
+            stall_timeout_s = KEPT_STALL_TIMEOUT_S
         if time.monotonic() - moved > stall_timeout_s:
             raise ReadTimeout(
                 f"Reading {topic}-{partition} stopped at offset {position} of {end}: the broker "
