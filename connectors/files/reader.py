@@ -37,11 +37,12 @@ def columns(given: Mapping[str, str]) -> StructType:
     """Of all rows that are there. Raises OptionsError, SourceError."""
     from pyspark.sql.types import StructType
 
-    newest = _newest(_home(given))
-    if newest is None or not newest.schema:
+    home = _home(given)
+    newest = _newest(home)
+    if not newest.schema:
         raise SourceError(
-            f"{_home(given).place} has no batch of eo-kafka, so what its columns are is not known. "
-            "Write one first, or say them: .schema(...)."
+            f"{home.place} has no row yet, so what its columns are is not known. Say them: "
+            ".schema(...)."
         )
     return StructType.fromJson(json.loads(newest.schema))
 
@@ -56,9 +57,7 @@ class FilesReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Driver, once a `load()`: the files of all batches that are shown now."""
-        newest = _newest(self._home) or self._none_yet()
-        if newest is None:
-            return [FilesTask([])]
+        newest = _newest(self._home)
         # Not: null, or rounded, without a word
         if problems := misread(newest.schema, self._schema.json()):
             raise OptionsError(problems)
@@ -73,20 +72,6 @@ class FilesReader(DataSourceReader):
             tasks[-1].append(one)
             size += one.bytes + OPEN_BYTES
         return [FilesTask(files) for files in tasks]
-
-    def _none_yet(self) -> Manifest | None:
-        """The first manifest, if it has come since. Raises SourceError where this is no directory
-        that waits for one: it would look empty."""
-        with told(self._home.place):
-            foreign = self._home.foreign()
-        newest = _newest(self._home)
-        if foreign and newest is None:
-            raise SourceError(
-                f"{self._home.place} is not empty ({', '.join(foreign[:3])}) and has no manifest "
-                "of eo-kafka: it is another place, or its manifest was removed. Name the path that "
-                "the job writes, or restore all of it from one copy."
-            )
-        return newest
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Executor, once an attempt of a task."""
@@ -115,6 +100,15 @@ def _home(given: Mapping[str, str]) -> Home:
     return home_of(path)
 
 
-def _newest(home: Home) -> Manifest | None:
+def _newest(home: Home) -> Manifest:
+    """Raises SourceError where there is none: a wrong path, or a disk that is not there, would look
+    like a table without rows."""
     with told(home.place):
-        return home.newest()
+        newest = home.newest()
+    if newest is None:
+        raise SourceError(
+            f"{home.place} has no batch of eo-kafka: none was written yet, it is another path than "
+            "the job writes, its disk is not mounted, or its manifest was removed. Restore all of "
+            "it from one copy, then."
+        )
+    return newest

@@ -62,7 +62,7 @@ class Bucket:
     def check(self) -> Manifest | None:
         if (newest := self.newest()) is not None:
             return newest
-        if foreign := self.foreign():
+        if foreign := sorted(one for one in self._keys() if not one.startswith(f"{OWN}/")):
             raise EnvironmentRefused(
                 f"{self._url} is not empty ({', '.join(foreign[:3])}) and has no manifest of "
                 "eo-kafka: plain readers would see those beside the batches, and "
@@ -95,9 +95,6 @@ class Bucket:
                 "If-None-Match): two drivers could write the same batch. Nothing was written. "
                 "Take a store that does, such as Amazon S3, MinIO or SeaweedFS."
             )
-
-    def foreign(self) -> list[str]:
-        return sorted(one for one in self._keys() if not one.startswith(f"{OWN}/"))
 
     def newest(self) -> Manifest | None:
         import obstore

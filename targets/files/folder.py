@@ -77,7 +77,8 @@ class Folder:
         for folder in (self._staged, self._publishing):
             folder.mkdir(parents=True, exist_ok=True)
         _sync(self._path.parent, self._path, self._own)
-        if foreign := self.foreign():
+        # all that plain readers would see
+        if foreign := sorted(one for one in _names(self._path) if not one.startswith(_HIDDEN)):
             raise EnvironmentRefused(
                 f"{self._path} is not empty ({', '.join(foreign[:3])}) and has no manifest "
                 "of eo-kafka: plain readers would see those beside the batches, and "
@@ -103,11 +104,6 @@ class Folder:
         finally:
             one.unlink(missing_ok=True)
             other.unlink(missing_ok=True)
-
-    def foreign(self) -> list[str]:
-        with suppress(FileNotFoundError):
-            return sorted(one for one in os.listdir(self._path) if not one.startswith(_HIDDEN))
-        return []
 
     def newest(self) -> Manifest | None:
         found: Manifest | None = None

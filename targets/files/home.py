@@ -30,10 +30,6 @@ class Home(Protocol):
         """Driver, at a start: the newest manifest. Raises EnvironmentRefused if the promise cannot
         be kept here."""
 
-    def foreign(self) -> list[str]:
-        """What is there that a first start refuses: it is somebody else's, or has lost its
-        manifest. All that plain readers would see."""
-
     def newest(self) -> Manifest | None:
         """The newest manifest; None: there is none yet. It is never older than any before it."""
 
