@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds, parse_id
@@ -86,6 +88,30 @@ def test_each_standing_may_be_ended_one_way_only(
     assert (refusal(judged, Asked(commit=False, yes=True)) is None) is may_abort_with_yes
     for commit in (True, False):
         assert refusal(judged, Asked(commit, force=True)) is None
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        judge(described(IDS.task("main", 0, 5, 0)), JobLedger("ledger", "shout", Ledger())),
+        judge(
+            described(IDS.task("main", 0, 3, 0)),
+            JobLedger("ledger", "shout", Ledger(generation=2)),
+        ),
+        judge(
+            replace(
+                described(IDS.task("main", 0, 5, 0)),
+                partitions=frozenset({("out", 0), ("__eo_kafka.shout.ledger", 1)}),
+            ),
+            ledger(None),
+        ),
+    ],
+    ids=["empty", "went back", "token elsewhere"],
+)
+def test_a_ledger_that_cannot_be_the_transactions_says_nothing_of_it(found):
+    """Emptied, or another job's: by it, a decided transaction would be nobody's, and aborted."""
+    assert found.standing is Standing.NO_LEDGER
+    assert "no ledger was found" in refusal(found, Asked(commit=False, yes=True))
 
 
 @pytest.mark.parametrize(

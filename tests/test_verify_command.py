@@ -56,6 +56,11 @@ def test_ids_in_headers_and_json():
     )
     assert ids("json:c", None, value) is ids("json:a.b.c", None, value) is None
     assert ids("json:a", None, None) is None
+    long, other, again = (
+        ids("json:a", None, b'{"a": %s}' % number)
+        for number in (b"12345678901234567.81", b"12345678901234567.82", b"12345678901234567.810")
+    )
+    assert long == again != other
 
 
 @pytest.mark.parametrize("wrong", ["", "values", "header", "json:", "key:x"])
@@ -65,8 +70,14 @@ def test_a_wrong_id_is_refused(wrong):
 
 
 @pytest.mark.parametrize(
-    ("text", "start", "end"),
-    [("3", 50, 200), ("3:100-150", 100, 150), ("3:-150", 50, 150), ("3:0-900", 50, 200)],
+    ("text", "start", "end"), [("3", 50, 200), ("3:100-150", 100, 150), ("3:-150", 50, 150)]
 )
-def test_ranges_stay_within_what_is_there(text, start, end):
+def test_a_range_is_what_it_says(text, start, end):
     assert _range("--input-range", text, "orders", WHOLE) == OffsetRange(AT, start, end)
+
+
+@pytest.mark.parametrize("text", ["3:0-100", "3:100-900", "3:300-", "3:150-100"])
+def test_a_range_of_what_is_not_there_is_refused(text):
+    """Cut to what is there it would compare less than was asked for, or nothing, and say equal."""
+    with pytest.raises(OptionsError, match="not within what can be read.*: 50-200"):
+        _range("--input-range", text, "orders", WHOLE)

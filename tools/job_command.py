@@ -14,7 +14,7 @@ from ..core.transaction import Decision, DecisionState, Participant
 from ..sinks.files import options as files_options
 from ..sinks.maps.lanes import MARKERS
 from ..sinks.maps.two_phase_options import read_target
-from ..sinks.options import SinkOptions
+from ..sinks.options import BATCH_WRITES, SinkOptions
 from ..sinks.protocol.committable import Torn, WritePlan
 from ..sinks.protocol.on_reset import forgotten
 from ..sinks.protocol.recovery import make_plan, settle
@@ -22,9 +22,10 @@ from ..sinks.tables import options as table_options
 from ..sinks.targets import options as target_options
 from ..state.ledger import records
 from ..state.ledger import topics as ledger_topic
+from ..state.ledger.appender import Record
 from ..state.ledger.coordinator import Coordinator, Write
 from ..state.ledger.ledger import Ledger
-from ..state.ledger.succession import SUCCESSION_KEY, Succession
+from ..state.ledger.succession import SUCCESSION_KEY, Succession, encode_succession
 from ..state.snapshots.checkpoint import open_checkpoint
 from ..state.snapshots.query_id import read_query_id
 from ..state.snapshots.redo import can_be_planned, plan_again, redo
@@ -156,18 +157,22 @@ def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
     plan = make_plan(options, by_hand=True)
     _refuse_torn(plan, options)
     coordinator = Coordinator(options, control_plane.shared(options.kafka))
-    maps = _maps(coordinator.read(fenced=False), options)
+    before = coordinator.read(fenced=False)
+    maps, given_up = _maps(before, options), _given_up(before)
     coordinator.write(
         plan.generation,
         lambda ledger: Write(
             [
                 (records.OWNER_KEY, None),
-                *([(SUCCESSION_KEY, None)] if ledger.succession != Succession() else []),
+                *_given_up(ledger),
                 *forgotten(options, ledger),
             ]
         ),
     )
-    print(f"Ledger '{coordinator.topic}' is free: the next query that writes to it will own it.")
+    who = "the next query that writes to it will own it."
+    if given_up:
+        who = "the next new query will own it. One with an old checkpoint is refused."
+    print(f"Ledger '{coordinator.topic}' is free: {who}")
     if maps and options.staging is None:
         print(
             f"The job wrote map {', '.join(maps)} of Hazelcast. What it staged there and never "
@@ -176,6 +181,18 @@ def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
             f"The keys '{options.job}/...' of map '{MARKERS}' are to stay, unless the ledger is "
             "deleted."
         )
+
+
+def _given_up(ledger: Ledger) -> list[Record]:
+    """Who is never to write it again. Of a query that goes on by its checkpoint, Spark may run a
+    batch that is written once more, and the ledger would not know it. What is written by name and
+    number of a batch, without a query, may be written anew."""
+    owner = ledger.owner or ""
+    mine = (owner,) if owner and not owner.startswith(BATCH_WRITES) else ()
+    replaced = (*ledger.succession.replaced, *mine)
+    if not replaced:
+        return []
+    return [(SUCCESSION_KEY, encode_succession(Succession(replaced=replaced)))]
 
 
 def _refuse_torn(plan: WritePlan, options: SinkOptions) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from datetime import datetime
 from typing import Any
@@ -128,10 +128,18 @@ def created(
     count = f"{len(found)} partition{'s' if len(found) > 1 else ''}"
     if is_new:
         return f"Topic '{name}' has been created with {count}."
-    if partitions not in (-1, len(found)):
-        raise EoKafkaError(
-            f"Topic '{name}' is there already, with {count}, not {partitions}. Nothing was changed."
-        )
+    there = {"partitions": str(len(found)), "replicas": str(_replicas(found))}
+    asked = {"partitions": partitions, "replicas": replicas}
+    if settings:
+        there |= topics.settings_of(admin, name)
+    wrong = [
+        f"{what}={there.get(what, '(not visible)')} and not {value}"
+        for what, value in {**asked, **(settings or {})}.items()
+        if value != -1 and there.get(what) != str(value)
+    ]
+    if wrong:
+        told = f"is there already, with {', '.join(wrong)}. Nothing was changed."
+        raise EoKafkaError(f"Topic '{name}' {told}")
     return f"Topic '{name}' is there already, with {count}. Nothing was changed."
 
 
@@ -171,7 +179,7 @@ def _list(admin: Any, arguments: argparse.Namespace) -> None:
         print("There are no topics." if arguments.all else "There are no topics of users.")
 
 
-def _replicas(partitions: Any) -> int:
+def _replicas(partitions: Iterable[Any]) -> int:
     """The fewest that a partition has."""
     return min((len(partition.replicas) for partition in partitions), default=0)
 

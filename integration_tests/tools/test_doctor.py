@@ -14,12 +14,13 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
 
 from conftest import topic_maker
-from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.broker.embedded import KafkaBroker, cluster
 from eo_kafka.testing.proxy import Action, Api, Proxy, proxied_broker
 from eo_kafka.tools.cli import main
 from eo_kafka.tools.doctor.machine_check import Finding, Level, ask, check_lookup
@@ -134,6 +135,27 @@ def test_a_cluster_that_cannot_keep_the_promise_is_told_line_by_line(poor, docto
     assert found["transactional.id.expiration.ms"][0] == "warning"
     assert "unclean leader elections" in found["output topic"][1]
     assert "cleanup.policy=delete" in found["ledger"][1]
+
+
+def test_topics_that_take_nothing_now_are_a_problem(doctor):
+    """Two replicas and min.insync.replicas=2 are right, until one of their brokers is away."""
+    with cluster(nodes=3) as kafka:
+        servers = kafka.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": servers})
+        settings = {"min.insync.replicas": "2", "cleanup.policy": "compact"}
+        names = ("halted", "__eo_kafka.halted.ledger")
+        made = [NewTopic(name, 2, 2, config=settings) for name in names]
+        for created in admin.create_topics(made).values():
+            created.result(30)
+        words = ["--topic", names[0], "--job", "halted", "--bootstrap-servers", servers]
+        code, found = doctor(*words)
+        assert code == 0, found
+        kafka.brokers[2].kill()
+        wait_until(lambda: "batches fail until" in doctor(*words)[1]["output topic"][1], "told", 60)
+        code, found = doctor(*words)
+        assert code == 1
+        assert found["ledger"][0] == "problem"
+        assert "fewer replicas in sync than min.insync.replicas=2" in found["ledger"][1]
 
 
 def test_missing_permissions_are_named(poor, doctor):

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds
@@ -405,7 +406,9 @@ def test_a_ledger_that_names_tasks_by_their_tokens_only_is_read(job, tool):
     assert tool("commit", "--job", job.name) == (0, {"dryRun": False, "transactions": []})
 
 
-def test_a_ledger_that_cannot_be_read_is_named_and_hides_no_other(decided, tool, capsys):
+def test_a_ledger_that_cannot_be_read_is_named_and_hides_no_other(
+    decided, tool, capsys, monkeypatch
+):
     broken = replace(decided, name=f"broken-{decided.name}")
     broken.prepare()
     other = Producer({"bootstrap.servers": broken.servers})
@@ -421,7 +424,37 @@ def test_a_ledger_that_cannot_be_read_is_named_and_hides_no_other(decided, tool,
     assert (code, "1 could not be read" in said) == (1, True)
     code, said = tool("list", "--job", broken.name)
     assert (code, "restore the topic" in said) == (1, True)
+    monkeypatch.setattr("eo_kafka.tools.doctor.command.check_machine", list)
+    for one, level in ((broken, "problem"), (decided, "warning")):
+        capsys.readouterr()
+        words = ["--job", one.name, "--bootstrap-servers", one.servers, "--json"]
+        assert main(["doctor", *words]) == (level == "problem")
+        found = json.loads(capsys.readouterr().out)["findings"]
+        (told,) = [one for one in found if (one["subject"], one["level"]) == ("ledger", level)]
+        words = {"problem": "restore the topic", "warning": "batch 0 is decided, and not known"}
+        assert words[level] in told["text"]
     delete_topic(broken.servers, broken.ledger)
+
+
+def test_an_emptied_ledger_lets_nobody_abort_what_it_had_decided(decided, tool):
+    """Nor does one that is another's: by it, what was decided would be nobody's, and stale."""
+    delete_topic(decided.servers, decided.ledger)
+    admin = AdminClient({"bootstrap.servers": decided.servers})
+    wait_until(lambda: _made(admin, decided.ledger), "the ledger is made again, empty")
+    code, shown = tool("abort", "--job", decided.name, "--yes")
+    assert (code, {one["ledger"] for one in shown["transactions"]}) == (1, {"no ledger"})
+    assert all(is_open(decided, name) for name in decided.ids)
+    assert tool("abort", *decided.ids, "--force")[0] == 0
+
+
+def _made(admin: AdminClient, topic: str) -> bool:
+    try:
+        admin.create_topics([NewTopic(topic, 2, config={"cleanup.policy": "compact"})])[
+            topic
+        ].result(30)
+    except KafkaException:  # its deletion is not over
+        return False
+    return True
 
 
 def test_a_decision_may_be_larger_than_kafkas_default_for_a_record(job):

@@ -49,7 +49,12 @@ def test_a_topic_that_is_there_is_left_as_it_is(broker, capsys, name):
     assert "is there already, with 1 partition. Nothing was changed." in capsys.readouterr().out
     assert topic(broker, "create", f"{name}:2") == 1
     error = capsys.readouterr().err
-    assert "is there already, with 1 partition, not 2. Nothing was changed." in error
+    assert "is there already, with partitions=1 and not 2. Nothing was changed." in error
+    wanted = ["--replicas", "2", "--set", "cleanup.policy=compact"]
+    assert topic(broker, "create", name, *wanted) == 1
+    error = capsys.readouterr().err
+    assert "replicas=1 and not 2, cleanup.policy=delete and not compact. Nothing" in error
+    assert topic(broker, "create", f"{name}:1", "--set", "cleanup.policy=delete") == 0
 
 
 def test_topics_are_listed_and_none_is_made_by_asking(broker, capsys, name):

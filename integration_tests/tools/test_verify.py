@@ -7,12 +7,16 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from eo_kafka.errors import DataLossError
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.rows import plain_write
 from eo_kafka.tools.cli import main
-from harness import committed, produce, wait_until
+from eo_kafka.tools.verify.command import _side
+from eo_kafka.tools.verify.topic_diff import How, compare
+from harness import committed, produce, recreate_topic, wait_until
 
 VALUES = [b"%d" % number for number in range(200)]
 
@@ -114,6 +118,68 @@ def test_what_is_wrong_is_said_in_the_commands_own_words(topics, verify, tmp_pat
     consumer = tmp_path / "consumer.properties"  # what says where a consumer begins is no matter
     consumer.write_text("auto.offset.reset=earliest\nenable.auto.commit=false\n")
     assert verify(source, sink, "--config", str(consumer))[0] == 0
+
+
+def test_records_without_an_id_are_not_called_equal(verify, broker, make_topic, capsys):
+    """One is lost, another is repeated, and by a field that none has both topics are the same."""
+    source, sink = make_topic("verify-none"), make_topic("verify-none-out")
+    for topic, numbers in ((source, (1, 2)), (sink, (1, 1))):
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for number in numbers:
+            producer.produce(topic, json.dumps({"id": number}))
+        assert producer.flush(30) == 0
+    for how in ("key", "header:id", "json:ID"):
+        code, found = verify(source, sink, "--by", how)
+        assert (code, found["equal"], found["lostIds"], found["duplicatedIds"]) == (1, False, 0, 0)
+        assert (found["inputWithoutId"], found["outputWithoutId"]) == (2, 2)
+    capsys.readouterr()
+    words = ["--input", source, "--output", sink, "--by", "json:ID"]
+    main(["verify", *words, "--bootstrap-servers", broker.bootstrap_servers])
+    said = capsys.readouterr().out
+    assert "2 records of the input and 2 of the output have no json:ID" in said
+    assert "Equal" not in said
+
+
+def test_what_is_behind_an_open_transaction_or_gone_is_named(topics, verify, broker):
+    """It may be repeated there, or lost."""
+    source, sink = topics
+    servers = broker.bootstrap_servers
+    held = Producer({"bootstrap.servers": servers, "transactional.id": f"held-{sink}"})
+    held.init_transactions()
+    held.begin_transaction()
+    held.produce(sink, b"held", partition=1)
+    assert held.flush(30) == 0
+    again = Producer({"bootstrap.servers": servers})
+    again.produce(sink, VALUES[0], partition=1)
+    assert again.flush(30) == 0
+    code, found = verify(source, sink)
+    ends = [one for one in found["notCompared"] if f"output {sink}-1: offsets " in one]
+    assert (code, len(ends), "behind an open transaction" in ends[0]) == (0, 1, True)
+    held.abort_transaction()
+    wait_until(lambda: not verify(source, sink)[1]["notCompared"], "the transaction has ended")
+    code, found = verify(source, sink)
+    assert (code, found["duplicatedIds"], found["notCompared"]) == (1, 1, [])
+    admin = AdminClient({"bootstrap.servers": servers})
+    (gone,) = admin.delete_records([TopicPartition(source, 0, 3)]).values()
+    gone.result(30)
+    told = f"input {source}-0: what was before offset 3, which is gone."
+    assert verify(source, sink)[1]["notCompared"] == [told]
+
+
+def test_a_topic_that_is_made_again_meanwhile_is_no_answer(topics, broker):
+    how, kafka = How("value"), {"kafka.bootstrap.servers": broker.bootstrap_servers}
+    source, sink = (
+        _side(kafka, argument, topic, [], how)
+        for argument, topic in zip(("--input", "--output"), topics, strict=True)
+    )
+    recreate_topic(broker.bootstrap_servers, topics[1], VALUES, partitions=3)
+    with pytest.raises(DataLossError, match="deleted and made again|deleted and created again"):
+        compare(source, sink, how, limit=1, passes=1, told=lambda *_: None)
+
+
+def test_a_topic_is_not_compared_with_itself(topics, verify):
+    code, said = verify(topics[0], topics[0])
+    assert (code, "--input and --output are the same" in said) == (1, True)
 
 
 def test_a_range_limits_what_is_compared(topics, verify, broker, make_topic):

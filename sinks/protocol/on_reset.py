@@ -47,6 +47,14 @@ def is_new_query(options: SinkOptions, coordinator: Coordinator) -> bool:
     may not: before the fence by what can be read, and once more after it."""
     ledger, mine, topic = coordinator.ledger, options.query_id, coordinator.topic
     if mine is not None and mine in ledger.succession.replaced:
+        if ledger.owner is None:
+            raise ForeignLedger(
+                f"Ledger '{topic}' was this query's, {mine}, and was given up by 'eo-kafka job "
+                "reset': nobody knows any more which of its batches are written. Nothing was "
+                "written or skipped. Start with a new checkpoint; or, if the output holds all rows "
+                "of the last batch that commits/ in the checkpoint names and none of a later one, "
+                "give this query a new 'jobName'."
+            )
         raise ForeignLedger(
             f"This query, {mine}, wrote ledger '{topic}' once, and query {ledger.owner} has taken "
             "it over (option 'onReset'). Nothing was written or skipped. Its checkpoint is older "

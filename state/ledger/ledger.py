@@ -38,7 +38,7 @@ class Ledger:
     # Set while blobs are sent ahead of a decision: from this offset of the state topic on, there
     # may be some that no manifest names.
     loading_from: int | None = None
-    succession: Succession = field(default_factory=Succession)  # since the last `job reset`
+    succession: Succession = field(default_factory=Succession)
     topic_id: str = ""  # of the topic that it was read from
 
     def apply(self, key: bytes, value: bytes | None) -> None:

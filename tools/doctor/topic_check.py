@@ -5,12 +5,14 @@ Looks only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ...clients.kafka.topics import TIMEOUT_S, exists, partitions_of, settings_of
+from ...core.errors import EoKafkaError
 from ...sinks.options import SinkOptions
 from ...sinks.protocol.preflight import forgets_letters
 from ...state import view
@@ -19,6 +21,7 @@ from ...state.ledger import topics as ledger_topic
 from ...state.ledger.job_topics import CONTROL_TOPIC, PLAN_TOPIC
 from ...state.ledger.unused_topic import is_unused
 from ...state.snapshots import export
+from ..transactions.search import TransactionSearch
 from .machine_check import Finding, Level
 
 LETTERS = "dead letter topic"
@@ -41,6 +44,7 @@ def checks(
     own = ledger_topic.own_topics(replace(options, snapshots=True))
     for subject, (topic, partitions) in zip(_MADE_BY, own, strict=True):
         yield subject, partial(_own_topic, admin, subject, topic, partitions, brokers)
+    yield "ledger", partial(_ledger_says, options)
     for topic in sorted(admin.list_topics(timeout=TIMEOUT_S).topics):
         if name := export.name_in(topic, options.job):
             subject = f"export '{name}'"
@@ -78,7 +82,27 @@ def _output(admin: Any, subject: str, topic: str, brokers: int) -> list[Finding]
         problems.append("it is compacted: rows without a key are refused, older rows of a key go")
     text = f"{shape}{': ' if problems else ''}{'; '.join(problems)}"
     found = Finding(Level.WARNING if problems else Level.OK, subject, text)
-    return [found, _permissions(admin, topic, {"DESCRIBE", "WRITE"}, subject)]
+    waiting = _waiting(subject, topic, partitions, config)
+    return [found, *waiting, _permissions(admin, topic, {"DESCRIBE", "WRITE"}, subject)]
+
+
+def _waiting(
+    subject: str, topic: str, partitions: Mapping[int, Any], config: Mapping[str, str]
+) -> list[Finding]:
+    """The partitions that take no record now, as settings that are right do not show."""
+    least = int(config.get("min.insync.replicas", 1))
+    numbers = [
+        number
+        for number, one in sorted(partitions.items())
+        if one.leader < 0 or len(one.isrs) < min(least, len(one.replicas))
+    ]
+    if not numbers:
+        return []
+    text = (
+        f"'{topic}': partitions {numbers} have no leader, or fewer replicas in sync than "
+        f"min.insync.replicas={least}: batches fail until their brokers are back"
+    )
+    return [Finding(Level.PROBLEM, subject, text)]
 
 
 def _permissions(admin: Any, topic: str, needed: set[str], subject: str) -> Finding:
@@ -108,17 +132,35 @@ def _own_topic(
     return [*_kept(admin, subject, topic, partitions, brokers), permissions]
 
 
+def _ledger_says(options: SinkOptions) -> list[Finding]:
+    """Whether the ledger can be read, and what stands still in it."""
+    job, topic = options.job_and_ledger
+    with closing(TransactionSearch(options.kafka, {topic: job})) as search:
+        if topic not in search.ledgers():
+            return []
+        try:
+            unfinished = search.read_ledger(topic, job).ledger.unfinished()
+        except EoKafkaError as error:
+            return [Finding(Level.PROBLEM, "ledger", str(error))]
+    text = "is decided, and not known to be committed: a query that runs goes on by itself; else"
+    return [
+        Finding(Level.WARNING, "ledger", f"batch {one.batch} {text} start it") for one in unfinished
+    ]
+
+
 def _kept(admin: Any, subject: str, topic: str, partitions: int, brokers: int) -> list[Finding]:
-    """Whether Kafka keeps what is in one of the job's own topics."""
+    """Whether Kafka keeps what is in one of the job's own topics, and takes more."""
+    config = settings_of(admin, topic)
+    waiting = _waiting(subject, topic, partitions_of(admin, topic), config)
     refusals, weak = topic_settings.faults(admin, topic, partitions, brokers)
     if refusals and topic.startswith(compacted_topic.OURS) and is_unused(admin, topic):
         text = f"{' '.join(refusals)} It never held a record: its first use sets it right."
         return [Finding(Level.NOTE, subject, text)]
     problems = [*refusals, *weak]
-    if not problems and not settings_of(admin, topic):
+    if not problems and not config:
         text = f"the settings of '{topic}' are not visible: grant DescribeConfigs on it"
-        return [Finding(Level.WARNING, subject, text)]
-    return durability(subject, problems)
+        return [Finding(Level.WARNING, subject, text), *waiting]
+    return [*durability(subject, problems), *waiting]
 
 
 def durability(subject: str, problems: list[str]) -> list[Finding]:

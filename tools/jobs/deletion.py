@@ -28,8 +28,8 @@ from .survey import survey
 
 MEANS = (
     "The guarantee starts anew: nobody knows any more what the job wrote. Its query, started again "
-    "from its checkpoint, goes on behind its last batch; with a new checkpoint, or one that is "
-    "older, it writes again what it wrote."
+    "from its checkpoint, goes on behind the last batch in commits/ there; what it wrote behind "
+    "that (it was killed, or the checkpoint is new or older), it writes again."
 )
 
 

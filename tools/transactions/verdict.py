@@ -8,13 +8,14 @@ more (docs/design.md, "What S1 may abort is settled by order").
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
-from ...clients.kafka.transactional_id import GENERATION_SLOTS, IdParts, parse_id
+from ...clients.kafka.transactional_id import GENERATION_SLOTS, IdParts, TaskParts, parse_id
 from ...core.transaction import (
     Decision,
     DecisionState,
@@ -25,8 +26,10 @@ from ...core.transaction import (
     alarm_ms,
     without_token,
 )
+from ...state.ledger.job_topics import LEDGER_TOPIC
 from ...state.ledger.ledger import Ledger
 
+LEDGER_NAME = re.compile(re.escape(LEDGER_TOPIC).replace(r"\{job\}", "(?P<job>.+)"))
 # The broker looks for transactions that timed out every ten seconds by default.
 OVERDUE_MS = 60_000
 OPEN_STATES = frozenset(
@@ -47,7 +50,7 @@ class Standing(Enum):
     CURRENT = "not decided"  # of the newest generation: its driver may be about to decide
     OLDER = "not decided, stale"  # of an older generation: nobody can decide it any more
     COORDINATOR = "coordinator"
-    NO_LEDGER = "no ledger"  # a batch save(), or a ledger of another name
+    NO_LEDGER = "no ledger"  # a batch save(), a ledger of another name, or one that was emptied
     FOREIGN = "not ours"
 
 
@@ -151,6 +154,8 @@ def judge(described: Described, job: JobLedger | None) -> Judged:
         return Judged(described, Standing.NO_LEDGER, parts)
     if parts.task is None:
         return Judged(described, Standing.COORDINATOR, parts, job)
+    if not _may_decide(described, parts.task, job):
+        return Judged(described, Standing.NO_LEDGER, parts)
     for decision, participant in job.named.get(described.transactional_id, ()):
         if _covers(participant, described):
             return _named(described, parts, job, decision, participant)
@@ -158,6 +163,15 @@ def judge(described: Described, job: JobLedger | None) -> Judged:
     standing = Standing.CURRENT if parts.task.generation_slot == newest else Standing.OLDER
     token = TokenState.OPEN if described.state in OPEN_STATES else TokenState.NONE
     return Judged(described, standing, parts, job, token=token)
+
+
+def _may_decide(described: Described, task: TaskParts, job: JobLedger) -> bool:
+    """Whether the ledger can be the one that the task's driver writes. It has the generation of
+    every task that was listed before it was read: one that has none of the task's slot was emptied,
+    or is another. And a token says where the task's ledger is."""
+    topics = {topic for topic, _ in described.partitions}
+    elsewhere = any(LEDGER_NAME.fullmatch(topic) for topic in topics - {job.topic})
+    return job.ledger.generation >= max(1, task.generation_slot) and not elsewhere
 
 
 def replaced(job: JobLedger, decision: Decision, participant: Participant) -> Judged:
@@ -243,8 +257,9 @@ def abort_refusal(judged: Judged, yes: bool) -> str | None:
         Standing.DECIDED: "its batch is decided: readers will see part of it until the query is "
         "started again, and lose it for good if the replay's rows differ",
         Standing.SETTLED: "its batch is settled",
-        Standing.NO_LEDGER: "no ledger was found, so nobody knows whether it is decided (name it "
-        "with --job and --ledger-topic); a batch save() has none, and fails if this is aborted",
+        Standing.NO_LEDGER: "no ledger was found that could have decided it, so nobody knows "
+        "whether it is decided (name it with --job and --ledger-topic); a batch save() has none, "
+        "and fails if this is aborted",
         Standing.FOREIGN: "it is another program's",
     }
     return reasons[judged.standing]

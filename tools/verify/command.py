@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,18 +86,22 @@ def run(arguments: argparse.Namespace) -> int:
         bootstrap_servers=arguments.output_bootstrap_servers, config=arguments.output_config
     )
     elsewhere = there.bootstrap_servers or there.config
+    same = (arguments.input, arguments.input_range) == (arguments.output, arguments.output_range)
+    if same and not elsewhere:
+        raise OptionsError([f"--input and --output are the same: '{arguments.input}'."])
     sink_at = connection(there) if elsewhere else here
     sink = _side(sink_at, "--output", arguments.output, arguments.output_range, how)
     source = _side(here, "--input", arguments.input, arguments.input_range, how)
+    left_out = [*source.left_out, *sink.left_out]
     what = f"Comparing {arguments.input} and {arguments.output}"
     with bar(what, shown=not arguments.json, unit=" offsets") as told:
         found = compare(
             source, sink, how, limit=arguments.limit, passes=arguments.passes, told=told
         )
     if arguments.json:
-        print_json(_as_json(found, arguments))
+        print_json({**_as_json(found, arguments), "notCompared": left_out})
     else:
-        _print(found, arguments)
+        _print(found, arguments, left_out)
     return 0 if found.equal else 1
 
 
@@ -125,13 +130,28 @@ def _side(
     options = replace(options, topics_given_by=argument)
     connect(options.kafka, TIMEOUT_S)
     lookup = OffsetLookup(options)
-    partitions = lookup.partitions()
+    partitions, ids = lookup.look()
+    written = lookup.written(partitions)  # first: what comes meanwhile is not held back
     starts, ends = lookup.earliest(partitions), lookup.latest(partitions)
     lookup.close()
     whole = {at: OffsetRange(at, starts[at], ends[at]) for at in sorted(partitions)}
-    if not ranges:
-        return Side(options, list(whole.values()))
-    return Side(options, [_range(f"{argument}-range", text, topic, whole) for text in ranges])
+    if ranges:
+        told = [_range(f"{argument}-range", text, topic, whole) for text in ranges]
+        return Side(options, told, ids)
+    left_out = [one for at in whole for one in _left_out(argument, whole[at], written[at])]
+    return Side(options, list(whole.values()), ids, left_out)
+
+
+def _left_out(argument: str, whole: OffsetRange, written: int) -> Iterator[str]:
+    """What of a partition is not compared: it may have been lost, or repeated, there."""
+    at, side = whole.partition, argument.removeprefix("--")
+    if whole.start:
+        yield f"{side} {at}: what was before offset {whole.start:,}, which is gone."
+    if whole.end < written:
+        yield (
+            f"{side} {at}: offsets {whole.end:,} to {written - 1:,}, behind an open transaction "
+            f"('eo-kafka txn list --topic {at.topic}')."
+        )
 
 
 def _range(
@@ -146,19 +166,38 @@ def _range(
     if at not in whole:
         raise OptionsError([f"{argument}: topic '{topic}' has no partition {found[1]}."])
     all_of_it = whole[at]
-    start = max(all_of_it.start, int(found[2])) if found[2] else all_of_it.start
-    end = min(all_of_it.end, int(found[3])) if found[3] else all_of_it.end
+    start = int(found[2]) if found[2] else all_of_it.start
+    end = int(found[3]) if found[3] else all_of_it.end
+    if not all_of_it.start <= start <= end <= all_of_it.end:
+        raise OptionsError(
+            [
+                f"{argument}: '{text}' is not within what can be read of partition {found[1]} of "
+                f"'{topic}': {all_of_it.start}-{all_of_it.end}."
+            ]
+        )
     return OffsetRange(at, start, end)
 
 
-def _print(found: Comparison, arguments: argparse.Namespace) -> None:
+def _print(found: Comparison, arguments: argparse.Namespace, left_out: Sequence[str]) -> None:
     rows = [
         ("input", arguments.input, f"{found.input_records:,}"),
         ("output", arguments.output, f"{found.output_records:,}"),
     ]
     print(table(("", "topic", "records"), rows, right="records"))
+    if left_out:
+        print("\nNot compared:\n  " + "\n  ".join(left_out))
     if found.equal:
         print(f"\nEqual by {arguments.by}: nothing lost, nothing twice, nothing else.")
+        return
+    if found.input_without or found.output_without:
+        text = (
+            f"{found.input_without:,} records of the input and {found.output_without:,} of the "
+            f"output have no {arguments.by}, and cannot be told from each other: one that is lost "
+            "and another that is repeated would look like nothing. Compare by something that each "
+            "record has (--by)."
+        )
+        print("\n" + textwrap.fill(text, WIDTH))
+    if not found.different:
         return
     print(
         f"\nDifferent by {arguments.by}: {found.missing:,} records are missing, {found.surplus:,} "
@@ -202,6 +241,8 @@ def _as_json(found: Comparison, arguments: argparse.Namespace) -> dict[str, Any]
         "by": arguments.by,
         "inputRecords": found.input_records,
         "outputRecords": found.output_records,
+        "inputWithoutId": found.input_without,
+        "outputWithoutId": found.output_without,
         "distinctIds": found.distinct,
         "missingRecords": found.missing,
         "surplusRecords": found.surplus,
