@@ -189,6 +189,40 @@ streams.typed(pipeline.Settings, {**job.config("job", "production"), "large_cent
     )
 
 
+def test_a_backfill_takes_no_offset_that_is_another_one_each_time(tmp_path):
+    assert new("backfill", tmp_path / "my-job") == 0
+    code = """
+import job, pipeline, streams
+given = {"bootstrap_servers": "k:1", "checkpoint": "c", **job.config("job")}
+settings = streams.typed(pipeline.Settings, given)
+print(pipeline._offsets(settings, '{"0": 0, "1": %d}'))
+"""
+    assert told(tmp_path / "my-job", code % 7) == '{"my-job-orders": {"0": 0, "1": 7}}\n'
+    assert "take offsets from 0 on, not" in told(tmp_path / "my-job", code % -1)
+
+
+@pytest.mark.parametrize("template", ["cogroup", "late", "sliding", "top-n", "tumbling"])
+def test_the_models_windows_begin_where_sparks_do(template, tmp_path):
+    """At whole windows since 1970, whatever their length."""
+    assert new(template, tmp_path / "my-job") == 0
+    code = """
+import re, job, pipeline, streams
+from datetime import datetime
+from generate import records
+from model import expected
+from rows import START
+given = {"bootstrap_servers": "k:1", "checkpoint": "c", **job.config("job")}
+given |= {"window_minutes": "77", "slide_minutes": "77"} if "slide_minutes" in given else {
+    "window_minutes": "77"}
+rows = expected(records(2000, START), streams.typed(pipeline.Settings, given))["sink"]
+found = {re.search(r"20\\d\\d-.{11}", str(row))[0] for row in rows}
+print([datetime.fromisoformat(one + "+00:00").timestamp() % (77 * 60) for one in found])
+"""
+    begins = json.loads(told(tmp_path / "my-job", code))
+    assert begins
+    assert not any(begins)
+
+
 def test_settings_of_the_client_go_on_to_kafka(tmp_path):
     assert new("copy", tmp_path / "my-job", "--production-servers", "k:1") == 0
     path = tmp_path / "my-job" / "config.toml"

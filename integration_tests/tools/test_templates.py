@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import functions as F
 
@@ -160,6 +161,53 @@ def test_a_time_becomes_offsets_once_and_stream_and_backfill_keep_them(
         ran(folder / "backfill.py", cwd=tmp_path)
         ran(folder / "job.py", "--once", cwd=tmp_path)
     assert "Of 160 records" in ran(folder / "sample.py", "check", cwd=tmp_path)
+
+
+AT = "2026-11-24T09:00:00Z"
+ROW = {"id": 1, "name": "Ada", "email": "__debezium_unavailable_value"}
+ODD = {
+    "no time": ("tumbling", "rides", "ride-1", {"zone": "JFK", "cents": 1}, "$.ended is null"),
+    "no number": ("sliding", "cars", "counter-1", {"road": "A1", "at": AT}, "$.kmh is null"),
+    "no view": ("cogroup", "purchases", "v-1", {"product": "rug", "at": AT}, "$.cents is null"),
+    "no key": ("distinct", "readings", None, {"watts": 1, "at": AT}, "A reading has no key"),
+    "half a row": ("cdc", "changes", "1", {"op": "u", "after": ROW}, "not tell the whole row"),
+    "a schema": ("cdc", "changes", "1", {"schema": {}, "payload": {"op": "c"}}, "$.op is null"),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("odd", ODD)
+def test_what_would_be_lost_or_miscounted_without_a_word_stops_the_job(odd, broker, tmp_path):
+    template, topic, key, value, said = ODD[odd]
+    name, servers = f"odd-{uuid.uuid4().hex[:8]}", broker.bootstrap_servers
+    folder = new(template, tmp_path / name, "--dev-servers", servers)
+    ran(folder / "sample.py", "write", "--count", "0", cwd=tmp_path)
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(f"{name}-{topic}", json.dumps(value), key)
+    assert producer.flush(30) == 0
+    command = [sys.executable, folder / "job.py", "--once"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert said in done.stdout + done.stderr
+
+
+@pytest.mark.full
+def test_what_is_no_payment_is_rejected_and_a_card_is_masked_however_it_is_written(
+    broker, tmp_path
+):
+    name, servers = f"odd-{uuid.uuid4().hex[:8]}", broker.bootstrap_servers
+    folder = new("copy", tmp_path / name, "--dev-servers", servers)
+    ran(folder / "sample.py", "write", "--count", "0", cwd=tmp_path)
+    payment = {"id": "1", "cents": 5, "currency": "EUR", "approved": True, "at": AT}
+    cards = ["4929123412345678", "4929 1234 1234 5678", "4929-1234-1234-5678 ", "49291234"]
+    payments = [json.dumps({**payment, "card": card}).encode() for card in cards]
+    odd = [b'{"id": "1", "cents": 5}', json.dumps({**payment, "card": None}).encode(), b"{}"]
+    produce(servers, f"{name}-payments", [*payments, *odd, b"null"])
+    ran(folder / "job.py", "--once", cwd=tmp_path)
+    small = committed(servers, f"{name}-small").elements()
+    masked = Counter(json.loads(value)["card"] for value in small)
+    assert masked == {"4929-xxxx-5678": 3, "xxxx": 1}
+    assert committed(servers, f"{name}-rejects") == Counter([*odd, None])
 
 
 MADE = """

@@ -17,7 +17,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streams import Job, read, sink, source, typed, write
 
-ORDER = "customer STRING, items ARRAY<STRUCT<name STRING, cents BIGINT, count BIGINT>>"
+ITEM = "STRUCT<name STRING, cents BIGINT NOT NULL, count BIGINT NOT NULL>"
+ORDER = f"customer STRING, items ARRAY<{ITEM}> NOT NULL"
 NUMBER = 1  # of this backfill; another one needs a higher number, else it is taken for this one
 
 
@@ -72,4 +73,7 @@ def billed(orders: DataFrame) -> DataFrame:
 
 
 def _offsets(job: Settings, of_partitions: str) -> str:
-    return json.dumps({job.source: json.loads(of_partitions)})
+    offsets = json.loads(of_partitions)
+    if min(offsets.values()) < 0:  # latest, earliest: another one for the stream and the backfill
+        raise ValueError(f"'begins' and 'starts' take offsets from 0 on, not {of_partitions}.")
+    return json.dumps({job.source: offsets})

@@ -7,8 +7,9 @@ from pyspark.sql import functions as F
 
 from streams import Job, read
 
-ROW = "STRUCT<id BIGINT, name STRING, email STRING>"
-ENVELOPE = f"op STRING, before {ROW}, after {ROW}"
+ROW = "STRUCT<id BIGINT NOT NULL, name STRING, email STRING>"
+ENVELOPE = f"op STRING NOT NULL, before {ROW}, after {ROW}"
+UNTOLD = "__debezium_unavailable_value"  # stands for a large value that an update did not touch
 WRITTEN = ("c", "u", "r")  # created, updated, read in the first snapshot; deleted is `d`
 
 
@@ -21,8 +22,14 @@ def changes(spark: SparkSession, job: Job) -> DataFrame:
     told = read(spark, job, job.source, ENVELOPE).where("value IS NOT NULL")  # no tombstones
     op = F.col("value.op")
     unknown = F.concat(F.lit("Debezium tells an operation that is not known: "), op)
+    half = F.concat(
+        F.lit("Debezium does not tell the whole row: 'ALTER TABLE ... REPLICA IDENTITY FULL' in "),
+        F.lit("PostgreSQL, and a new snapshot. It tells: "),
+        F.to_json("value"),
+    )
     operation = (
-        F.when(op.isin(*WRITTEN), "upsert")
+        F.when(F.to_json("value.after").contains(UNTOLD), F.raise_error(half))
+        .when(op.isin(*WRITTEN), "upsert")
         .when(op == "d", "delete")
         .otherwise(F.raise_error(unknown))
     )

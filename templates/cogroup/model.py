@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pipeline import Settings
-from rows import START, Made, Row, moment, text
+from rows import EPOCH, Made, Row, moment, text
 
 
 def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
@@ -21,7 +21,7 @@ def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
     for of, _, one in records:
         at = moment(one["at"])
         newest[of] = max(newest.get(of, at), at)
-        count = counts[at - (at - START) % size, one["product"]]
+        count = counts[at - (at - EPOCH) % size, one["product"]]
         count["views" if of == "source" else "purchases"] += 1
         count["cents"] += one.get("cents", 0)
     watermark = min(newest.values()) - lateness  # of two topics the older one

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streams import Job, read, typed, write
 
-VIEW = "product STRING, at TIMESTAMP"
-PURCHASE = "product STRING, cents BIGINT, at TIMESTAMP"
+VIEW = "product STRING NOT NULL, at TIMESTAMP NOT NULL"
+PURCHASE = "product STRING NOT NULL, cents BIGINT NOT NULL, at TIMESTAMP NOT NULL"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,9 +19,11 @@ def records(count: int, start: datetime, seed: int = 1) -> Iterator[Made]:
     now = start
     for number in range(count):
         now += timedelta(seconds=chance.expovariate(1 / 3))
+        card = f"{chance.choice((4929, 5500))}{chance.randrange(10**12):012}"
+        digits = [card[at : at + 4] for at in range(0, 16, 4)]
         payment = {
             "id": f"{start:%m%d%H%M%S}-{number}",
-            "card": f"{chance.choice((4929, 5500))}{chance.randrange(10**12):012}",
+            "card": chance.choice((" ", "", "")).join(digits),
             "cents": round(100 * chance.lognormvariate(3.5, 1.5)),
             "currency": chance.choice(("EUR", "USD", "GBP")),
             "approved": chance.random() < 0.9,

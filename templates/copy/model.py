@@ -15,7 +15,8 @@ def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
         if isinstance(payment, str):
             found["rejects"].append((terminal, payment))
         elif payment["approved"]:
-            card = f"{payment['card'][:4]}-xxxx-{payment['card'][-4:]}"
+            digits = "".join(one for one in payment["card"] if one.isdigit())
+            card = f"{digits[:4]}-xxxx-{digits[-4:]}"
             kept = {name: payment[name] for name in ("id", "cents", "currency", "at")}
             topic = "large" if payment["cents"] >= job.large_cents else "sink"
             found[topic].append((terminal, {**kept, "card": card}))

@@ -15,7 +15,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streams import Job, read, typed, write
 
-PAYMENT = "id STRING, card STRING, cents BIGINT, currency STRING, approved BOOLEAN, at TIMESTAMP"
+PAYMENT = (
+    "id STRING NOT NULL, card STRING NOT NULL, cents BIGINT NOT NULL, currency STRING NOT NULL, "
+    "approved BOOLEAN NOT NULL, at TIMESTAMP NOT NULL"
+)
+SHORTEST = 12  # of card numbers; of anything shorter too much would be shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +52,17 @@ def result(spark: SparkSession, job: Settings) -> DataFrame:
     # of Avro the registry tells the columns
     schema, avro = ("", _avro(job)) if job.registry else (PAYMENT, {})
     payments = read(spark, job, job.source, schema, **dead_letters, **avro)
-    wanted = payments.where("value.approved OR _bad_record IS NOT NULL")  # the sink sends these off
-    is_large = F.col("value.cents") >= job.large_cents
-    masked = F.regexp_replace("value.card", r"^(\d{4})\d+(\d{4})$", "$1-xxxx-$2").alias("card")
-    value = F.struct("value.id", masked, "value.cents", "value.currency", "value.at")
+    # declined ones alone: bad records, which the sink sends off, and nulls are neither
+    wanted = payments.where("value.approved IS DISTINCT FROM false")
+    size = F.when(F.col("value.cents") >= job.large_cents, job.large).otherwise(job.sink)
+    digits = F.regexp_replace("value.card", r"\D", "")  # terminals write blanks or dashes, too
+    shown = F.concat(F.substring(digits, 1, 4), F.lit("-xxxx-"), F.substring(digits, -4, 4))
+    card = F.when(F.length(digits) >= SHORTEST, shown).otherwise("xxxx").alias("card")
+    value = F.struct("value.id", card, "value.cents", "value.currency", "value.at")
     return wanted.select(
-        F.when(is_large, job.large).otherwise(job.sink).alias("topic"),
+        F.when(F.col("value.approved"), size).otherwise(job.rejects).alias("topic"),
         "key",
-        value.alias("value"),
+        F.when(F.col("value").isNotNull(), value).alias("value"),
         "_bad_record",
     )
 

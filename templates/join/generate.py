@@ -1,4 +1,4 @@
-"""Orders of a shop, and payments for most of them: soon, late, or never."""
+"""Orders of a shop, and payments for most of them: soon, late, never, or twice."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ def records(count: int, start: datetime, seed: int = 1) -> Iterator[Made]:
     for _ in range(count):
         if to_come and to_come[0][0] <= now:
             paid, of, method = heapq.heappop(to_come)
+            if chance.random() < 0.05:  # somebody pays again
+                again = now + timedelta(minutes=chance.uniform(1, 5))
+                heapq.heappush(to_come, (again, of, method))
             payment = {"order": _name(start, of), "method": method, "paid": text(paid)}
             yield "payments", f"payment-{of}", payment
             continue

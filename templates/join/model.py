@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
 
 from pipeline import Settings
-from rows import Made, Row, moment
+from rows import EPOCH, Made, Row, moment
 
 
 def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
     """The records of each topic that the job writes, of all that it reads, in any order."""
-    listed = [*records]
-    orders = {key: value for of, key, value in listed if of == "source"}
-    payments = {value["order"]: value for of, _, value in listed if of == "payments"}
-    ends = [max(moment(one["ordered"]) for one in orders.values())]
-    ends.append(max(moment(one["paid"]) for one in payments.values()))
-    watermark = min(ends) - timedelta(minutes=job.lateness_minutes)  # of two topics the older one
+    orders: list[Row] = []
+    payments: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    newest = {"source": EPOCH, "payments": EPOCH}
+    for of, key, value in records:
+        newest[of] = max(newest[of], moment(value["ordered" if of == "source" else "paid"]))
+        if of == "source":
+            orders.append((key, value))
+        else:
+            payments[value["order"]].append(value)
+    lateness = timedelta(minutes=job.lateness_minutes)
+    watermark = min(newest.values()) - lateness  # of two topics the older one
     found: list[Row] = []
-    for key, order in orders.items():
-        until = moment(order["ordered"]) + timedelta(minutes=job.pay_minutes)
+    for key, order in orders:
+        ordered = moment(order["ordered"])
+        until = ordered + timedelta(minutes=job.pay_minutes)
         value = {"customer": order["customer"], "cents": order["cents"]}
-        payment = payments.get(key)
-        if payment is not None and moment(payment["paid"]) <= until:
-            found.append((key, {**value, "in_time": True, "method": payment["method"]}))
-        elif until < watermark:  # else a payment can still come
+        in_time = [one for one in payments[key] if ordered <= moment(one["paid"]) <= until]
+        found += [(key, {**value, "in_time": True, "method": one["method"]}) for one in in_time]
+        if not in_time and until < watermark:  # else a payment can still come
             found.append((key, {**value, "in_time": False}))
     return {"sink": found}

@@ -1,7 +1,8 @@
 """Which orders were paid in time, and which were not?
 
 Two topics are joined: an order, and a payment for it within `pay_minutes`. An order without one is
-written when no such payment can come any more.
+written when no such payment can come any more. One that is paid twice in time is written twice,
+with each payment.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streams import Job, read, typed, write
 
-ORDER = "customer STRING, cents BIGINT, ordered TIMESTAMP"
-PAYMENT = "order STRING, method STRING, paid TIMESTAMP"
+ORDER = "customer STRING, cents BIGINT, ordered TIMESTAMP NOT NULL"
+PAYMENT = "order STRING NOT NULL, method STRING, paid TIMESTAMP NOT NULL"
 
 
 @dataclass(frozen=True, kw_only=True)

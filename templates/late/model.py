@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta, timezone
 
 from pipeline import Settings
-from rows import START, Made, Row, moment
+from rows import EPOCH, Made, Row, moment
 
 
 def expected(
@@ -24,7 +24,7 @@ def expected(
     newest = datetime.min.replace(tzinfo=timezone.utc) + lateness
     for _, key, ticket in records:
         at = moment(ticket["at"])
-        begin = at - (at - START) % size
+        begin = at - (at - EPOCH) % size
         may_be_late = begin + closes <= newest - lateness
         if may_be_late and (late is None or key in late):
             missed.append((key, ticket))
@@ -35,5 +35,5 @@ def expected(
     for (line, begin), some in windows.items():
         is_complete = begin + size <= newest - lateness
         value = {"tickets": len(some), "sum": sum(some), "complete": is_complete}
-        results.append((f"{line} {begin:%Y-%m-%dT%H:%M}", value))
+        results.append((f"{line} {begin:%Y-%m-%dT%H:%M}Z", value))
     return {"sink": results, "late": missed}

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import eo_kafka
 from streams import Job, read, typed, write
 
-TICKET = "line STRING, cents BIGINT, at TIMESTAMP"
+TICKET = "line STRING NOT NULL, cents BIGINT NOT NULL, at TIMESTAMP"
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -50,7 +50,8 @@ def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     )
     is_late = F.col("kind") == "late"
     is_complete = F.when(~is_late, F.col("kind") != "early").alias("complete")
-    window = F.concat_ws(" ", "line", F.date_format("window_start", "yyyy-MM-dd'T'HH:mm"))
+    # XXX: where clocks are put back, two windows have the same time of day
+    window = F.concat_ws(" ", "line", F.date_format("window_start", "yyyy-MM-dd'T'HH:mmXXX"))
     # JSON leaves nulls out: a row is a window's result, or a late ticket as it came
     ticket = [f"late_row.{name}" for name in ("line", "cents", "at")]
     rows = earned.select(

@@ -16,8 +16,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streams import Job, read, typed, write
 
-ROW = "STRUCT<id STRING, aggregatetype STRING, aggregateid STRING, type STRING, payload STRING>"
-ENVELOPE = f"op STRING, after {ROW}"
+ROW = (
+    "STRUCT<id STRING NOT NULL, aggregatetype STRING NOT NULL, aggregateid STRING NOT NULL, "
+    "type STRING NOT NULL, payload STRING NOT NULL>"
+)
+ENVELOPE = f"op STRING NOT NULL, after {ROW}"
 INSERTED = ("c", "r")  # created, or read in the first snapshot; deleted is `d`
 
 

@@ -24,4 +24,5 @@ def records(count: int, start: datetime, seed: int = 1) -> Iterator[Made]:
             readers ^= {chance.randrange(VISITORS)}  # somebody comes, or goes
         visitor = chance.choice(sorted(readers) or [0])
         at = now - timedelta(seconds=chance.uniform(0, OUT_OF_ORDER_S))
+        at = at.replace(second=0, microsecond=0)  # several at once, and pauses of just the gap
         yield "source", f"visitor-{visitor}", {"page": chance.choice(PAGES), "at": text(at)}

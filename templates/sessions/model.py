@@ -19,8 +19,8 @@ def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
     watermark = max(at for some in views.values() for at, _ in some) - lateness
     closed: list[Row] = []
     for visitor, some in views.items():
-        some.sort(key=lambda pair: pair[0])
-        begins = [n for n, (at, _) in enumerate(some) if n == 0 or at >= some[n - 1][0] + gap]
+        some.sort(key=lambda pair: (pair[0], pair[1]["page"]))
+        begins = [n for n, (at, _) in enumerate(some) if n == 0 or at > some[n - 1][0] + gap]
         for begin, end in zip(begins, [*begins[1:], len(some)], strict=True):
             (_, first), (last_at, last) = some[begin], some[end - 1]
             if last_at + gap <= watermark:  # else a view can still be added to it

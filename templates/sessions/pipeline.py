@@ -1,6 +1,6 @@
 """What did each visitor look at in one go?
 
-A session is a visitor's page views with no pause of `gap_minutes` between them. It is written once,
+A session is a visitor's page views with no pause longer than `gap_minutes`. It is written once,
 when no view can be added to it any more.
 """
 
@@ -15,7 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streams import Job, read, typed, write
 
-VIEW = "page STRING, at TIMESTAMP"
+VIEW = "page STRING NOT NULL, at TIMESTAMP NOT NULL"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,8 @@ def to(job: Settings) -> dict[str, str]:
 def result(spark: SparkSession, job: Settings) -> DataFrame:
     """What is written; flow.py asks for it, too."""
     views = read(spark, job, job.source, VIEW).select("key", "value.*")
+    # of two views at the same time chance would decide, and once more after a crash
+    order = F.struct("at", "page")
     sessions = (
         views.withWatermark("at", f"{job.lateness_minutes} minutes")
         .groupBy("key", F.session_window("at", f"{job.gap_minutes} minutes").alias("time"))
@@ -47,8 +49,8 @@ def result(spark: SparkSession, job: Settings) -> DataFrame:
             F.count("*").alias("views"),
             F.min("at").alias("first"),
             F.max("at").alias("last"),
-            F.min_by("page", "at").alias("entry"),
-            F.max_by("page", "at").alias("exit"),
+            F.min_by("page", order).alias("entry"),
+            F.max_by("page", order).alias("exit"),
         )
     )
     value = F.struct("views", "first", "last", "entry", "exit")

@@ -8,6 +8,7 @@ from typing import Any
 Row = tuple[str, Any]  # key and value
 Made = tuple[str, str, Any]  # the setting that names the topic, key and value
 START = datetime(2026, 11, 24, 9, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # from here on Spark counts windows
 
 
 def text(at: datetime) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 
 from pipeline import Settings
-from rows import START, Made, Row, moment, text
+from rows import EPOCH, Made, Row, moment, text
 
 
 def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
@@ -18,7 +18,7 @@ def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
     for _, _, car in records:
         at = moment(car["at"])
         newest = max(newest, at)
-        begin = at - (at - START) % slide  # of the last window that it is in
+        begin = at - (at - EPOCH) % slide  # of the last window that it is in
         while begin + size > at:
             speeds[begin + size, car["road"]].append(car["kmh"])
             begin -= slide

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streams import Job, read, typed, write
 
-CAR = "road STRING, kmh BIGINT, at TIMESTAMP"
+CAR = "road STRING NOT NULL, kmh BIGINT NOT NULL, at TIMESTAMP NOT NULL"
 
 
 @dataclass(frozen=True, kw_only=True)

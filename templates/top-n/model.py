@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 
 from pipeline import Settings
-from rows import START, Made, Row, moment
+from rows import EPOCH, Made, Row, moment
 
 
 def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
@@ -18,11 +18,11 @@ def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
     for _, _, play in records:
         at = moment(play["at"])
         newest = max(newest, at)
-        plays[at - (at - START) % size][play["song"]] += 1
+        plays[at - (at - EPOCH) % size][play["song"]] += 1
     charts: list[Row] = []
     for begin, songs in plays.items():
         if begin + size <= newest - lateness:  # else a play can still be added to it
             chart = sorted(songs.items(), key=lambda pair: (-pair[1], pair[0]))[: job.places]
             value = {"songs": [{"song": song, "plays": number} for song, number in chart]}
-            charts.append((f"{begin:%Y-%m-%dT%H:%M}", value))
+            charts.append((f"{begin:%Y-%m-%dT%H:%M}Z", value))
     return {"sink": charts}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 
 from pipeline import Settings
-from rows import START, Made, Row, moment, text
+from rows import EPOCH, Made, Row, moment, text
 
 
 def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
@@ -18,7 +18,7 @@ def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
     for _, _, ride in records:
         ended = moment(ride["ended"])
         newest = max(newest, ended)
-        cents[ended - (ended - START) % size, ride["zone"]].append(ride["cents"])
+        cents[ended - (ended - EPOCH) % size, ride["zone"]].append(ride["cents"])
     return {
         "sink": [
             (zone, {"from": text(begin), "rides": len(some), "cents": sum(some)})

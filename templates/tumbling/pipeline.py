@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streams import Job, read, typed, write
 
-RIDE = "zone STRING, cents BIGINT, ended TIMESTAMP"
+RIDE = "zone STRING NOT NULL, cents BIGINT NOT NULL, ended TIMESTAMP NOT NULL"
 
 
 @dataclass(frozen=True, kw_only=True)
