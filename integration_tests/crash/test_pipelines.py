@@ -103,6 +103,8 @@ def test_a_full_refresh_that_is_killed_and_run_again(pipeline, crash_points, mod
 def test_what_a_full_refresh_means(pipeline):
     pipeline.run()
     produce(pipeline.servers, pipeline.flows["copy"], MORE)
+    for by_name in ("--refresh", "--full-refresh"):
+        assert "Flow 'copy' is EXCLUDED" in pipeline.run(by_name, "out")
     said = refresh_under(pipeline, "stop")
     assert "ForeignLedger" in said
     assert all(f"'{mode}'" in said for mode in ("stop", "new-job", "continue"))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from connect_port import connect_port
 from eo_kafka.testing.driver import Driver
 
 RUN_TIMEOUT_S = 180
@@ -87,11 +88,12 @@ class Pipeline:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "SPARK_MASTER": "local[2]",
         }
-        driver = Driver([str(command), "run", *spec, *arguments], self.log, variables)
-        try:
-            yield driver
-        finally:
-            driver.kill()
+        with connect_port():
+            driver = Driver([str(command), "run", *spec, *arguments], self.log, variables)
+            try:
+                yield driver
+            finally:
+                driver.kill()
 
     @property
     def log(self) -> Path:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import pytest
 
+from connect_port import connect_port
 from harness import JOBS, Copy, assert_exactly_once, make_copy, started
 
 pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
@@ -21,12 +22,13 @@ def said(broker, make_topic, crash_folder, tmp_path_factory) -> dict[str, object
     """What jobs/connect_roles.py found."""
     folder = tmp_path_factory.mktemp("connect")
     arguments = [broker.bootstrap_servers, make_topic("in"), make_topic("out"), folder]
-    ran = subprocess.run(
-        [sys.executable, JOBS / "connect_roles.py", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
+    with connect_port():
+        ran = subprocess.run(
+            [sys.executable, JOBS / "connect_roles.py", *arguments],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+        )
     assert ran.returncode == 0, ran.stdout + ran.stderr[-4000:]
     return json.loads(ran.stdout.splitlines()[-1])
 
@@ -73,7 +75,9 @@ def test_a_server_that_is_killed_loses_and_repeats_nothing(
     servers = broker.bootstrap_servers
     job = make_copy(servers, make_topic, tmp_path, VALUES, kind=ConnectCopy)
     crash_points.arm("S7.after_first_end_txn", "kill-driver")
-    with started(job, tmp_path / "log"):  # a client asks a dead server for minutes before it ends
-        crash_points.wait_reached("S7.after_first_end_txn")
-    assert job.run_in_own_driver(tmp_path / "log") == 0, (tmp_path / "log").read_text()[-4000:]
+    log = tmp_path / "log"
+    with connect_port():
+        with started(job, log):  # a client asks a dead server for minutes before it ends
+            crash_points.wait_reached("S7.after_first_end_txn")
+        assert job.run_in_own_driver(log) == 0, log.read_text()[-4000:]
     assert_exactly_once(job, VALUES)

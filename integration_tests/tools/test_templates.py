@@ -20,6 +20,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import functions as F
 
+from connect_port import connect_port
 from eo_kafka.broker import rabbitmq
 from eo_kafka.testing.driver import Driver
 from eo_kafka.testing.processes import wait_until
@@ -109,11 +110,12 @@ def test_a_project_runs_as_a_declarative_pipeline(template, broker, request, tmp
         command = [str(EO_KAFKA.with_name("spark-pipelines")), "run"]
         spec = ["--spec", str(folder / "spark-pipeline.yml")]
         variables = {"PYSPARK_PYTHON": sys.executable}
-        driver = Driver([*command, *spec], log, variables)
-        try:
-            assert driver.wait(180) == 0, log.read_text()[-4000:]
-        finally:
-            driver.kill()
+        with connect_port():
+            driver = Driver([*command, *spec], log, variables)
+            try:
+                assert driver.wait(180) == 0, log.read_text()[-4000:]
+            finally:
+                driver.kill()
     assert "those that model.py says" in ran(folder / "sample.py", "check", cwd=tmp_path)
 
 
