@@ -127,6 +127,11 @@ class ControlPlane:
             pause = min(0.2, pause * 2)
         return found
 
+    def topics(self) -> list[str]:
+        """The names of all that the principal may see."""
+        names: list[str] = self._call(self._admin.list_topics)
+        return names
+
     def open_transactions(
         self, pattern: str, matches: Callable[[str], bool], but: Collection[Identity] = ()
     ) -> list[Described]:

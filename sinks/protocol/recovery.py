@@ -22,6 +22,7 @@ from ..options import SinkOptions
 from . import batch_identity, on_reset, one_phase_recovery, preflight
 from .committable import Torn, WritePlan
 from .finisher import Finisher
+from .renamed import check_not_renamed
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
     try:
         token_from, version = coordinator.look_first(may_be_new=by_hand)
         _check_is_mine(coordinator, options, fenced=False)
+        if not by_hand:
+            check_not_renamed(options, coordinator, control)
         generation, next_batch = _take_generation(coordinator, control, options)
         finisher = Finisher(options, control, coordinator, accept_gone=by_hand)
         torn = None

@@ -14,6 +14,7 @@ MAIN_SINK = "main"
 # What an export or a view cannot be called: its topic would look like one of a job's own, of a job
 # "<job>.export" or "<job>.view".
 RESERVED = ("ledger", "state", "plan", "control")
+LEDGER_NAME = re.compile(re.escape(LEDGER_TOPIC).replace(r"\{job\}", "(?P<job>.+)"))
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _PART = re.compile(r"[a-zA-Z0-9_-]+")
 _TOPIC_MAX = 249  # Kafka's limit

@@ -18,9 +18,10 @@ from ...clients.kafka.transactional_id import parse_id
 from ...core.errors import EnvironmentRefused, LedgerError
 from ...core.transaction import Described, Identity, TransactionState
 from ...state.ledger import records
+from ...state.ledger.job_topics import LEDGER_NAME
 from ...state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ...state.ledger.log_reader import read_records
-from .verdict import LEDGER_NAME, OPEN_STATES, JobLedger, Judged, Standing, judge, replaced
+from .verdict import OPEN_STATES, JobLedger, Judged, Standing, judge, replaced
 
 
 class TransactionSearch(ControlPlane):
@@ -47,7 +48,7 @@ class TransactionSearch(ControlPlane):
 
     def ledgers(self) -> dict[str, str]:
         """Topic -> job, of all ledgers there are."""
-        names = self._call(self._admin.list_topics)
+        names = self.topics()
         found = ((name, LEDGER_NAME.fullmatch(name)) for name in names)
         by_default = {name: match["job"] for name, match in found if match}
         renamed = set(self._named.values())

@@ -8,7 +8,6 @@ more (docs/design.md, "What S1 may abort is settled by order").
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,10 +25,9 @@ from ...core.transaction import (
     alarm_ms,
     without_token,
 )
-from ...state.ledger.job_topics import LEDGER_TOPIC
+from ...state.ledger.job_topics import LEDGER_NAME
 from ...state.ledger.ledger import Ledger
 
-LEDGER_NAME = re.compile(re.escape(LEDGER_TOPIC).replace(r"\{job\}", "(?P<job>.+)"))
 # The broker looks for transactions that timed out every ten seconds by default.
 OVERDUE_MS = 60_000
 OPEN_STATES = frozenset(
