@@ -45,11 +45,11 @@ def refused(secure) -> Iterator[None]:
 def test_a_job_outlasts_it(secure, job, spark, sink):
     job.sink_extra = sink
     with job.running(spark) as query:
-        wait_until(lambda: len(query.recentProgress) > 3, "some batches")
+        wait_until(lambda: len(query.recentProgress) > 3, "some batches", 150)
         with refused(secure):
             time.sleep(6)
             during = len(query.recentProgress)
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(300)
         assert len(query.recentProgress) > during, "the login was not refused in time"
     assert_exactly_once(job, VALUES)
 
@@ -70,7 +70,7 @@ def test_a_source_waits_for_it(secure):
 @pytest.mark.full
 def test_one_that_is_refused_for_good_is_told(secure, job, spark):
     with job.running(spark) as query:
-        wait_until(lambda: len(query.recentProgress) > 3, "some batches")
+        wait_until(lambda: len(query.recentProgress) > 3, "some batches", 150)
         with refused(secure):
             wait_until(lambda: not query.isActive, "it stops", 150)
         sentence = str(query.exception())

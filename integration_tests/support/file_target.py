@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,9 +39,7 @@ class FileTarget(Target):
         return found
 
     def marker(self, writer: str) -> bytes | None:
-        self._finish(writer)
-        file = self._marker(writer)
-        return json.loads(file.read_text())["marker"].encode() if file.exists() else None
+        return self._finish(writer)
 
     def apply(
         self, writer: str, names: Mapping[str, int], before: bytes | None, after: bytes
@@ -104,13 +102,19 @@ class FileTarget(Target):
     def _marker(self, writer: str) -> Path:
         return self._path / ("marker-all" if self._broken == "one_for_all" else f"marker-{writer}")
 
-    def _finish(self, writer: str) -> None:
-        """Show what the marker's file names: whoever comes next does so, if a driver died in it."""
+    def _finish(self, writer: str) -> bytes | None:
+        """Show what the marker's file names: whoever comes next does so, if a driver died in it.
+        The marker whose files are shown then: a server may write the next one meanwhile."""
         file = self._marker(writer)
-        for name in json.loads(file.read_text())["files"] if file.exists() else ():
+        if not file.exists():
+            return None
+        found = json.loads(file.read_text())
+        for name in found["files"]:
             shown = self._path / "shown" / name
             if not shown.exists() and (self._path / name).exists():
-                os.link(self._path / name, shown)
+                with suppress(FileExistsError):  # another one is as quick
+                    os.link(self._path / name, shown)
+        return str(found["marker"]).encode()
 
     def _write(self, path: Path, text: str) -> None:
         staged = self._path / f"new-{os.getpid()}"
