@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import CheckpointError, EnvironmentRefused, OptionsError
 from ..state.snapshots.checkpoint import Checkpoint, open_checkpoint
+from ..state.snapshots.offset_log import batches_in
 from ..state.snapshots.snapshot import RESTORING
 
 if TYPE_CHECKING:
@@ -94,11 +95,7 @@ class _Entry:
 
 def _newest(folder: Checkpoint, paths: list[str], back: int) -> _Entry | None:
     """The newest entry of the offset log, or one `back` from it."""
-    batches = sorted(
-        int(name)
-        for parent, _, name in (path.rpartition("/") for path in paths)
-        if parent == "offsets" and name.isdecimal()
-    )
+    batches = batches_in("offsets", paths)
     if len(batches) <= back:
         return None
     batch = batches[-1 - back]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CheckpointError, EoKafkaError, OptionsError
 from ..state.snapshots.checkpoint import open_checkpoint
+from ..state.snapshots.offset_log import batches_in
 from ..state.view import Marker
 from ..state.view_writer import ViewWriter
 
@@ -178,9 +179,7 @@ class StateView:
         log.warning("View '%s' %s: %s", self.topic, what, error)
 
     def _newest(self) -> int | None:
-        logs = (path.rpartition("/") for path in self._checkpoint.paths())
-        batches = (int(name) for log, _, name in logs if log == "commits" and name.isdecimal())
-        return max(batches, default=None)
+        return max(batches_in("commits", self._checkpoint.paths()), default=None)
 
     def _read_query(self) -> str:
         try:

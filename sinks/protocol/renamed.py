@@ -8,15 +8,15 @@ that owns it, so the old one is found among those of the cluster.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from ...clients.kafka.control_plane import ControlPlane
 from ...core.errors import EoKafkaError, ForeignLedger, cut
 from ...state.ledger.coordinator import Coordinator
 from ...state.ledger.job_topics import LEDGER_NAME
-from ...state.ledger.ledger import DECISION_PARTITION, Ledger, fold
-from ...state.ledger.log_reader import read_records
+from ...state.ledger.ledger import DECISION_PARTITION, Ledger
+from ...state.ledger.ledger_memory import LedgerMemory
 from ...state.snapshots.checkpoint import open_checkpoint
+from ...state.snapshots.offset_log import batches_in
 from ..options import SinkOptions
 
 log = logging.getLogger(__name__)
@@ -31,15 +31,13 @@ def check_not_renamed(
     mine, url = options.query_id, options.checkpoint
     if mine is None or url is None or coordinator.ledger.owner is not None:
         return
-    batch = _planned(open_checkpoint(url).paths())
+    batch = max(batches_in("offsets", open_checkpoint(url).paths()), default=0)
     if not batch:
         return
-    for topic in sorted(control.topics()):
-        found = LEDGER_NAME.fullmatch(topic)
-        ledger = _read(options, control, topic) if found and topic != coordinator.topic else None
-        if found is None or ledger is None or ledger.owner != mine:
-            continue
-        if _newest(ledger, options) >= batch:
+    for found in filter(None, map(LEDGER_NAME.fullmatch, control.topics())):
+        topic = found[0]
+        ledger = _read(options, control, topic)
+        if ledger is not None and ledger.owner == mine and _newest(ledger, options) >= batch:
             raise ForeignLedger(
                 f"Batch {batch} of this query, {mine}, is written already, or in part, as job "
                 f"'{found['job']}' (ledger '{topic}'), and Spark has not noted it: as job "
@@ -47,12 +45,6 @@ def check_not_renamed(
                 "query by its old name ('jobName', or the query's name) until it has ended a "
                 "batch; rename it then."
             )
-
-
-def _planned(paths: Sequence[str]) -> int:
-    """The newest batch that Spark has planned."""
-    numbers = [path.removeprefix("offsets/") for path in paths if path.startswith("offsets/")]
-    return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 def _newest(ledger: Ledger, options: SinkOptions) -> int:
@@ -68,8 +60,7 @@ def _read(options: SinkOptions, control: ControlPlane, topic: str) -> Ledger | N
     """Fences nobody. None: it is another principal's, or broken."""
     try:
         end = control.end_offset(topic, DECISION_PARTITION, committed=True)
-        found = read_records(options.kafka, topic, DECISION_PARTITION, 0, end)
-        return fold((key, value) for _, key, value in found)
+        return LedgerMemory(options.kafka, topic).read_to(end)
     except EoKafkaError as error:
         log.info("Ledger '%s' was passed over: %s", topic, cut(error))
         return None

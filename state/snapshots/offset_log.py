@@ -6,7 +6,7 @@ for each source. Source: OffsetSeqLog and OffsetSeqMetadata of Spark 4.3. Driver
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,12 @@ class PlannedBatch:
 
 
 NOT_PLANNED = PlannedBatch()
+
+
+def batches_in(log: str, paths: Iterable[str]) -> list[int]:
+    """The batches that one of Spark's logs, `offsets` or `commits`, has an entry of; in order."""
+    found = (path.rpartition("/") for path in paths)
+    return sorted(int(name) for parent, _, name in found if parent == log and name.isdecimal())
 
 
 def planned_batch(
