@@ -21,6 +21,7 @@ import watchdog
 from balance import pytest_addoption, pytest_collection_modifyitems  # noqa: F401 - hooks
 from eo_kafka.broker import rabbitmq
 from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.core import driver_directory
 from eo_kafka.testing import kafka_places, plugin, shared_servers
 from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: F401 - fixtures
 from map_backends import a_map, target  # noqa: F401 - fixtures
@@ -110,6 +111,13 @@ class RunningKafka:
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
+
+
+@pytest.fixture(autouse=True)
+def nobody_has_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test begins as a new process does: which brokers have served the tests before, and are
+    waited for in an outage, is forgotten."""
+    monkeypatch.setattr(driver_directory, "_seen", set())
 
 
 @pytest.fixture(scope="session")
