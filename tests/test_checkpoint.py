@@ -142,6 +142,18 @@ def test_no_other_name_is_hidden(name: str) -> None:
     assert not is_hidden(name)
 
 
+def test_a_folder_that_is_a_link_is_followed(tmp_path: Path) -> None:
+    """Spark writes through it. A state that is passed over would be lost with its disk."""
+    elsewhere = tmp_path / "larger-disk"
+    (elsewhere / "0/0").mkdir(parents=True)
+    (elsewhere / "0/0/1.delta").write_bytes(b"x")
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint/state").symlink_to(elsewhere)
+    found = open_checkpoint(str(tmp_path / "checkpoint"))
+    assert found.paths() == ["state/0/0/1.delta"]
+    assert not found.is_empty()
+
+
 def test_what_is_cleared_is_gone(checkpoint: Checkpoint) -> None:
     for name in [*NAMES, *HIDDEN]:
         checkpoint.write(name, [b"x"])

@@ -248,6 +248,7 @@ def test_a_file_that_vanishes_for_ever_is_named(tmp_path: Path, waits: list[floa
     sentence = str(failed.value)
     for part in (path, str(tmp_path), "batch 15", "Nothing is decided", "start the query again"):
         assert part in sentence
+    assert "Is 'spark.sql.streaming.minBatchesToRetain' 1?" in sentence
     assert failed.value.retriable
     assert waits == [0, 0.2, 0.4, 0.8, 1.6]
 

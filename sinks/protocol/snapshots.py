@@ -14,11 +14,12 @@ from collections.abc import Iterator
 
 from ...clients.kafka.control_plane import ControlPlane
 from ...core.crash_points import crash_point
-from ...core.errors import CheckpointError, CorruptSnapshot
+from ...core.errors import CheckpointError, CorruptSnapshot, EnvironmentRefused
 from ...state.ledger import records
 from ...state.ledger.appender import STATE_PARTITION, Record
 from ...state.ledger.blob_names import Blob, SnapshotHead, digest_of
 from ...state.ledger.coordinator import Coordinator, Write
+from ...state.ledger.job_topics import STATE_TOPIC
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots import blobs
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
@@ -33,8 +34,9 @@ log = logging.getLogger(__name__)
 
 INLINE_MAX = 8 << 20  # bytes of new files that go into the decision's transaction
 PORTION = 32 << 20  # bytes of each transaction ahead of it
-# The manifest this process wrote or read last, by digest: mostly the next batch asks for it.
-_last: dict[str, Manifest] = {}
+# The manifest this process wrote or read last, by topic and digest: mostly the next batch asks for
+# it.
+_last: dict[tuple[str, str], Manifest] = {}
 
 
 class Snapshots:
@@ -108,7 +110,7 @@ class Snapshots:
             topic_from=began,
         )
         self.taken = head
-        _remember(manifest, snapshot.manifest)
+        self._remember(manifest, snapshot.manifest)
         crash_point("S6.snapshot_taken")
         loading = ahead or ledger.loading_from is not None
         return Write(
@@ -125,17 +127,37 @@ class Snapshots:
 
     def _previous(self, ledger: Ledger, began: int, end: int) -> tuple[Manifest, set[bytes]]:
         """The newest snapshot's manifest, and the keys of what may stand behind it unnamed."""
-        strays_from, manifest = ledger.loading_from, Manifest()
-        if ledger.snapshot is not None:
+        head, strays_from, manifest = ledger.snapshot, ledger.loading_from, Manifest()
+        lost = ""
+        if head is not None:
             try:
-                manifest = self._read_manifest(ledger.snapshot, began, end)
+                manifest = self._read_manifest(head, began, end)
             except CorruptSnapshot as error:
-                log.warning("%s A whole snapshot is sent again.", error)
-                strays_from = 0
-                _last.clear()  # should this one be interrupted: none of that is there
+                lost = f"{error} "
+        cut = head is not None and began != head.topic_from
+        if strays_from is None and not cut and (head is None or lost):
+            self._refuse_what_is_anothers(end, lost)
+        if lost:
+            log.warning("%sA whole snapshot is sent again.", lost)
+            strays_from = 0
+            _last.clear()  # should this one be interrupted: none of that is there
         if strays_from is None:
             return manifest, set()
         return manifest, blobs.keys_between(self._options.kafka, self._topic, strays_from, end)
+
+    def _refuse_what_is_anothers(self, end: int, lost: str) -> None:
+        """Raise EnvironmentRefused if there are files in the topic that the ledger knows nothing
+        of. Two jobs in one topic would remove what the other's snapshot names."""
+        if self._topic == STATE_TOPIC.format(job=self._options.job_and_ledger[0]):
+            return
+        if blobs.keys_between(self._options.kafka, self._topic, 0, end):
+            raise EnvironmentRefused(
+                f"{lost}State topic '{self._topic}' (option 'stateTopic') holds snapshots that "
+                "this job's ledger does not know. Are they another job's? Two jobs in one topic "
+                "would remove each other's files. Nothing was written or decided. Give each job a "
+                "topic of its own, or leave the option out; if no job uses that topic any more, "
+                "delete it and start the query again."
+            )
 
     def _read_manifest(self, head: SnapshotHead, began: int, end: int) -> Manifest:
         if began != head.topic_from:  # what it names may have stood before that
@@ -144,14 +166,19 @@ class Snapshots:
                 f"snapshot of batch {head.batch}: it is compacted, and nobody may delete by age or "
                 "by hand in it."
             )
-        known = _last.get(head.manifest.digest)
+        known = _last.get((self._topic, head.manifest.digest))
         # A topic that was deleted and made again has none of what it names: read there, it is told
         if known is not None and head.manifest_from < end:
             return known
         packed = blobs.read_blob(
             self._options.kafka, self._topic, head.manifest_from, end, head.manifest
         )
-        return _remember(head.manifest, Manifest.decode(packed))
+        return self._remember(head.manifest, Manifest.decode(packed))
+
+    def _remember(self, blob: Blob, manifest: Manifest) -> Manifest:
+        _last.clear()
+        _last[self._topic, blob.digest] = manifest
+        return manifest
 
     def _send_ahead(
         self,
@@ -194,9 +221,3 @@ def _portions(found: Iterator[Record]) -> Iterator[list[Record]]:
             portion, size = [], 0
     if portion:
         yield portion
-
-
-def _remember(blob: Blob, manifest: Manifest) -> Manifest:
-    _last.clear()
-    _last[blob.digest] = manifest
-    return manifest

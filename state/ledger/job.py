@@ -22,7 +22,10 @@ LEDGER: Option[str | None] = Option(
     "ledgerTopic", topic_name, None, "The job's ledger. Default: `__eo_kafka.<jobName>.ledger`."
 )
 STATE: Option[str | None] = Option(
-    "stateTopic", topic_name, None, "The job's snapshots. Default: `__eo_kafka.<jobName>.state`."
+    "stateTopic",
+    topic_name,
+    None,
+    "The job's snapshots, and no other job's. Default: `__eo_kafka.<jobName>.state`.",
 )
 PREFIX = Option(
     "transactionalIdPrefix", topic_name, "eo-kafka", "Prefix of all the job's transactional ids."

@@ -169,7 +169,8 @@ class LocalCheckpoint:
             if not isinstance(error, FileNotFoundError):
                 raise error
 
-        for folder, _, names in os.walk(self._root, onerror=not_listed):
+        # Spark follows links: 'state' may be one, to a larger disk.
+        for folder, _, names in os.walk(self._root, onerror=not_listed, followlinks=True):
             inside = os.path.relpath(folder, self._root)
             yield from (name if inside == "." else f"{inside}/{name}" for name in names)
 

@@ -95,7 +95,10 @@ def take(checkpoint: Checkpoint, batch: int, previous: Manifest) -> Snapshot:
             ) from error
     raise SnapshotFailed(
         f"The checkpoint '{checkpoint.url}' does not hold all that a restart at batch {batch} "
-        f"needs: {problem}. Nothing is decided. Check the checkpoint and start the query again."
+        f"needs: {problem}. Nothing is decided: start the query again. If Spark cannot go on "
+        "from it, delete the checkpoint and restore the newest snapshot. Is "
+        "'spark.sql.streaming.minBatchesToRetain' 1? Then Spark removes what a batch starts from "
+        "while it is committed: set 2 or more."
     )
 
 
