@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     redo = actions.add_parser(
         "redo",
         help="bring a checkpoint that is older than the ledger, as of a restored disk, to where "
-        "the job is; for queries without state",
+        "the job is; for queries without state. Stop the query first: one that runs dies of it",
     )
     for action in (reset, repair, redo):
         action.add_argument(

@@ -224,7 +224,9 @@ def test_the_command_restores_the_newest_snapshot(job, tmp_path, capsys):
     assert "holds batch 2 of job" in capsys.readouterr().out
     assert set(job.files(tmp_path / "new")) == NEEDED
     assert main(["snapshots", "restore", f"{job.name}-9", str(tmp_path / "x"), *words]) == 1
-    assert "has no snapshot: nothing was written" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "has no snapshot: nothing was written" in said
+    assert "no ledger here either" in said, "as where --ledger-topic is forgotten"
 
 
 def test_a_job_on_another_cluster_goes_on_from_an_export(job, tmp_path, capsys):

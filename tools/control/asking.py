@@ -111,9 +111,14 @@ def _await(
     began, is_heard, said = time.monotonic(), False, ""
     alive: list[str] | str = []
     looked = NOBODY_S / 3
+    is_newest = False
     while (waited := time.monotonic() - began) < timeout_s:
         told = _next(reader)
-        if told is not None and told.wish == wish.id:
+        if isinstance(told, Wish):
+            if is_newest and told.id != wish.id:
+                raise EoKafkaError(_replaced(job, wish, told, said))
+            is_newest = told.id == wish.id
+        elif told is not None and told.wish == wish.id:
             is_heard = True
             if told.done:
                 return told
@@ -140,10 +145,23 @@ def _await(
     raise EoKafkaError(f"No supervisor of job '{job}' answers to '{wish.do}'.{unseen} {holds}")
 
 
-def _next(reader: Any) -> Told | None:
+def _replaced(job: str, wish: Wish, newer: Wish, said: str) -> str:
+    heard = f"was heard ({said}), and not answered" if said else "was not answered"
+    lost = f" Nothing is known to be exported as '{wish.snapshot}'." if wish.snapshot else ""
+    return (
+        f"'{newer.do}' was asked for by {newer.by} after '{wish.do}' of job '{job}', which "
+        f"{heard}: '{wish.do}' does not hold any more.{lost} Ask each other, then 'eo-kafka job "
+        "list'."
+    )
+
+
+def _next(reader: Any) -> Told | Wish | None:
     message = reader.poll(0.2)
-    if message is None or message.error() is not None or message.key() != words.TOLD_KEY:
+    if message is None or message.error() is not None:
         return None
     with suppress(UnknownWords):
-        return words.decode_told(message.value() or b"")
+        if message.key() == words.TOLD_KEY:
+            return words.decode_told(message.value() or b"")
+        if message.key() == words.WISH_KEY:
+            return words.decode_wish(message.value() or b"")
     return None

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.config import connection_settings, consumer, producer
-from ...clients.kafka.topics import TIMEOUT_S
+from ...clients.kafka.topics import TIMEOUT_S, exists
 from ...core.errors import EnvironmentRefused
 from ...state.ledger import compacted_topic
 from ...state.ledger.job import Job
@@ -31,6 +32,10 @@ _HEARTBEAT_S = 2.0
 _LOOK_WITHIN_S = 3600.0
 _LOOKS = 1000
 _CLOSE_S = 10.0
+_REFRESH_S = 60.0  # within which it is seen that the topic is gone
+_GONE_S = 10.0  # for a broker that has not heard of the topic yet
+_GONE_EVERY_S = 2.0
+_BEGINS_WITHIN_S = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +55,11 @@ class Seat:
         self.told: Told | None = None
         self.host, self.pid = socket.gethostname(), os.getpid()
         self._topic = topic_of(name)
-        self._assigned = self._read = False
+        self._assigned = self._read = self._at_end = False
         self._refused = ""
-        admin, brokers = connect(job.kafka, TIMEOUT_S)
-        compacted_topic.ensure_one(job, admin, self._topic, brokers)
+        self._gone_s = self._gone_look_s = 0.0  # the topic was said not to be there; next look
+        self._admin, brokers = connect(job.kafka, TIMEOUT_S)
+        compacted_topic.ensure_one(job, self._admin, self._topic, brokers)
         self._producer = producer(connection_settings(job.kafka))
         self._consumer = consumer(_member(job.kafka, self._topic, f"{self.host}:{self.pid}"))
         self._consumer.subscribe(
@@ -73,8 +79,12 @@ class Seat:
         for _ in range(_LOOKS):
             message = self._consumer.poll(0)
             if message is None:
-                return
+                break
             self._take(message)
+        if self._gone_s:
+            self._check_there()
+        if self._assigned and self._at_end and not self._read:
+            self._read = self._is_whole()
 
     def tell(self, told: Told) -> None:
         """To whoever asks; it is sent meanwhile."""
@@ -105,7 +115,7 @@ class Seat:
 
     def _given(self, consumer: Any, partitions: list[Any]) -> None:
         if partitions:
-            self._assigned, self._read = True, False
+            self._assigned, self._read, self._at_end = True, False, False
             self.wish = self.told = None
         consumer.incremental_assign(partitions)
 
@@ -121,7 +131,9 @@ class Seat:
         if error is None:
             self._apply(message.key(), message.value())
         elif error.code() == KafkaError._PARTITION_EOF:
-            self._read = True
+            self._at_end = True
+        elif error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            self._gone_s = self._gone_s or time.monotonic()
         elif error.code() in (
             KafkaError.GROUP_AUTHORIZATION_FAILED,
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -132,6 +144,59 @@ class Seat:
             )
         elif not error.retriable():
             log.warning("Control topic '%s': %s.", self._topic, error.str())
+
+    def _check_there(self) -> None:
+        """Without the topic nobody is elected: all would stand by for ever. Raises
+        EnvironmentRefused."""
+        from confluent_kafka import KafkaException
+
+        now = time.monotonic()
+        if now < self._gone_look_s:
+            return
+        self._gone_look_s = now + _GONE_EVERY_S
+        try:
+            if exists(self._admin, self._topic):
+                self._gone_s = 0.0
+                return
+        except KafkaException:
+            return  # nobody answers, so nobody says that it is gone
+        if now - self._gone_s > _GONE_S:
+            raise EnvironmentRefused(
+                f"The control topic of job '{self.job}' is gone: somebody has deleted topic "
+                f"'{self._topic}', and what was asked for with it ({self._stood()}). This "
+                "supervisor ends. Started again, it makes the topic anew and runs the job; if that "
+                "is not to run, start none."
+            )
+
+    def _stood(self) -> str:
+        if not self._read:
+            return "this supervisor stood by, and does not know it"
+        held = words.stands(self.wish, self.told)
+        return f"the last that this supervisor knows is '{held.value}'"
+
+    def _is_whole(self) -> bool:
+        """Whether what was read is all that was wished; False if nobody says so yet. Compaction
+        leaves the newest wish, and a topic's beginning where it was. Raises EnvironmentRefused."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        told = self.told
+        if self.wish is not None or (told is not None and (told.done or not told.wish)):
+            return True
+        at = TopicPartition(self._topic, 0)
+        try:
+            begins, _ = self._consumer.get_watermark_offsets(at, timeout=_BEGINS_WITHIN_S)
+        except KafkaException:
+            return False
+        if begins > 0:
+            raise EnvironmentRefused(
+                f"The control topic of job '{self.job}' has lost records: '{self._topic}' begins "
+                f"at offset {begins}, and does not say what was asked for last. Nothing is started "
+                "of a job that may be suspended or cancelled. Say what is to hold: 'eo-kafka job "
+                f"resume {self.job} --bootstrap-servers ...' (or 'suspend', 'cancel'), which is "
+                "recorded although nobody answers; then start this supervisor again. The topic "
+                "needs cleanup.policy=compact."
+            )
+        return True
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
         try:
@@ -150,6 +215,7 @@ def _member(settings: Mapping[str, str], topic: str, name: str) -> dict[str, Any
         "group.id": topic,
         "session.timeout.ms": int(SESSION_S * 1000),
         "heartbeat.interval.ms": int(_HEARTBEAT_S * 1000),
+        "topic.metadata.refresh.interval.ms": int(_REFRESH_S * 1000),
         "max.poll.interval.ms": int(_LOOK_WITHIN_S * 1000),
         # Who comes does not take the place of who is there.
         "partition.assignment.strategy": "cooperative-sticky",

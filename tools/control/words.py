@@ -91,9 +91,10 @@ class Told:
 
 
 def stands(wish: Wish | None, told: Told | None) -> Stands:
-    """What holds: by the newest wish, unless that was answered otherwise."""
+    """What holds: by the newest wish, unless that was answered otherwise. By the answer alone if
+    Kafka has deleted the wish."""
     if wish is None:
-        return Stands.RUN
+        return Stands(told.stands) if told is not None and told.done else Stands.RUN
     if told is not None and told.wish == wish.id and told.done:
         return Stands(told.stands)
     return wish.outcome

@@ -64,7 +64,7 @@ class ControlledOrders(Orders):
         """Who asked for what holds, and when."""
         wish = self._seat.wish
         if wish is None:
-            return ""
+            return "who asked for it is not known any more"
         at = datetime.fromtimestamp(wish.at_ms / 1000, timezone.utc)
         return f"{wish.by}, {at:%Y-%m-%d %H:%M:%S} UTC"
 
@@ -73,11 +73,14 @@ class ControlledOrders(Orders):
         wish = self._seat.wish
         if wish is None or not self.pending or not wish.snapshot:
             return True
+        from confluent_kafka import KafkaException
+
         try:
             check_exportable(self._seat.job, wish.snapshot, self._options)
-        except EoKafkaError as error:
-            log.error("'%s' is refused: %s", wish.do, error)
-            self._answer("running", f"Refused, and the job goes on. {error}", self._before, False)
+        except (EoKafkaError, KafkaException) as error:
+            why = _sentence(error)
+            log.error("'%s' is refused: %s", wish.do, why)
+            self._answer("running", f"Refused, and the job goes on. {why}", self._before, False)
             return False
         return True
 
@@ -94,6 +97,8 @@ class ControlledOrders(Orders):
 
     def obeyed(self, phase: str, said: str) -> None:
         """Nothing if nobody waits."""
+        from confluent_kafka import KafkaException
+
         wish = self._seat.wish
         if wish is None or not self.pending:
             self.phase(phase)
@@ -105,9 +110,9 @@ class ControlledOrders(Orders):
                 made = export_last(self._seat.job, wish.snapshot, self._options)
                 said += f" Its last state, of batch {made.snapshot.batch}, is exported as "
                 said += f"'{wish.snapshot}'."
-            except EoKafkaError as error:
-                done, said = False, f"{said} {error}"
-                log.error("Snapshot '%s' was not exported: %s", wish.snapshot, error)
+            except (EoKafkaError, KafkaException) as error:
+                done, said = False, f"{said} {_sentence(error)}"
+                log.error("Snapshot '%s' was not exported: %s", wish.snapshot, _sentence(error))
         self._answer(phase, said, wish.outcome, done)
 
     def _answer(self, phase: str, said: str, holds: Stands, done: bool) -> None:
@@ -130,3 +135,12 @@ class ControlledOrders(Orders):
     def close(self) -> None:
         """Another one takes over."""
         self._seat.close()
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, EoKafkaError):
+        return str(error)
+    return (
+        f"Kafka did not answer ({error.args[0].str()}), so nothing is known to be exported. Look "
+        "at 'eo-kafka snapshots list', and export again when it answers."
+    )

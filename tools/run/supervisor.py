@@ -189,7 +189,10 @@ class Supervisor:
                 driver.ask_to_end()
             elif order is Order.STAND_BY and ending is not order:
                 ending, deadline, again = order, now + LOST_S, now + AGAIN_S
-                log.warning("The job was given to another supervisor, or Kafka does not answer.")
+                log.warning(
+                    "The job was given to another supervisor, or Kafka does not answer, or the "
+                    "control topic is gone."
+                )
                 driver.ask_to_end()
             elif order.is_asked and ending is Order.GO and not self._asked:
                 if self._orders.may_obey():
@@ -226,7 +229,7 @@ class Supervisor:
             code = 0 if status.error is None else 1  # its query has ended, only Spark has not
         is_lost = order is Order.STAND_BY or (code == UNWATCHED and self._is_replaced())
         if is_lost and not self._asked:
-            log.warning("Driver ended after %s: another supervisor goes on.", duration(ran_s))
+            log.warning("Driver ended after %s: this supervisor has lost the job.", duration(ran_s))
             return None
         if code is None:
             log.error("Driver does not end: it is killed. %s", LEFT_OPEN)

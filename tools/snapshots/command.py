@@ -15,7 +15,7 @@ from ...core.errors import EoKafkaError
 from ...core.options import KAFKA_PREFIX
 from ...state.ledger.job import LEDGER, PREFIX, STATE, WEAK_REPLICATION
 from ...state.snapshots.checkpoint import open_checkpoint
-from ...state.snapshots.export import LATEST, Export
+from ...state.snapshots.export import LATEST
 from ...state.snapshots.operators import Operator
 from ...state.snapshots.restoring import restore
 from ...state.snapshots.search import Found, FoundExport, SnapshotSearch
@@ -153,19 +153,16 @@ def _operators(operators: Sequence[Operator]) -> str:
 
 def _export(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
     made = export_snapshot(arguments.job, arguments.name, options, progress=not arguments.json)
-    _print_made(arguments, made, "exported")
-    return 0
-
-
-def _print_made(arguments: argparse.Namespace, made: Export, done: str) -> None:
     head = made.snapshot
     if arguments.json:
         print_json({"job": made.job, "name": made.name, "batch": head.batch, "bytes": head.size})
-        return
+        return 0
     print(
-        f"Batch {head.batch} of job '{made.job}' is {done} as '{made.name}': {head.files:,} files, "
-        f"{head.size:,} bytes."
+        f"Batch {head.batch} of job '{made.job}' is exported as '{made.name}': {head.files:,} "
+        f"files, {head.size:,} bytes.\nA job that starts from it writes again what this job wrote, "
+        "or began, after that batch."
     )
+    return 0
 
 
 def _verify(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
@@ -198,7 +195,8 @@ def _restore(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
     if arguments.json:
         print_json({"job": arguments.job, "batch": None if head is None else head.batch})
     elif nothing:
-        print(f"Job '{arguments.job}' has no snapshot: nothing was written.")
+        search = SnapshotSearch(arguments.job, options)
+        print(f"Job '{arguments.job}' has no snapshot: nothing was written.{_no_ledger(search)}")
     elif head is None:
         print(
             f"Job '{arguments.job}' has no snapshot. Its first batch was interrupted, and "
@@ -210,6 +208,15 @@ def _restore(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
             f"{head.files:,} files, {head.size:,} bytes. Start the query."
         )
     return 1 if nothing else 0
+
+
+def _no_ledger(search: SnapshotSearch) -> str:
+    if search.has_ledger:
+        return ""
+    return (
+        f" It has no ledger here either (no topic '{search.ledger_topic}'): is the name right, and "
+        "does it have option ledgerTopic (--ledger-topic)? 'eo-kafka job list' shows all jobs."
+    )
 
 
 def _start_from(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
