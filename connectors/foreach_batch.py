@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ..core.errors import OptionsError
 from ..sinks.maps.backend import backend_of
+from ..state.ledger.job_topics import LEDGER_TOPIC
 from .kafka_sink import KafkaStreamWriter
 from .ledger_writer import LedgerWriter
 from .plain_errors import plain_errors
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 
 BATCH = "foreachBatchId"
 _TWICE = (
-    "This query has already written batch {batch} of job '{job}' with another "
-    "eo_kafka.foreach_batch of the same 'jobName'. A batch is written once, so these rows "
-    "would be skipped. Nothing of them was written. Give each of the two a 'jobName' of its "
-    "own."
+    "This query has already written batch {batch} with another eo_kafka.foreach_batch, into the "
+    "same ledger '{ledger}'. A batch is written once in a ledger, so these rows would be skipped. "
+    "Nothing of them was written. Give each of the two a 'jobName' of its own, and no common "
+    "'ledgerTopic'."
 )
-# By job: the run of a query and the batch that it wrote last. A run hands out each batch once.
-_written: dict[tuple[str | None, str | None], tuple[str, int]] = {}
+# By ledger: the run of a query and the batch that it wrote last. A run hands out each batch once.
+_written: dict[str, tuple[str, int]] = {}
 
 
 def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
@@ -61,8 +62,8 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
         if wanted `key`, `topic`, `headers`, `partition`.
 
     Raises:
-        OptionsError: `jobName` is missing (at once); or two functions of one `jobName` write the
-            same batch (when the second one writes).
+        OptionsError: `jobName` is missing (at once); or two functions with one ledger, by `jobName`
+            or `ledgerTopic`, write the same batch (when the second one writes).
 
     Examples:
         >>> write = eo_kafka.foreach_batch({**kafka, "topic": "totals", "jobName": "totals"})
@@ -103,13 +104,18 @@ class BatchFunction:
         """Runs on the driver, once a batch, and again for one that was interrupted."""
         query = running_query(rows) if self._has_ledger else None
         found = {"checkpointlocation": query.checkpoint} if query else {}
-        job = (self.options.get("jobname"), self.options.get("ledgertopic"))
-        if query and _written.get(job) == (query.run, batch):
-            raise OptionsError([_TWICE.format(job=job[0], batch=batch)])
+        ledger = self._ledger
+        if query and _written.get(ledger) == (query.run, batch):
+            raise OptionsError([_TWICE.format(ledger=ledger, batch=batch)])
         writer = rows.write.format(self.format).mode("append")
         writer.options(**{**found, **self.options}).option(BATCH, str(batch)).save()
         if query:
-            _written[job] = (query.run, batch)
+            _written[ledger] = (query.run, batch)
+
+    @property
+    def _ledger(self) -> str:
+        job = self.options.get("jobname", "").strip()
+        return self.options.get("ledgertopic", "").strip() or LEDGER_TOPIC.format(job=job)
 
 
 @plain_errors

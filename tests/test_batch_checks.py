@@ -13,7 +13,7 @@ from eo_kafka.core.digest import Digest
 from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant
 from eo_kafka.errors import BatchMismatch, CheckpointError, DataLossError, LedgerError
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import batch_checks
+from eo_kafka.sinks.protocol import batch_checks, source_checks
 from eo_kafka.sinks.protocol.batch_identity import BatchIdentity
 from eo_kafka.sinks.protocol.committable import TaskReport
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
@@ -227,6 +227,20 @@ def test_batches_that_the_ledger_lacks_stop_the_query(caplog) -> None:
         batch_checks.check_decided(options(), later, found)
 
 
+@pytest.mark.parametrize("state", [DecisionState.DECIDED, DecisionState.VOID])
+def test_no_batch_follows_one_whose_rows_are_not_there(state, caplog) -> None:
+    found, later = ledger([line(9)], state=state), now([line(20)], [line(9)], batch=6)
+    with pytest.raises(BatchMismatch, match=r"Batch 5 of job .* delete 'commits/5' .*'\.5\.crc'"):
+        batch_checks.check_decided(options(), later, found)
+    batch_checks.check_decided(replace(options(), may_pass_batches=True), later, found)
+    batch_checks.check_decided(options(), now(batch=6), found)  # numbered by hand
+    batch_checks.check_decided(options(failOnDataLoss="false"), later, found)
+    assert "are not in the output" in caplog.text
+    found.snapshot = SnapshotHead(5, 1, "q", Blob("0" * 40, 1), 0, 1, 1, 1, 0)
+    with pytest.raises(BatchMismatch, match="restore the newest snapshot"):
+        batch_checks.check_decided(options(), later, found)
+
+
 def test_a_task_that_commits_by_itself_looks_before_it_writes() -> None:
     with pytest.raises(BatchMismatch, match="of batch 6 the ledger knows nothing"):
         batch_checks.check_next(options(), 7, 5, "file:/cp")
@@ -248,13 +262,13 @@ def test_a_function_of_foreach_batch_need_not_write_each_batch() -> None:
 def test_a_source_topic_that_was_replaced_stops_the_query(caplog) -> None:
     found = ledger([line(9)], source_ids=(("in", "A"), ("other", "O")))
     batch = now([line(12)], [line(9)], batch=6)
-    batch_checks.check_sources(options(), batch, found, [("in", "A"), ("new", "N")])
+    source_checks.check_sources(options(), batch, found, [("in", "A"), ("new", "N")])
     with pytest.raises(DataLossError, match=r"\['in'\], as the sink's .* batch 5.* old"):
-        batch_checks.check_sources(options(), batch, found, [("in", "B")])
+        source_checks.check_sources(options(), batch, found, [("in", "B")])
     knows = now([line(12)], ['{"in": {"0": 9}, "@id in A": {}}'], batch=6)
     with pytest.raises(DataLossError, match="The source reads the new topic from its beginning"):
-        batch_checks.check_sources(options(), knows, found, [("in", "B")])
-    batch_checks.check_sources(options(failOnDataLoss="false"), batch, found, [("in", "B")])
+        source_checks.check_sources(options(), knows, found, [("in", "B")])
+    source_checks.check_sources(options(failOnDataLoss="false"), batch, found, [("in", "B")])
     assert "Batch 6 goes on, as the sink's" in caplog.text
 
 

@@ -6,17 +6,21 @@ import re
 import shutil
 from argparse import Namespace
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 
 import eo_kafka
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.errors import BatchMismatch, CheckpointError, RepairNeeded
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, two_phase
 from eo_kafka.sinks.protocol.finisher import Finisher
 from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.stragglers import end_all
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.tools import cli
 from eo_kafka.tools.job_command import _redo
@@ -109,16 +113,47 @@ def test_a_ledger_and_an_output_that_went_back_lose_nothing(job, spark, commit):
     assert_exactly_once(job, OLD + NEW)
 
 
+def test_no_batch_follows_one_whose_rows_went(broker, make_topic, tmp_path, monkeypatch, caplog):
+    """Decided and not yet DONE, as far as the ledger's brokers went back, and its rows with them;
+    the checkpoint is the newest."""
+    job = HandMadeJob(broker.bootstrap_servers, make_topic("out"), f"went-{uuid4()}", tmp_path)
+    job.extra["snapshots"] = "false"
+    job.run(0)
+    job.begin(1)
+    (report,) = reports = job.prepare(1)
+    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+        patched.setattr(Finisher, "finish", lambda *_: 1 / 0)
+        committer.commit(job.options, reports, 1)
+    with closing(ControlPlane(job.options.kafka)) as control:
+        end_all(control, [report.participant.identity], report.end_txn_version)
+    for _ in range(2):  # again and again, until somebody does what it says
+        with pytest.raises(
+            BatchMismatch, match=r"Batch 1 of .*'commits/1'.* runs batch 1 again"
+        ):
+            job.run(2)
+    assert job.visible == all_rows(0)
+    (tmp_path / "offsets/2").unlink()
+    (tmp_path / "commits/1").unlink()
+    job.run(1, 2)
+    assert job.visible == all_rows(0, 1, 2)
+
+
 def test_two_foreach_batches_of_one_name_are_refused(job, spark, make_topic):
     options = {**job.sink_options}
     del options["checkpointLocation"]  # it is found through the query
     second = make_topic("second")
     first_write = eo_kafka.foreach_batch(options)
     second_write = eo_kafka.foreach_batch({**options, "topic": second})
+    # Of another name, and with the ledger of the first: in it, the batch would count as written
+    third_write = eo_kafka.foreach_batch({**options, "jobName": "other", "ledgerTopic": job.ledger})
 
     def both(rows, batch):
         first_write(rows, batch)
         second_write(rows, batch)
+
+    def first_and_third(rows, batch):
+        first_write(rows, batch)
+        third_write(rows.limit(1), batch)
 
     source = job.as_job()["source_options"]
     rows = spark.readStream.format("eo-kafka").options(**source).load().select("key", "value")
@@ -131,6 +166,10 @@ def test_two_foreach_batches_of_one_name_are_refused(job, spark, make_topic):
     with pytest.raises(Exception, match=r"has already written batch .* a 'jobName' of its own"):
         run(both)
     assert committed(job.servers, second) == Counter()
+    with pytest.raises(
+        Exception, match=rf"'{job.ledger}'.* and no common 'ledgerTopic'"
+    ):
+        run(first_and_third)
     with pytest.raises(Exception, match=r"it went to topic .*, and this one goes to topic"):
         run(second_write)  # as if the first had died before Spark's commit log
     run(first_write)

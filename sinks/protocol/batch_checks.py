@@ -7,22 +7,21 @@ Runs on the driver, in `commit(N)`; nothing here reads or writes anything.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ...core.digest import Digest
-from ...core.errors import BatchMismatch, DataLossError, LedgerError, cut
+from ...core.errors import BatchMismatch, LedgerError, cut
 from ...core.transaction import Decision, DecisionState
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots.batch_ends import (
     by_name,
-    ids_of,
     is_replayable,
     name_of,
     same_lines,
     without_marks,
 )
 from ..options import SinkOptions
-from .batch_identity import BatchIdentity, decision_before
+from .batch_identity import BatchIdentity
 from .batch_times import other_times
 from .committable import TaskReport
 
@@ -52,30 +51,10 @@ def check_written(
         raise BatchMismatch(f"{_is_another(options, identity, found)} {way}")
 
 
-def check_state(
-    options: SinkOptions, identity: BatchIdentity, ledger: Ledger, now: Mapping[str, str]
-) -> None:
-    """Of a batch of a query with state that is written and was run again: raise DataLossError if
-    its records were not read again, as their topic was made again since. `now` are the topics' ids
-    in the sink's cluster. It is the source's if it had the same ids at the decision."""
-    written = ledger.decisions[options.sink, identity.batch]
-    before, read = dict(written.source_ids), identity.topic_ids
-    gone = [t for t in read if read[t] == before.get(t) and now.get(t, read[t]) != read[t]]
-    if not gone:
-        return
-    raise DataLossError(
-        f"Batch {identity.batch} of job '{options.job}' is written, and Spark runs it again for "
-        f"its state; but topics {sorted(gone)} were deleted and made again since, and its records "
-        "with them. The state would lack them, so that later rows would be wrong or come twice. "
-        "Nothing was written now, whatever 'failOnDataLoss' says. Give up the job's memory: "
-        f"'eo-kafka job reset {options.job} --bootstrap-servers ...', and a new checkpoint."
-    )
-
-
 def check_decided(options: SinkOptions, identity: BatchIdentity, ledger: Ledger) -> None:
     """S6: raise BatchMismatch if a batch of this number was decided, and is to be mended now, and
     was another one; or if a new batch does not begin where the one before it ended, or the ledger
-    has older ones and lacks that one."""
+    has older ones and lacks that one, or its rows are not there."""
     written = ledger.decisions.get((options.sink, identity.batch))
     if written is not None and written.state is not DecisionState.VOID:
         if found := _difference(written, identity):
@@ -85,6 +64,7 @@ def check_decided(options: SinkOptions, identity: BatchIdentity, ledger: Ledger)
     if before is None:
         _check_none_between(options, identity, ledger)
         return
+    _check_visible(options, identity, ledger, before)
     if before.accepted or not before.offsets or not identity.starts:
         return
     if _replayable(before.offsets, identity.starts) and not same_lines(
@@ -112,7 +92,38 @@ def _check_none_between(options: SinkOptions, identity: BatchIdentity, ledger: L
     if mine[newest].offsets and same_lines(mine[newest].offsets, identity.starts):
         return
     found = (identity.batch, newest, identity.checkpoint.url)
-    sentence = _lacks(options, *found, has_snapshot=ledger.snapshot is not None)
+    _tell(options, _lacks(options, *found, has_snapshot=ledger.snapshot is not None))
+
+
+def _check_visible(
+    options: SinkOptions, identity: BatchIdentity, ledger: Ledger, before: Decision
+) -> None:
+    """The rows of the batch before were committed when Spark passed it, and S1 did not find them:
+    the cluster went back. Raise BatchMismatch, unless losses are accepted."""
+    checkpoint = identity.checkpoint
+    if before.state is DecisionState.DONE or options.may_pass_batches or checkpoint is None:
+        return
+    last = before.batch
+    way = _restore(options)
+    if ledger.snapshot is None:
+        way = (
+            f"delete 'commits/{last}' of the checkpoint and the files of later batches in "
+            f"'offsets' and 'commits', the hidden ones ('.{last}.crc') too: Spark runs batch "
+            f"{last} again"
+        )
+    _tell(
+        options,
+        f"Batch {last} of job '{options.job}' is decided, and its rows, or some of them, are not "
+        f"in the output; but checkpoint '{checkpoint.url}' is at batch {identity.batch}, so they "
+        "were there: the cluster has lost its newest records since (a broker's disk that went "
+        f"back, an unclean leader election). Batch {identity.batch} is not decided. To write batch "
+        f"{last} again, {way}. To go on without it, set 'failOnDataLoss' to false at the sink "
+        "until a batch is written.",
+    )
+
+
+def _tell(options: SinkOptions, sentence: str) -> None:
+    """Of a loss."""
     if options.fail_on_data_loss:
         raise BatchMismatch(sentence)
     log.warning("Going on, as the sink's 'failOnDataLoss' is false: %s", sentence)
@@ -139,10 +150,7 @@ def _lacks(
         "too; one with state needs a copy of the checkpoint that is as old as the ledger"
     )
     if has_snapshot:
-        way = (
-            "delete this checkpoint and restore the newest snapshot: 'eo-kafka snapshots restore "
-            f"{options.job} CHECKPOINT --bootstrap-servers ...'"
-        )
+        way = _restore(options)
     return (
         f"The ledger of job '{options.job}' ends with batch {newest}, and checkpoint "
         f"'{checkpoint}' is at batch {batch}: of {which} the ledger knows nothing. It was restored "
@@ -154,45 +162,10 @@ def _lacks(
     )
 
 
-def check_sources(
-    options: SinkOptions, identity: BatchIdentity, ledger: Ledger, now: Sequence[tuple[str, str]]
-) -> None:
-    """S6: raise DataLossError if a topic that the sources read is not the one that the batch before
-    read: it was deleted and made again. With `failOnDataLoss=false`, a warning."""
-    batch = identity.batch
-    newest = decision_before(options, batch, ledger)
-    known = newest or ledger.succession  # the query before, whom this one continues
-    before, here = dict(known.source_ids), dict(now)
-    if not (replaced := sorted(t for t in here.keys() & before.keys() if here[t] != before[t])):
-        return
-    since = f"batch {newest.batch}" if newest else "the query before"
-    sentence = (
-        f"Source topics {replaced}, as the sink's cluster has them, were deleted and made again "
-        f"since {since} (topic ids {[before[t] for t in replaced]}, now "
-        f"{[here[t] for t in replaced]})."
-    )
-    if options.fail_on_data_loss:
-        # The first batch of a query that continues another one starts where it ends.
-        named = ids_of(identity.starts or identity.ends)
-        raise DataLossError(
-            f"{sentence} Nothing of batch {batch} is visible. "
-            f"{_ways_on(known={*named} >= {*replaced})}"
-        )
-    log.warning("%s Batch %d goes on, as the sink's 'failOnDataLoss' is false.", sentence, batch)
-
-
-def _ways_on(*, known: bool) -> str:
-    """`known`: the source's position says which topic it was, so that the source acts on it."""
-    if known:
-        return (
-            "The source reads the new topic from its beginning, if its 'failOnDataLoss' is false. "
-            "To go on so, set 'failOnDataLoss' to false at the sink, too, until a batch is written."
-        )
+def _restore(options: SinkOptions) -> str:
     return (
-        "The source goes on at the old topic's offsets and skips what the new topic holds below "
-        "them. To skip that, set 'failOnDataLoss' to false at the sink until a batch is written. "
-        "To read the new topic from its beginning, and all other topics, too, delete the "
-        "checkpoint, set option 'onReset' to 'new-job' and 'startingOffsets' to 'earliest'."
+        "delete this checkpoint and restore the newest snapshot: 'eo-kafka snapshots restore "
+        f"{options.job} CHECKPOINT --bootstrap-servers ...'"
     )
 
 

@@ -20,7 +20,7 @@ from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.topics import TOKEN_PARTITION
 from ..options import SinkOptions
-from . import batch_checks, on_reset, one_phase_recovery, replay
+from . import batch_checks, on_reset, one_phase_recovery, replay, source_checks
 from .batch_figures import DECIDE, SNAPSHOT, Course
 from .batch_identity import BatchIdentity
 from .committable import TaskReport, Torn, torn_of
@@ -75,7 +75,7 @@ def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
     snapshot = _snapshot(batch, ledger)
     # Last, for transactions can end at any time.
     source_ids = check_prepared(batch.control, reports, options, batch.identity, ledger)
-    batch_checks.check_sources(options, batch.identity, ledger, source_ids)
+    source_checks.check_sources(options, batch.identity, ledger, source_ids)
     decision = batch.identity.on(decision, source_ids, repeatable=options.snapshots)
     named = replace(ledger.succession, name=options.query_name or "")
     done = decision.state is DecisionState.DONE  # of another S8 makes room

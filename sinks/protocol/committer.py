@@ -18,7 +18,7 @@ from ...core.transaction import Decision, DecisionState, Participant
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger, with_state
 from ..options import SinkOptions
-from . import batch_checks
+from . import batch_checks, source_checks
 from .batch_figures import DECIDE, DONE, FINISH, Course
 from .batch_identity import BatchIdentity
 from .commit_plan import CommittedBatch, plan
@@ -53,7 +53,7 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> C
         if identity.keeps_state:
             # The sink's principal need not be allowed to see what the sources read.
             now = control.look(others=identity.topic_ids).topic_ids
-            batch_checks.check_state(options, identity, written, now)
+            source_checks.check_state(options, identity, written, now)
         course.lap(DECIDE)
         return course
     try:
