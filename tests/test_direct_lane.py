@@ -8,11 +8,12 @@ from functools import partial
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql.types import BinaryType, StructType
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 from eo_kafka.connectors.direct.format import format_for
 from eo_kafka.connectors.direct.lane import Lane, LaneRead, range_rows, ranges_of
 from eo_kafka.connectors.direct.sinks import LaneStreamWriter
+from eo_kafka.connectors.direct.start import columns_to_write
 from eo_kafka.connectors.kafka_sink import KafkaStreamWriter
 from eo_kafka.connectors.maps.writers import (
     ImapStreamWriter,
@@ -26,6 +27,7 @@ from eo_kafka.core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from eo_kafka.formats import bad_records
 from eo_kafka.formats.options import FormatOptions
 from eo_kafka.formats.reading import Reading
+from eo_kafka.formats.writing import Writing
 from eo_kafka.sources import reader
 from eo_kafka.sources.options import SourceOptions
 
@@ -73,6 +75,11 @@ def test_ranges_come_back_from_their_rows() -> None:
 def test_a_copy_is_what_was_read(read_rows) -> None:
     assert read_rows(2) == [b"0", b"x", b"1", b"x"]
     assert read_rows(0) == []
+
+
+def test_a_transform_may_hand_back_what_it_was_given(read_rows) -> None:
+    """As with mapInArrow."""
+    assert read_rows(2, lambda batches: batches) == [b"0", b"x", b"1", b"x"]
 
 
 def first_only(batches):
@@ -193,6 +200,22 @@ def test_what_a_sink_cannot_do_is_told_with_all_that_is_wrong(given, schema, sen
     told = str(stop.value)
     assert not [one for one in sentences if one not in told], told
     assert "s3cr3t" not in told
+
+
+@pytest.mark.parametrize(
+    "kind", [StringType(), StructType().add("topic", StringType()), bad_records.spark_type()]
+)
+def test_dead_letters_have_the_type_by_which_the_sink_knows_them(kind) -> None:
+    """Of another type, or without the comment, a bad record would be a null among the good."""
+    asked = StructType().add("_bad_record", kind).add("value", StringType())
+    written = columns_to_write(asked, BAD, dead_letters=True)
+    assert written.names == ["_bad_record", "value"]
+    assert (written["_bad_record"], written["value"]) == (BAD["_bad_record"], asked["value"])
+    assert bad_records.goes_to(written) == "dead"
+    assert Writing.of(FormatOptions((), None), written).routes
+    assert columns_to_write(VALUE, BAD, dead_letters=True).names == ["value", "_bad_record"]
+    assert columns_to_write(asked, BAD, dead_letters=False) == asked
+    assert columns_to_write(None, BAD, dead_letters=True) == BAD
 
 
 def test_a_batch_into_a_table_needs_its_number() -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from copy import copy
-from datetime import date, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...core.errors import EnvironmentRefused, OptionsError, SinkError
 from .given import Given, iterated
-from .shape import cannot_be_written, check_names, loss, not_one_of
+from .objects import of_objects
+from .shape import cannot_be_written, check_names, not_one_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,6 +130,9 @@ class _Polars(FrameTransform):
         columns = []
         for field in shape:
             series = frame.get_column(field.name)
+            if series.dtype == pl.Object:  # Arrow would be given where they are in memory
+                why = "polars does not say what its objects are"
+                raise cannot_be_written(field.name, series.dtype, field.type, why)
             try:
                 columns.append(series.to_arrow(compat_level=pl.CompatLevel.oldest()))
             except (pa.ArrowException, pl.exceptions.PolarsError) as error:
@@ -140,48 +143,22 @@ class _Polars(FrameTransform):
 def _of_series(series: pd.Series[Any], field: pa.Field) -> pa.Array:
     """Raises SinkError."""
     import numpy as np
+    import pandas as pd
     import pyarrow as pa
     import pyarrow.types as kinds
 
     dtype = series.dtype
+    held = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
     try:
-        kind = dtype.kind if isinstance(dtype, np.dtype) else ""
+        kind = held.kind if isinstance(held, np.dtype) else ""
         if kind == "O":
-            return _of_objects(series, field)
+            return of_objects(series.astype(held), field)
         if kind == "f" and kinds.is_integer(field.type):
             raise cannot_be_written(field.name, dtype, field.type, _GAPS)
         found = pa.array(series, from_pandas=True)
-    except (pa.ArrowException, OverflowError) as error:
+    except (pa.ArrowException, OverflowError, ValueError) as error:
         raise cannot_be_written(field.name, dtype, field.type, error) from None
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-
-
-def _of_objects(series: pd.Series[Any], field: pa.Field) -> pa.Array:
-    """Of Python's own values, such as Decimals. Told the type, Arrow would cut and shift some in
-    silence; so it guesses it first."""
-    import pyarrow as pa
-    import pyarrow.types as kinds
-
-    values = series.to_numpy()
-    try:
-        guessed = pa.array(values, from_pandas=True).type
-    except (pa.ArrowException, OverflowError):
-        guessed = pa.null()  # of more than one kind, or too large: then what is told decides
-    why = loss(guessed, field.type, of_objects=True)
-    if why is None and kinds.is_temporal(field.type):
-        why = _mixed(values)
-    if why:
-        raise cannot_be_written(field.name, guessed, field.type, why)
-    return pa.array(values, type=field.type, from_pandas=True)
-
-
-def _mixed(values: Any) -> str | None:
-    """Whether some have a time or a zone and some have none: Arrow goes by the first one."""
-    import pandas as pd
-
-    days = [one for one in values if isinstance(one, date) and one is not pd.NaT]
-    found = {(isinstance(one, datetime), getattr(one, "tzinfo", None) is None) for one in days}
-    return "some of them have a time or a time zone and some have none" if len(found) > 1 else None
 
 
 def pandas_frames(

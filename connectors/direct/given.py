@@ -45,6 +45,8 @@ class Given(Iterator[One], Generic[One]):
 
 def iterated(made: Any, what: str) -> Iterator[Any]:
     """A transform's answer. Raises SinkError for one that is no iterator."""
+    if isinstance(made, Given):  # handed back; asked for columns, it would take us for the user
+        return made
     if hasattr(made, "columns") or not hasattr(made, "__iter__"):  # one frame, or nothing
         raise not_one_of(made, f"an iterator of {what}")
     return iter(made)

@@ -79,6 +79,7 @@ def loss(found: pa.DataType, wanted: pa.DataType, *, of_objects: bool = False) -
 
     if found == wanted or kinds.is_null(found):
         return None
+    found = _held(found)
     if of_objects and kinds.is_floating(found) and kinds.is_integer(wanted):
         return "fractions would be cut off"
     if kinds.is_struct(found) and kinds.is_struct(wanted):
@@ -88,8 +89,24 @@ def loss(found: pa.DataType, wanted: pa.DataType, *, of_objects: bool = False) -
     return next(filter(None, (*inner, *ours)), None)
 
 
+def _held(kind: pa.DataType) -> pa.DataType:
+    """Of what the values are, where a type says how they are kept, too, such as pandas' category:
+    Arrow writes the values."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    while True:
+        if kinds.is_dictionary(kind) or kinds.is_run_end_encoded(kind):
+            kind = kind.value_type
+        elif isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        else:
+            return kind
+
+
 def _inner(found: pa.DataType, wanted: pa.DataType) -> list[tuple[pa.DataType, pa.DataType]]:
     """The types of what is in lists and maps, side by side."""
+    import pyarrow as pa
     import pyarrow.types as kinds
 
     if kinds.is_map(wanted):
@@ -99,16 +116,22 @@ def _inner(found: pa.DataType, wanted: pa.DataType) -> list[tuple[pa.DataType, p
             return [(one.type, wanted.item_type) for one in found]
     if _is_list(found) and _is_list(wanted):
         return [(found.value_type, wanted.value_type)]
+    if kinds.is_map(found) and _is_list(wanted):
+        pair = pa.struct([("key", found.key_type), ("value", found.item_type)])
+        return [(pair, wanted.value_type)]
     return []
 
 
 def _loss_of_fields(found: pa.DataType, wanted: pa.DataType, of_objects: bool) -> str | None:
     there = {one.name: one.type for one in found}
     names = [one.name for one in wanted]
-    if of_objects and (unknown := [name for name in there if name not in names]):
-        return f"its values have a field {unknown} that would be left out"
     if not of_objects and (missing := [name for name in names if name not in there]):
         return f"it has no field {missing}, which would be null"
+    if unknown := [name for name in there if name not in names]:
+        return f"its values have a field {unknown} that would be left out"
+    if len(there) < found.num_fields:
+        twice = [name for name in there if found.get_all_field_indices(name)[1:]]
+        return f"its values have two fields {twice}"
     both = ((there[one.name], one.type) for one in wanted if one.name in there)
     return next(filter(None, (loss(*pair, of_objects=of_objects) for pair in both)), None)
 
@@ -146,8 +169,18 @@ def _smaller_float(found: pa.DataType, wanted: pa.DataType) -> bool:
 def _float_of_text(found: pa.DataType, wanted: pa.DataType) -> bool:
     import pyarrow.types as kinds
 
-    texts = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
+    texts = (
+        *(kinds.is_string, kinds.is_large_string, kinds.is_string_view),
+        *(kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view),  # read as texts
+        kinds.is_fixed_size_binary,
+    )
     return any(is_text(found) for is_text in texts) and bool(kinds.is_floating(wanted))
+
+
+def _list_of_view(found: pa.DataType, wanted: pa.DataType) -> bool:
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_list_view(found) or kinds.is_large_list_view(found))
 
 
 def _other_zone(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -161,6 +194,12 @@ def _day_of_time(found: pa.DataType, wanted: pa.DataType) -> bool:
     import pyarrow.types as kinds
 
     return bool(kinds.is_timestamp(found) and kinds.is_date(wanted))
+
+
+def _time_without_day(found: pa.DataType, wanted: pa.DataType) -> bool:
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_timestamp(found) and kinds.is_time(wanted))
 
 
 def _time_of_day(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -193,7 +232,9 @@ _RULES: tuple[tuple[Callable[[pa.DataType, pa.DataType], bool], str], ...] = (
         " TIMESTAMP has one, TIMESTAMP_NTZ has none",
     ),
     (_day_of_time, "the time of day would be cut off"),
+    (_time_without_day, "the date would be cut off"),
     (_time_of_day, "it is not known where the day begins"),
     (_time_and_number, "it is not known what the number counts"),
     (_truth_of_number, "numbers would become true"),
+    (_list_of_view, "Arrow loses elements of list views: make lists (pyarrow.list_) of them"),
 )

@@ -57,7 +57,7 @@ def direct(
         schema: The columns to write and their types, as for `mapInArrow`. Others that the transform
             gives are left out. None: `key`, `value`, and `headers` where `includeHeaders` is set,
             as the source has them. With `mode=DEADLETTER` the transform must hand on
-            `_bad_record`, whether `schema` names it or not.
+            `_bad_record`, whether `schema` names it or not; it keeps the source's type.
 
     Returns:
         The query, not started: set a trigger and a `checkpointLocation`, and call `start()`, or
@@ -153,18 +153,29 @@ def _format(
     columns: Any = reading.schema(formats, raw)
     if isinstance(columns, str):
         columns = StructType.fromDDL(columns)
-    if asked is None:
-        written = StructType([field for field in columns.fields if field.name in _COPIED])
-    else:
-        written = asked
-        if formats.dead_letter_topic is not None and BAD_RECORD not in written.names:
-            written.add(columns[BAD_RECORD])  # or what cannot be read would be lost
+    written = columns_to_write(asked, columns, formats.dead_letter_topic is not None)
     shape = _shape(written)
     if isinstance(transform, FrameTransform):
         transform = transform.written_as(shape)
     made = format_for(Lane(options, Reading(formats, raw, columns), transform, written, slots))
     spark.dataSource.register(made)
     return made
+
+
+def columns_to_write(
+    asked: StructType | None, columns: StructType, dead_letters: bool
+) -> StructType:
+    """What `schema` asks for; None asks for the source's. Dead letters are the source's column, by
+    whose type and comment the sink knows them: of another type they would not be written."""
+    from pyspark.sql.types import StructType
+
+    if asked is None:
+        return StructType([field for field in columns.fields if field.name in _COPIED])
+    if not dead_letters:
+        return asked
+    own = columns[BAD_RECORD]
+    fields = [own if field.name == BAD_RECORD else field for field in asked.fields]
+    return StructType(fields if BAD_RECORD in asked.names else [*fields, own])
 
 
 def _shape(written: StructType) -> pa.Schema:

@@ -182,7 +182,7 @@ def test_bad_records_go_to_the_dead_letter_topic(run, broker, make_topic):
     sink = {"topic": topics[1], "jobName": topics[1], "value.format": "json"}
     told = fails(run, given, sink, wrong("another column"), "key BINARY, value STRUCT<a: INT>")
     assert "no column ['value', '_bad_record']" in told
-    run(given, sink)
+    run(given, sink, None, "key BINARY, value STRUCT<a: INT>, _bad_record STRUCT<topic: STRING>")
     good, dead = (committed_messages(broker.bootstrap_servers, topic) for topic in topics[1:])
     assert Counter(one.value() for one in good) == Counter([b'{"a":1}', b'{"a":2}'])
     assert [one.value() for one in dead] == [b"nothing"]

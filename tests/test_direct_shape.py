@@ -1,0 +1,70 @@
+"""Batches that a transform gives: what Arrow would change in silence is refused."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from eo_kafka.connectors.direct.shape import in_shape
+from eo_kafka.core.errors import SinkError
+
+UTC, US = pa.timestamp("us", "UTC"), pa.timestamp("us")
+CATEGORY = pa.dictionary(pa.int32(), pa.float64())
+PAIR = pa.struct([("key", pa.string()), ("value", pa.float32())])
+PAIRS = pa.list_(PAIR)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "why"),
+    [
+        (pa.struct([("cent", pa.int32())]), pa.struct([("cents", pa.int32())]), "no field"),
+        (pa.struct([("a", US), ("b", US)]), pa.struct([("a", US)]), r"field \['b'\] that would be"),
+        (pa.list_(PAIR), pa.list_(pa.struct([("key", pa.string())])), r"field \['value'\] that"),
+        (pa.map_(pa.string(), PAIR), pa.map_(pa.string(), pa.struct([PAIR[1]])), r"\['key'\] that"),
+        (pa.struct([("a", US), ("a", UTC)]), pa.struct([("a", US)]), r"two fields \['a'\]"),
+        (pa.list_(pa.float64()), pa.list_(pa.decimal128(5, 2)), "rounded"),
+        (pa.map_(pa.string(), US), pa.map_(pa.string(), UTC), "time zone"),
+        (pa.date32(), UTC, "where the day begins"),
+        (pa.float64(), pa.float32(), "infinite"),
+        (pa.list_(pa.float64()), pa.list_(pa.float32()), "infinite"),
+        (pa.large_string(), pa.float64(), "infinite"),
+        (pa.binary(), pa.float64(), "infinite"),
+        (US, pa.time64("us"), "date would be cut off"),
+        (CATEGORY, pa.float32(), "infinite"),
+        (CATEGORY, pa.decimal128(5, 2), "rounded"),
+        (pa.dictionary(pa.int32(), UTC), US, "time zone"),
+        (pa.dictionary(pa.int32(), US), pa.date32(), "time of day"),
+        (pa.dictionary(pa.int32(), pa.int64()), pa.bool_(), "numbers would become true"),
+        (pa.dictionary(pa.int32(), pa.string()), pa.float64(), "infinite"),
+        (pa.struct([("a", CATEGORY)]), pa.struct([("a", pa.float32())]), "infinite"),
+        (pa.list_(CATEGORY), pa.list_(pa.float32()), "infinite"),
+        (pa.map_(pa.string(), CATEGORY), pa.map_(pa.string(), pa.float32()), "infinite"),
+        (pa.run_end_encoded(pa.int32(), pa.float64()), pa.float32(), "infinite"),
+        (pa.bool8(), pa.bool_(), "numbers would become true"),
+        (pa.map_(pa.string(), pa.float64()), PAIRS, "infinite"),
+        (pa.list_view(pa.string()), pa.list_(pa.string()), "loses elements of list views"),
+        (pa.large_list_view(pa.string()), pa.list_(pa.string()), "loses elements"),
+        (pa.list_(pa.list_view(US)), pa.list_(pa.list_(US)), "loses elements"),
+    ],
+)
+def test_what_arrow_would_change_in_silence_is_refused_of_batches_too(found, wanted, why) -> None:
+    batch = pa.record_batch([pa.nulls(1, found)], names=["c"])
+    with pytest.raises(SinkError, match=why):
+        in_shape(batch, pa.schema([("c", wanted)]))
+
+
+@pytest.mark.parametrize("wanted", [pa.string(), pa.binary()])
+def test_a_category_of_texts_is_written_as_texts(wanted) -> None:
+    texts = pa.array(["b", None, "a", "b"])
+    batch = pa.record_batch({"c": texts.dictionary_encode(), "l": texts})
+    made = in_shape(batch, pa.schema([("c", wanted), ("l", pa.string())]))
+    assert made["c"].equals(texts.cast(wanted))
+
+
+def test_columns_that_the_schema_does_not_name_are_left_out() -> None:
+    """And fields of structs may be in another order."""
+    given = pa.array([{"a": 1, "b": 2}])
+    batch = pa.record_batch({"other": [1], "c": given})
+    turned = pa.struct([("b", pa.int64()), ("a", pa.int32())])
+    made = in_shape(batch, pa.schema([("c", turned)]))
+    assert made.to_pylist() == [{"c": {"b": 2, "a": 1}}]
