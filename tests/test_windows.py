@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_kafka import windows
-from eo_kafka.windows.aggregates import Fold
 from eo_kafka.windows.fixed import FixedWindows
+from eo_kafka.windows.folding import Fold
 from eo_kafka.windows.panes import Rules
 from eo_kafka.windows.sessions import Sessions, grouped
 
@@ -52,6 +52,8 @@ def run_batch(processor, store, watermark_ms, keyed):
         store.key = key
         spark_rows = iter([(*key, at, event, None) for at, event in rows])
         told += processor.handleInputRows(key, spark_rows, times)
+    # Spark looks for those at or before the watermark, also those that this batch has registered,
+    # and deletes each after its handler: one that the handler registers anew is gone then.
     for at, key in sorted(store.timers, key=repr):
         if at <= watermark_ms:
             store.key = key
@@ -117,6 +119,7 @@ WORLDS = st.tuples(
     st.integers(0, 12),  # allowed lateness
     st.booleans(),
 )
+ORIGINS = st.sampled_from([T0, -30 * SECOND, -90 * SECOND])  # windows before 1970, too
 BATCHES = st.lists(
     st.lists(
         st.tuples(st.sampled_from("ab"), st.one_of(st.none(), st.integers(0, 60))), max_size=8
@@ -125,9 +128,9 @@ BATCHES = st.lists(
 )
 
 
-def played(case, batches, *, again=random.Random(0), lag=3):  # noqa: B008
+def played(case, batches, *, again=random.Random(0), lag=3, origin=T0):  # noqa: B008
     """All that comes out, batch by batch. Each batch runs twice, from the same state and with its
-    rows in another order, and must give the same."""
+    rows in another order, and must give the same. Times are seconds after `origin`."""
     kind, size, slide, lateness, early = case
     slide = min(size, slide)
     processor, deal = world(kind, size * SECOND, slide * SECOND, lateness * SECOND, early)
@@ -137,10 +140,10 @@ def played(case, batches, *, again=random.Random(0), lag=3):  # noqa: B008
     for batch in [*batches, [("b", 900)], []]:
         rows = []
         for k, at in batch:
-            rows.append((k, None if at is None else T0 + at * SECOND, {"id": number, "k": k}))
+            rows.append((k, None if at is None else origin + at * SECOND, {"id": number, "k": k}))
             number += 1
         before = copy.deepcopy((store.values, store.timers))
-        watermark = newest // MS - lag * 1000 if newest else 0
+        watermark = max(0, newest // MS - lag * 1000)  # Spark's begins at 0, and never goes back
         first = run_batch(processor, store, watermark, deal(rows))
         after = copy.deepcopy((store.values, store.timers))
         store.values, store.timers = before
@@ -164,10 +167,10 @@ def newest_results(told):
     return [row for row in newest.values() if row.kind != "retracted"]
 
 
-@given(WORLDS, BATCHES)
-def test_each_row_is_in_its_windows_or_late_for_them_and_nowhere_twice(case, batches):
+@given(WORLDS, BATCHES, ORIGINS)
+def test_each_row_is_in_its_windows_or_late_for_them_and_nowhere_twice(case, batches, origin):
     kind, size, slide, *_ = case
-    told, store = played(case, batches)
+    told, store = played(case, batches, origin=origin)
     counted, expected = Counter(), Counter()
     for row in newest_results(told):
         assert row.rows == len(row.ids)
@@ -175,7 +178,7 @@ def test_each_row_is_in_its_windows_or_late_for_them_and_nowhere_twice(case, bat
     for _, rows, batch in told:
         counted.update(row.late_row["id"] for row in batch if row.kind == "late")
         for _, at, event in rows:
-            if at is not None and at > T0 + 800 * SECOND:
+            if at is not None and at > origin + 800 * SECOND:
                 continue  # the last one, whose windows stay open
             several = kind == "fixed" and at is not None
             s = min(size, slide) * SECOND
@@ -185,27 +188,50 @@ def test_each_row_is_in_its_windows_or_late_for_them_and_nowhere_twice(case, bat
     assert {key[0] for _, key in store.values} <= {"b"}  # of all others nothing is left
 
 
-@given(WORLDS, BATCHES)
-def test_a_row_is_late_only_when_the_watermark_has_passed_window_and_lateness(case, batches):
+@given(WORLDS, BATCHES, ORIGINS)
+def test_a_row_is_late_only_when_the_watermark_has_passed_window_and_lateness(
+    case, batches, origin
+):
     lateness = case[3]
-    told, _ = played(case, batches)
+    told, _ = played(case, batches, origin=origin)
     for watermark, _, batch in told:
         for row in batch:
             if row.kind == "late" and row.window_end is not None:
                 assert row.window_end + lateness * SECOND <= watermark * MS
+                assert watermark > 0
             elif row.kind == "on_time":
                 assert row.window_end <= watermark * MS
+                assert watermark > 0
             elif row.kind == "early":
-                assert row.window_end > watermark * MS
+                assert row.window_end > watermark * MS or watermark == 0
 
 
-@given(WORLDS, BATCHES)
-def test_without_early_or_allowed_lateness_each_window_comes_out_once(case, batches):
+@given(WORLDS, BATCHES, ORIGINS)
+def test_without_early_or_allowed_lateness_each_window_comes_out_once(case, batches, origin):
     kind, size, slide, _, _ = case
-    told, _ = played((kind, size, slide, 0, False), batches)
+    told, _ = played((kind, size, slide, 0, False), batches, origin=origin)
     results = [row for _, _, batch in told for row in batch if row.kind != "late"]
     assert {row.kind for row in results} <= {"on_time"}
     assert len(results) == len({(row.k, row.window_start, row.window_end) for row in results})
+
+
+@pytest.mark.parametrize("lateness", [0, 60 * SECOND])
+@pytest.mark.parametrize("before", [-105, -5])  # a window that ends at 0 ends before all, too
+@pytest.mark.parametrize(("kind", "slide"), [("fixed", 10), ("fixed", 5), ("session", 10)], ids=str)
+def test_a_window_before_1970_comes_out(kind, slide, before, lateness):
+    processor, deal = world(kind, 10 * SECOND, slide * SECOND, lateness, early=False)
+    store = Store()
+    processor.init(store)
+    old = [("a", before * SECOND, {"id": 1})]
+    told = run_batch(processor, store, 0, deal([*old, ("b", T0, {"id": 2})]))
+    told += run_batch(processor, store, 0, deal([("a", before * SECOND, {"id": 4})]))
+    told += run_batch(processor, store, T0 // MS, deal([("c", T0 + 900 * SECOND, {"id": 3})]))
+    told += run_batch(processor, store, (T0 + 890 * SECOND) // MS, {})
+    found = Counter(n for row in told for n in row.ids or [row.late_row["id"]])
+    times = 10 // slide
+    assert found == {1: times, 2: times, 4: times}
+    assert {row.kind for row in told} == {"on_time"}
+    assert {key[0] for _, key in store.values} == {"c"}
 
 
 @given(st.lists(st.integers(0, 100)), st.integers(1, 10))
@@ -278,6 +304,12 @@ def test_aggregates_leave_nulls_out_and_keep_what_spark_keeps():
         {"n": 2**62, "d": None, "x": decimal.Decimal("9" * 37), "at": at},
         {"n": None, "d": 1.5, "x": decimal.Decimal("0.1"), "at": None},
     ]
+    types = {
+        "sum(`n`)": "bigint",
+        "sum(`x`)": "decimal(38,1)",
+        "sum(`d`)": "double",
+        "`at`": "timestamp",
+    }
     results = {}
     for name, one in {
         "rows": windows.count(),
@@ -287,7 +319,7 @@ def test_aggregates_leave_nulls_out_and_keep_what_spark_keeps():
         "mean": windows.avg("d"),
         "first": windows.min("at"),
     }.items():
-        typed, _, kept = one.types(lambda sql: "timestamp" if sql == "`at`" else "bigint")
+        typed, _, kept = one.types(types.__getitem__)
         state = typed.add(typed.start(), rows)
         assert len(state) == len(kept)
         results[name] = typed.result(state)

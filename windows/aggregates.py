@@ -9,9 +9,12 @@ from __future__ import annotations
 import builtins
 import decimal
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol, TypeAlias
+
+from .fitting import Misfit, check_of
+from .folding import Fold
 
 Event: TypeAlias = Mapping[str, Any]
 Kept: TypeAlias = tuple[Any, ...]
@@ -64,6 +67,8 @@ def count(column: str | None = None) -> Aggregate:
 def sum(column: str) -> Aggregate:
     """The sum of a column, without nulls. DOUBLEs come out the same when a batch is repeated.
 
+    A sum that its type does not hold stops the query: CAST the column to one with more room.
+
     Args:
         column: A column of numbers.
 
@@ -109,6 +114,8 @@ def max(column: str) -> Aggregate:
 def avg(column: str) -> Aggregate:
     """The mean of a column, without nulls.
 
+    It keeps the sum, as `sum` does, and stops the query as that does.
+
     Args:
         column: A column of numbers.
 
@@ -131,6 +138,8 @@ def fold(
 
     `step` sees the rows of a batch by event time. Both functions must not look at a clock, draw
     random numbers or change what they are given: a batch that is repeated must come out the same.
+    What they return must be of type `kind`, else the query stops. Whole numbers may stand for
+    DOUBLE and DECIMAL.
 
     Args:
         kind: The type of what is kept, which is the result, as in a schema: `ARRAY<STRING>`. Keep
@@ -177,43 +186,52 @@ class _Count:
 @dataclass(frozen=True)
 class _Sum:
     column: str
+    kind: str = ""
 
     def types(self, of: Callable[[str], str]) -> tuple[Aggregate, str, Sequence[str]]:
         kind = of(f"sum({quoted(self.column)})")
-        return self, kind, [kind]
+        return replace(self, kind=kind), kind, [kind]
 
     def start(self) -> Kept:
         return (None,)
 
     def add(self, kept: Kept, events: Sequence[Event]) -> Kept:
-        return (_plus(kept[0], _total(_values(events, self.column))),)
+        return (self._with(kept[0], _total(_values(events, self.column))),)
 
     def merge(self, one: Kept, other: Kept) -> Kept:
-        return (_plus(one[0], other[0]),)
+        return (self._with(one[0], other[0]),)
 
     def result(self, kept: Kept) -> Any:
         return kept[0]
+
+    def _with(self, one: Any, other: Any) -> Any:
+        return _held(f"sum('{self.column}')", self.kind, _plus(one, other))
 
 
 @dataclass(frozen=True)
 class _Average:
     column: str
+    kind: str = ""  # of the sum, which is kept
 
     def types(self, of: Callable[[str], str]) -> tuple[Aggregate, str, Sequence[str]]:
-        return self, "DOUBLE", [of(f"sum({quoted(self.column)})"), "BIGINT"]
+        kind = of(f"sum({quoted(self.column)})")
+        return replace(self, kind=kind), "DOUBLE", [kind, "BIGINT"]
 
     def start(self) -> Kept:
         return (None, 0)
 
     def add(self, kept: Kept, events: Sequence[Event]) -> Kept:
         values = _values(events, self.column)
-        return (_plus(kept[0], _total(values)), kept[1] + len(values))
+        return (self._with(kept[0], _total(values)), kept[1] + len(values))
 
     def merge(self, one: Kept, other: Kept) -> Kept:
-        return (_plus(one[0], other[0]), one[1] + other[1])
+        return (self._with(one[0], other[0]), one[1] + other[1])
 
     def result(self, kept: Kept) -> Any:
         return float(kept[0] / kept[1]) if kept[1] else None
+
+    def _with(self, one: Any, other: Any) -> Any:
+        return _held(f"the sum of avg('{self.column}')", self.kind, _plus(one, other))
 
 
 @dataclass(frozen=True)
@@ -249,33 +267,14 @@ class _Extreme:
         return (best(among, key=_order, default=None),)
 
 
-@dataclass(frozen=True)
-class Fold:
-    """It sees rows one by one, and their order may matter."""
+def adds(one: Aggregate) -> bool:
+    """Whether it needs a column of numbers."""
+    return isinstance(one, (_Sum, _Average))
 
-    kind: str
-    zero: Any
-    step: Callable[[Any, Event], Any]
-    merged: Callable[[Any, Any], Any]
-    column: str | None = None
 
-    def types(self, of: Callable[[str], str]) -> tuple[Aggregate, str, Sequence[str]]:
-        return self, self.kind, [self.kind]
-
-    def start(self) -> Kept:
-        return (self.zero,)
-
-    def add(self, kept: Kept, events: Sequence[Event]) -> Kept:
-        (value,) = kept
-        for event in events:
-            value = self.step(value, event)
-        return (value,)
-
-    def merge(self, one: Kept, other: Kept) -> Kept:
-        return (self.merged(one[0], other[0]),)
-
-    def result(self, kept: Kept) -> Any:
-        return kept[0]
+def keeps_values(one: Aggregate) -> bool:
+    """Whether values of the column are kept as they are."""
+    return isinstance(one, _Extreme)
 
 
 def quoted(column: str) -> str:
@@ -290,6 +289,17 @@ def micros(moment: datetime) -> int:
 
 def _values(events: Sequence[Event], column: str) -> list[Any]:
     return [event[column] for event in events if event[column] is not None]
+
+
+def _held(what: str, kind: str, total: Any) -> Any:
+    """The total, if its type holds it."""
+    holds = check_of(kind.lower())
+    if total is None or holds is None or holds(total):
+        return total
+    raise ValueError(
+        f"{what}: {Misfit(total, kind)}. Spark would keep null in its place, so nothing was kept. "
+        "CAST the column, before the windows, to a type with room: DECIMAL(38, 0), or DOUBLE."
+    )
 
 
 def _order(value: Any) -> tuple[bool, Any]:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import EnvironmentRefused, OptionsError
 from ..core.options import time_span_ms
-from .aggregates import Aggregate, Fold, quoted
+from .aggregates import Aggregate, adds, keeps_values, quoted
+from .fitting import has_instants
 from .fixed import FixedWindows
+from .folding import Fold
 from .panes import ADDED, Rules
 from .sessions import Sessions
 from .watermarks import CANDIDATE, Watermark, lag
@@ -137,11 +139,23 @@ class Asked:
             schema = schema.add(name, type_of(f.lit(None).cast(kind)))
         schema = schema.add("kind", StringType()).add("revision", LongType())
         schema = schema.add("late_row", events.schema)
+        folds = [name for name, one in self._aggregates.items() if isinstance(one, Fold)]
+        if wrong := [name for name in folds if has_instants(schema[name].dataType)]:
+            raise OptionsError(
+                [
+                    f"aggregates['{name}']: a fold cannot be or hold a TIMESTAMP, which Spark "
+                    "gives back from its state without its zone. Keep BIGINT microseconds, or text."
+                    for name in wrong
+                ]
+            )
         kept = [kind for _, _, kinds in typed for kind in kinds]
         rules = Rules(
             by=self._by,
             names=list(self._aggregates),
-            aggregates=[one for one, _, _ in typed],
+            aggregates=[
+                one.checked(name, schema[name].dataType) if isinstance(one, Fold) else one
+                for name, (one, _, _) in zip(self._aggregates, typed, strict=True)
+            ],
             widths=[len(kinds) for _, _, kinds in typed],
             lateness=self._lateness,
             early=self._early,
@@ -181,11 +195,38 @@ class Asked:
         for where, column in [("by", column) for column in self._by] + columns:
             if column is not None and column not in kinds:
                 yield f"{where}: the rows have no column '{column}'."
+        yield from self._wrong_types()
         names = [*self._by, *self._aggregates]
         for name in sorted({one for one in names if one in ADDED or names.count(one) > 1}):
             yield f"Column '{name}' would be twice in the output: rename it."
         if taken := [one for one in kinds if one.startswith((_OWN, CANDIDATE))]:
             yield f"Column '{taken[0]}': names that begin with '{_OWN}' are taken: rename it."
+
+    def _wrong_types(self) -> Iterable[str]:
+        """Columns whose values would not come out as they are."""
+        types = {field.name: field.dataType for field in self._events.schema}
+        for column in self._by:
+            if column in types and has_instants(types[column]):
+                yield (
+                    f"by: column '{column}' is or holds a TIMESTAMP, which Spark gives to timers "
+                    "without its zone: results would be shifted. Group by a column made with "
+                    "unix_micros(...) or date_format(...) in its place."
+                )
+        for name, one in self._aggregates.items():
+            kind = types.get(one.column or "")
+            if kind is None:
+                continue
+            if adds(one) and kind.simpleString().startswith("string"):
+                yield (
+                    f"aggregates['{name}']: column '{one.column}' is text, and cannot be added up. "
+                    "CAST it to DOUBLE or DECIMAL before the windows."
+                )
+            if keeps_values(one) and kind.simpleString() != "timestamp" and has_instants(kind):
+                yield (
+                    f"aggregates['{name}']: column '{one.column}' holds a TIMESTAMP, which Spark "
+                    "gives back from its state without its zone: results would be shifted. Take "
+                    "the TIMESTAMP itself, or one with unix_micros(...) in its place."
+                )
 
 
 def _refuse_without_support() -> None:

@@ -116,13 +116,16 @@ class Rules:
 
 
 def watermark_of(milliseconds: int) -> int:
-    """Spark's watermark in microseconds. It is 0 before there is one."""
+    """Spark's watermark in microseconds. It is 0 before there is one, and never less: what ends
+    before 1970 waits until it moves, as `timer_at` has it."""
     return milliseconds * 1000 if milliseconds > 0 else _BEFORE_ALL
 
 
 def timer_at(moment: int) -> int:
-    """The first whole millisecond, in which Spark's timers are, that is not before `moment`."""
-    return -(-moment // 1000)
+    """The first whole millisecond, in which Spark's timers are, that is not before `moment`, and
+    not before there is a watermark: one at 0 or before would be due at once, while nothing is, and
+    Spark deletes a timer for good after its handler."""
+    return max(1, -(-moment // 1000))
 
 
 def _canonical(row: Timed) -> tuple[bool, int, str]:

@@ -41,7 +41,7 @@ def tumbling(
         size: How long a window is, such as `1 minute`.
         aggregates: What to compute: `{column of the output: aggregate}`.
         watermark: A policy, or a time such as `10 seconds`, for `lag` of it.
-        by: Columns: each combination of their values has windows of its own.
+        by: Columns: each combination of their values has windows of its own. None of TIMESTAMPs.
         allowed_lateness: How long after its end the watermark may have come and a window still
             take rows.
         early: Also give out the results of windows that are still open, with each batch that
