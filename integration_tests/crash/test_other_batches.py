@@ -127,9 +127,7 @@ def test_no_batch_follows_one_whose_rows_went(broker, make_topic, tmp_path, monk
     with closing(ControlPlane(job.options.kafka)) as control:
         end_all(control, [report.participant.identity], report.end_txn_version)
     for _ in range(2):  # again and again, until somebody does what it says
-        with pytest.raises(
-            BatchMismatch, match=r"Batch 1 of .*'commits/1'.* runs batch 1 again"
-        ):
+        with pytest.raises(BatchMismatch, match=r"Batch 1 of .*'commits/1'.* runs batch 1 again"):
             job.run(2)
     assert job.visible == all_rows(0)
     (tmp_path / "offsets/2").unlink()
@@ -166,9 +164,7 @@ def test_two_foreach_batches_of_one_name_are_refused(job, spark, make_topic):
     with pytest.raises(Exception, match=r"has already written batch .* a 'jobName' of its own"):
         run(both)
     assert committed(job.servers, second) == Counter()
-    with pytest.raises(
-        Exception, match=rf"'{job.ledger}'.* and no common 'ledgerTopic'"
-    ):
+    with pytest.raises(Exception, match=rf"'{job.ledger}'.* and no common 'ledgerTopic'"):
         run(first_and_third)
     with pytest.raises(Exception, match=r"it went to topic .*, and this one goes to topic"):
         run(second_write)  # as if the first had died before Spark's commit log
