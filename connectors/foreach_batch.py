@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ..core.errors import OptionsError
+from ..core.options import OptionReader
 from ..sinks.maps.backend import backend_of
-from ..state.ledger.job_topics import LEDGER_TOPIC
+from ..state.ledger.job import JOB_NAME, read_topics
 from .kafka_sink import KafkaStreamWriter
 from .ledger_writer import LedgerWriter
 from .plain_errors import plain_errors
@@ -38,7 +39,7 @@ _TWICE = (
     "'ledgerTopic'."
 )
 # By ledger: the run of a query and the batch that it wrote last. A run hands out each batch once.
-_written: dict[str, tuple[str, int]] = {}
+_written: dict[str | None, tuple[str, int]] = {}
 
 
 def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
@@ -113,9 +114,10 @@ class BatchFunction:
             _written[ledger] = (query.run, batch)
 
     @property
-    def _ledger(self) -> str:
-        job = self.options.get("jobname", "").strip()
-        return self.options.get("ledgertopic", "").strip() or LEDGER_TOPIC.format(job=job)
+    def _ledger(self) -> str | None:
+        reader = OptionReader(self.options)
+        ledger, _ = read_topics(reader, reader.get(JOB_NAME))
+        return ledger
 
 
 @plain_errors

@@ -152,7 +152,7 @@ def _of_series(series: pd.Series[Any], field: pa.Field) -> pa.Array:
     try:
         kind = held.kind if isinstance(held, np.dtype) else ""
         if kind == "O":
-            return of_objects(series.astype(held), field)
+            return of_objects(series, field)
         if kind == "f" and kinds.is_integer(field.type):
             raise cannot_be_written(field.name, dtype, field.type, _GAPS)
         found = pa.array(series, from_pandas=True)

@@ -6,7 +6,6 @@ import re
 import shutil
 from argparse import Namespace
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 import eo_kafka
-from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.errors import BatchMismatch, CheckpointError, RepairNeeded
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, two_phase
@@ -30,6 +28,7 @@ from harness import (
     assert_exactly_once,
     assert_settled,
     committed,
+    control_plane,
     copy_topic,
     make_copy,
     open_transactions,
@@ -124,7 +123,7 @@ def test_no_batch_follows_one_whose_rows_went(broker, make_topic, tmp_path, monk
     with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
         patched.setattr(Finisher, "finish", lambda *_: 1 / 0)
         committer.commit(job.options, reports, 1)
-    with closing(ControlPlane(job.options.kafka)) as control:
+    with control_plane(job.servers) as control:
         end_all(control, [report.participant.identity], report.end_txn_version)
     for _ in range(2):  # again and again, until somebody does what it says
         with pytest.raises(BatchMismatch, match=r"Batch 1 of .*'commits/1'.* runs batch 1 again"):

@@ -111,8 +111,9 @@ class ControlledOrders(Orders):
                 said += f" Its last state, of batch {made.snapshot.batch}, is exported as "
                 said += f"'{wish.snapshot}'."
             except (EoKafkaError, KafkaException) as error:
-                done, said = False, f"{said} {_sentence(error)}"
-                log.error("Snapshot '%s' was not exported: %s", wish.snapshot, _sentence(error))
+                why = _sentence(error)
+                done, said = False, f"{said} {why}"
+                log.error("Snapshot '%s' was not exported: %s", wish.snapshot, why)
         self._answer(phase, said, wish.outcome, done)
 
     def _answer(self, phase: str, said: str, holds: Stands, done: bool) -> None:
