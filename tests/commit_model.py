@@ -40,6 +40,8 @@ newer rules, switched off, the shortest trace ends in:
 | forgotten_is_refused | a batch that was trimmed is written again |
 | append_where_read_ended | a decision is not seen: its transactions are aborted |
 | tokens_known_to_reach, barrier_before_tokens | committed rows are taken for lost, and repeated |
+| gone_as_most_say | committed rows are taken for gone with their topic, and repeated |
+| newer_barrier_stops | a task commits behind a newer driver that has read the tokens: repeated |
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ class Rules(NamedTuple):
     abort_by_epoch: bool = True
     commit_by_epoch: bool = True
     # of commit=idempotent (one_phase_model.py)
-    token_before_look: bool = True  # the last look at the coordinator comes after the token
+    newer_barrier_stops: bool = True
     waits_for_open_tokens: bool = True
     looks_for_earlier_attempt: bool = True
     nobody_came_between: bool = True
@@ -115,6 +117,7 @@ class Rules(NamedTuple):
     own_append_is_read: bool = True
     tokens_known_to_reach: bool = True
     barrier_before_tokens: bool = True
+    gone_as_most_say: bool = True
 
 
 class Setting(NamedTuple):
@@ -151,6 +154,8 @@ class Setting(NamedTuple):
     orphans: bool = False  # whether what a task killed within its second look leaves is a fault
     kept: int = 0  # batches that the ledger keeps; 0: all
     cuts: int = 0  # of the ledger's leader from the other brokers
+    old_coordinators: int = 0  # cuts of the broker that coordinates the coordinator's id
+    old_topics: int = 0  # cuts of a broker that is asked for topics
 
 
 class Txn(NamedTuple):
@@ -199,6 +204,7 @@ class Task(NamedTuple):
     first: bool = False  # one-phase: nobody had the id before, in this generation
     slot: int = -1  # of its id, if it chose one
     topic: int = -1  # the id of the output topic, as it was before the first row
+    barrier: int = 0  # one-phase: the newest generation whose barrier stands before its token
 
 
 class Driver(NamedTuple):
@@ -262,6 +268,8 @@ class World(NamedTuple):
     rollbacks: int = 0
     refused: int = -1  # the batch that the sink refused to skip
     cut: Cut | None = None
+    old_holder: Holder | None = None  # of the coordinator's id, as a broker says that is cut off
+    old_topic: int | None = None  # the output topic, as one says
     fault: str = ""
 
 

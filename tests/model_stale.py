@@ -5,7 +5,11 @@ leader. It takes no record (`acks=all`), but it tells an end of its log and give
 what was true when it was cut off. So every read of the ledger and of the tokens may be of that
 moment (`Cut`), and the next one of now. It is no lie about what stands there: a prefix.
 
-Four rules keep such an answer from being taken for all there is:
+Its coordinator may be cut off just so. It takes no id, but it describes who had one. And a broker
+that the controllers cannot reach has an old list of topics. (Not modelled: that rows went with
+their topic, and a broker's list does not show it yet.)
+
+Six rules keep such an answer from being taken for all there is:
 - append_where_read_ended: the first append after a fence must land where the reading had ended. If
   it lands later, something was not read: the append is aborted, and all begins at the fence.
 - own_append_is_read: an end before one's own record is asked for again, too.
@@ -14,6 +18,9 @@ Four rules keep such an answer from being taken for all there is:
 - barrier_before_tokens: of commit=idempotent no decision says that. The transaction of a generation
   puts a record into the tokens' partition, and so does a task that looks for an earlier attempt's
   token: what is looked for stands before it.
+- newer_barrier_stops: a task that commits by itself reads what stands before its own token. A newer
+  generation's barrier there says that the coordinator has been taken, whoever denies it.
+- gone_as_most_say: rows went with their topic only if most brokers say so, and none denies it.
 """
 
 from __future__ import annotations
@@ -34,7 +41,12 @@ _LEDGER = (
 _TOKENS = (commit_model.s1_settle, commit_model.s7_tokens, one_phase_model.s1_read_tokens)
 
 
+_LOOKS_AT_COORDINATOR = (commit_model.s2_check, one_phase_model.s2_look, one_phase_model.s5_look)
+
+
 def chaos(world: World, setting: Setting) -> Moves:
+    yield from _old_coordinator(world, setting)
+    yield from _old_topics(world, setting)
     if setting.cuts and world.cut is None:
         waiting = tuple(txn.token for _, txn in world.txns if txn.token)
         cut = Cut(world.generation, world.decisions, world.tokens, waiting)
@@ -43,6 +55,39 @@ def chaos(world: World, setting: Setting) -> Moves:
         if world.cut is not None and not driver.behind:
             yield from _reads_ledger(world, index, world.cut, setting)
             yield from _reads_tokens(world, index, world.cut, setting)
+
+
+def _old_coordinator(world: World, setting: Setting) -> Moves:
+    if world.old_holder is None:
+        if setting.old_coordinators and world.holder is not None:
+            cut = world._replace(old_holder=world.holder)
+            yield "the coordinator's broker is cut off", cut
+        return
+    if world.holder == world.old_holder:
+        return
+    seen = world._replace(holder=world.old_holder)
+    for task in world.tasks:
+        if task.step in _LOOKS_AT_COORDINATOR:
+            for label, after in task.step(seen, task, setting):
+                name = f"task of driver {task.driver}, partition {task.partition}"
+                yield f"{name}, by an old answer: {label}", after._replace(holder=world.holder)
+
+
+def _old_topics(world: World, setting: Setting) -> Moves:
+    if world.old_topic is None:
+        if setting.old_topics:
+            yield "a broker's topics get old", world._replace(old_topic=world.topic)
+        return
+    if world.topic == world.old_topic or setting.rules.gone_as_most_say:
+        return
+    seen = world._replace(topic=world.old_topic)
+    for index, driver in enumerate(world.drivers):
+        written = driver.decision.participants if driver.decision else world.tokens
+        is_there = not any(commit_model.is_gone(world, one) for one in written)
+        if driver.step in _TOKENS and is_there:
+            for label, after in driver.step(seen, index, setting):
+                now = after._replace(topic=world.topic)
+                yield f"driver {index}, by old topics: {label}", now
 
 
 def _reads_ledger(world: World, index: int, cut: Cut, setting: Setting) -> Moves:

@@ -122,7 +122,7 @@ def s3_write(world: World, task: Task, setting: Setting) -> Moves:
     elif txn_of(world, id_of(task, setting)).epoch != task.epoch:
         yield "S3 is fenced", task_fails(world, task, setting)
     else:
-        yield from (s5_flush if setting.rules.token_before_look else s5_look)(world, task, setting)
+        yield from s5_flush(world, task, setting)
 
 
 def s5_flush(world: World, task: Task, setting: Setting) -> Moves:
@@ -133,8 +133,8 @@ def s5_flush(world: World, task: Task, setting: Setting) -> Moves:
         return
     token = _token(task, setting)
     written = set_txn(world, name, Txn(task.epoch, token, task.rows, topic=world.topic))
-    step = s5_look if setting.rules.token_before_look else s5_commit
-    yield "S5 flushed", with_task(written, task, task._replace(step=step))
+    flushed = task._replace(step=s5_look, barrier=world.generation)
+    yield "S5 flushed", with_task(written, task, flushed)
 
 
 def s5_look(world: World, task: Task, setting: Setting) -> Moves:
@@ -147,12 +147,16 @@ def s5_look(world: World, task: Task, setting: Setting) -> Moves:
         ended = end_txn(world, _identity(task, setting), commit=False, exact=True)
         yield "S5 sees another topic", task_fails(ended, task, setting)
         return
-    step = s5_commit if setting.rules.token_before_look else s5_flush
-    yield "S5 looked", with_task(world, task, task._replace(step=step))
+    yield "S5 looked", with_task(world, task, task._replace(step=s5_commit))
 
 
 def s5_commit(world: World, task: Task, setting: Setting) -> Moves:
+    """Unless the barrier of a newer generation stands before the token: its S1 passed it over."""
     identity = _identity(task, setting)
+    if setting.rules.newer_barrier_stops and task.barrier > task.plan.generation:
+        ended = end_txn(world, identity, commit=False, exact=True)
+        yield "S5 reads a newer barrier", task_fails(ended, task, setting)
+        return
     if not _is_open(world, identity):
         yield "S5 is fenced", task_fails(world, task, setting)
         return

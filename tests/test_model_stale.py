@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 from commit_explorer import assert_kept, assert_needed
 from model_stale import CUT
+from model_sweep import READABLE
 from one_phase_model import ONE_PHASE
 
 LOST = "a decided transaction was lost though nothing timed out"
 ONE = CUT._replace(deaths=False)
 IDEMPOTENT = ONE_PHASE._replace(cuts=1, splits=("ab",), one_by_one=True)
+OLD_COORDINATOR = ONE_PHASE._replace(old_coordinators=1, splits=("ab",), deaths=False)
+OLD_TOPICS = READABLE._replace(
+    recreations=1, old_topics=1, drivers=2, one_by_one=True, splits=("all-in-0",)
+)
 # rule -> (the setting in which it is missed, what is then seen)
 NEEDED = {
     "append_where_read_ended": (ONE, LOST),
@@ -19,6 +24,8 @@ NEEDED = {
     ),
     "tokens_known_to_reach": (ONE, LOST),
     "barrier_before_tokens": (IDEMPOTENT, "visible twice"),
+    "gone_as_most_say": (OLD_TOPICS, "visible twice"),
+    "newer_barrier_stops": (OLD_COORDINATOR, "visible twice"),
 }
 
 
@@ -28,6 +35,12 @@ def test_two_drivers_keep_every_promise() -> None:
 
 def test_tasks_that_commit_by_themselves_keep_every_promise() -> None:
     assert_kept(IDEMPOTENT)
+
+
+def test_brokers_that_tell_old_coordinators_and_topics_break_no_promise() -> None:
+    assert_kept(OLD_COORDINATOR)
+    assert_kept(OLD_TOPICS)
+    assert_kept(CUT._replace(cuts=0, old_coordinators=1, deaths=False))
 
 
 @pytest.mark.full

@@ -18,7 +18,6 @@ TOPIC = ONE_SPLIT._replace(
 TOPIC_ATTEMPTS = ATTEMPTS._replace(recreations=1)
 # rule -> (the setting in which it is missed, what is then seen)
 NEEDED = {
-    "token_before_look": (ONE_SPLIT, "visible twice"),
     "waits_for_open_tokens": (ONE_SPLIT, "visible twice"),
     "looks_for_earlier_attempt": (ATTEMPTS, "visible twice"),
     "nobody_came_between": (ATTEMPTS, "visible twice"),

@@ -20,7 +20,7 @@ from ...core.transaction import (
     TransactionState,
     end_txn_answer,
 )
-from . import bootstrap, outages
+from . import bootstrap, outages, topic_lists
 from .config import control_settings
 from .control_requests import End, Look, TransactionRequests, create_nothing
 
@@ -161,6 +161,14 @@ class ControlPlane:
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
         """The ids of those topics that exist. One that was deleted and made again has another."""
         return self.look(topics=names).topic_ids
+
+    def agreed_topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
+        """`topic_ids`, where much hangs on it that a topic is gone: asked of all brokers. Raises
+        OutcomeUnknown if most do not answer, or one says otherwise."""
+        wanted = sorted(set(names))
+        return topic_lists.agreed(
+            lambda: self._ask(topic_lists.of_each, self._admin, wanted), wanted, self._servers
+        )
 
     def end_offset(self, topic: str, partition: int, committed: bool | None) -> int:
         """The partition's last stable offset (`committed`), or its high watermark; None: where it

@@ -1,19 +1,21 @@
-"""A leader that is cut off tells an old end of the ledger: nothing is lost or repeated by that.
+"""A leader that is cut off tells an old end of the ledger, a coordinator who held an id before:
+nothing is lost or repeated by that.
 
-Here a broker's answers are held back: it tells the end that a partition had before, until the
-client asks another one. A real leader that is cut off is in containers/test_broker_clusters.py.
+Here a broker's answers are held back: it tells what was so before, until the client asks another
+one. A real leader that is cut off is in containers/test_broker_clusters.py.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from eo_kafka.clients.kafka import control_plane
+from eo_kafka.clients.kafka import control_plane, topic_lists
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.control_requests import End, TransactionRequests
-from eo_kafka.errors import Fenced, Undecided
+from eo_kafka.errors import Fenced, OutcomeUnknown, Undecided
 from eo_kafka.sinks.protocol import committer
 from eo_kafka.sinks.protocol.finisher import Finisher
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION
@@ -196,3 +198,75 @@ def test_a_search_after_a_generation_sees_what_stands_before_it(job, old_ends):
     search.catch_up(generation)
     old_ends.tell()
     assert set(search.ledger().of_sink(job.options.sink)) == {0, 1}
+
+
+def test_an_old_coordinator_lets_no_task_commit_behind_a_newer_driver(
+    broker, make_topic, monkeypatch
+):
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out"), "idempotent")
+    run(job, 0)
+    old = job.plan()
+    newer = job.plan()
+    describe = TransactionRequests.describe
+
+    async def _describe(self, ids):
+        found = await describe(self, ids)
+        coordinator = old.coordinator
+        named = {"producer_id": coordinator.producer_id, "epoch": coordinator.epoch}
+        name = coordinator.transactional_id
+        return found | ({name: replace(found[name], **named)} if name in found else {})
+
+    with monkeypatch.context() as patched, pytest.raises(Fenced):
+        patched.setattr(TransactionRequests, "describe", _describe)
+        job.write(old, rows_of(1), batch=1)
+    job.commit(job.write(newer, rows_of(1), batch=1))
+    assert rows(job) == Counter([b"row 0", b"row 1"])
+
+
+def test_a_driver_with_other_ids_stops_the_tasks_of_the_one_before(broker, make_topic):
+    """None of its own ids fences them: option transactionalIdPrefix was changed."""
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out"), "idempotent")
+    run(job, 0)
+    other = HandMadeTasks(job.servers, job.topic, "idempotent", job.query, job.name)
+    other.options = replace(job.options, prefix="another")
+    old, newer = job.plan(), other.plan()
+    with pytest.raises(Fenced):
+        job.write(old, rows_of(1), batch=1)
+    other.commit(other.write(newer, rows_of(1), batch=1))
+    assert rows(job) == Counter([b"row 0", b"row 1"])
+
+
+def test_rows_are_not_gone_with_their_topic_because_one_broker_has_not_heard_of_it(
+    job, monkeypatch
+):
+    """Its driver dies after the decision (or the tasks have committed). The next one asks a broker
+    that has an old list of topics; here the others are asked of the same broker, by another way."""
+    report = job.write(job.plan(), rows_of(1), batch=1)
+    if not job.options.one_phase:
+        _dies_after_its_decision(job, report, monkeypatch)
+    look = TransactionRequests.look
+
+    async def _look(self, ids, ends, topics, *more):
+        found = await look(self, ids, ends, topics, *more)
+        old = {name: i for name, i in found.topic_ids.items() if name != job.topic}
+        return replace(found, topic_ids=old)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TransactionRequests, "look", _look)
+        plan = job.plan()
+    job.commit(job.write(plan, rows_of(1), batch=1))
+    assert rows(job) == Counter([b"row 0", b"row 1"])
+
+
+def test_a_topic_that_is_gone_for_some_brokers_only_stops_the_driver(
+    broker, make_topic, monkeypatch
+):
+    control = control_plane.shared({"bootstrap.servers": broker.bootstrap_servers})
+    topic = make_topic("out")
+    told = control.topic_ids([topic])
+    assert control.agreed_topic_ids([topic]) == told
+    monkeypatch.setattr(topic_lists, "AGREE_TIMEOUT_S", 0.3)
+    for answers in ({1: told, 2: {}}, {1: told, 2: None}, {}):
+        with pytest.raises(OutcomeUnknown, match="do not agree"):
+            topic_lists.agreed(lambda given=answers: given, [topic], broker.bootstrap_servers)
+    assert topic_lists.agreed(lambda: {1: None, 2: {}, 3: {}}, [topic], "") == {}

@@ -10,6 +10,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
+from eo_kafka.errors import WriteFailed
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, one_phase
 from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
@@ -207,3 +208,15 @@ def test_a_second_attempt_of_a_jobs_first_task_looks_for_a_token_where_there_is_
         job.write(plan, dies())
     job.commit(job.write(plan, iter([batch_of(b"row")]), attempt=1))
     assert committed(job.servers, job.topic) == {b"row": 1}
+
+
+def test_a_second_attempt_without_rows_does_not_pass_over_those_of_the_first(broker, make_topic):
+    """The first one's report was lost, and the query does not repeat its rows."""
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out"), "idempotent")
+    plan = job.plan()
+    job.write(plan, iter([batch_of(b"row")]))
+    with pytest.raises(WriteFailed, match="an earlier attempt committed 1 rows"):
+        job.write(plan, iter([]), attempt=1)
+    without = job.write(plan, iter([]), partition=1, attempt=1)
+    assert without.participant is None
+    assert not job.open()

@@ -26,7 +26,7 @@ def tokens(job: HandMadeTasks) -> list[tuple[bytes, bytes | None]]:
     return [
         (key, value)
         for _, key, value in read_records(settings, ledger, TOKEN_PARTITION, 0, end)
-        if key != records.BARRIER_KEY
+        if not key.startswith(records.barrier_key())
     ]
 
 

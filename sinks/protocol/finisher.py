@@ -192,11 +192,15 @@ class Finisher:
 
     def gone(self, written: Sequence[W], batch: int, topic_ids: Mapping[str, str]) -> list[W]:
         """Those all of whose rows went with their topics. Neither EndTxn nor a token says so; a
-        topic that was made again has another id. `topic_ids` are the ids of what is there.
+        topic that was made again has another id. `topic_ids` are the ids of what is there, as one
+        broker says; where it says that something went, all are asked.
 
         Raises LedgerError where only a part of one's rows did: to write those again would repeat
-        the others.
+        the others. Raises OutcomeUnknown where the brokers do not agree.
         """
+        if gone_topics(written, topic_ids):
+            named = {name for part in written for name, _ in part.topics}
+            topic_ids = self._control.agreed_topic_ids(named)
         there = set(topic_ids.items())
         gone = [part for part in written if set(part.topics) - there]
         in_part = [part for part in gone if set(part.topics) & there]

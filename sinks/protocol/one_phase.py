@@ -9,10 +9,11 @@ S1  After its fence the driver waits until no token is open, and reads them. A b
     again, the rows went with it, and the replay writes them again.
 S2  All attempts of a partition share one transactional id: taking it ends the attempt before. Then
     one looks whether an earlier attempt had committed: its token would be visible.
-S5  With everything flushed, the token too, look at the coordinator once more and only then commit.
-    Either this look sees the fence of a newer driver; or the token was in the log before that
-    fence, and the newer driver's S1 waits for it. What was in the log by then stands before the
-    barrier, a record that S1 writes with its generation.
+S5  With everything flushed, the token too, read the log up to that token, and only then commit.
+    Either the barrier of a newer driver stands before it, a record that S1 writes with its
+    generation: then this attempt aborts. Or the token stands before the barrier, and the newer
+    driver's S1 waits for it. (Before that one looks at the coordinator, as in two_phase.py; but
+    what a broker says of it that is cut off may be old.)
 S6  The driver writes DONE for all tasks at once, if every topic of their rows is still there.
 """
 
@@ -33,7 +34,7 @@ from ...core.transaction import (
     TransactionState,
     gone_topics,
 )
-from ...state.ledger.barrier import write_barrier
+from ...state.ledger.barrier import newest_generation, write_barrier
 from ...state.ledger.coordinator import check_owner
 from ...state.ledger.settled_tokens import read_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
@@ -67,18 +68,19 @@ def write(
     batch_checks.check_next(options, task.batch, newest, task.checkpoint)
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
-    if first is None:
+    # An attempt before may have had rows, of a query that does not repeat them.
+    if first is None and not task.attempt:
         return two_phase.report(plan, task, 0, "")
     attempt = _Attempt(options, plan, task)
     try:
-        return attempt.write(chain([first], rows))
+        return attempt.write(rows if first is None else chain([first], rows))
     except BaseException:
         attempt.transaction.abort()
         raise
 
 
 class _Attempt:
-    """One attempt of a task that has rows."""
+    """One attempt of a task that has rows, or may have had."""
 
     def __init__(self, options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> None:
         self._options, self._plan, self._task = options, plan, task
@@ -105,11 +107,21 @@ class _Attempt:
         for batch in batches:
             self.transaction.send(batch)
             crash_point("S3.while_writing")
+        if not self.transaction.rows:
+            self.transaction.abort()
+            return two_phase.report(self._plan, self._task, 0, "")
         participant = two_phase.prepare(self.transaction, self._options, self._plan, self._task)
+        self._check_newest()
         crash_point("S5.prepared")
         self.transaction.commit()
         crash_point("one-phase.committed")
         return self._report(participant, self.transaction.size)
+
+    def _check_newest(self) -> None:
+        """Raise Fenced if a newer driver has looked, or will, for what stands before our token."""
+        between = self._plan.token_from, self.transaction.ours_until - 1
+        if newest_generation(self._options, *between) > self._plan.generation:
+            raise two_phase.fenced(self._options, self._task)
 
     def _is_first(self) -> bool:
         """Whether it is certain, without asking for tokens, that no attempt of this generation had

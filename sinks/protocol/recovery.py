@@ -118,7 +118,7 @@ def _take_generation(
             *one_phase_recovery.begins(coordinator.ledger, next_batch, may_be_torn=True),
         ]
         commits_by_tasks = options.one_phase or coordinator.ledger.one_phase_from is not None
-        if coordinator.try_append(written, barrier=commits_by_tasks):
+        if coordinator.try_append(written, barrier=generation if commits_by_tasks else None):
             crash_point("S1.after_generation")
             fold(written, coordinator.ledger)
             return generation, next_batch

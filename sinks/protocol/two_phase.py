@@ -34,6 +34,7 @@ class TaskIdentity:
     partition: int
     task_attempt_id: int
     checkpoint: str | None = None
+    attempt: int = 0  # of the task, as Spark counts in one try of its stage
 
     @property
     def name(self) -> str:
@@ -123,10 +124,15 @@ def _check_coordinator(
     options: SinkOptions, plan: WritePlan, task: TaskIdentity, found: Described
 ) -> None:
     if found.identity != plan.coordinator:
-        raise Fenced(
-            f"{task.name}: another driver of job '{options.job}' has taken over, or the batch has "
-            "ended without this attempt. Nothing of this attempt is visible."
-        )
+        raise fenced(options, task)
+
+
+def fenced(options: SinkOptions, task: TaskIdentity) -> Fenced:
+    """What a task raises that nobody waits for."""
+    return Fenced(
+        f"{task.name}: another driver of job '{options.job}' has taken over, or the batch has "
+        "ended without this attempt. Nothing of this attempt is visible."
+    )
 
 
 def prepare(

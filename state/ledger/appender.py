@@ -16,7 +16,7 @@ from ...core.errors import EnvironmentRefused
 from .append_point import AppendPoint
 from .job import Job
 from .ledger import DECISION_PARTITION
-from .records import BARRIER_KEY
+from .records import barrier_key
 from .topics import TOKEN_PARTITION
 
 TIMEOUT_S = 60.0
@@ -61,10 +61,11 @@ class Appender:
         transactional_producer.open_ahead(*self._taken, self._topic)
 
     def append(
-        self, records: Sequence[Record], state: Sequence[Record], *, barrier: bool = False
+        self, records: Sequence[Record], state: Sequence[Record], *, barrier: int | None = None
     ) -> None:
-        """See Coordinator.append; `barrier`: and a record among the tokens, of which all that stand
-        there by now stand before it. Raises AppendFailed, EnvironmentRefused."""
+        """See Coordinator.append; `barrier`: and a record among the tokens, of this generation, of
+        which all that stand there by now stand before it. Raises AppendFailed, EnvironmentRefused.
+        """
         from confluent_kafka import KafkaError, KafkaException
 
         refused: set[int] = set()
@@ -78,14 +79,15 @@ class Appender:
 
         wanted = [(self._options.state_topic or "", STATE_PARTITION, record) for record in state]
         wanted += [(self._topic, DECISION_PARTITION, record) for record in records]
-        wanted += [(self._topic, TOKEN_PARTITION, (BARRIER_KEY, None))] if barrier else []
+        if barrier is not None:
+            wanted.append((self._topic, TOKEN_PARTITION, (barrier_key(barrier), None)))
         try:
             self._producer.begin_transaction()
             for topic, partition, record in wanted:
                 send(self._producer, topic, record, partition, note)
             flush(self._producer, TIMEOUT_S)
             if not refused:
-                self._check(landed, len(records), barrier)
+                self._check(landed, len(records), barrier is not None)
             self._producer.commit_transaction(TIMEOUT_S)  # fails if a record was refused
             self.proven = True
         except KafkaException as error:

@@ -1,6 +1,11 @@
-"""Writes a record among the tokens, that all which stand there by then stand before.
+"""Records among the tokens, that all which stand there by then stand before.
 
-It belongs to no transaction: one of a task's own would be open for as long as the task writes, and
+A driver's stands in its generation's own transaction (appender.py). A task that commits by itself
+reads up to its own token whether there is one of a newer driver, who will not look behind it. That
+needs nobody's word for who the newest driver is: a coordinator that is cut off from the other
+brokers would deny it.
+
+A task's belongs to no transaction: one of its own would be open for as long as the task writes, and
 hide from every other task what it looks for.
 """
 
@@ -12,7 +17,8 @@ from ...clients.kafka import config
 from ...clients.kafka.transactional_producer import landed_at
 from ...core.errors import WriteFailed
 from .job import Job
-from .records import BARRIER_KEY
+from .log_reader import read_records
+from .records import barrier_generation, barrier_key
 from .topics import TOKEN_PARTITION
 
 TIMEOUT_S = 60.0
@@ -42,7 +48,7 @@ def write_barrier(options: Job) -> int:
     }
     try:
         producer = config.producer(settings)
-        producer.produce(topic, None, BARRIER_KEY, TOKEN_PARTITION, on_delivery=note)
+        producer.produce(topic, None, barrier_key(), TOKEN_PARTITION, on_delivery=note)
         producer.flush(TIMEOUT_S + 5)
     except KafkaException as error:
         refused.append(error.args[0].str())
@@ -53,3 +59,11 @@ def write_barrier(options: Job) -> int:
             "of this attempt is visible."
         )
     return max(landed) + 1
+
+
+def newest_generation(options: Job, start: int, end: int) -> int:
+    """Of the barriers in [start, end), whether their transactions have ended or not; 0 without one.
+    Runs on an executor, once a task, before it commits. Raises ReadTimeout."""
+    _, topic = options.job_and_ledger
+    found = read_records(options.kafka, topic, TOKEN_PARTITION, start, end, committed=False)
+    return max((barrier_generation(key) or 0 for _, key, _ in found), default=0)

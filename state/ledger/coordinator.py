@@ -218,11 +218,12 @@ class Coordinator:
         records: Sequence[Record],
         state: Sequence[Record] = (),
         *,
-        barrier: bool = False,
+        barrier: int | None = None,
     ) -> None:
         """Write `records` into the ledger and `state` into the state topic, in one small
-        transaction; with `barrier`, also what later reads of the tokens go by. Raises AppendFailed
-        when it is not certain that they landed, and right after what was read."""
+        transaction; with `barrier`, a generation, also what later reads of the tokens go by, and
+        what stops the tasks of older ones. Raises AppendFailed when it is not certain that they
+        landed, and right after what was read."""
         self._end_at_fence = None
         self._appender.append(records, state, barrier=barrier)
 
@@ -274,7 +275,7 @@ class Coordinator:
                 "written nothing that counts. Run one of them."
             )
 
-    def try_append(self, records: Sequence[Record], *, barrier: bool = False) -> bool:
+    def try_append(self, records: Sequence[Record], *, barrier: int | None = None) -> bool:
         """Append; False when it is not certain that the records landed."""
         try:
             self.append(records, barrier=barrier)

@@ -31,17 +31,19 @@ def read_records(
     start: int,
     end: int,
     at_once: int = 1000,
+    *,
+    committed: bool = True,
 ) -> Iterator[tuple[int, bytes, bytes | None]]:
     """Yield (offset, key, value) of the committed records in [start, end), in order. `at_once` of
-    them are taken from the client at a time.
+    them are taken from the client at a time. Not `committed`: also of those that are not.
 
-    `end` must be at or below the last stable offset, or the read waits for it. Runs on the driver.
+    `end` must be at or below the last stable offset (the high watermark), or the read waits for it.
     The consumer is kept for the next reader. Raises ReadTimeout when nothing moves for a minute, or
     in an outage for longer.
     """
     if start >= end:
         return
-    wanted = reader_settings(settings)
+    wanted = reader_settings(settings, committed=committed)
     kept = _kept.take(wanted)
     if kept is not None:
         try:
@@ -56,13 +58,13 @@ def read_records(
     yield from _assigned(client, Leaders(), False, wanted, topic, partition, (start, end), at_once)
 
 
-def reader_settings(settings: Mapping[str, str]) -> dict[str, str]:
+def reader_settings(settings: Mapping[str, str], *, committed: bool = True) -> dict[str, str]:
     """Of a consumer that reads a partition up to its end."""
     return {
         **quick_connect(settings),
         **connection_settings(settings),
         "enable.auto.commit": "false",
-        "isolation.level": "read_committed",
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
         "enable.partition.eof": "true",
         "check.crcs": "true",  # a decision is worth it
         # A ledger that was compacted below our position starts at what is left of it.

@@ -31,7 +31,7 @@ ONE_PHASE_KEY = b"one-phase"
 BEGUN_KEY = b"begun"
 SNAPSHOT_KEY = b"snapshot"
 LOADING_KEY = b"snapshot-loading"
-BARRIER_KEY = b"barrier"  # of a record without value among the tokens: all older ones stand before
+_BARRIER = b"barrier"
 
 
 def decision_key(sink: str, batch: int, round_: int) -> bytes:
@@ -43,6 +43,18 @@ def token_key(sink: str, partition: int, round_: int = 0) -> bytes:
     """Compaction keeps a partition's newest token; an older one is of a batch that is DONE. Of one
     batch two may be visible: a replay's, of other rows, has a key of its own."""
     return f"token/{sink}/{partition}{f'/{round_}' if round_ else ''}".encode()
+
+
+def barrier_key(generation: int | None = None) -> bytes:
+    """Of a record without value among the tokens: all that stand there by then stand before it.
+    `generation`: of the driver that wrote it, if one did, in its generation's own transaction."""
+    return _BARRIER if generation is None else _BARRIER + b"/%d" % generation
+
+
+def barrier_generation(key: bytes) -> int | None:
+    """Of a driver's barrier; None of any other record."""
+    name, _, number = key.partition(b"/")
+    return int(number) if name == _BARRIER and number.isdigit() else None
 
 
 def encode_generation(generation: int) -> bytes:
