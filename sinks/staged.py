@@ -62,7 +62,8 @@ class StagedTarget(Protocol):
 
     def check_same(self, job: Job, ledger: Ledger, *, fenced: bool) -> None:
         """S1, before anything is rolled forward: raise LedgerError if what the job's batches went
-        into is gone, OptionsError if it cannot take the rows. Not `fenced`, the ledger may have
+        into is gone, OptionsError if it cannot take the rows, EnvironmentRefused if what it
+        remembers would not stay. Not `fenced`, the ledger may have
         been read before the newest batch."""
 
     def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:

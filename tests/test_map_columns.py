@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from decimal import Decimal
 
 import pytest
 from hazelcast.config import Config, IntType
@@ -128,3 +129,48 @@ def test_a_digest_is_of_the_event_and_not_of_who_reads_it() -> None:
     others = [event(4, "k", "v", None), event(1, "x", "v", None), event(1, "k", None, "v")]
     assert len({columns.event_digest(each) for each in (one, *others)}) == 4
     assert len(columns.event_digest(one)) == 12
+
+
+def texts(*pieces: bytes) -> list[str | None]:
+    found, _ = columns.entries([piece for one in pieces for piece in (one, b"")])
+    return columns.as_text(found, to_object).to_pylist()
+
+
+TIME, WHEN, ZONED = -52, -53, -54  # Java's LocalTime, LocalDateTime and OffsetDateTime
+
+
+def of_java(kind: int, nanoseconds: int) -> bytes:
+    """With more digits than Python's own have."""
+    day = b"" if kind == TIME else struct.pack(">ibb", 2026, 11, 29)
+    zone = struct.pack(">i", 5400) if kind == ZONED else b""
+    clock = struct.pack(">bbbi", 10, 0, 0, nanoseconds)
+    return struct.pack(">ii", 0, kind) + day + clock + zone
+
+
+def test_times_keep_their_nanoseconds() -> None:
+    """Cut to microseconds, keys that differ would be one."""
+    for kind, before, behind in (
+        *((TIME, "", ""), (WHEN, "2026-11-29T", "")),
+        (ZONED, "2026-11-29T", "+01:30"),
+    ):
+        pieces = [of_java(kind, part) for part in (0, 123456000, 123456001, 123456789, 7)]
+        assert texts(*pieces) == [
+            f"{before}10:00:00{part}{behind}"
+            for part in ("", ".123456", ".123456001", ".123456789", ".000000007")
+        ]
+        listed = struct.pack(">iii", 0, -29, 1) + of_java(kind, 7)[4:]
+        with pytest.raises(SourceError, match="cuts times in lists .* read it as 'data'"):
+            texts(listed)
+        with pytest.raises(SourceError):
+            texts(of_java(kind, 10**9))
+
+
+def test_lists_within_lists_stay_lists() -> None:
+    """As strings they would be what other lists are."""
+    lists = [[[1]], ["[1]"], [["a", [2.5, None]], True], [[Decimal("1.5")]]]
+    assert texts(*map(data, lists)) == [
+        *("[[1]]", '["[1]"]', '[["a", [2.5, null]], true]', '[["1.5"]]'),
+    ]
+    for wrong in ([float("nan")], [["a", [float("inf")]]]):
+        with pytest.raises(SourceError, match="JSON has no form for"):
+            texts(data(wrong))

@@ -291,7 +291,7 @@ def test_a_message_comes_back_as_it_was() -> None:
             "t": {"a": [1], b"\xff": {"at": Decimal("1.5"), "none": None}},
         },
     )
-    odd = delivery(b"", timestamp=2**60, headers={"x-delivery-count": 3}, app_id="é")
+    odd = delivery(b"", True, timestamp=2**60, headers={"x-delivery-count": 3}, app_id="é")
     batch = rows_of(record_of(full, b"a"), record_of(odd, b"\xff"))
     (found,) = unpacked(iter([batch]), arrow_schema(raw))
     assert found.schema == arrow_schema(raw)

@@ -181,6 +181,7 @@ def connect(settings: HazelcastSettings) -> HazelcastClient:
         ) from None
     from hazelcast.config import IntType
 
+    from .internals import refuse_pickle
     from .repairs import fix_waker, steady_clock
 
     steady_clock()
@@ -205,6 +206,7 @@ def connect(settings: HazelcastSettings) -> HazelcastClient:
             f"{settings.connect_ms / 1000:g} s ({cut(error)}). Check the members' addresses, the "
             "cluster's name ('hazelcast.cluster'), and credentials and TLS if it has them."
         ) from None
+    refuse_pickle(made)
     fix_waker(made)
     return made
 

@@ -233,6 +233,19 @@ def to_object(client: HazelcastClient, data: bytes) -> Any:
         return convert(Data(data))
 
 
+def refuse_pickle(client: HazelcastClient) -> None:
+    """Let the client never unpickle, whatever asks for an object, also inside a list: it would run
+    here what whoever may write into a map has put there."""
+    from hazelcast.errors import HazelcastSerializationError
+
+    def read(_input: Any) -> Any:
+        raise HazelcastSerializationError(
+            "it was pickled by Python, and to unpickle it would run code that comes from the map"
+        )
+
+    client._serialization_service._python_serializer.read = read
+
+
 def to_data(client: HazelcastClient, value: Any) -> Any:
     """The value as the client serializes it: what can be a key of a dictionary, other than a
     bytearray."""

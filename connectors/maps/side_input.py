@@ -117,7 +117,7 @@ class SideInput:
             The rows with the new column.
 
         Raises:
-            OptionsError: Column `on` is missing, or column `name` is there.
+            OptionsError: Column `on` is missing or of another type, or column `name` is there.
             CheckpointError: The folder belongs to another query, or a file in it cannot be read.
             SourceError: The map has a key twice.
             EnvironmentRefused: On Spark Connect.
@@ -128,6 +128,17 @@ class SideInput:
         if on not in rows.columns or name in rows.columns:
             raise OptionsError(
                 [f"The rows need a column '{on}', and none called '{name}' ({rows.columns})."]
+            )
+        given = rows.schema[on].dataType.simpleString()
+        keys = entries.schema["key"].dataType.simpleString()
+        if given != keys:  # Spark would compare both as some third type: '01' and '1' as one number
+            raise OptionsError(
+                [
+                    f"Column '{on}' of the rows is {given.upper()}, and the map's keys are "
+                    f"{keys.upper()}: Spark would convert them, and keys that differ could become "
+                    f"one. Cast the column first: rows.withColumn('{on}', "
+                    f"rows['{on}'].cast('{keys}')); or read the keys as that type ('key.format')."
+                ]
             )
         entries = entries.select(col("key").alias(on), col("value").alias(name))
         return rows.join(broadcast(entries), on, how)

@@ -10,13 +10,15 @@ import uuid
 
 import pytest
 from hazelcast.core import HazelcastJsonValue
-from hazelcast.errors import TransactionTimedOutError
+from hazelcast.errors import HazelcastSerializationError, TransactionTimedOutError
 from hazelcast.predicate import sql
 from hazelcast.reactor import _PipedWaker
 
 from eo_kafka.clients.hazelcast import internals, repairs
 from eo_kafka.clients.hazelcast.client import connect
 from eo_kafka.clients.hazelcast.transactions import Transaction
+from eo_kafka.errors import SourceError
+from eo_kafka.sources.maps import columns
 from eo_kafka.testing.processes import wait_until
 from grid_fixtures import new_map, settings
 
@@ -89,6 +91,30 @@ def test_members_find_the_entries_of_a_partition_that_match(hazelcast_client) ->
         ).result()
         found += [internals.to_object(hazelcast_client, item) for item in items[0::2]]
     assert sorted(found) == list(range(90, 100))
+
+
+class Touch:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_what_was_pickled_into_a_map_is_refused_and_not_run(hazelcast_client, tmp_path) -> None:
+    """Whoever may write into the map would run what he likes where it is read."""
+    stored, made = new_map(hazelcast_client), tmp_path / "made"
+    for value in (Touch(made), [[Touch(made)]]):
+        stored.set("k", value)
+        key = internals.to_bytes(hazelcast_client, "k")
+        _, found = columns.entries(internals.entry_of(hazelcast_client, stored.name, key).result())
+        with pytest.raises(SourceError, match="pickled by Python.*Read it as 'data'"):
+            columns.as_text(found, lambda piece: internals.to_object(hazelcast_client, piece))
+        with pytest.raises(HazelcastSerializationError, match="pickled by Python"):
+            stored.get("k")
+    assert not made.exists()
 
 
 @pytest.mark.full

@@ -163,6 +163,19 @@ def test_of_rows_with_one_key_the_first_is_kept_and_the_newest_stays(
         write(newest, rows(("a", None)))
 
 
+def test_the_newest_entry_of_a_key_that_is_bytes_stays(grid, hazelcast_client) -> None:
+    stored = new_map(hazelcast_client, "plain")
+    columns = [("key", "binary"), ("value", "string")]
+    options, _ = MapSinkOptions.parse(options_of(grid, stored, **NEWEST), columns)
+    for number in (2, 3, 1):
+        keys = pa.array([b"\xff\x00", b"another"], pa.binary())
+        values = pa.array([f'{{"n": {number}}}'] * 2)
+        write(options, iter([pa.record_batch([keys, values], names=["key", "value"])]))
+    for key in (b"\xff\x00", b"another"):
+        assert stored.get(bytearray(key)).to_string() == '{"n": 3}'
+    assert stored.size() == 2
+
+
 def test_a_batch_that_is_written_again_with_other_keys_is_found(grid, hazelcast_client) -> None:
     stored = new_map(hazelcast_client, "plain")
     options, query = parsed(grid, stored), f"q-{stored.name}"

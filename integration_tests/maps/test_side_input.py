@@ -161,3 +161,16 @@ def test_bad_arguments_are_told_at_once(prices, spark) -> None:
             prices.join(rows, 0, **arguments)
     found = prices.join(rows, 0, on="id", name="price").collect()
     assert [(row.id, row.price) for row in found] == [("a", "1")]
+
+
+def test_a_column_of_another_type_than_the_keys_is_refused(spark, broker, make_topic, tmp_path):
+    """Spark would compare numbers: each row would come out once for each such key."""
+    a_map = TopicMap(broker.bootstrap_servers, make_topic, 1)
+    a_map.put_all({"1": "one", "01": "another"})
+    side = eo_kafka.SideInput(a_map.options(), str(tmp_path / "side"))
+    for kind in ("BIGINT", "BINARY"):
+        rows = spark.sql(f"select cast('1' as {kind}) as id")
+        with pytest.raises(OptionsError, match=f"'id' of the rows is {kind}, .* keys are STRING"):
+            side.join(rows, 0, on="id").collect()
+        rows = rows.withColumn("id", rows["id"].cast("string"))
+        assert side.join(rows, 0, on="id").collect() == [("1", "one")]

@@ -53,7 +53,7 @@ def merged(
     now: Entries = {}
     for data, (plain, key) in sorted(stored.items()):
         found = lock(data)
-        now[key] = _plain(plain, None if found is None else internals.to_object(client, found))
+        now[key] = _plain(plain, None if found is None else _object(client, plain, found))
     for (plain, key), value in zip(keys, values, strict=True):
         if value is None:
             now[key] = None
@@ -76,6 +76,15 @@ def _result(found: str | bytes | None, value: str | bytes) -> str | bytes | None
     return found
 
 
+def _object(client: HazelcastClient, key: object, found: bytes) -> Any:
+    from hazelcast.errors import HazelcastSerializationError
+
+    try:
+        return internals.to_object(client, found)
+    except HazelcastSerializationError as error:
+        raise _foreign(key, f"cannot be read ({cut(error)})") from None
+
+
 def _plain(key: object, found: Any) -> str | bytes | None:
     from hazelcast.core import HazelcastJsonValue
 
@@ -85,10 +94,14 @@ def _plain(key: object, found: Any) -> str | bytes | None:
         return bytes(found)
     if found is None or isinstance(found, str):
         return found
-    raise SinkError(
-        f"The entry of key {cut(key)} is of {type(found).__name__}, and only text, JSON and byte "
-        "arrays can be merged: somebody else writes into the map. The batch stays decided; set "
-        "that right and start the query."
+    raise _foreign(key, f"is of {type(found).__name__}")
+
+
+def _foreign(key: object, what: str) -> SinkError:
+    return SinkError(
+        f"The entry of key {cut(key)} {what}, and only text, JSON and byte arrays can be merged: "
+        "somebody else writes into the map. The batch stays decided; set that right and start the "
+        "query."
     )
 
 

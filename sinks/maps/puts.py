@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from ...core.crash_points import crash_point
 from ...core.digest import Digest
 from ...core.errors import EoKafkaError, SinkError, WriteFailed, cut
 from ..rows.fast import row_digest
+from .expiry import check_kept
+from .marker import MAP as MARKERS
 from .marker import Marker, Markers
 from .objects import Entries, keys_of, pairs_of
 from .options import KEEP, NEWEST, REPLACE, MapSinkOptions
@@ -74,7 +77,8 @@ def write(
 def commit(options: MapSinkOptions, reports: Sequence[MapReport], batch: int) -> None:
     """Say that a stream's batch is written. Driver, once a batch, or again after a failure.
 
-    Raises Fenced, WriteFailed, SinkError if it was written before with other keys.
+    Raises Fenced, WriteFailed, SinkError if it was written before with other keys,
+    EnvironmentRefused if the members would not remember it.
     """
     queries = {report.query for report in reports}
     if not queries:
@@ -86,6 +90,7 @@ def commit(options: MapSinkOptions, reports: Sequence[MapReport], batch: int) ->
     for report in reports:
         digest.merge(Digest.of(report.rows, report.keys))
     marker = Marker(batch, digest.rows, digest.text())
+    check_kept(options.hazelcast, MARKERS)
     _explained(options, lambda: Markers(options, query).advance(marker))
     crash_point("map.committed")
 
@@ -186,7 +191,7 @@ class _Writer:
         for _ in range(_ATTEMPTS):
             if not entries:
                 return
-            known = self._map.get_all(set(entries))
+            known = self._known(list(entries))
             asked: dict[Any, Any] = {}
             for key, value in entries.items():
                 old = known.get(key)
@@ -206,11 +211,22 @@ class _Writer:
             "times in a row while they were compared."
         )
 
-    def _version(self, key: Any, value: Any) -> int | float:
+    def _known(self, keys: Sequence[Any]) -> Entries:
+        """What the map has of them. Keys that are bytes are asked for one by one: `get_all` makes a
+        dictionary of them as bytearrays, which can be no keys of one."""
+        if all(isinstance(key, str) for key in keys):
+            found: Entries = self._map.get_all(set(keys))
+            return found
+        asked = {key: self._pipelined.get(key) for key in keys}
+        return {key: one.result() for key, one in asked.items()}
+
+    def _version(self, key: Any, value: Any) -> int | Decimal:
         field = self._options.version_field
         try:
-            found = json.loads(value.to_string())[field]
-            if isinstance(found, bool) or not isinstance(found, int | float):
+            text = value.to_string()
+            # Doubles would make one of two neighbours; NaN is none of JSON's numbers
+            found = json.loads(text, parse_float=_exact, parse_constant=str)[field]
+            if isinstance(found, bool) or not isinstance(found, int | Decimal):
                 raise TypeError
         except (AttributeError, LookupError, TypeError, ValueError):
             raise SinkError(
@@ -218,6 +234,13 @@ class _Writer:
                 f"object, so nobody can say which is newer: key {cut(key)}."
             ) from None
         return found
+
+
+def _exact(number: str) -> Decimal | None:
+    try:
+        return Decimal(number)
+    except InvalidOperation:  # its exponent has too many digits
+        return None
 
 
 @functools.cache

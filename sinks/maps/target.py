@@ -14,6 +14,7 @@ from ...core.errors import LedgerError, RepairNeeded, Undecided, cut
 from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
+from .expiry import check_kept
 from .staging import MapTarget, Staging, chunk_keys
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class StagedMap(MapTarget):
         return "with the members that held them"
 
     def check_same(self, job: Job, ledger: Ledger, *, fenced: bool) -> None:
+        if not fenced:
+            from .lanes import MARKERS
+
+            for name in (Staging(self, job.job_and_ledger[0]).name, MARKERS):
+                check_kept(self.hazelcast, name)
         written = [
             found
             for found in ledger.of_sink(job.sink).values()

@@ -32,6 +32,8 @@ _EVENT = (-2, 1, -4, 132)
 _HEAD_BYTES = _HEAD.size
 _INT, _LONG = -7, -8
 _NULL = 0
+# Of Java's LocalTime, LocalDateTime and OffsetDateTime: where their nanoseconds are
+_NANOSECONDS_AT = {-52: 11, -53: 17, -54: 17}
 _CONTENT = 12  # where text and byte arrays begin: after hash, type and length
 
 ToObject = Callable[[bytes], Any]
@@ -231,7 +233,18 @@ def _plain(piece: bytes, to_object: ToObject) -> str | None:
             f"({type(error).__name__}: {error}). {_WAYS_OUT.get(kind, '')}Read it as 'data', its "
             "serialized form."
         ) from None
+    if kind in _NANOSECONDS_AT:
+        return _exact_time(value, struct.unpack_from(">i", piece, _NANOSECONDS_AT[kind])[0])
     return plain_text(value, kind)
+
+
+def _exact_time(value: datetime.time | datetime.datetime, nanoseconds: int) -> str:
+    """Of Java's times the client reads the microseconds."""
+    if not nanoseconds % 1000:
+        return value.isoformat()
+    text = value.isoformat(timespec="microseconds")
+    end = text.index(".") + 7
+    return f"{text[:end]}{nanoseconds % 1000:03}{text[end:]}"
 
 
 def plain_text(value: Any, kind: int) -> str | None:
@@ -247,15 +260,30 @@ def plain_text(value: Any, kind: int) -> str | None:
     if hasattr(value, "to_string"):  # HazelcastJsonValue
         return str(value.to_string())
     if isinstance(value, list | tuple):
-        return json.dumps([plain_text(one, kind) if not _is_json(one) else one for one in value])
+        try:
+            return json.dumps(_listed(value, kind), allow_nan=False)
+        except ValueError:
+            raise SourceError(
+                "A list holds a number that JSON has no form for, NaN or infinity: read it as "
+                "'data', its serialized form."
+            ) from None
     raise SourceError(
         f"A value of Hazelcast's type {kind} ({type(value).__name__}) has no plain text: read it "
         "as 'bytes' if it is a byte array, or as 'data', its serialized form."
     )
 
 
-def _is_json(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float)
+def _listed(value: Any, kind: int) -> Any:
+    """What is in a list, as JSON takes it."""
+    if isinstance(value, list | tuple):
+        return [_listed(one, kind) for one in value]
+    if isinstance(value, datetime.time | datetime.datetime):
+        raise SourceError(
+            "Hazelcast's client cuts times in lists to microseconds, so what a list holds is not "
+            "known: read it as 'data', its serialized form."
+        )
+    is_json = value is None or isinstance(value, bool | int | float)
+    return value if is_json else plain_text(value, kind)
 
 
 # By Hazelcast's type: that of Portable, and of Compact

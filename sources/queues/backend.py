@@ -47,8 +47,9 @@ class Memory(Protocol):
         """Read what was kept. `ends`: of the inbox, the poison topic and those of its own. Raises
         EnvironmentRefused."""
 
-    def has(self, one: Message) -> bool:
-        """Whether it was kept, as far as is remembered."""
+    def has(self, one: Message, *, is_poison: bool) -> bool:
+        """Whether it was kept where it belongs, as far as is remembered. `is_poison`: there is a
+        reason not to take it into the inbox."""
 
     def doubt(self, one: Message) -> str | None:
         """Why nobody can tell any more whether it was kept."""

@@ -28,13 +28,15 @@ class Window:
         """The oldest first."""
         for key in keys:
             if key:
+                self._ids.pop(key, None)  # one that is known is as new as its newest record
                 self._ids[key] = None
         while len(self._ids) > self._size:
             self._ids.popitem(last=False)
 
 
 class IdWindows:
-    """One for each of the topics that messages are kept in; they have the ids as their keys."""
+    """One for each of the topics that messages are kept in, first the inbox; they have the ids as
+    their keys."""
 
     topics: tuple[str, ...] = ()
 
@@ -63,9 +65,11 @@ class IdWindows:
             until, step = begin, step * 2
         return found
 
-    def has(self, one: Message) -> bool:
-        """Whether it is among the newest."""
-        return one.id is not None and any(one.id in window for window in self._windows.values())
+    def has(self, one: Message, *, is_poison: bool) -> bool:
+        """Whether it is among the newest: of the inbox, and for poison of its topic, too. One that
+        was poison and is none any more was put back into the queue."""
+        windows = list(self._windows.values())[: None if is_poison else 1]
+        return one.id is not None and any(one.id in window for window in windows)
 
     def doubt(self, one: Message) -> str | None:
         """None: one that is older than the windows is taken for new, which is logged."""

@@ -99,7 +99,10 @@ def _plain_id(value: object) -> bytes | None:
 
 
 def deliveries_of(one: Delivery) -> int | None:
-    """How often the broker has delivered it before, where it counts that: quorum queues do."""
+    """How often the broker has delivered it before, where it counts that: quorum queues do. On a
+    first delivery the header is another queue's, and came with a message that was moved here."""
+    if not one.redelivered:
+        return None
     count = (one.properties.headers or {}).get(_DELIVERIES)
     return int(count) if isinstance(count, int) else None  # pika's own integers show an L
 

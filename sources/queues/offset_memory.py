@@ -65,8 +65,8 @@ class OffsetMemory:
                 f"written them all; then, or to go on without them, delete '{self._topic}', too."
             )
 
-    def has(self, one: Message) -> bool:
-        """Whether its offset was kept."""
+    def has(self, one: Message, *, is_poison: bool) -> bool:
+        """Whether its offset was kept, anywhere: what somebody puts back has another."""
         at = one.place
         assert at is not None
         return at.offset in self._kept.get((at.topic_id, at.partition), _NOTHING)

@@ -178,20 +178,21 @@ class Receiver:
         memory = self._inbox.memory
         kept: list[Record] = []
         poison: list[Record] = []
-        mine: set[bytes] = set()
+        mine: set[tuple[bytes | None, bool]] = set()  # ids, and whether they are poison
         repeats = uncertain = 0
         for one in taken:
-            if one.id is not None and (one.id in mine or memory.has(one)):
+            reason = self._reason(one) or memory.doubt(one)
+            is_poison = reason is not None
+            known = (one.id, False) in mine or (is_poison and (one.id, True) in mine)
+            if one.id is not None and (known or memory.has(one, is_poison=is_poison)):
                 repeats += 1
                 continue
-            reason = self._reason(one) or memory.doubt(one)
             if reason is None:
                 kept.append(one.record())
                 uncertain += one.said["redelivered"] and not memory.remembers_all
             else:
                 poison.append(one.record(reason))
-            if one.id is not None:
-                mine.add(one.id)
+            mine.add((one.id, is_poison))
         problem = self._inbox.append(kept, poison) if kept or poison else None
         if problem is None:
             counts.repeats += repeats
@@ -210,10 +211,8 @@ class Receiver:
         queue, window = self._options.queue, self._options.window
         if counts.repeats:
             log.warning(
-                "%d messages of queue '%s' came again and are in inbox '%s' already: dropped.",
-                counts.repeats,
-                queue,
-                self._options.inbox,
+                "%d messages of queue '%s' came again and are in '%s' or '%s' already: dropped.",
+                *(counts.repeats, queue, self._options.inbox, self._options.poison_topic),
             )
         if counts.poison:
             log.warning(

@@ -1,0 +1,108 @@
+"""Which deliveries of a queue are repeats, poison, or new. Without a server."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+import pika
+import pytest
+
+from eo_kafka.clients.amqp.queue import Delivery
+from eo_kafka.connectors.queues.reader import checked
+from eo_kafka.sources.queues.id_window import IdWindows
+from eo_kafka.sources.queues.message import Message, Record, message_of
+from eo_kafka.sources.queues.receiver import Receiver, _Counts
+
+INBOX, POISON = "inbox", "inbox.poison"
+OPTIONS = {
+    "kafka.bootstrap.servers": "nowhere:1",
+    "url": "amqp://host/shop",
+    "queue": "orders",
+    "inbox": INBOX,
+}
+
+
+def message(name: str, *, redelivered: bool = False, count: int | None = None) -> Message:
+    headers = {} if count is None else {"x-delivery-count": count}
+    given = pika.BasicProperties(message_id=name, headers=headers)
+    return message_of(Delivery(1, b"x", "", "orders", redelivered, given), name.encode())
+
+
+class Topics:
+    """The inbox and the poison topic, in memory."""
+
+    def __init__(self) -> None:
+        self.memory = IdWindows((INBOX, POISON), 1000)
+        self.records: dict[str, list[Record]] = {INBOX: [], POISON: []}
+
+    def append(self, kept: Sequence[Record], poison: Sequence[Record]) -> None:
+        wanted = {INBOX: kept, POISON: poison}
+        for name, records in wanted.items():
+            self.records[name] += records
+        self.memory.note(wanted)
+
+    def read(self, name: str, begin: int, end: int) -> Iterator[tuple[int, bytes, bytes | None]]:
+        for offset, one in enumerate(self.records[name][begin:end], begin):
+            yield offset, one.key or b"", one.value
+
+
+class Queue:
+    def acknowledge(self, taken: Sequence[Message]) -> None:
+        pass
+
+
+def receiver(topics: Topics) -> Receiver:
+    found = Receiver(checked(OPTIONS).queue)
+    found._inbox, found._queue = topics, Queue()
+    return found
+
+
+def sizes(topics: Topics) -> tuple[int, int]:
+    return len(topics.records[INBOX]), len(topics.records[POISON])
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_poison_message_that_is_put_back_into_the_queue_is_kept(at_once: bool) -> None:
+    topics = Topics()
+    taken = receiver(topics)
+    again = [message("a", redelivered=True, count=15), message("a")]
+    for portion in [again] if at_once else [[one] for one in again]:
+        taken._keep(portion, _Counts())
+    assert sizes(topics) == (1, 1)
+    taken._keep([message("a"), message("a", redelivered=True, count=16)], _Counts())
+    assert sizes(topics) == (1, 1)
+
+
+def test_what_was_not_acknowledged_is_kept_once(caplog: pytest.LogCaptureFixture) -> None:
+    topics, counts = Topics(), _Counts()
+    taken = receiver(topics)
+    for one in (message("a"), message("b", redelivered=True, count=15)):
+        for redelivered in (one, one):
+            taken._keep([redelivered], counts)
+    assert sizes(topics) == (1, 1)
+    with caplog.at_level(logging.WARNING):
+        taken._tell(counts)
+    assert f"2 messages of queue 'orders' came again and are in '{INBOX}' or '{POISON}'" in (
+        caplog.text
+    )
+
+
+def test_a_count_that_was_copied_with_a_message_is_not_this_queues() -> None:
+    """Shovels and tools that move messages take the header with them."""
+    topics = Topics()
+    receiver(topics)._keep([message("a", count=20)], _Counts())
+    assert sizes(topics) == (1, 0)
+    assert message("a", count=20).deliveries is None
+    assert message("a", redelivered=True, count=20).deliveries == 20
+
+
+def test_a_restart_remembers_an_id_from_where_it_was_newest() -> None:
+    """As it was read back it would have been forgotten with its older record."""
+    topics = Topics()
+    names = ["a", *map(str, range(150)), "a"]
+    topics.append([message(name).record() for name in names], [])
+    memory = IdWindows((INBOX, POISON), 100)
+    memory.recall({INBOX: len(names), POISON: 0}, topics.read)
+    assert memory.has(message("a"), is_poison=False)
+    assert memory.has(message("149"), is_poison=False)
