@@ -128,7 +128,6 @@ class LedgerWriter(StreamArrowWriter):
             partition=context.partitionId(),
             task_attempt_id=context.taskAttemptId(),
             checkpoint=self._options.checkpoint or _default_checkpoint(self._options, context),
-            attempt=context.attemptNumber(),
         )
 
 

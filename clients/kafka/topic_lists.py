@@ -13,6 +13,7 @@ from typing import Any
 from ...core.errors import OutcomeUnknown
 
 AGREE_TIMEOUT_S = 30.0
+_UNKNOWN_TOPIC = 3
 Answers = Mapping[Any, Mapping[str, str] | None]  # of each broker: topic -> id; None: no answer
 
 
@@ -28,19 +29,21 @@ async def of_each(admin: Any, names: list[str]) -> Answers:
     )
     manager = admin._manager
     manager.cluster.request_update()  # who is there, for the next time
-    sent = {
-        broker.node_id: manager.send(request, node_id=broker.node_id)
+
+    async def ask(node: Any) -> Mapping[str, str] | None:
+        try:
+            rows = (await manager.send(request, node_id=node)).topics
+        except (errors.KafkaError, OSError):
+            return None
+        if any(row.error_code not in (0, _UNKNOWN_TOPIC) for row in rows):
+            return None  # one that we may not see, say, is not one that is not there
+        return {row.name: str(row.topic_id) for row in rows if row.error_code == 0}
+
+    asked = {
+        broker.node_id: manager.call_soon(ask, broker.node_id)
         for broker in manager.cluster.brokers()
     }
-    answers: dict[Any, Mapping[str, str] | None] = {}
-    for node, future in sent.items():
-        try:
-            rows = (await future).topics
-        except (errors.KafkaError, OSError):
-            answers[node] = None
-            continue
-        answers[node] = {row.name: str(row.topic_id) for row in rows if row.error_code == 0}
-    return answers
+    return {node: await answer for node, answer in asked.items()}
 
 
 def agreed(ask: Callable[[], Answers], names: Iterable[str], servers: str) -> Mapping[str, str]:

@@ -10,12 +10,13 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from eo_kafka.errors import WriteFailed
+from eo_kafka.errors import Undecided, WriteFailed
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, one_phase
 from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.state.ledger import barrier
 from eo_kafka.state.ledger.settled_tokens import read_tokens
 from hand_made_tasks import HandMadeTasks, batch_of
 from harness import (
@@ -215,8 +216,36 @@ def test_a_second_attempt_without_rows_does_not_pass_over_those_of_the_first(bro
     job = HandMadeTasks(broker.bootstrap_servers, make_topic("out"), "idempotent")
     plan = job.plan()
     job.write(plan, iter([batch_of(b"row")]))
-    with pytest.raises(WriteFailed, match="an earlier attempt committed 1 rows"):
-        job.write(plan, iter([]), attempt=1)
-    without = job.write(plan, iter([]), partition=1, attempt=1)
-    assert without.participant is None
-    assert not job.open()
+    again = job.write(plan, iter([]), attempt=1)
+    moved = job.write(plan, iter([batch_of(b"row")]), partition=1, attempt=2)
+    with pytest.raises(Undecided, match=r"partitions \[0\] had committed 1 rows"):
+        job.commit(again, moved)
+
+
+def test_a_log_that_does_not_hold_the_own_token_proves_nothing(broker, make_topic, monkeypatch):
+    """The ledger was deleted and made again, say: who reads nothing has not read that nobody is
+    newer."""
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out"), "idempotent")
+    plan = job.plan()
+    with monkeypatch.context() as patched, pytest.raises(WriteFailed, match="does not hold"):
+        patched.setattr(barrier, "read_records", lambda *_, **__: iter(()))
+        job.write(plan, iter([batch_of(b"row")]))
+    assert not committed(job.servers, job.topic)
+
+
+def test_the_tokens_of_a_batch_are_read_once_in_a_process(broker, make_topic, monkeypatch):
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out"), "idempotent")
+    plan = job.plan()
+    begun: list[int] = []
+    read = barrier.read_records
+
+    def counted(settings, topic, partition, start, *more, **others):
+        begun.append(start)
+        return read(settings, topic, partition, start, *more, **others)
+
+    monkeypatch.setattr(barrier, "read_records", counted)
+    reports = [job.write(plan, iter([batch_of(b"row")]), partition=n, attempt=n) for n in (0, 1)]
+    assert begun[0] == plan.token_from
+    assert begun[1] > begun[0]
+    job.commit(*reports)
+    assert committed(job.servers, job.topic) == {b"row": 2}

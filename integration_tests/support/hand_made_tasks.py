@@ -60,7 +60,7 @@ class HandMadeTasks:
         partition: int = 0,
         attempt: int = 0,
     ) -> TaskReport:
-        task = TaskIdentity(self.query, batch, partition, attempt, attempt=attempt)
+        task = TaskIdentity(self.query, batch, partition, attempt)
         write = one_phase.write if self.options.one_phase else two_phase.write
         return write(self.options, plan, task, batches)
 

@@ -75,6 +75,8 @@ def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
     snapshot = _snapshot(batch, ledger)
     # Last, for transactions can end at any time.
     source_ids = check_prepared(batch.control, reports, options, batch.identity, ledger)
+    if options.one_phase:
+        one_phase_recovery.check_named(options, batch.control, reports)
     source_checks.check_sources(options, batch.identity, ledger, source_ids)
     decision = batch.identity.on(decision, source_ids, repeatable=options.snapshots)
     named = replace(ledger.succession, name=options.query_name or "")

@@ -14,7 +14,9 @@ S5  With everything flushed, the token too, read the log up to that token, and o
     generation: then this attempt aborts. Or the token stands before the barrier, and the newer
     driver's S1 waits for it. (Before that one looks at the coordinator, as in two_phase.py; but
     what a broker says of it that is cut off may be old.)
-S6  The driver writes DONE for all tasks at once, if every topic of their rows is still there.
+S6  The driver writes DONE for all tasks at once, if every topic of their rows is still there, and
+    every visible token is one of theirs: an attempt that committed may have got lost, and the next
+    one may have had no rows, and so no need to look.
 """
 
 from __future__ import annotations
@@ -68,19 +70,18 @@ def write(
     batch_checks.check_next(options, task.batch, newest, task.checkpoint)
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
-    # An attempt before may have had rows, of a query that does not repeat them.
-    if first is None and not task.attempt:
+    if first is None:
         return two_phase.report(plan, task, 0, "")
     attempt = _Attempt(options, plan, task)
     try:
-        return attempt.write(rows if first is None else chain([first], rows))
+        return attempt.write(chain([first], rows))
     except BaseException:
         attempt.transaction.abort()
         raise
 
 
 class _Attempt:
-    """One attempt of a task that has rows, or may have had."""
+    """One attempt of a task that has rows."""
 
     def __init__(self, options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> None:
         self._options, self._plan, self._task = options, plan, task
@@ -107,21 +108,33 @@ class _Attempt:
         for batch in batches:
             self.transaction.send(batch)
             crash_point("S3.while_writing")
-        if not self.transaction.rows:
-            self.transaction.abort()
-            return two_phase.report(self._plan, self._task, 0, "")
         participant = two_phase.prepare(self.transaction, self._options, self._plan, self._task)
-        self._check_newest()
+        self._check_newest(self.transaction.ours_until)
         crash_point("S5.prepared")
         self.transaction.commit()
         crash_point("one-phase.committed")
         return self._report(participant, self.transaction.size)
 
-    def _check_newest(self) -> None:
-        """Raise Fenced if a newer driver has looked, or will, for what stands before our token."""
-        between = self._plan.token_from, self.transaction.ours_until - 1
-        if newest_generation(self._options, *between) > self._plan.generation:
+    def _check_newest(self, until: int) -> None:
+        """Raise Fenced if a newer driver has looked, or will, for the tokens before `until`, where
+        a record of ours ends."""
+        plan = self._plan
+        between = plan.token_from, until
+        if newest_generation(self._options, plan.ledger_id, *between) > plan.generation:
             raise two_phase.fenced(self._options, self._task)
+
+    def _end_stragglers(self) -> None:
+        _, ledger = self._options.job_and_ledger
+        abort_stragglers(
+            self._control,
+            self._options.ids,
+            self._plan.coordinator,
+            (),
+            self._plan.end_txn_version,
+            pinning=(ledger, TOKEN_PARTITION),
+            # What is listed may be a newer driver's, and its coordinator's broker cut off from us.
+            before_end=lambda: self._check_newest(write_barrier(self._options)),
+        )
 
     def _is_first(self) -> bool:
         """Whether it is certain, without asking for tokens, that no attempt of this generation had
@@ -141,7 +154,6 @@ class _Attempt:
     def _committed_token(self) -> Token | None:
         """The token of an earlier attempt of this task whose transaction committed."""
         plan, task = self._plan, self._task
-        _, ledger = self._options.job_and_ledger
         # Taking the id has ended the attempts before: their tokens stand before this record of
         # ours, whatever end of the log a leader tells that is cut off.
         barrier = write_barrier(self._options)
@@ -151,14 +163,7 @@ class _Attempt:
             TOKEN_PARTITION,
             (plan.token_from, barrier),
             # A task that lives and is hit by this fails, and its next attempt looks for its token.
-            lambda: abort_stragglers(
-                self._control,
-                self._options.ids,
-                plan.coordinator,
-                (),
-                plan.end_txn_version,
-                pinning=(ledger, TOKEN_PARTITION),
-            ),
+            self._end_stragglers,
             STRAGGLERS_AFTER_S,
         )
         wanted = (task.partition, task.batch, plan.round_of(task.batch), plan.generation)

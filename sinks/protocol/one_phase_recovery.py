@@ -9,10 +9,11 @@ a batch: the option may be changed between two starts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...clients.kafka.control_plane import ControlPlane
-from ...core.errors import CorruptLedger
+from ...core.errors import CorruptLedger, Undecided
 from ...core.transaction import (
     NO_TRANSACTION,
     Begun,
@@ -24,12 +25,12 @@ from ...core.transaction import (
 from ...state.ledger import records
 from ...state.ledger.appender import Record
 from ...state.ledger.ledger import Ledger
-from ...state.ledger.settled_tokens import read_tokens
+from ...state.ledger.settled_tokens import read_tokens, visible_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
 from ...state.snapshots.checkpoint import open_checkpoint
 from ...state.snapshots.offset_log import plan_of
 from ..options import SinkOptions
-from .committable import Torn
+from .committable import TaskReport, Torn
 from .finisher import Finisher
 
 PLAN_MAX = 1 << 20  # characters; of some 10,000 topics
@@ -81,6 +82,29 @@ def forgotten(ledger: Ledger) -> list[Record]:
     """What takes out of the ledger that tasks commit by themselves."""
     begun: list[Record] = [(records.BEGUN_KEY, None)] if ledger.begun else []
     return [(records.ONE_PHASE_KEY, None), *begun]
+
+
+def check_named(options: SinkOptions, control: ControlPlane, reports: Sequence[TaskReport]) -> None:
+    """S6: raise Undecided if a token of the batch is visible that no report speaks for. An attempt
+    had committed, its report was lost, and the next one brought no rows: so it had not looked."""
+    first = reports[0]
+    mine = (options.sink, first.batch, first.round, first.generation)
+    named = {(part.partition, part.digest) for r in reports if (part := r.participant)}
+    lost = [
+        token
+        for token in visible_tokens(options, control, TOKEN_PARTITION, first.token_from)
+        if (token.sink, token.batch, token.round, token.generation) == mine
+        and (token.partition, token.digest) not in named
+    ]
+    if lost:
+        raise Undecided(
+            f"Batch {first.batch} of job '{options.job}' is not decided: attempts of its tasks of "
+            f"partitions {[token.partition for token in lost]} had committed "
+            f"{sum(token.rows for token in lost)} rows (commit=idempotent), and their next "
+            "attempts brought none. These rows are visible, and may be in other partitions, too. "
+            "commit=idempotent is for queries that give the same rows to the same partitions each "
+            "time; use commit=two-phase for this one."
+        )
 
 
 def find_torn(

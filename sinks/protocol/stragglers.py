@@ -32,10 +32,11 @@ def abort_stragglers(
     kept: Collection[Identity],
     version: int,
     pinning: tuple[str, int] | None = None,
+    before_end: Callable[[], None] = lambda: None,
 ) -> int | None:
     """Abort the job's open transactions that are not in `kept`; with `pinning`, only those that
-    wrote to that partition. Returns how many were; None, and none was, if another holds the
-    coordinator's id.
+    wrote to that partition. `before_end` is called when they are listed, and may raise. Returns how
+    many were; None, and none was, if another holds the coordinator's id.
 
     Raises OutcomeUnknown if they could not be listed or ended, EnvironmentRefused.
     """
@@ -44,6 +45,7 @@ def abort_stragglers(
         for described in list_open(control, ids)
         if described.identity not in kept and (pinning is None or pinning in described.partitions)
     ]
+    before_end()
     return end_listed(control, ids, holder, listed, version)
 
 

@@ -34,7 +34,6 @@ class TaskIdentity:
     partition: int
     task_attempt_id: int
     checkpoint: str | None = None
-    attempt: int = 0  # of the task, as Spark counts in one try of its stage
 
     @property
     def name(self) -> str:

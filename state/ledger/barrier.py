@@ -22,6 +22,9 @@ from .records import barrier_generation, barrier_key
 from .topics import TOKEN_PARTITION
 
 TIMEOUT_S = 60.0
+# Of one ledger (its id) and start: up to where this process has read, and the newest generation
+# before that. Else each task of a batch would read the tokens of all before it.
+_read: dict[tuple[str, int], tuple[int, int]] = {}
 
 
 def write_barrier(options: Job) -> int:
@@ -61,9 +64,25 @@ def write_barrier(options: Job) -> int:
     return max(landed) + 1
 
 
-def newest_generation(options: Job, start: int, end: int) -> int:
-    """Of the barriers in [start, end), whether their transactions have ended or not; 0 without one.
-    Runs on an executor, once a task, before it commits. Raises ReadTimeout."""
+def newest_generation(options: Job, ledger_id: str, start: int, until: int) -> int:
+    """Of the barriers in [start, until), whether their transactions have ended or not; 0 without
+    one. The record that ends at `until` is the caller's own. Runs on an executor, once a task,
+    before it commits. Raises WriteFailed if that record is not there, ReadTimeout."""
     _, topic = options.job_and_ledger
-    found = read_records(options.kafka, topic, TOKEN_PARTITION, start, end, committed=False)
-    return max((barrier_generation(key) or 0 for _, key, _ in found), default=0)
+    position, newest = _read.get((ledger_id, start), (start, 0))
+    between = min(position, until - 1), until
+    reached = 0
+    for offset, key, _ in read_records(
+        options.kafka, topic, TOKEN_PARTITION, *between, committed=False
+    ):
+        newest = max(newest, barrier_generation(key) or 0)
+        reached = offset + 1
+    if reached != until:  # nothing that was not read may count as read
+        raise WriteFailed(
+            f"Ledger '{topic}' does not hold the record of the rows at offset {until - 1} of "
+            f"partition {TOKEN_PARTITION}, which it had taken: it was deleted and made again, or "
+            "its newest records are lost. Nothing of this attempt is visible."
+        )
+    _read.clear()
+    _read[ledger_id, start] = max(position, until), newest
+    return newest

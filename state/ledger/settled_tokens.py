@@ -53,6 +53,17 @@ def read_tokens(
     end = high[0] if until is None else until
     if stable < end:
         _wait_stable(control, (topic, partition, True), end, end_stragglers, patience_s)
+    return _tokens(options, partition, start, end)
+
+
+def visible_tokens(options: Job, control: ControlPlane, partition: int, start: int) -> list[Token]:
+    """The committed tokens from `start` to the last stable offset, as the broker tells it."""
+    _, topic = options.job_and_ledger
+    return _tokens(options, partition, start, control.end_offset(topic, partition, committed=True))
+
+
+def _tokens(options: Job, partition: int, start: int, end: int) -> list[Token]:
+    _, topic = options.job_and_ledger
     return [
         records.decode_token(key, value)
         for _, key, value in read_records(options.kafka, topic, partition, start, end)
