@@ -251,7 +251,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 @plain_errors
 class KafkaBatchReader(DataSourceReader):
     """A batch over the subscribed topics. `earliest` and `latest` mean what they mean when a task
-    runs, so that every action on the DataFrame reads anew, as with the JVM connector.
+    runs, so that every action on the DataFrame reads anew, as with the JVM connector. But only of
+    the topics that were there at the load: else some tasks might read those of before, and others
+    those that were made again.
     """
 
     def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
@@ -267,10 +269,11 @@ class KafkaBatchReader(DataSourceReader):
         """
         lookup = OffsetLookup(self._options)
         try:
-            ranges = Planner(self._options, lookup).batch_ranges()
+            planner = Planner(self._options, lookup)
+            ranges = planner.batch_ranges()
         finally:
             lookup.close()
-        return _tasks(ranges, self._options.max_partitions, {})
+        return _tasks(ranges, self._options.max_partitions, planner.topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task's ranges. Executor, once for each task attempt. Where there is no

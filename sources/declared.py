@@ -25,8 +25,8 @@ ASSIGN: Option[frozenset[TopicPartition]] = Option(
     "assign",
     assignment,
     frozenset(),
-    'Instead of `subscribe`: the partitions to read, as JSON: `{"topicA":[0,1]}`. Partitions that'
-    " do not exist are skipped.",
+    'Instead of `subscribe`: the partitions to read, as JSON: `{"topicA":[0,1]}`. The '
+    "topics must exist; partitions that do not are skipped.",
 )
 STARTING_OFFSETS: Option[Limit | None] = Option(
     "startingOffsets",

@@ -60,6 +60,7 @@ class OffsetLookup:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._client = LookupClient(options)
+        self._told_of_none = False
 
     def __reduce__(self) -> tuple[type[OffsetLookup], tuple[SourceOptions]]:
         return type(self), (self._options,)
@@ -72,20 +73,28 @@ class OffsetLookup:
         """Every partition that is read, and the ids of their topics. Raises as `partitions`."""
         subscription = self._options.subscription
         self.check_first_contact()
-        if not subscription.topics:
+        named = {at.topic for at in subscription.assigned} | set(subscription.topics)
+        if not named:
             found = subscription.wanted(self._all())
+            if not found and not self._told_of_none:
+                self._told_of_none = True
+                log.warning(
+                    "Option 'subscribePattern' is '%s', which finds no topic on the cluster at "
+                    "'%s' that the principal may describe. One that comes later is read.",
+                    *(subscription.pattern, self._options.servers),
+                )
             try:
                 return Topics(found, self.ids({at.topic for at in found}))
             except UnknownTopic:  # deleted since it was listed
                 found = subscription.wanted(self._all())
                 return Topics(found, self.ids({at.topic for at in found}))
-        described = self._described(subscription.topics)
+        described = self._described(named)
         partitions = {
             TopicPartition(topic, partition.id)
             for topic, description in described.items()
             for partition in description.partitions
         }
-        return Topics(partitions, config.topic_ids(described))
+        return Topics(subscription.wanted(partitions), config.topic_ids(described))
 
     def check_first_contact(self) -> None:
         """Driver, before all else. Raises ReadTimeout if nothing has ever listened there."""
@@ -203,14 +212,14 @@ class OffsetLookup:
         wanted = [confluent_kafka.TopicPartition(*at) for at in sorted(partitions)]
         question = confluent_kafka.ConsumerGroupTopicPartitions(group, wanted)
         answers = self._ask(
+            # What a transaction commits that is not ended yet is where the group may be.
             lambda timeout: self._client.admin().list_consumer_group_offsets(
-                [question], request_timeout=timeout
+                [question], require_stable=True, request_timeout=timeout
             ),
             lambda name: f"consumer group '{name}'",
+            lambda found: next((one.error for one in found.topic_partitions if one.error), None),
         )
         found = answers[group].topic_partitions
-        if failed := next((one.error for one in found if one.error), None):
-            raise self._refused(f"consumer group '{group}'", failed)
         return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
 
     def _offsets(
@@ -224,7 +233,9 @@ class OffsetLookup:
         if not partitions:
             return Ends({}, {})
         import confluent_kafka
-        from confluent_kafka import admin
+        from confluent_kafka import KafkaError, admin
+
+        silence = KafkaError(KafkaError._TIMED_OUT)
 
         def spec(wanted: Word | int) -> Any:
             if isinstance(wanted, int):
@@ -242,7 +253,7 @@ class OffsetLookup:
             lambda at: f"partition {at.topic}-{at.partition}",
             # Of a partition whose leader does not answer in time, the client says -1001, and no
             # error: as the end of a batch it would be read again from there.
-            is_answer=lambda found: found.offset >= lowest,
+            problem=lambda found: None if found.offset >= lowest else silence,
             topics={at.topic for at in partitions},
         )
         served(self._options.servers)  # by the leaders, who are who is waited for
@@ -256,7 +267,7 @@ class OffsetLookup:
         self,
         send: Callable[[float], Mapping[T, Future[Any]]],
         subject: Callable[[T], str],
-        is_answer: Callable[[Any], bool] = lambda found: True,
+        problem: Callable[[Any], KafkaError | None] = lambda found: None,
         topics: Collection[str] = (),
     ) -> dict[T, Any]:
         """Send and wait; again after an error that may pass, all within the time limit.
@@ -268,7 +279,7 @@ class OffsetLookup:
         trials, told = Trials(self._options), ""
         while True:
             futures = send(trials.next_s)
-            answers, failed = self._answers(futures, trials.deadline, is_answer)
+            answers, failed = self._answers(futures, trials.deadline, problem)
             self._client.was_let_in |= bool(answers)
             if not failed:
                 return answers
@@ -289,22 +300,25 @@ class OffsetLookup:
         return trials.may_go_on(is_outage) and not lookup_errors.is_denied(error)
 
     def _answers(
-        self, futures: Mapping[T, Future[Any]], deadline: float, is_answer: Callable[[Any], bool]
+        self,
+        futures: Mapping[T, Future[Any]],
+        deadline: float,
+        problem: Callable[[Any], KafkaError | None],
     ) -> tuple[dict[T, Any], dict[T, KafkaError]]:
-        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka import KafkaException
 
         answers: dict[T, Any] = {}
         failed: dict[T, KafkaError] = {}
         for about, future in futures.items():
             try:
                 found = self._wait(future, deadline)
-            except KafkaException as error:
-                failed[about] = error.args[0]
+            except KafkaException as failure:
+                failed[about] = failure.args[0]
                 continue
-            if is_answer(found):
+            if (error := problem(found)) is None:
                 answers[about] = found
             else:
-                failed[about] = KafkaError(KafkaError._TIMED_OUT)
+                failed[about] = error
         return answers, failed
 
     def _wait(self, future: Future[Any], deadline: float) -> Any:

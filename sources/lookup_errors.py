@@ -19,7 +19,11 @@ def is_of_old_metadata(error: KafkaError) -> bool:
     for them again by itself after these."""
     from confluent_kafka import KafkaError
 
-    return error.code() in (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
+    return error.code() in (
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    )
 
 
 def is_without_leader(error: KafkaError) -> bool:
@@ -49,9 +53,27 @@ def is_silence(error: KafkaError) -> bool:
     return error.code() in silence
 
 
+def is_passing(error: KafkaError) -> bool:
+    """Whether brokers say that another one leads, or that they are not ready yet. It takes as long
+    as an election does, or a broker's start, or somebody's transaction. The client does not say of
+    these that they are retriable, as Kafka calls them."""
+    from confluent_kafka import KafkaError
+
+    return is_of_old_metadata(error) or error.code() in (
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+    )
+
+
 def is_outage(error: KafkaError) -> bool:
-    """Whether brokers are away: one waits for them."""
-    return is_silence(error) or is_without_leader(error)
+    """Whether brokers are away, or not ready: one waits for them."""
+    return is_silence(error) or is_without_leader(error) or is_passing(error)
 
 
 def unreachable(options: SourceOptions, last: KafkaError | None) -> ReadTimeout:
@@ -83,6 +105,19 @@ def refused(options: SourceOptions, subject: str, error: KafkaError) -> SourceEr
         return ReadTimeout(
             f"The {subject} has no leader: the brokers that hold it are away. No batch could be "
             f"planned within {_seconds(options)}. Start them, and then the query; or raise "
+            "'fetchOffset.timeoutMs'."
+        )
+    if error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
+        return ReadTimeout(
+            f"The {subject} has committed offsets in a transaction that was open for all of "
+            f"{_seconds(options)}: where the group is will be known when it ends. Nothing was "
+            "read. 'eo-kafka txn list' says whose it is; start the query when it is ended, or "
+            "raise 'fetchOffset.timeoutMs'."
+        )
+    if is_passing(error):
+        return ReadTimeout(
+            f"Looking up {subject} failed for {_seconds(options)}: {error.str()}. No batch could "
+            "be planned. Start the query again when the brokers are together, or raise "
             "'fetchOffset.timeoutMs'."
         )
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):

@@ -95,7 +95,7 @@ class SourceOptions:
         """
         reader = OptionReader(given)
         kafka = _kafka(reader)
-        _strategy(reader)
+        strategy = _strategy(reader)
         starting, ending = _starting(reader, streaming), _ending(reader)
         options = cls(
             kafka=kafka,
@@ -119,6 +119,7 @@ class SourceOptions:
             lookup_timeout_ms=reader.get(LOOKUP_TIMEOUT_MS),
             ledger_topic=_ledger(reader),
             continues=reader.get(ON_RESET) == CONTINUE,
+            topics_given_by=f"option '{strategy}'",
         )
         for name, limit in (
             (STARTING_OFFSETS.name, reader.get(STARTING_OFFSETS)),
@@ -269,7 +270,8 @@ def _by_time(
     return ByTime(of_all, of_each or {}, or_latest)
 
 
-def _strategy(reader: OptionReader) -> None:
+def _strategy(reader: OptionReader) -> str:
+    """The option that names what is read."""
     given = [name for name in _STRATEGIES if name in reader]
     words = ", ".join(_STRATEGIES)
     if not given:
@@ -278,3 +280,4 @@ def _strategy(reader: OptionReader) -> None:
         reader.problem(
             f"Only one of the following options can be specified for Kafka source: {words}."
         )
+    return given[0] if given else SUBSCRIBE.name

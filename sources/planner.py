@@ -50,9 +50,11 @@ class Planner:
         self._topics = KnownTopics()
         self._cut_logs = CutLogs(options)
         self.continues = False  # a new query, whose first batch ends where another has ended
-        self._now: Mapping[str, str] | None = None  # the topics' ids in the last look
+        self._now: Mapping[str, str] = {}  # the topics' ids in the last look
+        self._plans = False  # this run plans batches: those of earlier runs are done
         self._anew: frozenset[str] = frozenset()
         self._epochs: Offsets = {}  # of the leaders, in the last look
+        self._lost: dict[TopicPartition, int] = {}  # what was gone, and how far it had been read
         self._late: set[TopicPartition] = set()  # a new query finds them, and starts at their ends
 
     def stored_start(self) -> dict[TopicPartition, int]:
@@ -77,7 +79,7 @@ class Planner:
     @property
     def topic_ids(self) -> Mapping[str, str]:
         """The id of each topic in the last look."""
-        return self._now or {}
+        return self._now
 
     def ids_of(self, offsets: Offsets) -> dict[str, str]:
         """Of the topics that these are offsets of."""
@@ -106,17 +108,22 @@ class Planner:
         which is known to have ended at `recorded`.
 
         Raises DataLossError where a topic is not the one that `start` is an offset of any more, or
-        a log was cut below.
+        is gone, or a log was cut below. Now, for once Spark has stored an end without a partition,
+        nobody knows how far it was read.
         """
         found = self._look(start)
         replaced = self._topics.replaced(found.ids, start)
+        gone = {at for at in start.offsets.keys() - found.partitions if at.topic not in replaced}
+        if gone and self._options.fail_on_data_loss:
+            self._tell_loss(_gone(gone))
+        self._lost |= {at: start.offsets[at] for at in gone}
         if recorded is not None:
             # Of what it read from its beginning, it says the id.
             again = recorded._replace(ids={**start.ids, **recorded.ids})
             self._check_repeatable(self._topics.replaced(found.ids, again))
         self._tell(replaced, "The new one is read from its beginning.")
         self._topics.accept(found.ids)
-        self._now, self._anew = found.ids, frozenset(replaced)
+        self._now, self._anew, self._plans = found.ids, frozenset(replaced), True
         known = start if recorded is None else recorded
         kept = {at: known.offsets[at] for at in known.offsets if at.topic not in self._anew}
         known = known._replace(offsets=kept)
@@ -181,7 +188,7 @@ class Planner:
         end = until.offsets
         deleted: set[str] = set()
         present: set[TopicPartition] = set()
-        if self._now is None:  # a restart in the middle of this batch
+        if not self._plans:  # a restart in the middle of this batch, or just before it
             (present, self._now), deleted = self._looked({at.topic for at in end})
         replaced = self._topics.replaced(self._now, until)
         self._tell(
@@ -198,7 +205,7 @@ class Planner:
         if gone and first:
             gone -= self._lookup.partitions()
         if gone:
-            self._tell_loss(f"Partitions {names(gone)} are gone; some data may have been missed.")
+            self._tell_loss(_gone(gone))
         if deleted:
             self._tell_loss(
                 f"This batch was planned on topics that were deleted since: {sorted(deleted)}. Of "
@@ -213,6 +220,13 @@ class Planner:
         for at in sorted(begin.keys() - start.keys()):
             # Without any stored offset none of its partitions is new to a new query.
             added = not first or (start and not self._is_pinned(at))
+            if added and at in self._lost:
+                log.warning(
+                    "Partition %s is there again. It was read up to offset %d before it was gone; "
+                    "now it is read from offset %d, some of it for the second time, unless it is "
+                    "another topic. %s",
+                    *(at, self._lost.pop(at), begin[at], _WARN),
+                )
             if added and begin[at] != 0:
                 self._tell_loss(
                     f"Added partition {at} starts from offset {begin[at]} instead of 0; some data "
@@ -241,11 +255,14 @@ class Planner:
     def batch_ranges(self) -> list[OffsetRange]:
         """A batch query's ranges; EARLIEST and LATEST are left for the tasks to resolve, unless
         they must be known to cut the ranges or to share them out."""
-        present = self._lookup.partitions()
+        present, self._now = self._lookup.look()
         starts = self._given.resolved("startingOffsets", self._options.starting, present)
         ends = self._given.resolved("endingOffsets", self._options.ending, present)
         ranges = [OffsetRange(at, starts[at], ends[at]) for at in sorted(present)]
-        return self._tasks(resolved(self._lookup, ranges)) if self._options.cuts else ranges
+        if not self._options.cuts:
+            return ranges
+        fail = self._options.fail_on_data_loss
+        return self._tasks(resolved(self._lookup, ranges, fail=fail))
 
     def _tell_loss(self, sentence: str) -> None:
         tell_loss(sentence, fail=self._options.fail_on_data_loss)
@@ -270,3 +287,13 @@ class Planner:
     def _is_pinned(self, at: TopicPartition) -> bool:
         """Whether a new query's first batch reads nothing of it: where it ends is the start."""
         return self.continues or at in self._late or self._options.starts_at_latest(at)
+
+
+def _gone(partitions: Collection[TopicPartition]) -> str:
+    return (
+        f"Partitions {names(partitions)} are gone; some data may have been missed. They were "
+        "deleted, or the options do not name them any more, or the principal may not describe "
+        "them. To go on where they were read, put the topic back into 'subscribe' (or give the "
+        "right DESCRIBE back). With 'failOnDataLoss' as false what is left of them is not read, "
+        "and should they come back, all of it is, from its beginning."
+    )

@@ -240,6 +240,8 @@ def consumer_settings(options: SourceOptions) -> dict[str, str]:
         # All of a range exists already. Waiting for more would only hold up the answer that says
         # that nothing but a transaction's marker is left before its end.
         "fetch.wait.max.ms": "10",
+        # A byte that changed on a disk is an error, as with Java's consumer, whose default this is.
+        "check.crcs": "true",
         **quick_connect(options.kafka),
         **options.kafka,
         "enable.auto.commit": "false",
@@ -251,22 +253,14 @@ def consumer_settings(options: SourceOptions) -> dict[str, str]:
 
 def resolved_now(options: SourceOptions, wanted: OffsetRange) -> OffsetRange:
     """`wanted`, with EARLIEST and LATEST resolved where they were left for the task. Raises
-    SourceError, ReadTimeout."""
+    as `resolved`."""
     if not {EARLIEST, LATEST} & {wanted.start, wanted.end}:
         return wanted
     lookup = OffsetLookup(options)
     try:
-        found = resolved(lookup, [wanted])[0]
+        return resolved(lookup, [wanted], fail=options.fail_on_data_loss)[0]
     finally:
         lookup.close()
-    if wanted.end == LATEST and found.start > found.end:
-        tell_loss(
-            f"The read is to begin at offset {found.start} of partition {found.partition}, which "
-            f"ends at {found.end}: the offset was given too high ('startingOffsets'), or records "
-            "were lost, or the topic was deleted and made again.",
-            fail=options.fail_on_data_loss,
-        )
-    return found
 
 
 def _end_there(options: SourceOptions, wanted: OffsetRange) -> int:

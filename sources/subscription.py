@@ -19,7 +19,7 @@ _ASSIGN_EXAMPLE = '{"topicA":[0,1],"topicB":[2,4]}'
 @dataclass(frozen=True)
 class Subscription:
     """One of three: `topics` with all their partitions, those that `pattern` finds, or `assigned`
-    partitions, of which those that do not exist are passed over."""
+    partitions, of whose topics those that do not exist are passed over."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -49,8 +49,10 @@ def topic_list(value: str) -> tuple[str, ...]:
 
 
 def pattern(value: str) -> str:
-    """A regular expression. Raises ValueError."""
-    if not value.strip():
+    """A regular expression, without spaces around it, as the JVM connector takes it. Raises
+    ValueError."""
+    value = value.strip()
+    if not value:
         raise ValueError("is an empty pattern to subscribe to")
     try:
         re.compile(value)

@@ -67,7 +67,8 @@ def without_replaced(options: SourceOptions, planned: Mapping[str, str]) -> set[
     for topic in sorted(replaced):
         log.warning(
             "Topic '%s' was deleted and made again since the batch was planned: nothing more of "
-            "the batch is in it, and the next batch reads it from its beginning.",
+            "the batch is in it. A stream's next batch reads it from its beginning; what a batch "
+            "query reads is to be loaded again.",
             topic,
         )
     return planned.keys() - replaced
@@ -86,7 +87,7 @@ def check_not_replaced(options: SourceOptions, planned: Mapping[str, str]) -> No
         raise DataLossError(
             f"Topic '{min(replaced)}' was deleted and made again while it was read (or since "
             "the batch was planned), so the records may come from both topics. None of them is "
-            f"used. {going_on}"
+            f"used. {going_on} If this is a batch query, load it again."
         )
 
 

@@ -105,6 +105,7 @@ def committed_messages(
             "isolation.level": isolation,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
+            "check.crcs": True,
             "fetch.wait.max.ms": 10,  # or the answer that nothing is left takes half a second
             **config.quick_connect({}),
         }

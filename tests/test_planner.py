@@ -357,12 +357,48 @@ def test_partitions_that_one_broker_does_not_know_yet_are_not_taken_for_gone(
     monkeypatch.setattr(cluster, "look", lambda: answers.pop(0))
     plan = planner(cluster, **{"fetchOffset.retryIntervalMs": "1"})
 
-    newest = plan.newest(Position({A: 20, B: 3}, ids={"t": "first"}))
-    assert newest == ({A: 20, B: 5} if looks < 3 else {A: 20})
+    start = Position({A: 20, B: 3}, ids={"t": "first"})
+    with nullcontext() if looks < 3 else pytest.raises(DataLossError, match="t-1 are gone"):
+        assert plan.newest(start) == {A: 20, B: 5}
 
 
-def test_a_restart_reads_nothing_of_a_deleted_topic_and_all_of_one_that_is_left_out() -> None:
-    """The batch was planned by an earlier run: its end is all that is left of the topic."""
+@pytest.mark.parametrize("still_read", ["t", "t,u"])
+def test_what_is_gone_stops_the_query_before_spark_stores_an_end_without_it(
+    still_read: str,
+) -> None:
+    """Or is left out of `subscribe` by mistake. Put back, it is read from where the query was."""
+    cluster, other = Cluster(p0=(0, 20)), TopicPartition("u", 0)
+    start = Position({A: 10, other: 3})
+    quick = {"fetchOffset.retryIntervalMs": "1"}
+    ways = r"u-0 are gone.*put the topic back into 'subscribe'.*'failOnDataLoss' to false"
+    with pytest.raises(DataLossError, match=ways):
+        planner(cluster, **quick, subscribe=still_read).newest(start)
+    cluster.logs[other] = (0, 8)
+    assert planner(cluster, **quick, subscribe="t,u").newest(start) == {A: 20, other: 8}
+
+
+def test_what_was_gone_and_is_there_again_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    cluster, other = Cluster(p0=(0, 20)), TopicPartition("u", 0)
+    plan = planner(
+        cluster, subscribe="t,u", failOnDataLoss="false", **{"fetchOffset.retryIntervalMs": "1"}
+    )
+    start = Position({A: 10, other: 3})
+    without = Position(plan.newest(start))
+    assert plan.ranges(start.offsets, without, first=False) == [OffsetRange(A, 10, 20)]
+    cluster.logs[other] = (0, 8)
+    again = Position(plan.newest(without))
+    with caplog.at_level(logging.WARNING):
+        found = plan.ranges(without.offsets, again, first=False)
+    assert found == [OffsetRange(other, 0, 8)]
+    assert "u-0 is there again. It was read up to offset 3" in caplog.text
+
+
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_a_restart_reads_nothing_of_a_deleted_topic_and_all_of_one_that_is_left_out(
+    asked_before: bool,
+) -> None:
+    """The batch was planned by an earlier run: its end is all that is left of the topic. Spark
+    asks for the partitions of where the batch begins first."""
     deleted, left_out = TopicPartition("deleted", 0), TopicPartition("left-out", 0)
     cluster = Cluster(p0=(0, 20))
     cluster.made["left-out"] = "other"
@@ -371,8 +407,23 @@ def test_a_restart_reads_nothing_of_a_deleted_topic_and_all_of_one_that_is_left_
     with pytest.raises(DataLossError, match=r"topics that were deleted since: \['deleted'\]"):
         planner(cluster).ranges(start, end, first=False)
     plan = planner(cluster, failOnDataLoss="false")
+    if asked_before:
+        assert plan.ranges(start, Position(start), first=False) == []
     assert plan.ranges(start, end, first=False) == [
         OffsetRange(left_out, 1, 2),
         OffsetRange(A, 10, 20),
     ]
     assert plan.topic_ids == {"t": "first", "left-out": "other"}
+
+
+def test_a_batch_that_is_cut_is_told_of_a_start_behind_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As one that is not cut, by its tasks: the topic was made again, or an offset is wrong."""
+    cluster = Cluster(p0=(0, 10), p1=(0, 10))
+    starts = {"startingOffsets": '{"t":{"0":11,"1":4}}', "minPartitions": "2"}
+    with pytest.raises(DataLossError, match="begin at offset 11 of partition t-0, which ends at 1"):
+        planner(cluster, streaming=False, **starts).batch_ranges()
+    lenient = planner(cluster, streaming=False, failOnDataLoss="false", **starts)
+    assert lenient.batch_ranges() == [OffsetRange(B, 4, 7), OffsetRange(B, 7, 10)]
+    assert "begin at offset 11 of partition t-0" in caplog.text

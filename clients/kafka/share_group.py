@@ -181,6 +181,7 @@ class ShareGroup:
                     "share.acknowledgement.mode": "explicit",
                     "max.poll.records": str(self._at_once),
                     "fetch.wait.max.ms": str(_FETCH_WAIT_MS),
+                    "check.crcs": "true",  # a changed byte is an error, and no message
                     "error_cb": self._told.append,
                 }
             )
@@ -276,5 +277,6 @@ class ShareGroup:
             f"The record of {self._topic}-{one.partition()} at offset {offset} cannot be read"
             f" ({error.str()}). Nothing of what came with it was kept or acknowledged. Do "
             "something about it soon: each start counts as a delivery, and after "
-            f"{_ATTEMPTS} of them Kafka drops it. Another member of the group may reject it."
+            f"{_ATTEMPTS} of them Kafka drops it; if its checksum is wrong, Kafka's client may "
+            "have rejected it, and it does not come again. It stays in the topic at that offset."
         )

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from threading import Timer
+from uuid import uuid4
+
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 import eo_kafka
+from eo_kafka.core.offsets import TopicPartition as Place
+from eo_kafka.errors import ReadTimeout
+from eo_kafka.sources.lookup import OffsetLookup
+from eo_kafka.sources.options import SourceOptions
 from harness import (
     assert_exactly_once,
     committed,
@@ -89,3 +96,28 @@ def test_a_query_takes_over_from_a_consumer_and_loses_and_repeats_nothing(job, s
     assert set(found.values()) == {1}
     assert sum(found.values()) == first - first // 2 + 2
     assert_exactly_once(job, list(found))
+
+
+def test_a_start_at_a_group_waits_for_the_transaction_that_moves_it(broker, make_topic):
+    """An application that reads and writes in transactions is stopped in one: at the offsets of
+    before, records would be read again that it writes with these."""
+    servers, topic, group = broker.bootstrap_servers, make_topic("moving"), uuid4().hex
+    produce(servers, topic, [b"%d" % n for n in range(9)])
+    commit(servers, group, topic, 3)
+    at = TopicPartition(topic, 0, 7)
+    application = Producer({"bootstrap.servers": servers, "transactional.id": uuid4().hex})
+    application.init_transactions(30)
+    application.begin_transaction()
+    reader = Consumer({"bootstrap.servers": servers, "group.id": group})
+    application.send_offsets_to_transaction([at], reader.consumer_group_metadata(), 30)
+    reader.close()
+
+    def found(timeout_ms: int) -> dict[Place, int]:
+        given = {"kafka.bootstrap.servers": servers, "subscribe": topic}
+        given["fetchOffset.timeoutMs"] = str(timeout_ms)
+        return OffsetLookup(SourceOptions.parse(given, True)).committed(group, [Place(topic, 0)])
+
+    with pytest.raises(ReadTimeout, match=f"group '{group}' has committed offsets in a transact"):
+        found(1500)
+    Timer(1, application.commit_transaction).start()
+    assert found(30_000) == {Place(topic, 0): 7}

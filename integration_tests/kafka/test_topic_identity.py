@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from eo_kafka.connectors.kafka_source import KafkaStreamReader
+from eo_kafka.connectors.kafka_source import KafkaBatchReader, KafkaStreamReader
 from eo_kafka.connectors.spark_versions import ReadAllAvailable
 from eo_kafka.errors import DataLossError
 from eo_kafka.sources import topic_identity
@@ -40,6 +40,11 @@ class Stream:
 
     def batch(self) -> list[bytes]:
         return self.read(self.plan())
+
+
+def values(reader: KafkaBatchReader, tasks) -> list[bytes]:
+    batches = [batch for task in tasks for batch in reader.read(task)]
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
 
 
 @pytest.fixture
@@ -117,6 +122,24 @@ def test_while_it_is_read_the_task_notices(servers, topic):
     recreate_topic(servers, topic, NEW)
     with pytest.raises(DataLossError, match="was deleted and made again while it was read"):
         list(rows)
+
+
+@pytest.mark.parametrize("how", [{}, {"minPartitions": "2"}])
+def test_a_batch_read_is_of_one_topic(servers, topic, caplog, how):
+    """Also where some tasks have read the old one, and Spark runs those that fail again."""
+    given = {"kafka.bootstrap.servers": servers, "subscribe": topic, **how}
+    strict = KafkaBatchReader(SourceOptions.parse(given, False))
+    lenient = KafkaBatchReader(SourceOptions.parse({**given, "failOnDataLoss": "false"}, False))
+    planned = [(one, one.partitions()) for one in (strict, lenient)]
+    for one, tasks in planned:
+        assert values(one, tasks) == OLD
+    recreate_topic(servers, topic, NEW)
+    for _ in range(2):
+        with pytest.raises(DataLossError, match="made again while it was read.*load it again"):
+            values(strict, planned[0][1])
+    assert values(*planned[1]) == []
+    assert "is to be loaded again" in caplog.text
+    assert values(strict, strict.partitions()) == NEW
 
 
 def test_between_two_runs_the_position_says_which_topic_it_is_of(servers, topic):
