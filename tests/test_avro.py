@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -15,7 +16,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from eo_kafka.errors import SourceError
 from eo_kafka.formats.avro import columns as avro_columns
-from eo_kafka.formats.avro.codec import Decoder, Encoder, SchemaMismatch, parsed
+from eo_kafka.formats.avro.codec import Decoder, Encoder, parsed
+from eo_kafka.formats.avro.fitting import SchemaMismatch
 from eo_kafka.formats.avro.types import spark_type
 
 ORDER = {
@@ -172,6 +174,34 @@ def test_bytes_that_are_not_the_schemas_are_refused(data: bytes) -> None:
         ("long", Decimal("1.5")),
         ("boolean", "no"),
         ("float", 1e300),
+        ("float", 1e-50),
+        ("float", 0.1),
+        ("float", 2**24 + 1),
+        ("double", 2**53 + 1),
+        (["float", "double"], 2**53 + 1),
+        ("int", True),
+        ("long", True),
+        ("float", True),
+        ("double", False),
+        (["int", "long"], True),
+        ({"type": "long", "logicalType": "timestamp-millis"}, datetime(2026, 1, 1, 0, 0, 0, 1)),
+        (
+            {"type": "long", "logicalType": "timestamp-millis"},
+            datetime(2026, 1, 1, 0, 0, 0, 1500, timezone.utc),
+        ),
+        (
+            {"type": "long", "logicalType": "local-timestamp-millis"},
+            datetime(2026, 1, 1, 0, 0, 0, 1),
+        ),
+        (
+            {"type": "long", "logicalType": "local-timestamp-micros"},
+            datetime(2026, 1, 1, tzinfo=timezone.utc),
+        ),
+        (
+            {"type": "long", "logicalType": "local-timestamp-millis"},
+            datetime(2026, 1, 1, tzinfo=timezone.utc),
+        ),
+        ({"type": "map", "values": "int"}, [("a", 1), ("a", 2)]),
         ({"type": "double"}, Decimal("0.1")),
         (["null", "int"], 2**31),
         ({"type": "map", "values": "int"}, [("a", 0.5)]),
@@ -182,6 +212,33 @@ def test_bytes_that_are_not_the_schemas_are_refused(data: bytes) -> None:
 def test_no_value_is_written_as_another_one(schema: Any, value: Any) -> None:
     with pytest.raises((SchemaMismatch, ValueError)):
         Encoder(parsed(schema)).encode(value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ("float", 0.5),
+        ("float", -0.0),
+        ("float", float("inf")),
+        ("float", float("nan")),
+        ("float", 2**24),
+        ("float", 2**100),
+        ("double", 0.1),
+        ("double", float("nan")),
+        ("double", 2**53),
+        ("double", -(2**63)),
+        (["float", "double"], 0.5),
+        (["float", "double"], 0.1),
+        (["int", "long"], 2**40),
+        (["null", "int", "long"], None),
+        (["null", "int", "long"], 5),
+    ],
+    ids=str,
+)
+def test_a_number_that_its_type_holds_is_kept(schema: Any, value: Any) -> None:
+    found = Decoder(parsed(schema)).decode(Encoder(parsed(schema)).encode(value))
+    assert found == value or (value is not None and math.isnan(found))
+    assert str(found) == (str(value) if isinstance(found, int | None) else str(float(value)))
 
 
 def test_a_type_that_contains_itself_is_said() -> None:

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pytest
 
 from eo_kafka.formats.avro import columns as avro_columns
-from eo_kafka.formats.avro.codec import Decoder, Encoder, SchemaMismatch, parsed
+from eo_kafka.formats.avro.codec import Decoder, Encoder, parsed
+from eo_kafka.formats.avro.fitting import SchemaMismatch
 from eo_kafka.formats.avro.types import spark_type
 from eo_kafka.formats.shared.arrow_types import arrow_type
 

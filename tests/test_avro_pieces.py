@@ -16,6 +16,7 @@ from test_avro_columns import OF_SCALARS, leaves, nested, numbered, schemas
 
 from eo_kafka.formats.avro import pieces
 from eo_kafka.formats.avro.codec import Encoder, parsed
+from eo_kafka.formats.avro.fitting import SchemaMismatch
 from eo_kafka.formats.avro.types import spark_type
 from eo_kafka.formats.shared import registry
 from eo_kafka.formats.shared.arrow_types import arrow_type
@@ -225,9 +226,11 @@ FIXED = {"type": "fixed", "name": "F", "size": 9}
         ),
         ("string", pa.array(["", "n" * 63, "n" * 64, "\U0001f600" * 5000], pa.large_string())),
         ("bytes", pa.array([b"", b"n" * 8191, b"n" * 8192], pa.large_binary())),
-        (MILLIS, pa.array([-1, -1000, -1001, 999, 10**15 + 1], pa.timestamp("us", "UTC"))),
+        (MILLIS, pa.array([-1000, 0, 999_000, 10**15], pa.timestamp("us", "UTC"))),
         (INTS, pa.array([[1] * 64, [], None, [2]], pa.large_list(pa.int8()))),
-        ("float", pa.array([1e-46, 3.4028235e38, -0.0, float("inf")])),
+        ("float", pa.array([2**-149, 3.4028234663852886e38, -0.0, float("inf")])),
+        ("float", pa.array([2**24, -(2**24)])),
+        ("double", pa.array([2**53, -(2**53)])),
     ],
     ids=str,
 )  # fmt: skip
@@ -240,10 +243,6 @@ def test_the_edges_of_what_is_written_at_once(schema: Any, column: pa.Array) -> 
 @pytest.mark.parametrize(
     ("schema", "column"),
     [
-        (
-            {"type": "map", "values": "int"},
-            pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int8())),
-        ),
         ({"type": "int", "logicalType": "date"}, pa.array([-719162, 2932896], pa.date32())),
         ("string", pa.array(["a", "b", None, "a"]).dictionary_encode()),
         (["null", "int", "long"], pa.array([1, 2**40, None])),
@@ -255,6 +254,35 @@ def test_what_is_left_to_the_encoder_of_single_values(schema: Any, column: pa.Ar
     assert encoded(schema, column) == one_by_one(schema, column)
     with pytest.raises((AssertionError, pieces.Left)):
         at_once(schema, column)
+
+
+@pytest.mark.parametrize(
+    ("schema", "column"),
+    [
+        ("float", pa.array([0.1])),
+        ("float", pa.array([1e-50])),
+        ("float", pa.array([2**24 + 1], pa.int32())),
+        ("double", pa.array([2**53 + 1])),
+        ("double", pa.array([2**63 - 1])),
+        ("double", pa.array([True])),
+        ("int", pa.array([True])),
+        (MILLIS, pa.array([-1], pa.timestamp("us", "UTC"))),
+        (
+            {"type": "map", "values": "int"},
+            pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int8())),
+        ),
+    ],
+    ids=str,
+)
+def test_a_column_with_a_number_that_would_change_is_refused(schema: Any, column: pa.Array) -> None:
+    with pytest.raises(SchemaMismatch):
+        encoded(schema, column)
+
+
+@pytest.mark.parametrize("numbers", [[2**30, -(2**31)], [2**62, -(2**63)]], ids=str)
+def test_large_numbers_that_a_double_or_float_holds_are_written(numbers: list[int]) -> None:
+    for kind in ("float", "double"):
+        assert encoded(kind, pa.array(numbers)) == one_by_one(kind, pa.array(numbers))
 
 
 def test_a_field_without_a_column_has_its_default() -> None:

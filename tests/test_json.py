@@ -60,7 +60,7 @@ NOT_NULL = (
             '{"\\u00e9": [0.12345678901234567890, true]}',
         ),
         (t.StringType(), "[9007199254740993.0, 1e400, null]", "[9007199254740993.0, 1E+400, null]"),
-        (t.DecimalType(10, 2), "12345678.905", Decimal("12345678.91")),
+        (t.DecimalType(10, 2), "12345678.900", Decimal("12345678.90")),
         (t.DecimalType(38, 0), "9" * 38, Decimal("9" * 38)),
         (t.DecimalType(5, 2), '"1.5"', Decimal("1.50")),
         (t.BinaryType(), '"AAH/"', b"\0\1\xff"),
@@ -247,3 +247,13 @@ def test_whatever_comes_is_read_or_refused(data: bytes) -> None:
     except NotOfSchema:
         return
     pa.array([found], shape)
+
+
+@pytest.mark.parametrize(
+    "text", ["1.005", '"1.005"', '"1_0.0"', '" 1"', '"\\u0661"', '"NaN"', "1e-9"]
+)
+def test_a_decimal_that_would_be_another_one_is_bad(text: str) -> None:
+    decoder = JsonDecoder(t.DecimalType(9, 2))
+    assert decoder.decode(b'"1.50e1"') == decoder.decode(b"15.000")
+    with pytest.raises(NotOfSchema):
+        decoder.decode(text.encode())

@@ -132,3 +132,13 @@ def test_numbers_of_32_bits_have_the_digits_that_they_need():
     given = pa.array([0.1, 16777217.0, 3.4028235e38, 1e-45, None, float("nan")], pa.float32())
     wanted = [b"0.1", b"16777216.0", b"3.4028235e+38", b"1e-45", None, b'"NaN"']
     assert encoder(given.type)(given).to_pylist() == wanted
+
+
+@pytest.mark.parametrize("word", [b"variant", b"geometry", b"geography"])
+def test_what_spark_hands_over_as_its_own_bytes_is_refused(word: bytes) -> None:
+    """As PySpark marks such a struct."""
+    mark = pa.field("metadata", pa.binary(), metadata={word: b"true"})
+    kind = pa.struct([pa.field("value", pa.binary()), mark])
+    for one in (kind, pa.struct([("v", kind)]), pa.list_(kind), pa.map_(pa.string(), kind)):
+        with pytest.raises(OptionsError, match=f"type {word.decode().upper()} cannot be written"):
+            encoder(one)

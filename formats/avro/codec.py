@@ -10,26 +10,20 @@ import copy
 import functools
 import io
 import json
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 import fastavro
 
+from .fitting import SCALARS, Convert, SchemaMismatch
 from .marks import Member, for_reading
-from .types import Schema, full_name, is_one_column
+from .types import BARE_ITEMS, Schema, full_name, has_bare_items, is_one_column
 
-Convert: TypeAlias = Callable[[Any], Any]
 Named: TypeAlias = "dict[str, Convert | None]"
 # Spark has no type for these: the numbers and texts below them are what a column holds.
 _PLAIN = {"time-millis", "time-micros", "uuid", "duration"}
-
-
-class SchemaMismatch(Exception):
-    """A value is none of what its schema allows."""
 
 
 def parsed(schema: Schema) -> Any:
@@ -52,17 +46,30 @@ def _without_plain(schema: Any) -> Any:
     return schema
 
 
+class _Whole(io.BytesIO):
+    """fastavro does not look whether what it passes over is there, and a length may be below 0."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        found = super().read(size)
+        if size is None or size < 0 or len(found) < size:
+            raise EOFError("it is cut off, or a length in it is wrong")
+        return found
+
+
 class Decoder:
-    """Reads what was written with one schema, as another one if there is another. Both `parsed`."""
+    """Reads what was written with one schema, as another one if there is another. Both `parsed`.
+    Raises SchemaMismatch for `BARE_ITEMS`."""
 
     def __init__(self, written: Any, wanted: Any = None) -> None:
+        if has_bare_items(written):
+            raise SchemaMismatch(BARE_ITEMS)
         self._written, self._wanted = for_reading(written, wanted)
         self._convert = _conversion(written if wanted is None else wanted, {}, _READ)
 
     def decode(self, data: bytes) -> Any:
         """Raises what fastavro raises for bytes that are none of the schema's, and ValueError for
         some that are left over."""
-        stream = io.BytesIO(data)
+        stream = io.BytesIO(data) if self._wanted is None else _Whole(data)
         value = fastavro.schemaless_reader(
             stream,
             self._written,
@@ -82,6 +89,7 @@ class _Way:
     array: Callable[[Convert | None], Convert | None]
     map: Callable[[Convert | None], Convert]
     union: Callable[[Sequence[Any], Sequence[Convert | None]], Convert]
+    numbers: Callable[[Sequence[Any], Sequence[Convert | None]], Convert | None]  # of two sizes
     scalars: Mapping[str, Convert]  # by the type, and its logical type behind it: `int-date`
 
 
@@ -127,9 +135,7 @@ def _of_union(branches: Sequence[Any], named: Named, way: _Way) -> Convert | Non
     if len(present) == 1:
         only = inner[0]
         return only and (lambda value: None if value is None else only(value))
-    if is_one_column(present):
-        return None
-    return way.union(present, inner)
+    return (way.numbers if is_one_column(present) else way.union)(present, inner)
 
 
 def _of_fields(needed: Mapping[str, Convert]) -> Convert:
@@ -163,7 +169,7 @@ def _read_union(present: Sequence[Any], inner: Sequence[Convert | None]) -> Conv
     return convert
 
 
-_READ = _Way(_read_array, _read_map, _read_union, {})
+_READ = _Way(_read_array, _read_map, _read_union, lambda *_: None, {})
 
 
 def _named_type(branch: Any) -> str | None:
@@ -221,7 +227,10 @@ def _write_map(inner: Convert | None) -> Convert:
     def convert(pairs: Any) -> Any:
         if not isinstance(pairs, list):
             raise SchemaMismatch(f"{pairs!r} is not a map")
-        return {name: inner(value) if inner else value for name, value in pairs}
+        found = {name: inner(value) if inner else value for name, value in pairs}
+        if len(found) < len(pairs):
+            raise SchemaMismatch("a map has a key twice, and Avro's readers keep one of them")
+        return found
 
     return convert
 
@@ -243,67 +252,47 @@ def _write_union(present: Sequence[Any], inner: Sequence[Convert | None]) -> Con
     return convert
 
 
-def _checked(
-    kinds: tuple[type, ...], words: str, fits: Callable[[Any], bool] | None = None
-) -> Convert:
-    """fastavro takes 1.5 for an int, as 1, and any value for a boolean."""
-
+def _write_number(present: Sequence[Any], inner: Sequence[Convert | None]) -> Convert:
     def convert(value: Any) -> Any:
-        # fastavro makes numbers of times, and says in which field a null is; but of a boolean's
-        # it makes false
-        if (value is None and kinds != (bool,)) or (
-            isinstance(value, kinds) and (fits is None or fits(value))
-        ):
-            return value
-        raise SchemaMismatch(f"{value!r} is not {words}")
+        if value is None:
+            return None
+        for name, change in zip(present, inner, strict=True):
+            try:
+                return name, change(value) if change else value
+            except SchemaMismatch:
+                continue
+        raise SchemaMismatch(f"{value!r} is in none of {' and '.join(present)}")
 
     return convert
 
 
-def _fits_int(value: Any) -> bool:
-    return isinstance(value, date) or -(2**31) <= value < 2**31
-
-
-def _fits_date(value: Any) -> bool:
-    return not isinstance(value, datetime) and _fits_int(value)  # of a time fastavro keeps the day
-
-
-def _fits_float(value: float) -> bool:
-    try:
-        struct.pack("<f", value)
-    except OverflowError:  # it would be infinity
-        return False
-    return True
-
-
-_long = _checked((int, date), "an integer")  # fastavro refuses what is too long
-
-
-def _instant(value: Any) -> Any:
-    """A time without a zone is UTC's; to fastavro it is the machine's."""
-    is_local = isinstance(value, datetime) and value.tzinfo is None
-    return value.replace(tzinfo=timezone.utc) if is_local else _long(value)
-
-
-_WRITE = _Way(
-    _write_array,
-    _write_map,
-    _write_union,
-    {
-        "null": _checked((), "null"),
-        "boolean": _checked((bool,), "a boolean"),
-        "int": _checked((int, date), "an integer of 32 bits", _fits_int),
-        "int-date": _checked((int, date), "a date", _fits_date),
-        "long": _long,
-        "long-timestamp-millis": _instant,
-        "long-timestamp-micros": _instant,
-        "float": _checked((int, float), "a number of 32 bits", _fits_float),
-        "double": _checked((int, float), "a number"),
-    },
-)
+_WRITE = _Way(_write_array, _write_map, _write_union, _write_number, SCALARS)
 
 
 @functools.lru_cache(maxsize=64)
 def encoder(schema: str) -> Encoder:
     """For a schema as JSON; made once a process."""
     return Encoder(parsed(json.loads(schema)))
+
+
+@functools.lru_cache(maxsize=256)
+def is_bytes(schema: str) -> bool:
+    """Whether all of a value is bytes, by its schema as JSON. Confluent's serializers then have no
+    length of Avro's in front of them."""
+    found = json.loads(schema)
+    while isinstance(found, dict):
+        found = found["type"]
+    return bool(found == "bytes")
+
+
+def with_length(data: bytes) -> bytes:
+    """Bytes as Avro has them."""
+    return encoder('"bytes"').encode(data)
+
+
+def without_length(data: bytes) -> bytes:
+    """The way back."""
+    return bytes(_BYTES.decode(data))
+
+
+_BYTES = Decoder("bytes")

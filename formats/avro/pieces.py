@@ -42,9 +42,15 @@ def encoder(schema: str, kind: pa.DataType, number: int | None = None) -> Encode
     """What turns a column of an Arrow type into Avro of a schema (as JSON). With a `number`, which
     a registry has for the schema, each value is in Confluent's wire format. Raises what fastavro
     raises for a value that is none of the schema's."""
-    write = _writer(schema, kind)
     single = codec.encoder(schema).encode
     head = b"" if number is None else registry.pack(number, b"")
+    if number is not None and codec.is_bytes(schema):
+        import pyarrow as pa
+
+        return lambda column: one_by_one(
+            column, lambda value: head + codec.without_length(single(value)), pa.binary()
+        )
+    write = _writer(schema, kind)
 
     def encode(column: pa.Array) -> pa.Array:
         import pyarrow as pa

@@ -32,7 +32,7 @@ from datetime import date
 from typing import Any
 
 from .slots import Node, Unsupported
-from .types import Schema, full_name, is_one_column
+from .types import BARE_ITEMS, Schema, full_name, has_bare_items, is_one_column
 
 LONG, RAW, BOOLEAN, BYTES, FIXED, DECIMAL, RECORD = range(7)
 OPTIONAL, UNION, GOTO, REPEATED, AGAIN = range(7, 12)
@@ -108,6 +108,8 @@ _SAME = ("logicalType", "precision", "scale", "size", "symbols")
 def compiled_schema(written: Schema, wanted: Schema | None = None) -> tuple[Program, Node]:
     """The program of a (parsed) schema, whose values become what `wanted` says. Raises
     Unsupported."""
+    if has_bare_items(written):
+        raise Unsupported(BARE_ITEMS)
     program = Program()
     compiler = _Compiler(program, is_same=wanted is None)
     return program, compiler.type(written, written if wanted is None else wanted, 0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..shared import registry as wire
 from ..shared.registry import Registry, UnknownSchema
-from .codec import Decoder, parsed
+from .codec import Decoder, is_bytes, parsed, with_length
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,9 @@ class AvroReader:
         if self._known is None:
             return _decoder(self._wanted, self._wanted).decode(value)
         number, data = wire.unpack(value)
-        return _decoder(self._schema(number), self._wanted).decode(data)
+        schema = self._schema(number)
+        data = with_length(data) if is_bytes(schema) else data
+        return _decoder(schema, self._wanted).decode(data)
 
     def column(self, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
         """As `Decoder.column` (formats/shared/decoding.py). Raises SourceError if the registry does
@@ -87,6 +89,8 @@ class AvroReader:
         try:
             schema = self._schema(number)
         except UnknownSchema:
+            return None
+        if is_bytes(schema):
             return None
         return avro_columns.decoded(values, schema, self._wanted, kind, wire.HEAD_SIZE)
 

@@ -127,10 +127,11 @@ def _boolean(column: pa.Array) -> Pieces:
 def _float(column: pa.Array) -> Pieces:
     import numpy as np
 
+    _check_whole(column, 2**24)
     given = np.asarray(column).astype("<f8")  # as Python's floats are
     with np.errstate(over="ignore"):
         found = given.astype("<f4")
-    if np.any(np.isinf(found) & np.isfinite(given)):
+    if np.any((found != given) & ~np.isnan(given)):
         raise Left
     return [_of_equal_size(found)]
 
@@ -138,7 +139,19 @@ def _float(column: pa.Array) -> Pieces:
 def _double(column: pa.Array) -> Pieces:
     import numpy as np
 
+    _check_whole(column, 2**53)
     return [_of_equal_size(np.asarray(column).astype("<f8"))]
+
+
+def _check_whole(column: pa.Array, most: int) -> None:
+    """Of larger integers not all are floating-point numbers, too."""
+    import numpy as np
+    import pyarrow as pa
+
+    if pa.types.is_integer(column.type):
+        numbers = np.asarray(column)
+        if numbers.min() < -most or numbers.max() > most:
+            raise Left
 
 
 def _text(column: pa.Array) -> Pieces:
@@ -195,6 +208,8 @@ def _integer(what: str, logical: str | None, kind: pa.DataType) -> Write:
     def write(column: pa.Array) -> Pieces:
         numbers = np.asarray(column.view(stored).cast(pa.int64()))
         if numbers.min() < lowest or numbers.max() > highest:
+            raise Left
+        if divisor > 1 and np.any(numbers % divisor):
             raise Left
         return [zigzag(numbers if divisor == 1 else numbers // divisor)]
 

@@ -41,11 +41,15 @@ _WIDER: dict[frozenset[str], type[t.DataType]] = {
     frozenset({"float", "double"}): t.DoubleType,
 }
 _DECIMAL_DIGITS_MAX = 38
+# A damaged count of them would fill the memory.
+BARE_ITEMS = "An Avro array's items have no bytes, so that its length cannot be trusted"
 
 
 def spark_type(schema: Schema) -> Type:
     """The type of a (parsed) schema's values, and whether one may be null. Raises SourceError for
-    what Spark has no type for: recursion, decimals of more than 38 digits."""
+    what Spark has no type for (recursion, decimals of more than 38 digits) and for `BARE_ITEMS`."""
+    if has_bare_items(schema):
+        raise SourceError(f"{BARE_ITEMS}: read it with a schema without that field.")
     return _type(schema, {}, ())
 
 
@@ -144,6 +148,38 @@ def full_name(schema: Mapping[str, Any]) -> str:
     """Of a record, an enum or a fixed, with its namespace."""
     name, space = str(schema["name"]), schema.get("namespace")
     return name if "." in name or not space else f"{space}.{name}"
+
+
+def has_bare_items(schema: Schema) -> bool:
+    """Whether there is an array in a (parsed) schema whose items are read from no bytes at all."""
+    found: list[Schema] = []
+    _has_bytes(schema, {}, found)
+    return bool(found)
+
+
+def _has_bytes(schema: Schema, named: dict[str, bool], bare: list[Schema]) -> bool:
+    """Whether each value has a byte; arrays whose items have none are added to `bare`."""
+    if isinstance(schema, str):
+        return named.get(schema, schema != "null")
+    if not isinstance(schema, Mapping):
+        for branch in schema:
+            _has_bytes(branch, named, bare)
+        return True  # which branch it is
+    kind = schema["type"]
+    if not isinstance(kind, str):
+        return _has_bytes(kind, named, bare)
+    if kind in ("record", "error"):
+        named[full_name(schema)] = True  # in itself: it ends in a union, an array or a map
+        fields = [_has_bytes(field["type"], named, bare) for field in schema["fields"]]
+        named[full_name(schema)] = any(fields)
+        return any(fields)
+    if kind == "fixed":
+        named[full_name(schema)] = bool(schema["size"])
+    elif kind == "array" and not _has_bytes(schema["items"], named, bare):
+        bare.append(schema)
+    elif kind == "map":
+        _has_bytes(schema["values"], named, bare)
+    return bool(schema["size"]) if kind == "fixed" else named.get(kind, kind != "null")
 
 
 # --- the other way ------------------------------------------------------------------------------

@@ -152,6 +152,9 @@ def _integer(low: int, high: int) -> Read:
     return read
 
 
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
 def _decimal(kind: t.DecimalType) -> Read:
     unit = Decimal(1).scaleb(-kind.scale)
     context = Context(prec=kind.precision, rounding=ROUND_HALF_UP)
@@ -159,8 +162,10 @@ def _decimal(kind: t.DecimalType) -> Read:
     def read(value: Any) -> Any:
         if type(value) not in (int, Decimal, str):
             raise TypeError
+        if isinstance(value, str) and not _NUMBER.fullmatch(value):
+            raise ValueError  # Python takes 1_0 and blanks
         found = Decimal(value).quantize(unit, context=context)
-        if not found.is_finite():
+        if not found.is_finite() or found != Decimal(value):  # rounded
             raise ValueError
         return found
 

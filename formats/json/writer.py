@@ -39,7 +39,17 @@ def value_writer(kind: pa.DataType) -> Write:
 
 
 def check_names(kind: pa.DataType) -> None:
-    """Raises OptionsError for a struct with two fields of one name: a reader of JSON keeps one."""
+    """Raises OptionsError for a struct with two fields of one name, of which a reader of JSON keeps
+    one, and for what Spark hands over as a struct of its own bytes: VARIANT and places."""
+    for word in (b"variant", b"geometry", b"geography"):
+        if any((field.metadata or {}).get(word) == b"true" for field in kind):
+            said = word.decode().upper()
+            raise OptionsError(
+                [
+                    f"A column of type {said} cannot be written as JSON: convert it first, as with "
+                    "to_json for a VARIANT."
+                ]
+            )
     names = [field.name for field in kind]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise OptionsError(
