@@ -67,6 +67,13 @@ class Digest:
         """Add all rows of `other`."""
         self.add_lanes(other.rows, *other._lanes)
 
+    def beside(self, other: Digest) -> Digest:
+        """Of the same rows, each with what `other` has of it."""
+        found = Digest()
+        found.merge(self)
+        found.add_lanes(0, *other._lanes)
+        return found
+
     def text(self) -> str:
         """The digest with its version: `m1:` and 32 hexadecimal digits."""
         return f"{VERSION}:{self._lanes[0]:016x}{self._lanes[1]:016x}"

@@ -44,6 +44,15 @@ def test_no_password_is_shown_and_the_target_is_the_table_and_its_server():
     assert jdbc.target == "table 'orders' of db:5432/shop"
 
 
+def test_an_encoding_in_the_url_would_make_other_texts_of_the_rows():
+    url = "postgresql://me:s3cr3t@db/shop?client_encoding="
+    assert "'client_encoding' other than UTF8" in problems(url=f"{url}latin1")
+    assert "'client_encoding'" in problems(url="host=db client_encoding=SQL_ASCII")
+    for same in ("utf8", "UTF-8", "Unicode", "auto"):
+        _, target = read_table({**GIVEN, "url": f"{url}{same}"}, COLUMNS)
+        assert dict(target.postgres.parameters)["client_encoding"] == "UTF8", same
+
+
 def test_deletes_are_for_staged_rows_alone():
     """Two tasks that have one key are not found out where one of them deletes what is not there."""
     columns = [*COLUMNS, ("op", "string")]

@@ -36,8 +36,8 @@ _DEFAULTS = {
     "tcp_user_timeout": "60000",
     "target_session_attrs": "read-write",
     "application_name": "eo-kafka",
-    "client_encoding": "UTF8",
 }
+_ENCODING = "client_encoding"
 _PAUSE_S = 0.5
 _NEEDED = "PostgreSQL needs its client on driver and executors: pip install 'eo-kafka[postgres]'."
 # An acknowledged commit must be on the server's disk, and a batch takes as long as it takes, but
@@ -69,6 +69,13 @@ class PostgresSettings:
                 f"Option '{URL.name}' must be specified: which database the table is in."
             )
         found = _parsed(reader, url or "")
+        encoding = found.get(_ENCODING, "auto")  # which asks this machine's locale
+        if encoding.replace("-", "").lower() not in ("utf8", "unicode", "auto"):
+            reader.problem(
+                f"Option 'url' has a '{_ENCODING}' other than UTF8: rows are sent as UTF8, and the "
+                "server would take them for other texts. Take it away."
+            )
+        found[_ENCODING] = "UTF8"  # the server's, the role's and PGCLIENTENCODING come after it
         for option, name in ((USER, "user"), (PASSWORD, "password")):
             given = reader.get(option)
             if given is not None and name in found:

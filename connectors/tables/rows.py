@@ -65,7 +65,7 @@ def _encoded(column: pa.Array, name: str) -> pa.Array:
     encode = texts.encoder(column.type)
     try:
         return encode(column).cast(pa.string())
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise SinkError(
             f"A value of column '{name}' cannot be written as JSON: {cut(error, 300)}."
         ) from None

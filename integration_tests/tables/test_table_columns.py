@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 
 import table_rows
 from eo_kafka.errors import OptionsError, RepairNeeded, SinkError
+from eo_kafka.sinks.tables.target import StagedTable
 from table_rows import TEXT
 
 NO_TIME_ZONE = ("timestamp_ntz", pa.timestamp("us"))
@@ -132,6 +134,23 @@ def test_a_column_that_is_altered_while_a_batch_is_written_changes_no_value(
         monkeypatch.setattr(table_rows, "make_plan", altered)
         job.write([[harmless]])
         assert job.there() == [(harmless,)]
+
+
+def test_a_column_that_is_altered_before_rows_are_staged_for_it_changes_no_value(
+    rows_of, monkeypatch
+) -> None:
+    job = rows_of("word numeric", {"word": MONEY})
+    make_room = StagedTable.make_room
+
+    def altered(*asked: Any) -> None:
+        with psycopg.connect(job.database, autocommit=True) as connection:
+            connection.execute(f"ALTER TABLE {job.given['table']} ALTER word TYPE numeric(10,2)")
+        make_room(*asked)
+
+    monkeypatch.setattr(StagedTable, "make_room", altered)
+    with pytest.raises(OptionsError, match=r"'word' is decimal\(10,4\).*would be rounded"):
+        job.write([[Decimal("1.2345")]])
+    assert job.there() == []
 
 
 @pytest.mark.parametrize("of_index", ["no_case", "C"])

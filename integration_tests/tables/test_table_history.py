@@ -6,12 +6,14 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from both_places import abort, in_both, kill_at_and_abort
-from eo_kafka.errors import LedgerError, RepairNeeded
+from eo_kafka.errors import BatchMismatch, LedgerError, RepairNeeded
+from eo_kafka.sinks.tables.marker import Markers
 from eo_kafka.testing.processes import wait_until
 from eo_kafka.tools import cli
 from harness import copy_topic
@@ -113,6 +115,31 @@ def test_a_ledger_whose_copy_has_taken_the_table_over_is_refused(table_job) -> N
     assert table_job.there() == table_job.expected(0, 1, 2, 3, 4)
 
 
+@pytest.mark.parametrize("found", ["nothing", "no marker", "another marker"])
+def test_a_driver_that_was_paused_at_its_start_leaves_a_newer_ones_marker_alone(
+    table_job, crash_points, monkeypatch, found
+) -> None:
+    """It writes one where there is none, or one that is taken for granted."""
+    batch, schema = 0, table_job.given["table"].partition(".")[0]
+    if found != "nothing":
+        batch = 1
+        table_job.run(0)
+        change = "UPDATE {} SET digest = 'x'" if found == "another marker" else "DELETE FROM {}"
+        table_job.ask(change.format(f"{schema}.eo_kafka_batches"))
+        table_job.given["failOnDataLoss"] = "false"
+    create = Markers.create
+
+    def overtaken(markers: Markers) -> None:
+        create(markers)
+        monkeypatch.setattr(Markers, "create", create)
+        kill_at(table_job, crash_points, "S7.applied", batch)  # and DONE is not written
+
+    monkeypatch.setattr(Markers, "create", overtaken)
+    table_job.run(batch)
+    assert Markers.create is create
+    assert table_job.there() == table_job.expected(*range(batch + 1))
+
+
 @pytest.mark.parametrize("option", ["table", "stagingSchema"])
 def test_a_decided_batch_is_not_applied_elsewhere_when_an_option_is_changed(
     table_job, crash_points, option
@@ -205,6 +232,32 @@ def test_a_replay_with_other_rows_stops_the_query(both, crash_points) -> None:
         both.commit(1)
     both.run(1, 2)
     assert both.there() == in_both(both) == both.expected(0, 1, 2)
+
+
+def test_other_rows_of_the_table_make_another_batch_where_the_topics_are_the_same(
+    both, crash_points, monkeypatch
+) -> None:
+    made = TableJob._batch
+
+    def corrected(job: TableJob, rows: list[tuple[int, str, str]], other: str) -> pa.RecordBatch:
+        batch, words = made(job, rows, other), [f"{one[1]}!" for one in rows]
+        return batch.set_column(1, "word", pa.array(words, pa.string()))
+
+    both.run(0, 0)  # a replay, which is skipped
+    with monkeypatch.context() as patched:
+        patched.setattr(TableJob, "_batch", corrected)
+        both.prepare(0)
+    with pytest.raises(BatchMismatch, match="both have 100 rows, and not the same ones"):
+        both.commit(0)
+    kill_at(both, crash_points, "S6.after_decision", 1)
+    abort(both, {1})
+    with monkeypatch.context() as patched:
+        patched.setattr(TableJob, "_batch", corrected)
+        both.prepare(1)
+    with pytest.raises(RepairNeeded, match="replay's rows of these partitions are not the same"):
+        both.commit(1)
+    both.run(1)
+    assert both.there() == in_both(both) == both.expected(0, 1)
 
 
 @pytest.mark.parametrize("commit", ["staged", pytest.param("two-phase", marks=FULL)])

@@ -41,6 +41,24 @@ def test_a_partition_that_would_lose_or_repeat_rows_is_refused(
     assert job.there() == job.expected(0, 1)
 
 
+@pytest.mark.parametrize(
+    ("takes", "times"),
+    [("ALL TABLES", 1), ("TABLES IN SCHEMA {schema}", 1), ("TABLE {schema}.written", 0)],
+)
+def test_a_publication_that_takes_in_what_is_staged_is_told_of_once(
+    table_job, caplog, takes, times
+) -> None:
+    """Its subscribers lack these tables, and stop."""
+    schema = table_job.given["table"].partition(".")[0]
+    table_job.ask(f"CREATE PUBLICATION {schema} FOR {takes.format(schema=schema)}")
+    try:
+        table_job.run(0, 1)
+    finally:
+        table_job.ask(f"DROP PUBLICATION {schema}")
+    assert caplog.text.count(f"Publication '{schema}' takes in every table") == times
+    assert table_job.there() == table_job.expected(0, 1)
+
+
 def test_two_jobs_that_write_tables_of_one_schema_do_not_wait_for_each_other(
     eo_postgres, broker
 ) -> None:

@@ -183,10 +183,7 @@ def test_a_replica_that_lacks_a_prepared_transaction_of_a_decided_batch(
     count = f"SELECT count(*) FROM {job.given['table']}"
     wait_until(lambda: asked(replica, count) == 100, "the replica has batch 0", timeout=30)
     replica.stop()
-    # libpq tries one server after the other, as a job does that knows of both
-    hosts = url.replace("127.0.0.1:", "").partition("@")[2]
-    both = f"postgresql://postgres@127.0.0.1:{hosts.partition('/')[0]},127.0.0.1:{replica.port}"
-    job.given["url"] = f"{both}/postgres"
+    job.given["url"] = both_of(own_postgres, replica)
     crash_points.arm("S6.after_decision", "wait")
     with driver(job, 1) as process:
         crash_points.wait_reached("S6.after_decision")
@@ -204,6 +201,44 @@ def test_a_replica_that_lacks_a_prepared_transaction_of_a_decided_batch(
     assert job.there() == job.expected(0)
     job.run(1, 2)
     assert job.there() == job.expected(0, 1, 2)
+
+
+def test_a_replica_that_lacks_rows_of_a_batch_that_is_being_applied(
+    own_postgres, replica, broker, crash_points
+) -> None:
+    """They were there when S7 looked: on the replica it looks again, and nothing is applied."""
+    table = new_table(own_postgres.url, ", PRIMARY KEY (id)")
+    job = job_of(own_postgres.url, broker.bootstrap_servers, table, keys="id")
+    started(replica)
+    job.run(0)
+    job.given["url"] = both_of(own_postgres, replica)
+    crash_points.arm("S5.prepared", "wait")
+    with driver(job, 1) as process:
+        crash_points.wait_reached("S5.prepared")  # by task 0
+        staged = f"SELECT count(*) FROM {table.partition('.')[0]}.{job.left()[0]}"
+        wait_until(lambda: asked(replica, staged) == 50, "the replica has its rows", timeout=30)
+        replica.stop()
+        crash_points.arm("S7.in_table", "wait")
+        crash_points.release("S5.prepared")
+        crash_points.wait_reached("S7.in_table")
+        own_postgres.kill()
+        started(replica)
+        assert asked(replica, "SELECT pg_promote()")
+        crash_points.release("S7.in_table")
+        _, said = process.communicate(timeout=120)
+    job.database = replica.url
+    assert process.returncode != 0
+    assert "LedgerError" in said
+    assert "partitions [1] " in said
+    assert job.there() == job.expected(0)
+    job.run(1)
+    assert job.there() == job.expected(0, 1)
+
+
+def both_of(primary: Postgres, standby: Postgres) -> str:
+    """libpq tries one server after the other, as a job does that knows of both."""
+    hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+    return f"postgresql://postgres@{hosts}/postgres"
 
 
 def started(standby: Postgres) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from ...core.crash_points import crash_point
+from ...core.digest import Digest
 from ...core.errors import SourceError, WriteFailed
 from ...core.transaction import NO_TRANSACTION, Participant, Staged
 from ...state.ledger.coordinator import check_owner
@@ -37,11 +38,21 @@ class Staging(Protocol):
 class Stager:
     """How rows are staged for one target. `label` goes into the rows' digest where there is no
     topic; `sent` makes the batches as a topic gets them, for a task that stages nothing; `begin` is
-    of a task that stages its rows."""
+    of a task that stages its rows; `beside` stands for that of a batch which a topic does not get:
+    none, if it gets all of it."""
 
     label: str
     sent: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     begin: Callable[[SinkOptions, WritePlan, TaskIdentity], Staging]
+    beside: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+
+    def noted(self, batches: Iterator[pa.RecordBatch], beside: Digest) -> Iterator[pa.RecordBatch]:
+        """The same; what a topic does not get of them is added to `beside`."""
+        for batch in batches:
+            if self.beside is not None:
+                # No topic has such a name
+                beside.merge(Digest.of(*row_digest([self.beside(batch)], f"beside {self.label}")))
+            yield batch
 
 
 def write(
@@ -56,9 +67,12 @@ def write(
     Runs on an executor, once an attempt. Reads `batches` to the end in any case. Raises WriteFailed
     (Spark tries again), SinkError for rows that the target does not take, Fenced, ForeignLedger.
     """
+    beside = Digest()
+    if options.topic is not None:
+        batches = stager.noted(batches, beside)
     if not plan.must_write(task.batch, task.partition):
         if options.topic is not None:
-            return two_phase.write(options, plan, task, stager.sent(batches))
+            return two_phase.write(options, plan, task, stager.sent(batches), beside)
         check_owner(options, plan.owner, task.query_id)
         rows, digest = row_digest(stager.sent(batches), stager.label)
         skipped = plan.torn_at(task.batch) is None
@@ -68,7 +82,7 @@ def write(
         staging = stager.begin(options, plan, task)
         if options.topic is None:
             return _staged_alone(staging, stager.label, plan, task, batches)
-        found = two_phase.write(options, plan, task, staging.through(batches))
+        found = two_phase.write(options, plan, task, staging.through(batches), beside)
     except SourceError as error:  # what every request to the target raises
         raise WriteFailed(f"{task.name}: {error} Nothing of the batch is visible.") from None
     if found.participant is None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.kafka import control_plane, outages, transactional_producer
 from ...core.crash_points import crash_point
+from ...core.digest import Digest
 from ...core.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
 from ...core.patience import served
 from ...core.transaction import Described, Identity
@@ -65,6 +66,7 @@ class TaskTransaction:
         self._producer: Any = None
         self._writer: Any = None
         self._opened_at = 0.0
+        self.beside = Digest()  # of what else belongs to the rows sent so far
         self._ours = 0  # records that are no rows
         self._ours_landed: list[int] = []
         self._ours_refused = ""  # why one of them was
@@ -85,8 +87,8 @@ class TaskTransaction:
 
     @property
     def digest(self) -> str:
-        """Of the rows sent so far."""
-        return self._writer.digest.text() if self._writer else ""
+        """Of the rows sent so far, and of what `beside` has of them."""
+        return self._writer.digest.beside(self.beside).text() if self._writer else ""
 
     @property
     def ours_until(self) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...clients.kafka import control_plane
 from ...core.crash_points import crash_point
+from ...core.digest import Digest
 from ...core.errors import Fenced
 from ...core.transaction import Described, Participant, Token, TransactionState
 from ...state.ledger import records
@@ -42,18 +43,24 @@ class TaskIdentity:
 
 
 def write(
-    options: SinkOptions, plan: WritePlan, task: TaskIdentity, batches: Iterator[pa.RecordBatch]
+    options: SinkOptions,
+    plan: WritePlan,
+    task: TaskIdentity,
+    batches: Iterator[pa.RecordBatch],
+    beside: Digest | None = None,
 ) -> TaskReport:
     """Write one partition's rows in a transaction of its own and leave it prepared.
 
     Runs on an executor, once an attempt. Reads `batches` to the end in any case: Spark's state
-    store commits only then. Raises WriteFailed (Spark tries again), Fenced, ForeignLedger.
+    store commits only then. `beside` is of what else belongs to the rows, once they are read.
+    Raises WriteFailed (Spark tries again), Fenced, ForeignLedger.
     """
     check_owner(options, plan.owner, task.query_id)
     # What is staged is known by its partition, and so are the rows that go to a topic beside it.
     torn = plan.torn_at(task.batch) if options.staging is None else None
     if torn is None and not plan.must_write(task.batch, task.partition):
         rows, digest = row_digest(batches, options.topic)
+        digest = Digest.of(rows, digest).beside(beside or Digest()).text()
         return report(plan, task, rows, digest, skipped=plan.torn_at(task.batch) is None)
     transaction = TaskTransaction(
         options,
@@ -64,6 +71,7 @@ def write(
         before_open=lambda name: _check_slot(options, plan, task, name),
         still_wanted=lambda: check_still_wanted(options, plan, task),
     )
+    transaction.beside = beside or Digest()
     transaction.open_ahead()
     try:
         for batch in batches:

@@ -1,5 +1,5 @@
-"""What a topic gets of rows that are staged for another target, and what stands for them in a
-digest where no topic gets them. Executor."""
+"""What a topic gets of rows that are staged for another target, and what stands in a digest for
+what no topic gets. Executor."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ def sent(
 ) -> pa.RecordBatch:
     """The columns that go to the topic, which are not the `target`'s; without any of them, one
     column that stands for the row, made of the columns `row`, or the target's."""
-    import pyarrow as pa
-
     names = [name for name in batch.schema.names if name in KAFKA_COLUMNS and name not in target]
     if names:
         return batch.select(names)
-    columns = [batch.column(name) for name in row or target]
+    return one_value(batch, row or target)
+
+
+def one_value(batch: pa.RecordBatch, row: Sequence[str]) -> pa.RecordBatch:
+    """One column that stands for the columns `row`."""
+    import pyarrow as pa
+
+    columns = [batch.column(name) for name in row]
     return pa.record_batch([_one_value(columns)], names=["value"])
 
 
@@ -53,5 +58,26 @@ def plain(column: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return column.cast(pa.timestamp(kind.unit, "UTC"))
     if pa.types.is_nested(kind):
-        return pa.array([None if one is None else repr(one) for one in column.to_pylist()])
+        values = column.cast(_in_numbers(kind)).to_pylist()
+        return pa.array([None if one is None else repr(one) for one in values], pa.string())
     return column
+
+
+def _in_numbers(kind: pa.DataType) -> pa.DataType:
+    """The type with numbers for its times: Python's own have a zone, and not every year."""
+    import pyarrow as pa
+
+    of = pa.types
+    if of.is_temporal(kind) and not of.is_interval(kind):
+        return pa.int64() if kind.bit_width == 64 else pa.int32()
+    if of.is_struct(kind):
+        return pa.struct([one.with_type(_in_numbers(one.type)) for one in kind])
+    if of.is_map(kind):
+        key, item = (
+            one.with_type(_in_numbers(one.type)) for one in (kind.key_field, kind.item_field)
+        )
+        return pa.map_(key, item, kind.keys_sorted)
+    for is_list, made in ((of.is_list, pa.list_), (of.is_large_list, pa.large_list)):
+        if is_list(kind):
+            return made(kind.value_field.with_type(_in_numbers(kind.value_type)))
+    return kind

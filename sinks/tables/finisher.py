@@ -6,7 +6,7 @@ under a lock that only this transaction holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...clients.postgres.client import connected, may_pass, said
@@ -16,7 +16,7 @@ from ...core.transaction import Participant
 from ..marker import Marker
 from .decided import DecidedTableRows
 from .moving import altered, move
-from .staging import ROW, columns_staged, drop, of_parts, rows_staged
+from .staging import ROW, columns_staged, drop, not_staged, of_parts
 from .table import found
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ class StagedTableRows(DecidedTableRows):
         if self.begun:
             return set()
         with connected(self._target.postgres) as connection:
-            staged = rows_staged(connection, found(connection, self._target), self._parts)
-        return {part.partition for part in self._parts if staged.get(part.partition) != part.rows}
+            return not_staged(connection, found(connection, self._target), self._parts)
 
     def not_applied(self) -> tuple[Participant, ...]:
         """All participants, or none: they are applied in one transaction."""
@@ -54,6 +53,8 @@ class StagedTableRows(DecidedTableRows):
             with self._marker(connection) as (place, markers, marker):
                 if self._is_shown(markers, marker, passed) or not parts:
                     return
+                if gone := not_staged(connection, place, parts):
+                    raise self._gone(gone)
                 home = next(part.staged.home for part in parts if part.staged)
                 columns = columns_staged(connection, place, home)
                 self._check_options(columns)
@@ -71,6 +72,14 @@ class StagedTableRows(DecidedTableRows):
             if may_pass(error):
                 raise
             raise self._refused(said(error)) from None
+
+    def _gone(self, partitions: Collection[int]) -> LedgerError:
+        return LedgerError(
+            f"Batch {self._decision.batch} is decided, and rows of partitions {sorted(partitions)} "
+            f"of it that were staged for {self._target.place} a moment ago are not there any more: "
+            "another server took this one's place, or somebody removed them. Nothing was written, "
+            "and it stays decided. Start the query again: it writes the batch again."
+        )
 
     def _check_options(self, columns: Sequence[str]) -> None:
         """Raise LedgerError if the rows were staged to be appended, and have keys now, or so."""

@@ -10,6 +10,8 @@ from ..marker import Marker
 from .table import Place, is_beside, make_beside
 
 if TYPE_CHECKING:
+    from typing import LiteralString
+
     import psycopg
     from psycopg import sql
 
@@ -30,10 +32,11 @@ SELECT ledger, generation, batch, round, decided, digest, passed FROM {}
 WHERE sink = {} AND target = {}
 """
 _FORGET = "DELETE FROM {} WHERE sink = {} AND target = {} AND job = {} AND ledger <> {}"
-_WRITE = """
+_INSERT = """
 INSERT INTO {} (ledger, sink, target, job, generation, batch, round, decided, digest, passed)
-VALUES ({})
-ON CONFLICT (ledger, sink, target) DO UPDATE SET generation = EXCLUDED.generation,
+VALUES ({}) ON CONFLICT (ledger, sink, target) """
+_NOTHING = "DO NOTHING"
+_UPDATE = """DO UPDATE SET generation = EXCLUDED.generation,
     batch = EXCLUDED.batch, round = EXCLUDED.round, decided = EXCLUDED.decided,
     digest = EXCLUDED.digest, passed = EXCLUDED.passed, written = now()
 """
@@ -102,14 +105,26 @@ class Markers:
         values = map(sql.Literal, (self._sink, self._place.words, job, self._ledger))
         self._connection.execute(sql.SQL(_FORGET).format(self._table, *values))
 
+    def begin(self, before: Marker | None, marker: Marker, job: str) -> None:
+        """Ours from now on, unless another one is there than was read as `before`: that is a newer
+        driver's, which has perhaps applied a batch. In a transaction of the caller's, if any was
+        read."""
+        if before is None:
+            self._write(_INSERT + _NOTHING, marker, job)
+        elif self.read(lock=True) == before:
+            self.write(marker, job)
+
     def write(self, marker: Marker, job: str) -> None:
         """Ours from now on."""
+        self._write(_INSERT + _UPDATE, marker, job)
+
+    def _write(self, words: LiteralString, marker: Marker, job: str) -> None:
         from psycopg import sql
 
         fields = (marker.batch, marker.round, marker.decided, marker.digest, list(marker.passed))
         values = (self._ledger, self._sink, self._place.words, job, marker.generation, *fields)
         written = sql.SQL(", ").join(map(sql.Literal, values))
-        self._connection.execute(sql.SQL(_WRITE).format(self._table, written))
+        self._connection.execute(sql.SQL(words).format(self._table, written))
 
     def _all(self, *, lock: bool = False) -> list[Marker]:
         from psycopg import sql

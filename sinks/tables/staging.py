@@ -151,7 +151,15 @@ def columns_staged(connection: psycopg.Connection[Any], place: Place, home: str)
     return [name for (name,) in rows]
 
 
-def rows_staged(
+def not_staged(
+    connection: psycopg.Connection[Any], place: Place, parts: Sequence[Participant]
+) -> set[int]:
+    """The partitions in `parts` whose rows are not all staged."""
+    staged = _rows_staged(connection, place, parts)
+    return {part.partition for part in parts if staged.get(part.partition) != part.rows}
+
+
+def _rows_staged(
     connection: psycopg.Connection[Any], place: Place, parts: Sequence[Participant]
 ) -> dict[int, int]:
     """How many rows are staged of each partition in `parts`."""

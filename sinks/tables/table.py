@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.postgres.client import PostgresSettings
 from ...core.errors import EnvironmentRefused, cut
-from ..rows.one_value import sent
+from ..rows.one_value import one_value, sent
 
 if TYPE_CHECKING:
     from typing import LiteralString
@@ -51,7 +51,15 @@ class TableTarget:
 
     def sent(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What a topic gets, or what stands for the rows in a digest. Executor."""
-        return sent(batch, self.names, [*self.names, *([self.operation] if self.operation else [])])
+        return sent(batch, self.names, self._row)
+
+    def beside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What stands in a digest for that of the rows which a topic does not get. Executor."""
+        return one_value(batch, self._row)
+
+    @property
+    def _row(self) -> list[str]:
+        return [*self.names, *([self.operation] if self.operation else [])]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,8 @@ from ..staged_losses import check_restored, check_unequal
 from .constraints import taken_over
 from .marker import LIMITS, Markers
 from .prepared import PreparedTransactions, is_prepared
-from .schema import columns_of, problems, staged_as
-from .staging import GONE, PARTITION, StagingTables, drop, of_parts, rows_staged
+from .schema import columns_of, of_rows, problems, staged_as
+from .staging import GONE, PARTITION, StagingTables, drop, not_staged, of_parts
 from .table import TableTarget, found
 
 if TYPE_CHECKING:
@@ -31,6 +31,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_PUBLISHED = """
+SELECT pubname::text FROM pg_publication WHERE puballtables AND pubinsert
+"""
+_PUBLISHED_BY_SCHEMA = """
+UNION SELECT p.pubname::text FROM pg_publication p
+JOIN pg_publication_namespace s ON s.pnpubid = p.oid JOIN pg_namespace n ON n.oid = s.pnnspid
+WHERE p.pubinsert AND n.nspname = %s
+"""
+_looked_at: set[tuple[TableTarget, Place]] = set()
 _WAYS = (
     "the database was restored from an older copy, or is another one, or option 'table' or "
     "'stagingSchema' was changed, or somebody removed the marker"
@@ -69,7 +78,7 @@ class StagedTable(TableTarget):
             if is_known and history.accepts(marker or Marker(ledger.topic_id)):
                 if marker is None:
                     markers.create()
-                    markers.write(history.expected(), name)
+                    markers.begin(None, history.expected(), name)
                 return
             # A copy of the ledger has another id than the one that it is a copy of
             others = markers.of_other_ledgers() if marker is None else []
@@ -83,7 +92,8 @@ class StagedTable(TableTarget):
             taken = same or history.expected()
             here = replace(taken, ledger=ledger.topic_id, generation=ledger.generation)
             with connection.transaction():
-                markers.write(here, name)
+                connection.execute(LIMITS)
+                markers.begin(marker, here, name)
                 markers.forget_others(name)
 
     def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:
@@ -111,11 +121,14 @@ class StagedTable(TableTarget):
                 log.info("Removed what was staged and nothing decided: %s.", ", ".join(removed))
             if not self.columns:  # an operator's command
                 return
+            _warn_of_publications(connection, self, place)
             if self.commit == TWO_PHASE:
                 _warn_of_room(connection, job, ledger)
                 prepared.open_gate(generation, markers, name)
                 return
             columns = columns_of(connection, place)
+            if wrong := list(of_rows(self, columns)):  # altered since the look at the start
+                raise OptionsError(wrong)
             types = {name: staged_as(column) for name, column in columns.items()}
             constraints = taken_over(connection, place, self, columns, GONE)
             staging.make(self, types, constraints, generation, name)
@@ -158,13 +171,11 @@ class StagedTable(TableTarget):
                 gone = [p.partition for p in waiting if p.staged and p.staged.home not in listed]
                 self._check_lost(batch, gone)
                 return
-            staged = rows_staged(connection, place, parts)
-            lost = [part.partition for part in parts if staged.get(part.partition) != part.rows]
-            self._check_lost(batch, lost)
+            self._check_lost(batch, not_staged(connection, place, parts))
             if self.keys and len(parts) > 1:
                 self._check_keys(connection, place.beside, batch, parts)
 
-    def _check_lost(self, batch: int, lost: Sequence[int]) -> None:
+    def _check_lost(self, batch: int, lost: Collection[int]) -> None:
         if lost:
             raise Undecided(
                 f"Batch {batch} is not decided: rows of partitions {sorted(lost)} that were "
@@ -247,6 +258,28 @@ def _prepared(
     connection: psycopg.Connection[Any], place: Place, job: Job, ledger: Ledger
 ) -> PreparedTransactions:
     return PreparedTransactions(connection, place, ledger.topic_id, job.sink)
+
+
+def _warn_of_publications(
+    connection: psycopg.Connection[Any], target: TableTarget, place: Place
+) -> None:
+    """If what is made for each batch is sent to subscribers. Once a process."""
+    if (target, place) in _looked_at:
+        return
+    _looked_at.add((target, place))
+    found = connection.execute(_PUBLISHED).fetchall()
+    if connection.info.server_version >= 150_000:
+        found = connection.execute(_PUBLISHED + _PUBLISHED_BY_SCHEMA, [place.beside]).fetchall()
+    for (name,) in found:
+        log.warning(
+            "Publication '%s' takes in every table of the database or of schema '%s', also those "
+            "that eo-kafka makes there for each batch: a subscriber that lacks them stops, and one "
+            "that has them gets these rows, too. Publish table by table (CREATE PUBLICATION ... "
+            "FOR TABLE), or name a schema that is not published in option 'stagingSchema'. For "
+            "Debezium, '.*[.]eo_kafka_.*' in 'table.exclude.list' does.",
+            cut(name),
+            place.beside,
+        )
 
 
 def _warn_of_room(connection: psycopg.Connection[Any], job: Job, ledger: Ledger) -> None:

@@ -34,5 +34,5 @@ def write(
             return TaskPrepared(target, plan.ledger_id, options.sink, whose, task.batch)
         return TaskStaging(target, plan.ledger_id, options.sink, whose)
 
-    stager = Stager(target.table, partial(map, target.sent), begin)
+    stager = Stager(target.table, partial(map, target.sent), begin, target.beside)
     return staged_write.write(options, stager, plan, task, batches)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import EoKafkaError, OptionsError, SourceError, cut
 from ...core.imported import imported
 from ...targets.port import MarkerChanged, NotStaged, Target
-from ..rows.one_value import sent
+from ..rows.one_value import one_value, sent
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +37,10 @@ class CustomTarget:
     def sent(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What a topic gets, or what stands for the rows in a digest. Executor."""
         return sent(batch, self.columns)
+
+    def beside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What stands in a digest for that of the rows which a topic does not get. Executor."""
+        return one_value(batch, self.columns)
 
     @property
     def place(self) -> str:

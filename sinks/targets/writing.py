@@ -36,7 +36,7 @@ def write(
         name = name_of(writer, plan.ledger_id, *whose)
         return TaskStaging(target, name, task.task_attempt_id)
 
-    stager = Stager(target.reference, partial(map, target.sent), begin)
+    stager = Stager(target.reference, partial(map, target.sent), begin, target.beside)
     return staged_write.write(options, stager, plan, task, batches)
 
 
