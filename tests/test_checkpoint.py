@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import uuid
@@ -140,6 +141,29 @@ def test_hidden_and_temporary_files_are_left_out(checkpoint: Checkpoint) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_no_other_name_is_hidden(name: str) -> None:
     assert not is_hidden(name)
+
+
+def test_a_link_to_another_disk_is_filled_and_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def to_another_disk(*_: object, **__: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (root := tmp_path / "checkpoint").mkdir()
+    (root / "state").symlink_to(elsewhere)
+    (file := tmp_path / "file").write_bytes(b"1")
+    checkpoint = LocalCheckpoint(str(root), root)
+    with monkeypatch.context() as patched:
+        for name in ("replace", "rename"):
+            patched.setattr(os, name, to_another_disk)
+        checkpoint.take("state/0/0/1.delta", file)
+    assert (elsewhere / "0/0/1.delta").read_bytes() == b"1"
+    assert not file.exists()
+
+    checkpoint.clear("marker")
+    assert (root / "state").is_symlink()
+    assert not list(elsewhere.iterdir())
 
 
 def test_a_folder_that_is_a_link_is_followed(tmp_path: Path) -> None:

@@ -59,7 +59,11 @@ KINDS: dict[str, tuple[bytes, Callable[[bytes], Any], Callable[[Any], bytes]]] =
         records.decode_snapshot,
         records.encode_snapshot,
     ),
-    "loading": (records.encode_loading(56), records.decode_loading, records.encode_loading),
+    "loading": (
+        records.encode_loading(56),
+        records.decode_loading,
+        lambda found: records.encode_loading(*found),
+    ),
     "token": (
         records.encode_token(TOKEN),
         lambda value: records.decode_token(TOKEN_KEY, value),
@@ -176,8 +180,8 @@ def test_an_owner_that_no_sentence_could_name_is_refused(query: str) -> None:
 
 @pytest.mark.parametrize(
     "offsets",
-    ["[]", "null", '""', "{}", "[1]", '["\\ud800"]', f'["{"x" * (1 << 20)}x"]'],
-    ids=["an empty list", "null", "a text", "an object", "a number", "half a pair", "too long"],
+    ["[]", "null", '""', "{}", "[1]", '["\\ud800"]'],
+    ids=["an empty list", "null", "a text", "an object", "a number", "half a pair"],
 )
 def test_offsets_are_a_list_of_texts_or_not_there(offsets: str) -> None:
     bare = json.loads(KINDS["decision"][0])

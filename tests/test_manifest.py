@@ -81,7 +81,7 @@ def test_heads_and_offsets_are_as_they_were_stored() -> None:
     assert records.encode_snapshot(cut) == stored["v1_snapshot_of_cut_topic.json"]
     assert records.decode_snapshot(stored["v1_snapshot_of_cut_topic.json"]) == cut
     assert records.encode_loading(56) == stored["v1_loading.json"]
-    assert records.decode_loading(stored["v1_loading.json"]) == 56
+    assert records.decode_loading(stored["v1_loading.json"]) == (56, "")
     key = records.decision_key("main", 7, 0)
     assert records.encode_decision(DECISION) == stored["v1_decision_with_offsets.json"]
     assert records.decode_decision(key, stored["v1_decision_with_offsets.json"]) == DECISION

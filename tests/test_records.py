@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from eo_kafka.core.transaction import (
     NO_TRANSACTION,
+    Begun,
     Decision,
     DecisionState,
     Identity,
@@ -22,7 +23,8 @@ from eo_kafka.core.transaction import (
     Token,
 )
 from eo_kafka.errors import CorruptLedger
-from eo_kafka.state.ledger import records
+from eo_kafka.state.ledger import appender, records
+from eo_kafka.state.ledger.record_fields import OFFSETS_MAX
 from eo_kafka.state.ledger.succession import Succession, decode_succession, encode_succession
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -147,6 +149,16 @@ def test_a_decision_comes_back(decision: Decision) -> None:
     key = records.decision_key(decision.sink, decision.batch, decision.round)
 
     assert records.decode_decision(key, records.encode_decision(decision)) == decision
+
+
+def test_what_a_producer_may_send_can_be_read() -> None:
+    line = "é" * (2 << 20)  # more than a megabyte: of a source with very many partitions
+    long = replace(DECISION, offsets=(line,), starts=(line,))
+    begun = Begun(3, line)
+
+    assert records.decode_decision(DECISION_KEY, records.encode_decision(long)) == long
+    assert records.decode_begun(records.encode_begun(begun)) == begun
+    assert int(appender._SETTINGS["message.max.bytes"]) <= OFFSETS_MAX
 
 
 @given(TOKENS)

@@ -342,8 +342,12 @@ def test_a_small_file_is_sent_as_it_was_digested(tmp_path: Path) -> None:
     assert chunk[1] == before
 
 
+@pytest.mark.parametrize("kept", [0, module.KEPT_ALTOGETHER])
 @pytest.mark.parametrize("size", [0, 1, 64 * 1024, 64 * 1024 + 1, CHUNK, CHUNK + 1, 3 * CHUNK])
-def test_chunks_are_as_the_reader_expects_them(tmp_path: Path, size: int) -> None:
+def test_chunks_are_as_the_reader_expects_them(
+    tmp_path: Path, size: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT_ALTOGETHER", kept)
     checkpoint = hdfs(tmp_path)
     (tmp_path / LARGE).write_bytes(os.urandom(size))
     snapshot = take(checkpoint, BATCH, NOTHING)
@@ -353,6 +357,14 @@ def test_chunks_are_as_the_reader_expects_them(tmp_path: Path, size: int) -> Non
 
     assert [key for key, _ in found] == list(blob.chunk_keys())
     assert [len(value) for _, value in found] == [blob.chunk_size(i) for i in range(blob.chunks)]
+
+
+def test_a_name_that_no_manifest_may_hold_is_refused(tmp_path: Path) -> None:
+    checkpoint = hdfs(tmp_path)
+    (tmp_path / "state" / "no\\tes").write_bytes(b"1")
+
+    with pytest.raises(SnapshotFailed, match=r"'state/no.*tes' is not a path .*Nothing is decided"):
+        take(checkpoint, BATCH, NOTHING)
 
 
 def test_memory_is_bounded_whatever_a_files_size(tmp_path: Path) -> None:

@@ -268,6 +268,18 @@ def test_the_ledger_keeps_what_a_restore_repeats() -> None:
     assert len(found.tombstones("main")) == DECISIONS_KEPT
 
 
+def test_batches_behind_a_gap_are_forgotten_again() -> None:
+    """Snapshots were switched off: no restore of the old one can pass the gap."""
+    kept = {batch: [line(batch)] for batch in (7, 8)}
+    off = range(9, 9 + DECISIONS_KEPT * 2)
+    found = ledger(7, {**kept, **{batch: [] for batch in off}})
+
+    gone = {key for key, _ in found.tombstones("main")}
+
+    assert gone == {f"decision/main/{batch}/0".encode() for batch in off[:DECISIONS_KEPT]}
+    assert [one.batch for one in found.since_snapshot("main")] == [7, 8]
+
+
 def test_what_is_recorded_since_the_snapshot_ends_at_a_gap() -> None:
     found = ledger(3, {2: [line(2)], **THREE, 7: [line(70)]})
 

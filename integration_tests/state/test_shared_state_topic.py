@@ -10,6 +10,7 @@ import pytest
 import eo_kafka
 from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.sinks.protocol import preflight, snapshots
+from eo_kafka.tools import cli
 from hand_made_job import HandMadeJob, all_rows
 from harness import delete_topic
 
@@ -71,6 +72,31 @@ def test_a_job_that_is_given_the_topic_of_another_is_refused(new_job, shared, tm
     del second.extra["stateTopic"]
     second.run(2)
     assert restored(second, tmp_path / "again").keys() >= {"state/0/0/1.delta", "state/0/0/2.delta"}
+
+
+def test_a_job_that_was_reset_is_refused_in_the_topic_of_another(new_job, shared, tmp_path):
+    """What it may have left unnamed is in its own topic, and not here."""
+    first, second = new_job("first", shared), new_job("second", None)
+    first.run(0)
+    before = restored(first, tmp_path / "before")
+    second.run(0)
+    assert cli.main(["job", "reset", second.name, "--bootstrap-servers", second.servers]) == 0
+    again = new_job("again", shared)
+    again.name = second.name
+    with pytest.raises(EnvironmentRefused, match=REFUSED.format(shared)):
+        again.run(0)
+    assert restored(first, tmp_path / "after") == before
+
+
+def test_a_second_ledger_of_a_job_is_refused_in_its_own_state_topic(new_job, tmp_path):
+    first, second = new_job("first", None), new_job("second", None)
+    first.run(0)
+    before = restored(first, tmp_path / "before")
+    second.name = first.name
+    second.extra |= {"ledgerTopic": f"{first.topic}-ledger", "transactionalIdPrefix": first.topic}
+    with pytest.raises(EnvironmentRefused, match=REFUSED.format(first.state_topic)):
+        second.run(0)
+    assert restored(first, tmp_path / "after") == before
 
 
 def test_a_job_may_be_given_an_empty_topic_and_its_own_made_again(new_job, shared, tmp_path):

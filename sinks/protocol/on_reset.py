@@ -204,7 +204,9 @@ def forgotten(options: SinkOptions, ledger: Ledger) -> list[Record]:
     whoever's it is, removes what this one leaves in the state topic."""
     snapshot: list[Record] = []
     if ledger.snapshot is not None or ledger.loading_from is not None:
-        snapshot = [(records.SNAPSHOT_KEY, None), (records.LOADING_KEY, records.encode_loading(0))]
+        topic = ledger.snapshot.topic if ledger.snapshot is not None else ledger.loading_topic
+        loading = records.encode_loading(0, topic)
+        snapshot = [(records.SNAPSHOT_KEY, None), (records.LOADING_KEY, loading)]
     mine = ledger.tombstones(options.sink, keep=0)
     return [*one_phase_recovery.forgotten(ledger), *snapshot, *mine]
 

@@ -19,7 +19,7 @@ from ...state.ledger import records
 from ...state.ledger.appender import STATE_PARTITION, Record
 from ...state.ledger.blob_names import Blob, SnapshotHead, digest_of
 from ...state.ledger.coordinator import Coordinator, Write
-from ...state.ledger.job_topics import STATE_TOPIC
+from ...state.ledger.job_topics import LEDGER_TOPIC, STATE_TOPIC
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots import blobs
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
@@ -108,6 +108,7 @@ class Snapshots:
             sent=sent,
             made_ms=int(time.time() * 1000),
             topic_from=began,
+            topic=self._topic,
         )
         self.taken = head
         self._remember(manifest, snapshot.manifest)
@@ -134,7 +135,9 @@ class Snapshots:
                 manifest = self._read_manifest(head, began, end)
             except CorruptSnapshot as error:
                 lost = f"{error} "
-        cut = head is not None and began != head.topic_from
+        if not self._is_mine(ledger.loading_topic):  # what is unnamed here is another job's
+            strays_from = None
+        cut = head is not None and self._is_mine(head.topic) and began != head.topic_from
         if strays_from is None and not cut and (head is None or lost):
             self._refuse_what_is_anothers(end, lost)
         if lost:
@@ -145,10 +148,16 @@ class Snapshots:
             return manifest, set()
         return manifest, blobs.keys_between(self._options.kafka, self._topic, strays_from, end)
 
+    def _is_mine(self, topic: str) -> bool:
+        """Whether the ledger speaks of this state topic. Older records do not say of which."""
+        return topic in ("", self._topic)
+
     def _refuse_what_is_anothers(self, end: int, lost: str) -> None:
         """Raise EnvironmentRefused if there are files in the topic that the ledger knows nothing
         of. Two jobs in one topic would remove what the other's snapshot names."""
-        if self._topic == STATE_TOPIC.format(job=self._options.job_and_ledger[0]):
+        job, ledger = self._options.job_and_ledger
+        # Nobody but this ledger's job can have that name, unless there are two ledgers.
+        if (self._topic, ledger) == (STATE_TOPIC.format(job=job), LEDGER_TOPIC.format(job=job)):
             return
         if blobs.keys_between(self._options.kafka, self._topic, 0, end):
             raise EnvironmentRefused(
@@ -188,8 +197,8 @@ class Snapshots:
         fresh: list[Blob],
         start: int,
     ) -> None:
-        if ledger.loading_from is None:
-            begin = records.encode_loading(start)
+        if ledger.loading_from is None or not self._is_mine(ledger.loading_topic):
+            begin = records.encode_loading(start, self._topic)
             coordinator.append([(records.LOADING_KEY, begin)])
         for portion in _portions(_records(snapshot, fresh)):
             coordinator.append([], portion)

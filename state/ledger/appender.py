@@ -16,6 +16,7 @@ from ...core.errors import EnvironmentRefused
 from .append_point import AppendPoint
 from .job import Job
 from .ledger import DECISION_PARTITION
+from .record_fields import RECORD_MAX
 from .records import barrier_key
 from .topics import TOKEN_PARTITION
 
@@ -27,7 +28,7 @@ _SETTINGS = {
     # Most of a snapshot is packed already; what is not gets smaller on the wire and on the disk.
     "compression.type": "lz4",
     # A decision names every task, in some 250 bytes each: what is too large the topic says.
-    "message.max.bytes": str(64 << 20),
+    "message.max.bytes": str(RECORD_MAX),
 }
 
 

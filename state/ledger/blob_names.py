@@ -88,7 +88,8 @@ class SnapshotHead:
     `batch` is the one a restart runs first. `manifest_from` is an offset of the state topic at or
     before the manifest's first chunk. `size` is the sum of the files' sizes, `sent` what
     of it was new. `made_ms` is in ms since 1970, of the driver's clock. `topic_from`: where the
-    state topic began then. That is 0, as compaction does not move it, but deletion does.
+    state topic began then. That is 0, as compaction does not move it, but deletion does. `topic`:
+    the state topic, where that is known.
     """
 
     batch: int
@@ -101,3 +102,4 @@ class SnapshotHead:
     sent: int
     made_ms: int
     topic_from: int = 0
+    topic: str = ""

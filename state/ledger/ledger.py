@@ -38,6 +38,7 @@ class Ledger:
     # Set while blobs are sent ahead of a decision: from this offset of the state topic on, there
     # may be some that no manifest names.
     loading_from: int | None = None
+    loading_topic: str = ""  # that state topic, if it is known
     succession: Succession = field(default_factory=Succession)
     topic_id: str = ""  # of the topic that it was read from
 
@@ -62,7 +63,8 @@ class Ledger:
         elif key == records.SNAPSHOT_KEY:
             self.snapshot = None if value is None else records.decode_snapshot(value)
         elif key == records.LOADING_KEY:
-            self.loading_from = None if value is None else records.decode_loading(value)
+            known = (None, "") if value is None else records.decode_loading(value)
+            self.loading_from, self.loading_topic = known
         elif key.startswith(b"decision/"):
             self._apply_decision(key, value)
         else:
@@ -134,7 +136,9 @@ class Ledger:
         if keep:  # what its target shows, if all newer ones had no rows, stays known
             old = [batch for batch in old if batch != newest]
         if self.snapshot is not None and keep:
-            old = [batch for batch in old if batch < self.snapshot.batch]
+            # From a gap on (snapshots were switched off) no restore can go: it is refused.
+            repeated = {one.batch for one in self.since_snapshot(sink)}
+            old = [batch for batch in old if batch not in repeated]
         return [
             (records.decision_key(sink, batch, round_), None)
             for batch in old

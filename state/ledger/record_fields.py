@@ -17,7 +17,9 @@ VERSION = 1
 _INT_MAX = 2**63
 # Bytes; the longest is a transactional id, whose prefix may be as long as a topic's name.
 TEXT_MAX = 1000
-OFFSETS_MAX = 1 << 20
+# Bytes of a record that a producer of ours sends. Topics are asked for less, and may allow it.
+RECORD_MAX = 64 << 20
+OFFSETS_MAX = RECORD_MAX  # what could be written must be readable: the next start reads it
 T = TypeVar("T")
 
 

@@ -106,15 +106,19 @@ def decode_begun(value: bytes) -> Begun:
     )
 
 
-def encode_loading(blobs_from: int) -> bytes:
-    """The value under LOADING_KEY: where blobs begin in the state topic that no head may name."""
-    return encode_fields({"blobsFrom": blobs_from})
+def encode_loading(blobs_from: int, topic: str = "") -> bytes:
+    """The value under LOADING_KEY: where blobs begin in the state topic that no head may name, and
+    that topic, if it is known."""
+    return encode_fields({"blobsFrom": blobs_from, **({"topic": topic} if topic else {})})
 
 
-def decode_loading(value: bytes) -> int:
+def decode_loading(value: bytes) -> tuple[int, str]:
     """Raises CorruptLedger."""
     return decode_fields(
-        LOADING_KEY, value, lambda fields: whole(fields["blobsFrom"]), encode_loading
+        LOADING_KEY,
+        value,
+        lambda fields: (whole(fields["blobsFrom"]), string(fields.get("topic", ""))),
+        lambda found: encode_loading(*found),
     )
 
 
@@ -133,6 +137,7 @@ def encode_snapshot(head: SnapshotHead) -> bytes:
             "sent": head.sent,
             "madeMs": head.made_ms,
             **({"topicFrom": head.topic_from} if head.topic_from else {}),
+            **({"topic": head.topic} if head.topic else {}),
         }
     )
 
@@ -152,6 +157,7 @@ def decode_snapshot(value: bytes, key: bytes = SNAPSHOT_KEY) -> SnapshotHead:
             sent=whole(fields["sent"]),
             made_ms=whole(fields["madeMs"]),
             topic_from=whole(fields.get("topicFrom", 0)),
+            topic=string(fields.get("topic", "")),
         )
 
     return decode_fields(key, value, build, encode_snapshot)

@@ -201,7 +201,7 @@ class LocalCheckpoint:
         """See Checkpoint."""
         target = self._root / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(file, target)
+        shutil.move(file, target)  # copies, where a link in the path leads to another disk
 
     def clear(self, marker: str) -> None:
         """See Checkpoint."""
@@ -210,6 +210,8 @@ class LocalCheckpoint:
         for entry in sorted(os.scandir(self._root), key=lambda entry: entry.name == marker):
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
+            elif entry.is_dir():  # a link, to a larger disk: it stays, what is behind it goes
+                LocalCheckpoint(entry.path, Path(entry.path)).clear(marker)
             else:
                 os.unlink(entry.path)
 

@@ -62,7 +62,7 @@ class Manifest:
             fields = json_object(text)
             if fields["v"] != VERSION:
                 raise ValueError(f"version {cut(repr(fields['v']))} is not {VERSION}")
-            found = cls({_path(row[0]): _entry(*row[1:]) for row in fields["files"]})
+            found = cls({checked_path(row[0]): _entry(*row[1:]) for row in fields["files"]})
             # Two texts never mean the same: what a reading would pass over is seen here.
             if found._body() != text:
                 raise ValueError("it says more than a manifest of this version, or otherwise")
@@ -73,8 +73,8 @@ class Manifest:
             ) from None
 
 
-def _path(value: Any) -> str:
-    """A path below the checkpoint, and nowhere else."""
+def checked_path(value: Any) -> str:
+    """A path below the checkpoint, and nowhere else. Raises ValueError."""
     if (
         type(value) is not str
         or {"\\", "\0"} & set(value)

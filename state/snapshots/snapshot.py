@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from ..ledger.blob_names import CHUNK, Blob, Digester, chunk_key
 from . import offset_log
 from .checkpoint import Checkpoint
 from .closure import Incomplete, needed
-from .manifest import FileEntry, Manifest
+from .manifest import FileEntry, Manifest, checked_path
 
 RESTORING = "_eo_kafka_restoring"  # there while a restore writes; see restore.py
 ATTEMPTS = 5
@@ -59,8 +59,10 @@ class Snapshot:
         """Key and value of each record of `blob`. Raises SnapshotFailed if its file was replaced
         or removed since it was digested."""
         read = self._found[blob.digest]
-        if read.content is not None:
-            yield chunk_key(blob.digest, 0), read.content
+        # Of an empty file nothing would be read, and it is one record.
+        content = read.content if blob.size else b""
+        if content is not None:
+            yield chunk_key(blob.digest, 0), content
             return
         digester = Digester()
         problem = "it changed"
@@ -119,6 +121,7 @@ def _take(checkpoint: Checkpoint, batch: int, previous: Manifest) -> Snapshot:
     offsets = f"offsets/{batch}"
     planned = offset_log.parse(content(offsets).decode() if offsets in paths else "")
     wanted = needed(paths, batch, content, planned.state_partitions)
+    _check_names(checkpoint, wanted)
     found, kept = [], 0
     # To start a thread takes longer than to read a small local file.
     is_small = checkpoint.scratch is not None and len(wanted) <= READERS
@@ -127,6 +130,19 @@ def _take(checkpoint: Checkpoint, batch: int, previous: Manifest) -> Snapshot:
             kept += len(read.content or b"")
             found.append(read if kept <= KEPT_ALTOGETHER else replace(read, content=None))
     return Snapshot(checkpoint, found)
+
+
+def _check_names(checkpoint: Checkpoint, paths: Iterable[str]) -> None:
+    """A manifest with another name is refused when it is read: nothing could be restored then."""
+    try:
+        for path in paths:
+            checked_path(path)
+    except ValueError as error:
+        raise SnapshotFailed(
+            f"The checkpoint '{checkpoint.url}' holds a file that is not Spark's: {error}, and no "
+            "snapshot can name it. Nothing is decided. Move the file to another place and start "
+            "the query again."
+        ) from None
 
 
 def _find(checkpoint: Checkpoint, path: str, batch: int, before: FileEntry | None) -> _Read:
