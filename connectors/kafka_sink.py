@@ -142,6 +142,14 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         if not options.exactly_once:
             plain_write.write(options, context.partitionId(), rows)
             return Report()
+        if context.getLocalProperty("sql.streaming.queryId") is not None:
+            # Spark calls the function again for a batch that was interrupted after this save()
+            raise SinkError(
+                "A plain save() inside foreachBatch would write a batch that is run again a second "
+                "time. Nothing was written. Write with eo_kafka.foreach_batch(options), or give "
+                "the save() a 'jobName' of its own and the batch's number as 'batchId', or choose "
+                "guarantee 'at-least-once'."
+            )
         return Report(
             batch.write(options, self._batch, context.partitionId(), context.taskAttemptId(), rows)
         )

@@ -36,3 +36,13 @@ def test_an_unknown_offset_is_never_the_right_one() -> None:
     point.read_to(0)
 
     assert point.landed([-1])
+
+
+def test_invented_offsets_do_not_say_where_a_log_ends() -> None:
+    """A batch without an offset is reported as -1, 0, 1 and so on."""
+    point = AppendPoint()
+    point.fenced()
+    point.read_to(0)
+
+    assert point.landed([-1, 0, 1])
+    assert point.at_least == 0

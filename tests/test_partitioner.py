@@ -69,3 +69,21 @@ def test_what_is_not_worth_it_is_left_to_librdkafka(mock):
     for partition in range(PARTITIONS):
         lose_leader(cluster, partition)
     assert set(chosen(producer, ROWS)) == {-1}
+
+
+def test_a_key_stays_in_its_partition_when_its_topic_has_grown(mock):
+    """Few rows, too, go by the number of partitions that the many before them went by."""
+    producer, _ = mock
+    partitioner = Partitioner(producer, librdkafka.raw_handle(producer))
+
+    def chosen_for(keys):
+        rows = pa.record_batch({"key": pa.array(keys, pa.binary()), "value": [b"v"] * len(keys)})
+        ((_, given),) = by_topic(rows, "t")
+        return partitioner.choose("t", given).tolist()
+
+    assert chosen_for([b"k"] * 10) == [-1] * 10  # nothing is known of the topic
+    (expected,) = set(chosen_for([b"k"] * ROWS))
+    found = chosen_for([b"k", None, b"k"])
+    assert found[0] == found[2] == expected
+    assert found[1] >= 0  # in the order of the rows, which a topic of one partition keeps
+    assert chosen_for([None] * 10) == [-1] * 10

@@ -321,3 +321,21 @@ def test_secrets_stay_out_of_reprs_and_messages() -> None:
     assert copy == options
     assert copy.kafka["sasl.password"] == "hunter2"
     assert "hunter" not in f"{options!r} {options!s} {copy!r} {' '.join(found)}"
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("max.in.flight", "6", "5"),
+        ("max.in.flight.requests.per.connection", "10", "1"),
+        ("retries", "0", "3"),
+        ("message.send.max.retries", "0", "1"),
+        ("queuing.strategy", "lifo", "fifo"),
+    ],
+)
+def test_what_an_idempotent_producer_does_not_take(guarantee, name, value, kept) -> None:
+    given = {"kafka.bootstrap.servers": "b:1", "topic": "t", "jobname": "j", "guarantee": guarantee}
+    with pytest.raises(OptionsError, match=f"'kafka.{name}' is '{value}', but guarantee"):
+        SinkOptions.parse({**given, f"kafka.{name}": value}, streaming=False)
+    SinkOptions.parse({**given, f"kafka.{name}": kept}, streaming=False)

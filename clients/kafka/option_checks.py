@@ -10,12 +10,17 @@ from . import oauth
 LONGEST_TIMEOUT_MS = 2**31 - 1  # of which Kafka 4 makes: never
 ALLOWED_BY_BROKERS = 0  # the value `max`, until a broker was asked
 
+_ORDER = "with more requests at a time rows could be reordered"
 # (setting, values that keep the promise, what the others would do)
 _NEEDS = (
     ("enable.idempotence", ("true",), "retries could repeat or reorder rows"),
     ("acks", ("all", "-1"), "an acknowledged row could be lost with its leader"),
     ("request.required.acks", ("all", "-1"), "an acknowledged row could be lost with its leader"),
+    ("max.in.flight", ("5", "4", "3", "2", "1"), _ORDER),
+    ("max.in.flight.requests.per.connection", ("5", "4", "3", "2", "1"), _ORDER),
+    ("queuing.strategy", ("fifo",), "rows could be reordered"),
 )
+_RETRIES = ("retries", "message.send.max.retries")
 
 
 def check_different(reader: OptionReader, topics: Mapping[str, str | None]) -> None:
@@ -34,6 +39,12 @@ def check_needs(reader: OptionReader, kafka: KafkaSettings, guarantee: str) -> N
             reader.problem(
                 f"Option 'kafka.{name}' is '{value}', but guarantee '{guarantee}' needs "
                 f"'{allowed[0]}': {consequence}. Take the option away or choose a weaker guarantee."
+            )
+    for name in _RETRIES:
+        if (kafka.get(name) or "").strip() == "0":
+            reader.problem(
+                f"Option 'kafka.{name}' is '0', but guarantee '{guarantee}' needs at least '1': "
+                "rows whose request got no answer are sent again. Take the option away."
             )
 
 

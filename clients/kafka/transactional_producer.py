@@ -18,6 +18,8 @@ INIT_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 2.0
 MESSAGE_TIMEOUT_MAX_MS = 900_000
 _ROOM_POLL_S = 0.05
+_QUEUE = {"queue.buffering.max.kbytes", "queue.buffering.max.messages"}
+_TIMEOUTS = {"message.timeout.ms", "delivery.timeout.ms", "socket.timeout.ms"}
 _ANY_TOPIC = "__transaction_state"  # not all topics: there may be thousands
 
 
@@ -66,6 +68,16 @@ def take(
         producer.poll(0)  # lets it tell `outages` of a login that is refused
         raise
     return producer
+
+
+def for_own_records(settings: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
+    """The user's settings, for a short transaction of ours. What they say of rows does not fit it:
+    librdkafka refuses a timeout above the transaction's, and a queue may be smaller than a record
+    of the ledger."""
+    ours = {name: value for name, value in settings.items() if name not in _QUEUE}
+    for name in _TIMEOUTS & ours.keys():
+        ours[name] = str(min(int(ours[name]), timeout_ms))
+    return ours
 
 
 def _config(settings: Mapping[str, Any], transactional_id: str, timeout_ms: int) -> dict[str, Any]:
@@ -120,7 +132,7 @@ def send(
 ) -> None:
     """Write a record (key, value) in the open transaction, as soon as the queue has room for it.
     Raises KafkaException; of a transaction that has failed already, with what it failed of."""
-    from confluent_kafka import KafkaException
+    from confluent_kafka import KafkaError, KafkaException
 
     key, value = record
     while True:
@@ -130,6 +142,8 @@ def send(
             )
             return
         except BufferError:
+            if not len(producer):  # nothing will make room
+                raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
             producer.poll(_ROOM_POLL_S)
         except KafkaException as error:
             raise KafkaException(transaction_failure(producer) or error.args[0]) from None
@@ -155,6 +169,7 @@ def flush(producer: Any, timeout_s: float) -> int:
 def landed_at(message: Any) -> int:
     """The offset of a record that is reported as delivered; -1 if it is not in the log. An
     idempotent producer's batch that is sent again after a later one was taken is answered
-    "duplicate sequence", which librdkafka 2.16 reports as delivered, without an offset."""
+    "duplicate sequence", which librdkafka 2.16 reports as delivered: the first record of the batch
+    without an offset, the others with invented ones. So one -1 makes all of them doubtful."""
     offset = message.offset()
     return -1 if offset is None or offset < 0 else int(offset)

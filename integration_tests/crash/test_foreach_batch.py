@@ -108,3 +108,33 @@ def test_a_function_that_writes_twice_fails_in_between_and_is_restored(job, make
 def test_a_job_needs_a_name():
     with pytest.raises(OptionsError, match="needs option 'jobName'"):
         eo_kafka.foreach_batch({"topic": "t"})
+
+
+@dataclass
+class Saving(Copy):
+    """Writes each batch by a `save()` in the user's own function."""
+
+    numbered: bool = False
+
+    def start(self, spark):
+        words = self.as_job()
+        rows = spark.readStream.format("eo-kafka").options(**words["source_options"]).load()
+
+        def save(batch, number):
+            numbered = {"batchId": str(number)} if self.numbered else {}
+            options = {**words["sink_options"], **numbered}
+            batch.select("value").write.format("eo-kafka").mode("append").options(**options).save()
+
+        writer = rows.writeStream.option("checkpointLocation", str(self.checkpoint))
+        return writer.trigger(availableNow=True).foreachBatch(save).start()
+
+
+def test_a_plain_save_needs_a_number(broker, make_topic, tmp_path, spark):
+    given = {"partitions": 1, "kind": Saving, "per_batch": 150}
+    job = make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES, **given)
+    with pytest.raises(StreamingQueryException, match="inside foreachBatch would write a batch"):
+        job.run(spark)
+    assert not committed(job.servers, job.sink_topic)
+    job.numbered = True
+    job.run(spark)
+    assert committed(job.servers, job.sink_topic) == Counter(VALUES)

@@ -12,6 +12,7 @@ import functools
 import itertools
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core import librdkafka
@@ -131,10 +132,15 @@ class ArrowProducer(plain.ArrowProducer):
         self._poll(0)
 
     def _send_topic(self, topic: str, handle: int, rows: Rows) -> None:
+        import numpy as np
+
         given = rows.partitions >= 0
         # Where the partitioner meets partitions given by hand, only sending row by row keeps the
         # order of rows that end up in the same one.
         if rows.number.any() or (given.any() and not given.all()):
+            if self._partitioner.knows(topic) and not given.all():
+                chosen = self._partitioner.choose(topic, rows)
+                rows = replace(rows, partitions=np.where(given, rows.partitions, chosen))
             self._send_one_by_one(topic, handle, rows)
             self.rows += len(rows.partitions)
             return
@@ -184,6 +190,8 @@ class ArrowProducer(plain.ArrowProducer):
             refused = messages["err"][messages["err"] != librdkafka.QUEUE_FULL]
             if refused.size:
                 return int(refused[0])
+            if not len(self._producer):  # nothing will make room
+                return librdkafka.QUEUE_FULL
             messages["err"] = 0
             self._poll(_POLL_S)
 
@@ -198,7 +206,7 @@ class ArrowProducer(plain.ArrowProducer):
             )  # fmt: skip
             if code == 0:
                 return
-            if code != librdkafka.QUEUE_FULL:
+            if code != librdkafka.QUEUE_FULL or not len(self._producer):
                 raise plain.refusal(int(code), topic, int(rows.partitions[at]), self.rows + at)
             self._poll(_POLL_S)
 

@@ -38,17 +38,24 @@ class Partitioner:
         self._topics: dict[str, tuple[int, np.ndarray[Any, Any]]] = {}
         self._turn = int.from_bytes(os.urandom(4), "little")
 
+    def knows(self, topic: str) -> bool:
+        """Whether rows of this topic were given their partitions here."""
+        return topic in self._topics
+
     def choose(self, topic: str, rows: Rows) -> np.ndarray[Any, Any]:
         """A partition for each of some rows that name none, -1 where librdkafka shall choose."""
         import numpy as np
 
-        size = len(rows.partitions)
-        if not self._ours or size < _ENOUGH:
+        size, known = len(rows.partitions), self._topics.get(topic)
+        # librdkafka sees when a topic has grown: few rows with the keys of many before them, which
+        # went by the number that is known here, must not go by another.
+        bound = known is not None and bool(rows.key[0].any())
+        if not self._ours or (size < _ENOUGH and not bound):
             return rows.partitions
-        count, led = self._topics.get(topic) or self._ask(topic)
+        count, led = known or self._ask(topic)
         if led.size:  # or it is so new that the broker has not heard of its leaders
             self._topics[topic] = count, led
-        if not led.size or size < _ENOUGH_EACH * count:
+        if not led.size or (size < _ENOUGH_EACH * count and not bound):
             return rows.partitions
         turns = self._turn + np.arange(size) // STICKY_ROWS
         self._turn = int(turns[-1]) + 1

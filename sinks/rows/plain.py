@@ -29,7 +29,7 @@ class ArrowProducer:
     (string), `partition` (int32, null: the partitioner chooses) and `headers`
     (list<struct<key, value>>). Other columns are ignored. `default_topic` wins over the column.
     `rows`, `size` (bytes of keys and values) and `digest` cover all rows handed over so far;
-    whether they were delivered, `failures` says after `flush()`.
+    whether they were delivered, `failures` says after `flush()`. With `goes_on` they stop nothing.
     """
 
     def __init__(self, producer: Any, default_topic: str | None) -> None:
@@ -37,6 +37,7 @@ class ArrowProducer:
         self._default_topic = default_topic
         self.rows = 0
         self.size = 0
+        self.goes_on = False  # after rows that were not delivered
         self.digest = Digest()
         self._acknowledged = 0
         self._failed = 0
@@ -84,7 +85,7 @@ class ArrowProducer:
         value: bytes | None,
         headers: list[tuple[bytes, bytes | None]],
     ) -> None:
-        from confluent_kafka import KafkaException
+        from confluent_kafka import KafkaError, KafkaException
 
         named = [(name.decode(), content) for name, content in headers] or None
         while True:
@@ -94,6 +95,9 @@ class ArrowProducer:
                 )
                 return
             except BufferError:
+                if not len(self._producer):  # nothing will make room
+                    code = KafkaError._QUEUE_FULL
+                    raise refusal(code, topic, partition, self.rows) from None
                 self._poll(_POLL_S)
             except KafkaException as refused:
                 raise refusal(refused.args[0].code(), topic, partition, self.rows) from refused
@@ -116,8 +120,8 @@ class ArrowProducer:
         self._raise_failures()
 
     def _raise_failures(self) -> None:
-        if self.failures:
-            raise WriteFailed(self.failures)
+        if not self.goes_on and (failures := self.failures):
+            raise WriteFailed(failures)
 
 
 def batch_rows(
@@ -181,6 +185,8 @@ def refusal(code: int, topic: str, partition: int, row: int) -> SinkError:
     advice = ""
     if code == KafkaError.MSG_SIZE_TOO_LARGE:
         advice = " Raise 'kafka.message.max.bytes', and the topic's 'max.message.bytes' with it."
+    elif code == KafkaError._QUEUE_FULL:  # though it is empty
+        advice = " It is larger than the queue: raise 'kafka.queue.buffering.max.kbytes'."
     elif code == KafkaError._UNKNOWN_PARTITION:
         advice = " The topic has no such partition."
     elif code in (KafkaError._STATE, KafkaError._FATAL):  # of an earlier row's failure
@@ -217,4 +223,9 @@ def _bytes(field: str | bytes | None) -> bytes | None:
 def _header(pair: dict[str, Any] | None) -> tuple[bytes, bytes | None]:
     if pair is None or pair["key"] is None:
         raise null_header()
+    if "\0" in pair["key"]:  # confluent-kafka ends the name there
+        raise SinkError(
+            "The 'headers' column holds a header whose key contains a zero byte, which rows that "
+            "are sent one by one cannot keep. Take it out of the key."
+        )
     return pair["key"].encode(), _bytes(pair["value"])

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from ...clients.kafka import config as kafka_config
 from ...core.crash_points import crash_point
 from ...core.errors import WriteFailed
-from ..options import AT_LEAST_ONCE, SinkOptions
+from ..options import AT_LEAST_ONCE, NONE, SinkOptions
 from .fast import arrow_producer
-from .producer_settings import producer_settings
+from .producer_settings import ACKS_ALIAS, producer_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,12 +29,14 @@ def write(options: SinkOptions, partition: int, batches: Iterator[pa.RecordBatch
     """Send all rows. Runs on an executor, once an attempt. Raises WriteFailed."""
     producer = kafka_config.producer(producer_settings(options))
     writer = arrow_producer(producer, options.topic)
+    writer.goes_on = options.guarantee == NONE
     for batch in batches:
         writer.send(batch)
         crash_point("S3.while_writing")
     producer.flush(FLUSH_TIMEOUT_S)
     missing = writer.rows - writer.acknowledged
-    if not missing or options.kafka.get("acks") == "0":  # then nobody says what arrived
+    acks = options.kafka.get("acks", options.kafka.get(ACKS_ALIAS))
+    if not missing or acks == "0":  # then nobody says what arrived
         return
     sentence = f"Partition {partition}: " + (
         writer.failures or f"{missing} rows got no answer in {FLUSH_TIMEOUT_S:.0f} s"

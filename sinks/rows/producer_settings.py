@@ -15,6 +15,7 @@ _DEFAULTS = {
     # Rows come by the thousand: small waits make large requests.
     "linger.ms": "20",
 }
+ACKS_ALIAS = "request.required.acks"  # librdkafka's other name of acks; the later one wins
 # By default librdkafka lets 1 GB wait for a broker that is slow. Rows wait in Spark instead.
 QUEUE_KIB = 64 << 10
 
@@ -26,7 +27,9 @@ def producer_settings(options: SinkOptions) -> dict[str, Any]:
     largest = int(settings.get("message.max.bytes", 0)) >> 10
     settings.setdefault("queue.buffering.max.kbytes", str(max(QUEUE_KIB, 4 * largest)))
     if options.guarantee == NONE:
-        settings.setdefault("acks", "1")
+        idempotent = settings.get("enable.idempotence", "").strip().lower() in ("true", "t", "1")
+        if not idempotent and ACKS_ALIAS not in settings:
+            settings.setdefault("acks", "1")
     else:
         settings.update({"enable.idempotence": "true", "acks": "all"})
     return settings

@@ -69,7 +69,8 @@ def partition_keys(count, key, found):
 
 # An idempotent producer's batch that is sent again after a later one of the same partition was
 # taken (a topic made a moment ago) is answered "duplicate sequence", which librdkafka 2.16 reports
-# as delivered. It is not in the log: what tells is that it has no offset.
+# as delivered. It is not in the log: what tells is that its first record has no offset. The others
+# have invented ones and count as acknowledged; the first fails the task.
 DUPLICATE_SEQUENCE_NUMBER = 46
 
 

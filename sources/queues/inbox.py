@@ -18,7 +18,13 @@ from ...clients.kafka.cluster import connect
 from ...clients.kafka.config import connection_settings
 from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
-from ...clients.kafka.transactional_producer import flush, landed_at, send, transaction_failure
+from ...clients.kafka.transactional_producer import (
+    flush,
+    for_own_records,
+    landed_at,
+    send,
+    transaction_failure,
+)
 from ...core.crash_points import crash_point
 from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown
 from ...state.ledger.append_point import AppendPoint
@@ -140,7 +146,8 @@ class Inbox:
 
         # No job's: a name of a job has no slash, and one may be called as the inbox is.
         name = TransactionalIds(self._options.prefix, f"inbox/{self._options.inbox}").coordinator
-        settings = {**connection_settings(self._options.kafka), **_SETTINGS}
+        kafka = connection_settings(self._options.kafka)
+        settings = {**for_own_records(kafka, TRANSACTION_TIMEOUT_MS), **_SETTINGS}
         try:
             return transactional_producer.take(
                 settings, name, TRANSACTION_TIMEOUT_MS, topic=self._options.inbox

@@ -31,10 +31,10 @@ class AppendPoint:
     def landed(self, offsets: Sequence[int]) -> str:
         """Records of an open transaction were acknowledged at `offsets`; what is wrong with that,
         or ""."""
-        self.at_least = max(self.at_least, *(offset + 1 for offset in offsets))
         first = min(offsets)
-        if first < 0:
+        if first < 0:  # of a batch without an offset: those of its other records are invented
             return "it is not known where a record landed"
+        self.at_least = max(self.at_least, *(offset + 1 for offset in offsets))
         if not self._proven and self._read_to is not None and first != self._read_to:
             return f"it was read to offset {self._read_to}, and goes on at {first}"
         self._proven = True  # by the first; from then on what is between are transactions' markers

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from ...clients.kafka import transactional_producer
-from ...clients.kafka.transactional_producer import flush, landed_at, send
+from ...clients.kafka.transactional_producer import flush, for_own_records, landed_at, send
 from ...core.errors import EnvironmentRefused
 from .append_point import AppendPoint
 from .job import Job
@@ -44,7 +44,8 @@ class Appender:
     def __init__(self, options: Job) -> None:
         self._options = options
         _, self._topic = options.job_and_ledger
-        settings = {**options.kafka, "linger.ms": "0", **_SETTINGS}
+        kafka = for_own_records(options.kafka, TRANSACTION_TIMEOUT_MS)
+        settings = {**kafka, "linger.ms": "0", **_SETTINGS}
         self._taken = settings, options.ids.coordinator, TRANSACTION_TIMEOUT_MS
         self._producer: Any = None
         self.point = AppendPoint()

@@ -13,7 +13,7 @@ from ...clients.kafka import transactional_producer
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
-from ...clients.kafka.transactional_producer import flush, landed_at, send
+from ...clients.kafka.transactional_producer import flush, for_own_records, landed_at, send
 from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown
 from ..ledger.append_point import AppendPoint
 from ..ledger.appender import STATE_PARTITION, Record
@@ -38,7 +38,8 @@ class ExportWriter:
         self._point = AppendPoint()
         self.keys: set[bytes] = set()  # of the chunks that are there, as far as we have looked
         name = TransactionalIds(options.prefix, topic).coordinator
-        settings = {**options.kafka, "compression.type": "lz4"}
+        kafka = for_own_records(options.kafka, TRANSACTION_TIMEOUT_MS)
+        settings = {**kafka, "compression.type": "lz4"}
         try:
             self._producer: Any = transactional_producer.take(
                 settings, name, TRANSACTION_TIMEOUT_MS, topic=topic

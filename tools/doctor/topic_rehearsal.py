@@ -31,7 +31,8 @@ def rehearse(options: SinkOptions, control: ControlPlane) -> list[Finding]:
     from confluent_kafka import KafkaException
 
     name = TransactionalIds(options.prefix, _ID).coordinator
-    settings = {**options.kafka, "linger.ms": "0"}
+    kafka = transactional_producer.for_own_records(options.kafka, _TIMEOUT_MS)
+    settings = {**kafka, "linger.ms": "0"}
     settings["topic.metadata.propagation.max.ms"] = "5000"  # a topic that is not there is none
     grant = f"Grant Write and Describe on transactional ids with prefix '{options.prefix}.'."
     try:
