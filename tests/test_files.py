@@ -173,3 +173,21 @@ def test_the_commands_know_files(tmp_path) -> None:
     fact = facts.sink_fact(End.of("eo-files", {"path": "/nowhere/t"}))
     assert fact.allows is facts.EXACT
     assert "honour the manifest" in fact.needs
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")])
+def test_csv_has_the_years_from_1_to_9999_and_makes_no_other_of_one_that_is_none(
+    kind: pa.DataType,
+) -> None:
+    """Arrow counts years in 16 bits, round and round: 67536 looked like 2000."""
+    first, end, far = -719_162, 2_932_897, 23_947_489  # days
+
+    def csv(days: int, microseconds: int = 0) -> bytes:
+        times = pa.array([days * 86_400_000_000 + microseconds]).cast(pa.timestamp("us"))
+        return bytes(written("csv", pa.table([times.cast(kind)], names=["at"])))
+
+    for days, more in ((first, 0), (end, -1)):
+        assert b"value out of range" not in csv(days, more)
+    for days, more in ((first, -1), (end, 0), (far, 0)):
+        with pytest.raises(ValueError, match="a year that is not 1 to 9999"):
+            csv(days, more)

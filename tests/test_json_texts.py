@@ -100,6 +100,19 @@ def test_the_edges_of_what_arrow_writes_alike(column: pa.Array) -> None:
     assert encoder(column.type)(column).to_pylist() == one_by_one(column)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("us", "Japan")],
+)
+def test_a_year_that_arrow_has_no_text_for_is_not_written_as_another(kind: pa.DataType) -> None:
+    """Its years are counted round and round, of 16 bits: 67536 looked like 2000."""
+    days = 23_947_489
+    number = pa.int32() if kind == pa.date32() else pa.int64()
+    column = pa.array([days if kind == pa.date32() else days * 86_400_000_000], number).cast(kind)
+    with pytest.raises(OverflowError):
+        encoder(kind)(column)
+
+
 def test_a_null_struct_is_null_and_one_of_nulls_is_empty() -> None:
     kind = pa.struct([("a", pa.int64()), ("b", pa.struct([("c", pa.string())]))])
     column = pa.array([None, {"a": None, "b": None}, {"a": 1, "b": {"c": None}}], kind)

@@ -16,8 +16,7 @@ from eo_kafka.clients.kafka import config, transactional_producer
 from eo_kafka.core import librdkafka
 from eo_kafka.core.errors import SinkError
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.rows import plain_write
-from eo_kafka.sinks.rows.plain import batch_rows
+from eo_kafka.sinks.rows import plain, plain_write
 from eo_kafka.sinks.rows.producer_settings import producer_settings
 from eo_kafka.state.ledger.appender import Appender
 
@@ -118,7 +117,7 @@ def test_a_header_name_that_would_be_cut_is_refused_on_the_plain_path() -> None:
     headers = pa.array([[{"key": "h\0x", "value": b"1"}]], HEADERS)
     rows = pa.record_batch({"value": pa.array([b"v"]), "headers": headers})
     with pytest.raises(SinkError, match="zero byte"):
-        list(batch_rows(rows, "t"))
+        plain.ArrowProducer(object(), "t").send(rows)
 
 
 @pytest.mark.timeout(60)

@@ -61,7 +61,7 @@ class Entries:
         encode = texts.encoder(column.type)
         try:
             return encode(column)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise SinkError(
                 f"A row's value cannot be written as JSON: {cut(error, 300)}."
             ) from None

@@ -8,6 +8,7 @@ here, and single values that Arrow would write in other words, are left to `writ
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..shared.encoding import Encode, one_by_one
@@ -113,10 +114,12 @@ def _times(column: pa.Array, write: Callable[[Any], str]) -> pa.Array:
 
 
 def _in_quotes(times: pa.Array, texts: pa.Array, write: Callable[[Any], str]) -> pa.Array:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    years = pc.year(times)
-    is_usual = pc.and_(pc.greater(years, 999), pc.less(years, 9999))
+    # Not by pc.year: it counts in 16 bits, round and round
+    first, end = (pa.array([datetime(year, 1, 1)]).cast(times.type)[0] for year in (1000, 9999))
+    is_usual = pc.and_(pc.greater_equal(times, first), pc.less(times, end))
     return _except(times, pc.binary_join_element_wise('"', texts, '"', ""), is_usual, write)
 
 

@@ -87,6 +87,11 @@ class ArrowProducer:
     ) -> None:
         from confluent_kafka import KafkaError, KafkaException
 
+        if any(b"\0" in name for name, _ in headers):  # confluent-kafka ends the name there
+            raise SinkError(
+                "The 'headers' column holds a header whose key contains a zero byte, which rows "
+                "that are sent one by one cannot keep. Take it out of the key."
+            )
         named = [(name.decode(), content) for name, content in headers] or None
         while True:
             try:
@@ -223,9 +228,4 @@ def _bytes(field: str | bytes | None) -> bytes | None:
 def _header(pair: dict[str, Any] | None) -> tuple[bytes, bytes | None]:
     if pair is None or pair["key"] is None:
         raise null_header()
-    if "\0" in pair["key"]:  # confluent-kafka ends the name there
-        raise SinkError(
-            "The 'headers' column holds a header whose key contains a zero byte, which rows that "
-            "are sent one by one cannot keep. Take it out of the key."
-        )
     return pair["key"].encode(), _bytes(pair["value"])

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 PARQUET, JSON, CSV = "parquet", "json", "csv"
 _JSON_ROWS = 10_000  # decoded at once
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 and 9999, counted from 1970
 
 
 def written(ending: str, rows: pa.Table) -> pa.Buffer:
@@ -144,8 +145,10 @@ def _check_readable(name: str, column: pa.ChunkedArray) -> None:
     import pyarrow.compute as pc
 
     if pa.types.is_temporal(column.type):
-        years = pc.min_max(pc.year(column))
-        if years["min"].is_valid and not 1 <= years["min"].as_py() <= years["max"].as_py() <= 9999:
+        # Not by pc.year: it counts in 16 bits, round and round
+        days = pc.min_max(column.cast(pa.date32()).cast(pa.int32()))
+        first, last = days["min"].as_py(), days["max"].as_py()
+        if first is not None and not _FIRST_DAY <= first <= last <= _LAST_DAY:
             raise ValueError(f"Column '{name}' has a year that is not 1 to 9999: CSV has no others")
     else:
         try:
