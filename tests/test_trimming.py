@@ -49,7 +49,7 @@ class Log:
 
 
 class Open:
-    """A control plane that knows every transaction as open, with all its time left, and no token."""
+    """A control plane that knows all transactions as open, with all their time left; no token."""
 
     def look(self, ids: Sequence[str], topics: Sequence[str], others: object) -> Look:
         described = {
