@@ -28,8 +28,8 @@ class Manager:
             raise answer
 
         async def answered() -> Any:
-            row = SimpleNamespace(name="out", topic_id="id", error_code=answer)
-            return SimpleNamespace(topics=[row])
+            row = {"name": "out", "topic_id": "id", "error_code": answer}
+            return SimpleNamespace(to_dict=lambda: {"topics": [row]})
 
         return answered()
 

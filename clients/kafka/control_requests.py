@@ -82,13 +82,13 @@ class TransactionRequests:
         named = {*topics, *(topic for topic, *_ in ends)}
         asked = sorted(named.union(others))
         rows = (await admin._get_cluster_metadata(asked))["topics"] if asked else []
-        _check(row for row in rows if row["name"] in named)
+        check_known(row for row in rows if row["name"] in named)
         offsets = await self._ends(rows, ends)
         found = (await features) if features else {}
         return Look(
             described=(await described) if described else {},
             ends=[offsets[end] for end in ends],
-            topic_ids={name: i for name, i in _ids_of(rows).items() if name in {*topics, *others}},
+            topic_ids={name: i for name, i in ids_of(rows).items() if name in {*topics, *others}},
             transaction_version=_version(found, "transaction.version"),
             share_version=_version(found, "share.version"),
         )
@@ -130,7 +130,7 @@ class TransactionRequests:
         from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest as Request
 
         rows = (await self._admin._get_cluster_metadata(sorted({at[0] for at in asked})))["topics"]
-        _check(rows)
+        check_known(rows)
         leaders = _leaders(rows, asked)
         by_leader: dict[int, dict[str, list[Any]]] = {}
         for (topic, number), (epoch, reached) in asked.items():
@@ -285,7 +285,7 @@ def _error_name(code: int) -> str:
     return "NONE" if code == 0 else str(errors.for_code(code).message)
 
 
-def _check(rows: Iterable[Mapping[str, Any]]) -> None:
+def check_known(rows: Iterable[Mapping[str, Any]]) -> None:
     """Raise the error of a topic, but for one that is not there: a topic that we may not see, or
     that has no leader yet, is another thing than one that does not exist."""
     from kafka import errors
@@ -316,7 +316,7 @@ def _leaders(
     return found
 
 
-def _ids_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def ids_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Topic -> its id, of those that exist, from an answer about topics."""
     return {row["name"]: str(row["topic_id"]) for row in rows if row["error_code"] == 0}
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...core.errors import OutcomeUnknown
+from .control_requests import check_known, ids_of
 
 AGREE_TIMEOUT_S = 30.0
-_UNKNOWN_TOPIC = 3
 Answers = Mapping[Any, Mapping[str, str] | None]  # of each broker: topic -> id; None: no answer
 
 
@@ -32,12 +32,11 @@ async def of_each(admin: Any, names: list[str]) -> Answers:
 
     async def ask(node: Any) -> Mapping[str, str] | None:
         try:
-            rows = (await manager.send(request, node_id=node)).topics
+            rows = (await manager.send(request, node_id=node)).to_dict()["topics"]
+            check_known(rows)
         except (errors.KafkaError, OSError):
             return None
-        if any(row.error_code not in (0, _UNKNOWN_TOPIC) for row in rows):
-            return None  # one that we may not see, say, is not one that is not there
-        return {row.name: str(row.topic_id) for row in rows if row.error_code == 0}
+        return ids_of(rows)
 
     asked = {
         broker.node_id: manager.call_soon(ask, broker.node_id)
