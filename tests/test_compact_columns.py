@@ -130,7 +130,9 @@ FITTING = [
     ("int32", 5, t.DecimalType(5, 2), Decimal("5.00")),
     ("float64", 1.5, t.FloatType(), 1.5),
     ("float64", float("inf"), t.FloatType(), float("inf")),
-    ("decimal", Decimal("1.005"), t.DecimalType(5, 2), Decimal("1.01")),
+    ("float64", float("nan"), t.FloatType(), pytest.approx(float("nan"), nan_ok=True)),
+    ("decimal", Decimal("1.0"), t.DecimalType(5, 2), Decimal("1.00")),
+    ("decimal", Decimal("1.500"), t.DecimalType(5, 2), Decimal("1.50")),
     ("decimal", Decimal("-1E+3"), t.DecimalType(5, 0), Decimal(-1000)),
     ("timestamp", DAY, t.TimestampType(), DAY.replace(tzinfo=datetime.timezone.utc)),
     ("timestamp_with_timezone", ZONED, t.TimestampType(), ZONED),
@@ -162,6 +164,8 @@ def test_a_field_fits_other_types_that_hold_it(word, value, kind, expected) -> N
         ("int64", 300, t.ByteType(), r"\$.f does not fit tinyint.*300 not in range"),
         ("int64", 2**53 + 1, t.DoubleType(), r"\$.f does not fit double"),
         ("float64", 1e300, t.FloatType(), r"\$.f does not fit float.*too large"),
+        ("float64", 1.1, t.FloatType(), r"\$.f does not fit float: it would be rounded"),
+        ("decimal", Decimal("1.005"), t.DecimalType(5, 2), r"decimal\(5,2\): it would be rounded"),
         ("float64", 1.0, t.LongType(), r"\$.f is float64, which is not read as bigint"),
         ("string", "1", t.LongType(), r"\$.f is string, which is not read as bigint"),
         ("decimal", Decimal("12345"), t.DecimalType(4, 0), r"\$.f does not fit decimal\(4,0\)"),
@@ -176,6 +180,29 @@ def test_what_does_not_fit_is_told_with_the_field(word, value, kind, why) -> Non
     service, piece = one(word, value)
     with pytest.raises(SourceError, match=f"It is not of its schema: .*{why}"):
         read(service, [piece], t.StructType().add("f", kind))
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "kind", "may_be_null"),
+    [
+        ("nullable_int32", None, t.IntegerType(), False),
+        ("string", None, t.StringType(), False),
+        ("array_of_string", ["x", None], t.ArrayType(t.StringType(), containsNull=False), True),
+    ],
+)
+def test_a_null_where_the_schema_says_not_null_is_refused(word, value, kind, may_be_null) -> None:
+    service, piece = one(word, value)
+    wanted = t.StructType().add("f", kind, nullable=may_be_null)
+    with pytest.raises(SourceError, match=r"\$\.f(\[\])? is null or missing, and is NOT NULL"):
+        read(service, [piece], wanted)
+
+
+def test_a_field_that_no_value_has_is_not_shown_as_zero_where_it_may_not_be_null() -> None:
+    inner = t.StructType().add("there", "integer", nullable=False)
+    service, piece = one("int32", 7)
+    assert read(service, [piece], t.StructType().add("other", inner)) == [{"other": None}]
+    with pytest.raises(SourceError, match=r"\$\.missing is null or missing"):
+        read(service, [piece], t.StructType().add("missing", "integer", nullable=False))
 
 
 def test_versions_of_a_type_and_other_types_are_read_side_by_side() -> None:

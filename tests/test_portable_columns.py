@@ -119,6 +119,9 @@ def test_a_value_in_a_value_may_be_null() -> None:
     wanted = wanted.add("empty", t.ArrayType(kind))
     found = read([to_data(service, Outer())], wanted)
     assert found == [{"one": None, "items": None, "empty": []}]
+    strict = t.StructType().add("one", kind, nullable=False)
+    with pytest.raises(SourceError, match=r"\$\.one is null or missing, and is NOT NULL"):
+        read([to_data(service, Outer())], strict)
 
 
 def test_versions_of_a_class_and_other_classes_are_read_side_by_side() -> None:

@@ -191,6 +191,8 @@ def test_what_is_absent_is_null_or_protobufs_default() -> None:
         ({"some_inner": [None]}, "'some_inner' holds a null"),
         ({"mapint32": [("a", None)]}, "'mapint32' holds a null"),
         ({"mapinner": [("a", None)]}, "'mapinner' holds a null"),
+        ({"mapint32": [("a", 1), ("b", 1), ("a", 2)]}, "'mapint32' has a key twice"),
+        ({"mapinner": [("a", {"n": 1}), ("a", {"n": 1})]}, "'mapinner' has a key twice"),
         ({"either403": "x", "either404": {"n": 1}}, "only one of either403, either404"),
         ({"one_duration": timedelta(days=4_000_000)}, "longer than Protobuf's"),
     ],

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StructType
 
 from ...core.errors import OptionsError, SourceError, cut
 from ..shared.arrow_types import arrow_type
@@ -50,6 +50,7 @@ class SerializedColumn:
                     ": read such a map as 'text', or as 'data', its serialized form."
                 )
             found = self._structs(places.moved(_PAYLOAD_AT), schema_of)
+            _refuse_nulls(found, self._kind, "$")
         except NotOfSchema as error:
             raise SourceError(f"It is not of its schema: {cut(error, 300)}.") from None
         except Damaged as error:
@@ -79,6 +80,23 @@ class PortableColumn(SerializedColumn):
     def _structs(self, places: Places, schema_of: SchemaOf) -> pa.Array:
         places.need(12)
         return portable_columns.structs(places.moved(8), self._kind, "$")
+
+
+def _refuse_nulls(found: pa.Array, kind: DataType, at: str) -> None:
+    """Raise NotOfSchema for a null where the schema says NOT NULL: Spark does not look for one
+    there, and would show a 0."""
+    if isinstance(kind, StructType):
+        parts = [(one.name, one.dataType, one.nullable) for one in kind.fields]
+        items = found.drop_null().flatten()
+    elif isinstance(kind, ArrayType):
+        parts, items = [("[]", kind.elementType, kind.containsNull)], [found.flatten()]
+    else:
+        return
+    for (name, inner, may_be_null), item in zip(parts, items, strict=True):
+        where = f"{at}{name}" if name == "[]" else f"{at}.{name}"
+        if item.null_count and not may_be_null:
+            raise NotOfSchema(f"{where} is null or missing, and is NOT NULL in its schema")
+        _refuse_nulls(item, inner, where)
 
 
 def _nulls(count: int, kind: DataType) -> pa.Array:

@@ -7,7 +7,7 @@ array, is each format's own business. Strict, as JSON is read: what does not fit
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
@@ -104,8 +104,9 @@ def scalars(kind: Kind, places: Places, wanted: t.DataType, year: str, at: str) 
 
     try:
         return _READERS[kind](places, wanted, year)
-    except (pa.ArrowInvalid, InvalidOperation, OverflowError) as error:
+    except (pa.ArrowInvalid, InvalidOperation, Inexact, OverflowError) as error:
         why = "" if isinstance(error, InvalidOperation) else f": {error}"
+        why = ": it would be rounded" if isinstance(error, Inexact) else why
         raise NotOfSchema(f"{at} does not fit {wanted.simpleString()}{why}") from None
 
 
@@ -130,8 +131,8 @@ def _number(code: str) -> _Reader:
         if isinstance(wanted, t.DecimalType):
             return _decimals([Decimal(one) for one in found.tolist()], wanted)
         made = pa.array(found).cast(arrow_type(wanted))
-        if found.dtype.kind == "f" and bool(np.any(np.isfinite(found) & np.isinf(made))):
-            raise OverflowError("it is too large")
+        if found.dtype.kind == "f" and not np.array_equal(found, made, equal_nan=True):
+            raise OverflowError("it would be rounded, or is too large")
         return made
 
     return read
@@ -168,11 +169,12 @@ def _decimal(places: Places, wanted: t.DataType, _: str) -> pa.Array:
 
 
 def _decimals(found: list[Decimal], wanted: t.DecimalType) -> pa.Array:
-    """Rounded to the scale, as JSON's are. Raises InvalidOperation for one that is too large."""
+    """None is rounded. Raises InvalidOperation for one that is too large, and Inexact for one with
+    more digits than the scale."""
     import pyarrow as pa
 
     unit = Decimal(1).scaleb(-wanted.scale)
-    context = Context(prec=wanted.precision, rounding=ROUND_HALF_UP)
+    context = Context(prec=wanted.precision, traps=[InvalidOperation, Inexact])
     return pa.array([one.quantize(unit, context=context) for one in found], arrow_type(wanted))
 
 

@@ -218,6 +218,7 @@ def _write_map(field: Any) -> Write:
         fill = _fill(value.message_type)
 
         def write_messages(message: Any, pairs: Any) -> None:
+            _check_keys(pairs, name)
             for at, one in pairs:
                 fill(getattr(message, name)[as_key(at)], _there(one, name))
 
@@ -226,10 +227,16 @@ def _write_map(field: Any) -> Write:
 
     def write(message: Any, pairs: Any) -> None:
         into = getattr(message, name)
+        _check_keys(pairs, name)
         for at, one in pairs:
             into[as_key(at)] = convert(_there(one, name))
 
     return write
+
+
+def _check_keys(pairs: Any, name: str) -> None:
+    if len({at for at, _ in pairs}) < len(pairs):
+        raise Misfit(f"field '{name}' has a key twice, and Protobuf's maps keep one of them")
 
 
 def _there(value: Any, name: str) -> Any:
