@@ -98,7 +98,9 @@ FAIL_ON_DATA_LOSS = Option(
     boolean,
     True,
     "Whether the query stops when an input topic was deleted and created again since the last "
-    "batch (as far as the sink's cluster has that topic). With `false` it warns and goes on.",
+    "batch (as far as the sink's cluster has that topic), when the ledger lacks batches that the "
+    "checkpoint has passed, or when rows of a decided batch are not in the output. With `false` it "
+    "warns and goes on, and what is missing stays missing: set it until one batch is written.",
 )
 TRANSACTION_TIMEOUT: Option[int | None] = Option(
     "transactionTimeout",

@@ -148,7 +148,8 @@ FAIL_ON_DATA_LOSS = Option(
     boolean,
     True,
     "Whether the query fails when records it still needs are gone. With `false` it warns and goes"
-    " on.",
+    " on; a partition that was gone and comes back is read from its beginning, some of it perhaps"
+    " for the second time.",
 )
 POLL_TIMEOUT_MS: Option[int | None] = Option(
     "kafkaConsumer.pollTimeoutMs",

@@ -43,7 +43,8 @@ class OurError:
 TO_DO = {
     "OptionsError": "Correct the options that it names.",
     "EnvironmentRefused": "Change the setting that it names; 'eo-kafka doctor' checks all of them.",
-    "DataLossError": "Find out why they are gone; failOnDataLoss=false goes on with what is left.",
+    "DataLossError": "Find out why they are gone, and put back what can be put back; "
+    "failOnDataLoss=false goes on with what is left.",
     "UnknownTopic": "Create the topic ('eo-kafka topic create'), or correct its name.",
     "Fenced": "Make sure that the job runs in one place only. The newer driver goes on.",
     "ForeignLedger": "Bring the checkpoint back, use another jobName, or give the ledger up with "
