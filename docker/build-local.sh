@@ -112,7 +112,7 @@ spark_version() { "$PYTHON" -c 'import pyspark; print(pyspark.__version__)'; }
 build_job() {
   build_spark
   PYTHON=$PYTHON docker/job/context.sh "$work/job"
-  build "$work/job" eo-kafka-job:latest --build-arg "BASE=${PREFIX}apache/spark:$(spark_version)-python3"
+  build "$work/job" eo-kafka-job:latest ${NO_CACHE:+--no-cache} --build-arg "BASE=${PREFIX}apache/spark:$(spark_version)-python3"
 }
 
 for name in "${@:-kafka hazelcast registry postgres job}"; do
