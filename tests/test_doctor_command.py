@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from eo_kafka.state.ledger import topic_settings
+from eo_kafka.tools.doctor import topic_check
 from eo_kafka.tools.doctor.machine_check import (
     Level,
     check_lookup,
@@ -105,3 +109,27 @@ def test_a_broker_that_offers_less_than_the_protocol_needs_is_told_request_by_re
     assert first.level is second.level is Level.PROBLEM
     assert "node 2 does not offer EndTxn 3, for the driver" in first.text
     assert "node 2 does not offer ListTransactions 0, to find what" in second.text
+
+
+@pytest.mark.parametrize(
+    ("subject", "largest", "levels"),
+    [
+        ("state topic", "100000", [Level.OK, Level.PROBLEM]),
+        ("export 'july'", "1000000", [Level.OK, Level.PROBLEM]),
+        ("state topic", "1048588", [Level.OK]),  # a broker's own default
+        ("ledger", "1048588", [Level.OK, Level.NOTE]),
+        ("ledger", str(8 << 20), [Level.OK]),
+        ("control topic", "100000", [Level.OK]),
+    ],
+)
+def test_a_topic_that_takes_too_small_records_only_is_told(monkeypatch, subject, largest, levels):
+    config = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
+    config["max.message.bytes"] = largest
+    one = SimpleNamespace(replicas=[1, 2, 3], isrs=[1, 2, 3], leader=1)
+    for module in (topic_check, topic_settings):
+        monkeypatch.setattr(module, "partitions_of", lambda *_: {0: one, 1: one})
+        monkeypatch.setattr(module, "settings_of", lambda *_: config)
+    found = topic_check._kept(None, subject, "team.topic", 1, 3)
+    assert [finding.level for finding in found] == levels
+    said = [finding.text for finding in found if finding.level is not Level.OK]
+    assert all(f"max.message.bytes={largest}" in text for text in said)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
+from pyspark.sql.connect.proto import WriteStreamOperationStart
 
 from eo_kafka.core.errors import OptionsError
 from eo_kafka.tools.cli import main
-from eo_kafka.tools.explain.facts import FILES, Guarantee
+from eo_kafka.tools.explain import connect_plan
+from eo_kafka.tools.explain.facts import FILES, OURS, Guarantee
 from eo_kafka.tools.explain.picture import MARKS, picture
 from eo_kafka.tools.explain.pipeline import AGGREGATE, SHUFFLE, STATE, End, Pipeline, Step
 from eo_kafka.tools.explain.query import read
@@ -42,6 +45,10 @@ def sink(name: str = "eo-kafka", within: str | None = None, by: bool = False, **
         (End.of("eo-queue", {"queue": "orders", "failOnDataLoss": "false"}), NO),
         (End.of("rate", {}), EXACT),
         *((End.of(name, {}), EXACT) for name in FILES),
+        (End.of("json", {"ignoreMissingFiles": "False", "mode": "permissive"}), EXACT),
+        (End.of("parquet", {"ignoreMissingFiles": "True"}), NO),
+        (End.of("json", {"ignoreCorruptFiles": "true"}), NO),
+        *((End.of(name, {"mode": "dropMalformed"}), NO) for name in ("csv", "json", "xml")),
         (End.of("socket", {}), NO),
         (End.of("delta", {}), MAYBE),
         (End.of("my-own", {}), MAYBE),
@@ -66,6 +73,13 @@ def test_sources(source, guarantee):
         (sink("eo-map", backend="kafka"), EXACT),
         (sink("eo-map", backend="hazelcast"), EXACT),
         (sink("eo-map", backend="hazelcast", commit="two-phase"), EXACT),
+        *(
+            (sink(name, commit="two-phase", backend="hazelcast", failOnDataLoss="False"), NO)
+            for name in OURS
+        ),
+        (sink("eo-map", backend="kafka", failOnDataLoss="false"), NO),
+        (sink("eo-map", backend="hazelcast", failOnDataLoss="false"), EXACT),
+        (sink(guarantee="at-least-once", failOnDataLoss="false"), LEAST),
         (sink("console"), NO),
         (sink("memory"), NO),
         (sink("noop"), NO),
@@ -187,6 +201,18 @@ def test_an_uncommitted_source_is_told():
         assert any("aborted" in sentence for sentence in needs) is told
 
 
+def test_weak_replication_is_taken_for_granted():
+    kept = {"commit": "two-phase", "backend": "hazelcast", "allowWeakReplication": "True"}
+    ours = [sink(name, **kept) for name in OURS]
+    queue = End.of("eo-queue", {"queue": "orders", "allowWeakReplication": "true"})
+    for found in (*map(pipeline, ours), pipeline(source=queue)):
+        judged = judge(found)
+        assert judged.guarantee == EXACT
+        assert any("allowWeakReplication=true" in sentence for sentence in judged.needs)
+    for found in (pipeline(sink(allowWeakReplication="false")), pipeline()):
+        assert "allowWeakReplication" not in str(judge(found))
+
+
 def test_every_kind_has_a_sentence_and_every_guarantee_a_mark():
     assert {one.word for one in Guarantee} == set(MARKS)
     for kind, fact in STEPS.items():
@@ -273,6 +299,25 @@ def test_a_batch_that_may_outlast_its_transaction_is_told(rate, said):
     assert len(found) == len(said)
     for sentence, begin in zip(found, said, strict=True):
         assert sentence.startswith(begin)
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "kept"),
+    [({}, "", False), ({}, "copies", True), ({"checkpointLocation": "/data/copies"}, "", True)],
+)
+def test_a_root_of_the_session_is_a_checkpoint_of_a_named_query_only(
+    monkeypatch, options, name, kept
+):
+    """Without a name Spark puts a new UUID below it, at each start."""
+    monkeypatch.setattr(connect_plan, "_sources", lambda *_: (SOURCE,))
+    message = WriteStreamOperationStart(
+        options={"topic": "out", **options}, query_name=name, format="eo-kafka"
+    )
+    session = SimpleNamespace(conf=SimpleNamespace(get=lambda *_: "/data"))
+    stream = SimpleNamespace(_child=None)
+    writer = SimpleNamespace(_write_proto=message, _session=session, _write_stream=stream)
+    writer.foreachBatch = None
+    assert read(writer).pipeline.checkpoint is kept
 
 
 def test_what_is_no_query_is_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -17,9 +18,13 @@ from eo_kafka.core.transaction import (
     TransactionState,
     without_token,
 )
+from eo_kafka.errors import EnvironmentRefused
+from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.tools.transactions import verdict
+from eo_kafka.tools.transactions import command, verdict
+from eo_kafka.tools.transactions import search as search_module
 from eo_kafka.tools.transactions.ending import Asked, refusal
+from eo_kafka.tools.transactions.search import TransactionSearch
 from eo_kafka.tools.transactions.verdict import JobLedger, Judged, Standing, TokenState, judge
 
 IDS = TransactionalIds("eo.kafka", "shout")
@@ -114,6 +119,58 @@ def test_a_ledger_that_cannot_be_the_transactions_says_nothing_of_it(found):
     assert "no ledger was found" in refusal(found, Asked(commit=False, yes=True))
 
 
+class Search(TransactionSearch):
+    """Of a cluster with the job's ledger of before, and other topics."""
+
+    def __init__(self, found: list[Described]) -> None:
+        self._settings, self.found = {}, found
+        self.looked: list[str] = []
+
+    def describe(self, ids):
+        return {one.transactional_id: one for one in self.found}
+
+    def ledgers(self):
+        return {"__eo_kafka.shout.ledger": "shout"}
+
+    def read_ledger(self, topic, job):
+        return JobLedger(topic, job, Ledger(generation=4711))
+
+    def end_offset(self, topic, partition, committed):
+        assert (partition, committed) == (0, True)
+        return 9
+
+
+@pytest.mark.parametrize(
+    ("topics", "standing", "looked"),
+    [
+        ({("out", 0), ("team.orders-ledger", 1)}, Standing.NO_LEDGER, ["team.orders-ledger"]),
+        ({("out", 0), ("unseen", 1)}, Standing.NO_LEDGER, ["unseen"]),
+        ({("out", 0), ("prices", 1)}, Standing.OLDER, ["prices"]),
+        ({("prices", 0), ("prices", 1)}, Standing.OLDER, []),
+        ({("prices", 1), ("__eo_kafka.shout.ledger", 1)}, Standing.OLDER, []),
+    ],
+)
+def test_a_ledger_of_another_name_is_known_by_what_is_in_it(topics, standing, looked, monkeypatch):
+    """The job has got option ledgerTopic since: by its ledger of before, what it decides is stale,
+    and aborted."""
+
+    def read_records(_settings, topic, partition, start, end, at_once):
+        search.looked.append(topic)
+        if topic == "unseen":
+            raise EnvironmentRefused("No Read on it.")
+        keys = {"team.orders-ledger": b"owner", "prices": b"AMD"}
+        yield 4, keys[topic], records.encode_owner("a query")
+        raise AssertionError("the first is enough")
+
+    monkeypatch.setattr(search_module, "read_records", read_records)
+    one = replace(described(IDS.task("main", 0, 2, 0)), partitions=frozenset(topics))
+    quiet = described(IDS.task("main", 1, 2, 0))  # of the same driver; it has no token yet
+    search = Search([one, quiet])
+    found = search.judge([one.transactional_id, quiet.transactional_id])
+    assert [one.standing for one in found] == [standing, standing]
+    assert search.looked == looked
+
+
 @pytest.mark.parametrize(
     ("state", "commit"),
     [(TransactionState.PREPARE_COMMIT, False), (TransactionState.PREPARE_ABORT, True)],
@@ -161,6 +218,20 @@ def test_a_hung_transaction_is_never_ended_by_its_coordinator():
     assert "kafka-transactions.sh abort --topic out" in refusal(
         judged, Asked(commit=False, force=True)
     )
+
+
+def test_a_listing_of_older_ones_keeps_those_without_an_age_that_need_somebody():
+    at = frozenset({("out", 0)})
+    gone = Described("(unknown)", TransactionState.MISSING, 7, 0, partitions=at)
+    hung = Judged(gone, Standing.FOREIGN, hung_on=at)
+    ended = described(DECIDED_ID, state=TransactionState.COMPLETE_ABORT)
+    aborted, done = (
+        judge(ended, ledger(one)) for one in (DecisionState.DECIDED, DecisionState.DONE)
+    )
+    young = replace(described(DECIDED_ID), start_ms=int(time.time() * 1000))
+    found = [hung, aborted, done, judge(young, ledger(DecisionState.DECIDED))]
+    assert command._older(found, 600_000, "list") == [hung, aborted]
+    assert command._older(found, 600_000, "abort") == []
 
 
 def test_ids_are_parsed_as_they_are_built():

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 
 import pyarrow as pa
 import pytest
 
 from eo_kafka.core.offsets import OffsetRange, TopicPartition
-from eo_kafka.errors import OptionsError
+from eo_kafka.errors import OptionsError, SourceError
+from eo_kafka.sources import reader
+from eo_kafka.sources.lookup import Topics
+from eo_kafka.tools.verify import command
 from eo_kafka.tools.verify.command import _range
 from eo_kafka.tools.verify.topic_diff import How
 
@@ -81,3 +85,78 @@ def test_a_range_of_what_is_not_there_is_refused(text):
     """Cut to what is there it would compare less than was asked for, or nothing, and say equal."""
     with pytest.raises(OptionsError, match="not within what can be read.*: 50-200"):
         _range("--input-range", text, "orders", WHOLE)
+
+
+class OneTopic:
+    """A cluster with topic `orders`, three records of which are left of ten."""
+
+    policy = "delete"
+
+    def __init__(self, _options) -> None:
+        self.earliest = lambda partitions: dict.fromkeys(partitions, 0)
+        self.latest = self.written = lambda partitions: dict.fromkeys(partitions, 10)
+        self.close = lambda: None
+
+    def look(self):
+        return Topics({TopicPartition("orders", 0)}, {"orders": "its id"})
+
+    def topic_settings(self, _topic):
+        return {"cleanup.policy": self.policy} if self.policy else {}
+
+
+@pytest.fixture
+def one_cluster(monkeypatch):
+    """Runs the command where each address leads to the same cluster: (exit code, its JSON)."""
+    monkeypatch.setattr(command, "OffsetLookup", OneTopic)
+    monkeypatch.setattr(command, "connect", lambda *_: (None, 1))
+    shown: list[dict] = []
+    monkeypatch.setattr(command, "print_json", shown.append)
+
+    def run(*words: str):
+        parser = argparse.ArgumentParser()
+        command.add_arguments(parser)
+        topics = ["--input", "orders", "--output", "orders", "--bootstrap-servers", "prod:9092"]
+        there = ["--output-bootstrap-servers", "alias:9092"]
+        return command.run(parser.parse_args([*topics, *there, "--json", *words])), shown[-1]
+
+    return run
+
+
+def rows(values: list[bytes], first: int = 0):
+    fields = {"value": (values, pa.binary()), "key": (values, pa.binary())}
+    places = {"partition": [0] * len(values), "offset": list(range(first, first + len(values)))}
+    arrays = {name: pa.array(of, kind) for name, (of, kind) in fields.items()}
+    return pa.RecordBatch.from_pydict(arrays | {k: pa.array(v) for k, v in places.items()})
+
+
+@pytest.mark.parametrize("words", [(), ("--input-range", "0:0-6", "--output-range", "0:5-10")])
+def test_a_topic_is_not_compared_with_itself_under_another_address(one_cluster, words, monkeypatch):
+    monkeypatch.setattr(reader, "read_ranges", lambda *_: iter([rows([b"a"])]))
+    with pytest.raises(OptionsError, match="are the same topic"):
+        one_cluster(*words)
+
+
+APART = ("--input-range", "0:0-5", "--output-range", "0:5-10")
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [("compact,delete", "compacted away"), ("", "not visible"), ("delete", None)],
+)
+def test_what_compaction_may_have_taken_is_named(one_cluster, policy, said, monkeypatch):
+    monkeypatch.setattr(OneTopic, "policy", policy)
+    monkeypatch.setattr(reader, "read_ranges", lambda *_: iter([rows([b"a", b"b"])]))
+    code, found = one_cluster(*APART)
+    assert (code, found["equal"]) == (0, True)
+    assert len(found["notCompared"]) == (2 if said else 0)
+    assert all(said in one for one in found["notCompared"])
+
+
+def test_passes_that_do_not_read_the_same_are_no_answer(one_cluster, monkeypatch):
+    """What goes meanwhile, by compaction, is in no share or in two."""
+    left = [3, 3, 2, 3]
+    monkeypatch.setattr(
+        reader, "read_ranges", lambda *_: iter([rows([b"a", b"b", b"c"][: left.pop(0)])])
+    )
+    with pytest.raises(SourceError, match="3 records of the input at first, and 2 in pass 2"):
+        one_cluster(*APART, "--passes", "2")

@@ -187,6 +187,26 @@ def test_an_abort_by_hand_spares_a_decision_after_the_end_that_is_told(
     assert rows(job) == Counter([b"row 0"])
 
 
+def test_an_abort_by_hand_of_what_seems_stale_spares_a_decision_after_the_end_that_is_told(
+    broker, make_topic, old_ends, monkeypatch, capsys
+):
+    """A newer generation's transaction is in another slot than the one that is told, too."""
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out"))
+    for batch in range(4):  # slots are used again from the fifth generation on
+        run(job, batch)
+    old_ends.remember(job, DECISION_PARTITION)
+    report = job.write(job.plan(), rows_of(4), batch=4)
+    _dies_after_its_decision(job, report, monkeypatch)
+    old_ends.tell()
+    words = ["txn", "abort", "--job", job.name]
+    assert main([*words, "--bootstrap-servers", job.servers]) == 1
+    assert "its batch is decided" in " ".join(capsys.readouterr().out.split())
+    assert len(job.open()) == 1
+    old_ends.told = {}
+    run(job, 4)
+    assert rows(job) == Counter(b"row %d" % batch for batch in range(5))
+
+
 def test_a_search_after_a_generation_sees_what_stands_before_it(job, old_ends):
     """`cancel_and_export` takes one first: what the job wrote last is in the export, or refused."""
     old_ends.remember(job, DECISION_PARTITION)

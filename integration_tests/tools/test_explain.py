@@ -85,6 +85,28 @@ def test_a_folder_has_each_row_once_for_who_reads_it_with_spark(spark, tmp_path)
     assert sum(len(path.read_text().split()) for path in out.glob("*.json")) == 4, "for others"
 
 
+@pytest.mark.parametrize(("name", "kept"), [(None, 0), ("rooted", 1)])
+def test_a_root_of_the_session_is_a_checkpoint_of_a_named_query_only(spark, tmp_path, name, kept):
+    """Spark puts a new UUID below it where the query has no name, and reads all again."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.txt").write_text("a\n")
+    rows = spark.readStream.text(str(tmp_path / "in"))
+    root = tmp_path / "checkpoints"
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(root))
+    try:
+        guarantee = (NO, EXACT)[kept]
+        for starts in (1, 2):
+            writer = rows.writeStream.format("json").option("path", str(tmp_path / f"out-{starts}"))
+            writer = writer.queryName(name) if name else writer
+            assert eo_kafka.explain(writer).guarantee == guarantee
+            query = writer.trigger(availableNow=True).start()
+            assert eo_kafka.explain(query).guarantee == guarantee
+            query.awaitTermination()
+            assert len(list(root.iterdir())) == (starts, 1)[kept]
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+
+
 @F.udf(StringType())
 def price(value):
     return value
@@ -172,6 +194,19 @@ PLANS = {
     "dice beside a state": (
         EXACT,
         lambda s: source(s).withColumn("u", F.expr("uuid()")).dropDuplicates(["value"]),
+    ),
+    "what comes first of duplicates": (EXACT, lambda s: source(s).dropDuplicates(["value"])),
+    "what comes first of duplicates in a state": (
+        MAYBE,
+        lambda s: source(s).dropDuplicates(["value"]).dropDuplicates(["offset"]),
+    ),
+    "duplicates by a column in a state": (
+        EXACT,
+        lambda s: source(s).dropDuplicates(["value"]).select("value").distinct(),
+    ),
+    "duplicates of whole rows in a state": (
+        EXACT,
+        lambda s: source(s).dropDuplicates().dropDuplicates(["offset"]),
     ),
     "dice in a common table": (NO, lambda s: common_table(s).distinct()),
     "dice in a join": (NO, lambda s: two_streams(s, "uuid()")),

@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from eo_kafka.clients.kafka import transactional_producer
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds
 from eo_kafka.core import crash_points as crash_points_module
@@ -49,6 +50,7 @@ class PreparedJob:
     timeout_ms: int = 60_000
     way: str = "two-phase"
     reports: list = field(default_factory=list)
+    more: dict[str, str] = field(default_factory=dict)
 
     @property
     def options(self) -> SinkOptions:
@@ -59,6 +61,7 @@ class PreparedJob:
                 "topic": self.topic,
                 "jobName": self.name,
                 "commit": self.way,
+                **self.more,
             },
             streaming=True,
         )
@@ -306,9 +309,22 @@ def test_what_an_older_generation_left_is_aborted_without_further_ado(job, tool,
     assert not any(is_open(job, name) for name in job.ids)
 
 
+def test_what_is_left_over_is_aborted_beside_a_driver_that_goes_on(job, tool):
+    make_plan(job.options)
+    job.prepare()
+    ids, settings = job.options.ids, {"bootstrap.servers": job.servers}
+    left = transactional_producer.take(settings, ids.task("main", 7, 1, 0), 60_000)
+    left.begin_transaction()
+    left.produce(job.topic, b"left over")
+    left.flush()
+    code, shown = tool("abort", ids.task("main", 7, 1, 0))
+    assert (code, facts(shown, "ledger", "outcome")) == (0, [("not decided, stale", "aborted")])
+    job.commit()
+    assert job.visible() == job.all_rows(0)
+
+
 def test_an_abort_never_hits_the_next_transaction_of_an_id(job, tool, monkeypatch):
     """Ids are used again: between the look and the EndTxn another may have taken it."""
-    from eo_kafka.clients.kafka import transactional_producer
     from eo_kafka.tools.transactions import ending as transaction_ending
 
     job.prepare()
@@ -391,6 +407,29 @@ def test_a_ledger_of_another_job_is_refused(decided, tool):
     code, said = tool("abort", *decided.ids, *wrong, "--yes")
     assert (code, "is not one of job 'no-such-job'" in said) == (1, True)
     assert all(is_open(decided, name) for name in decided.ids)
+
+
+def test_a_decision_in_a_ledger_of_another_name_is_not_judged_by_the_one_of_before(
+    job, tool, points, lone_topic
+):
+    """By that the transactions are of an older generation, and would be aborted without ado."""
+    before = replace(job, more={"transactionalIdPrefix": "of-before"}, reports=[])
+    for batch in (0, 1):
+        before.prepare(batch)
+        before.commit(batch)
+    topic = lone_topic("team-ledger", partitions=2, config={"cleanup.policy": "compact"})
+    job.more = {"ledgerTopic": topic}
+    job.prepare(2)
+    points("S6.after_decision")
+    with pytest.raises(CrashPointReached):
+        job.commit(2)
+    code, shown = tool("abort", "--job", job.name)
+    assert (code, facts(shown, "ledger")) == (1, [("no ledger",)] * 2)
+    assert all("--ledger-topic" in one["outcome"] for one in shown["transactions"])
+    assert all(is_open(job, name) for name in job.ids)
+    code, _ = tool("commit", "--job", job.name, "--ledger-topic", topic)
+    assert code == 0
+    wait_until(lambda: job.visible() == job.all_rows(0, 1, 2), "all rows are visible")
 
 
 def test_a_ledger_that_names_tasks_by_their_tokens_only_is_read(job, tool):

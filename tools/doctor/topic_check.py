@@ -25,6 +25,8 @@ from ..transactions.search import TransactionSearch
 from .machine_check import Finding, Level
 
 LETTERS = "dead letter topic"
+_SENT_TOGETHER = 1_000_000 + 4096  # librdkafka's batch.size, and what is around the records
+_OF_A_TASK = 250
 _MADE_BY = {
     "ledger": "the first batch creates it",
     "state topic": "the first snapshot (option 'snapshots') creates it",
@@ -160,7 +162,27 @@ def _kept(admin: Any, subject: str, topic: str, partitions: int, brokers: int) -
     if not problems and not config:
         text = f"the settings of '{topic}' are not visible: grant DescribeConfigs on it"
         return [Finding(Level.WARNING, subject, text), *waiting]
-    return [*durability(subject, problems), *waiting]
+    small = _too_small(subject, topic, config)
+    return [*durability(subject, problems), *small, *waiting]
+
+
+def _too_small(subject: str, topic: str, config: Mapping[str, str]) -> Iterator[Finding]:
+    """What does not fit into the topic is refused when it is written."""
+    largest = int(config.get("max.message.bytes", topic_settings.MAX_MESSAGE_BYTES))
+    what = f"'{topic}' has max.message.bytes={largest}"
+    raised = f"Raise it to {topic_settings.MAX_MESSAGE_BYTES}, as a new one has"
+    if (subject == "state topic" or subject.startswith("export ")) and largest < _SENT_TOGETHER:
+        text = (
+            f"{what}: chunks of a snapshot are sent together, up to {_SENT_TOGETHER:,} bytes, and "
+            f"may be refused, and the batch with them. {raised}"
+        )
+        yield Finding(Level.PROBLEM, subject, text)
+    if subject == "ledger" and largest < topic_settings.MAX_MESSAGE_BYTES:
+        text = (
+            f"{what}: a decision names every task of its batch, in some {_OF_A_TASK} bytes each, "
+            f"and one of more than about {largest // _OF_A_TASK:,} tasks is refused. {raised}"
+        )
+        yield Finding(Level.NOTE, subject, text)
 
 
 def durability(subject: str, problems: list[str]) -> list[Finding]:

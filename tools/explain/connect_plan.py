@@ -36,14 +36,16 @@ def of_writer(writer: Any) -> Pipeline:
         name = "foreachBatch"
     elif message.HasField("foreach_writer"):
         name = "foreach"
-    checkpoint = options.get("checkpointlocation") or session.conf.get(_DEFAULT_CHECKPOINT, "")
+    # Without a name Spark puts a new UUID below the session's root, at each start.
+    is_named = message.query_name or options.get("queryname")
+    default = is_named and session.conf.get(_DEFAULT_CHECKPOINT, "")
     return Pipeline(
         sources=_sources(writer._write_stream._child, session),
         steps=(),
         sink=End.of(name, options, "a function" if is_function else None, is_function),
         output_mode=message.output_mode.lower() or "append",
         trigger=next((_TRIGGERS[name] for name in given if name in _TRIGGERS), ""),
-        checkpoint=bool(checkpoint),
+        checkpoint=bool(options.get("checkpointlocation") or default),
         unread=(_UNREAD,),
     )
 

@@ -71,12 +71,7 @@ def source_fact(source: End) -> Fact:
     if source.format in ("rate", "rate-micro-batch"):
         return Fact(REPLAYABLE, EXACT, "an offset always stands for the same rows")
     if source.format in FILES:
-        return Fact(
-            REPLAYABLE,
-            EXACT,
-            "the checkpoint lists the files of each batch",
-            needs="Files stay as they are until their batch is done.",
-        )
+        return _files(source)
     if source.format == "socket":
         return Fact(
             NOT_REPLAYABLE,
@@ -92,11 +87,37 @@ def source_fact(source: End) -> Fact:
     )
 
 
+def _files(source: End) -> Fact:
+    passed_over = {
+        "ignoreMissingFiles": "files that are gone before they were read",
+        "ignoreCorruptFiles": "files that cannot be read, or what is left of them,",
+    }
+    for option, what in passed_over.items():
+        if source.says(option) == "true":
+            text = f"{option}=true: {what} are passed over, with a warning"
+            remedy = f"Take {option}=true away: the query then stops instead."
+            return Fact(REPLAYABLE, NOTHING, text, remedy)
+    if source.format in ("csv", "json", "xml") and source.says("mode") == "dropmalformed":
+        return Fact(
+            REPLAYABLE,
+            NOTHING,
+            "mode=DROPMALFORMED: rows that cannot be parsed are dropped without a word",
+            "Set mode=FAILFAST: the query then stops instead.",
+        )
+    return Fact(
+        REPLAYABLE,
+        EXACT,
+        "the checkpoint lists the files of each batch",
+        needs="Files stay as they are until their batch is done.",
+    )
+
+
 def _queue(source: End) -> Fact:
     found = _kafka_source(source)
     if found.allows is not EXACT:
         return found
     acknowledging = replace(found, word="acknowledging")
+    weak = _weak(source)
     kept = (
         "messages are in the inbox, a topic, before they are acknowledged; a batch that runs again "
         "reads the inbox; "
@@ -106,14 +127,24 @@ def _queue(source: End) -> Fact:
             acknowledging,
             sentence=kept + "an offset that was kept is dropped when it is delivered again",
             needs="The inbox keeps messages until they are read. The share group has "
-            "share.isolation.level=read_committed, and share.auto.offset.reset=earliest.",
+            f"share.isolation.level=read_committed, and share.auto.offset.reset=earliest.{weak}",
         )
     window = source.says(WINDOW.name, str(WINDOW.default))
     return replace(
         acknowledging,
         sentence=kept + f"an id that is among the last {window} is dropped",
         needs="The inbox keeps messages until they are read. None is delivered or sent again after "
-        f"{window} others (option 'dedupWindow'): it would be a repeat.",
+        f"{window} others (option 'dedupWindow'): it would be a repeat.{weak}",
+    )
+
+
+def _weak(end: End) -> str:
+    """What a topic of the job's own that may be replicated weakly takes for granted."""
+    if end.says("allowWeakReplication") != "true":
+        return ""
+    return (
+        " No broker loses what it has acknowledged: allowWeakReplication=true lets the job's own "
+        "topics, or Kafka's transaction log, be replicated so weakly that it can."
     )
 
 
@@ -178,9 +209,8 @@ def sink_fact(sink: End) -> Fact:
     )
 
 
-def _our_sink(sink: End) -> Fact:
-    readers = "Readers of the output use isolation.level=read_committed."
-    time = "A batch fits into transactionTimeout, from its first row to its commit."
+def _given_up(sink: End, keeps_ledger: bool) -> Fact | None:
+    """What an option gives up, if one does."""
     if sink.says("guarantee") == NONE:
         return Fact(
             NEITHER,
@@ -196,20 +226,39 @@ def _our_sink(sink: End) -> Fact:
             "guarantee=at-least-once: a batch that runs again is written again",
             "Take guarantee=at-least-once away.",
         )
-    if sink_way(sink) == PUTS:
+    if keeps_ledger and sink.says("failOnDataLoss") == "false":
+        return Fact(
+            NEITHER,
+            NOTHING,
+            "failOnDataLoss=false: where rows are lost (of an input, of what was written or was "
+            "decided) it goes on without them, with a warning",
+            "Take failOnDataLoss=false away: the query then stops instead.",
+        )
+    return None
+
+
+def _our_sink(sink: End) -> Fact:
+    is_put = sink_way(sink) == PUTS
+    keeps_ledger = not is_put or sink.says("commit") == TWO_PHASE
+    if given_up := _given_up(sink, keeps_ledger):
+        return given_up
+    readers = "Readers of the output use isolation.level=read_committed."
+    time = "A batch fits into transactionTimeout, from its first row to its commit."
+    weak = _weak(sink) if keeps_ledger else ""
+    if is_put:
         return Fact(
             IDEMPOTENT_SINK,
             EXACT,
             "rows are put by key: a batch that runs again leaves the same map",
             needs="A key's rows of one batch are in one task. Readers bear entries of a batch that "
-            "is not finished (commit=two-phase shows none).",
+            f"is not finished (commit=two-phase shows none).{weak}",
         )
     if is_one_phase(sink):
         return Fact(
             TRANSACTIONAL,
             EXACT,
             "commit=idempotent: each task commits its rows, and a replay skips them",
-            needs=f"{readers} {time}",
+            needs=f"{readers} {time}{weak}",
         )
     is_map = sink.format == "eo-map" and sink.says("backend") != IN_A_TOPIC
     needs = time if is_map else f"{readers} {time}"
@@ -228,7 +277,7 @@ def _our_sink(sink: End) -> Fact:
         TRANSACTIONAL,
         EXACT,
         "rows become visible by one decision a batch, which is skipped when it runs again",
-        needs=needs,
+        needs=needs + weak,
     )
 
 

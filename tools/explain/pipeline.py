@@ -16,12 +16,15 @@ STATE, AGGREGATE, SHUFFLE = "state", "aggregate", "shuffle"
 # Of the options only these are kept: no other says anything here, and some are secrets.
 TOLD = frozenset(
     [
+        "allowweakreplication",
         "backend",
         "commit",
         "deadlettertopic",
         "dedupwindow",
         "failondataloss",
         "guarantee",
+        "ignorecorruptfiles",
+        "ignoremissingfiles",
         "jobname",
         "kafka.enable.idempotence",
         "kafka.isolation.level",
@@ -30,6 +33,7 @@ TOLD = frozenset(
         "ledgertopic",
         "map",
         "maxoffsetspertrigger",
+        "mode",
         "path",
         "queryname",
         "queue",

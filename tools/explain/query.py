@@ -85,7 +85,10 @@ def _of_writer(writer: Any) -> Given:
     found = replace(
         _of_plan(frame._jdf.queryExecution().analyzed(), mode),
         trigger=private_field(java, "trigger").toString(),
-        checkpoint=bool(options.get("checkpointlocation") or default),
+        # Without a name Spark puts a new UUID below the session's root, at each start.
+        checkpoint=bool(
+            options.get("checkpointlocation") or (default and options.get("queryname"))
+        ),
     )
     return _with_sink(found, private_field(java, "source"), options, function_of(writer))
 
@@ -110,7 +113,9 @@ def _of_query(query: Any) -> Given:
     found = replace(
         _of_plan(plan.inputQuery(), java.outputMode().toString()),
         trigger=private_field(java, "trigger").toString(),
-        checkpoint=not plan.deleteCheckpointOnStop(),
+        # One of the session's root has the query's name, or a new UUID at each start.
+        checkpoint=not plan.deleteCheckpointOnStop()
+        and ("checkpointlocation" in {one.lower() for one in options} or bool(query.name)),
     )
     return _with_sink(found, name, options, function)
 

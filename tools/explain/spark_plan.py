@@ -45,6 +45,7 @@ class _Found:
     name: str
     reaches: set[str] = field(default_factory=set)
     shuffled: bool = False
+    matters: bool = True
 
 
 @dataclass
@@ -72,7 +73,9 @@ class PlanReader:
 
     def read(self, plan: Any) -> None:
         """Read the plan, from its sources to its end."""
-        self._visit(plan)
+        rows = self._visit(plan)
+        for origin in rows.which.union(*(rows.columns.get(key, NO) for key in _ids(plan))):
+            self._steps[origin].matters = True
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -80,6 +83,7 @@ class PlanReader:
         found = (
             Step(one.kind, one.name, tuple(sorted(one.reaches)), one.shuffled)
             for one in self._steps
+            if one.matters or one.reaches
         )
         return tuple(dict.fromkeys(found))
 
@@ -196,7 +200,20 @@ class PlanReader:
         for expression, of in zip(expressions, scanned, strict=True):
             if short_name(expression) == "Alias":
                 columns[expression.exprId().id()] = of | rows.which
+        if name.startswith("Deduplicate"):
+            columns |= self._first_rows(node, expressions, columns)
         return _Rows(columns, origins, shuffled=True)
+
+    def _first_rows(
+        self, node: Any, keys: list[Any], columns: Mapping[int, Origins]
+    ) -> dict[int, Origins]:
+        """The columns of the row that comes first of those with the same keys, but the keys."""
+        others = set(_ids(node)) - {key.exprId().id() for key in keys}
+        if not others:
+            return {}
+        first = self._add("order", "first of duplicates", shuffled=True)
+        self._steps[-1].matters = False  # unless one of these columns is used
+        return {key: columns.get(key, NO) | first for key in others}
 
     def _function(self, node: Any, name: str, rows: _Rows) -> _Rows:
         expression = _function_of(node)

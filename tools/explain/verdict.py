@@ -29,7 +29,8 @@ _BATCH = Fact(
 _NO_CHECKPOINT = Fact(
     "no checkpoint",
     Guarantee.NONE,
-    "there is no checkpointLocation: a new start does not go on, but begins anew",
+    "there is no checkpointLocation (that of the session counts for a query with a name only): a "
+    "new start does not go on, but begins anew",
     "Set option checkpointLocation.",
 )
 _NOT_STARTED = (

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from ...core.errors import EoKafkaError, LedgerError, OptionsError
 from ...core.options import time_span_ms
@@ -108,16 +109,22 @@ def run(arguments: argparse.Namespace) -> int:
     named = {arguments.ledger_topic: arguments.job} if arguments.ledger_topic else {}
     with closing(TransactionSearch(settings, named)) as search:
         than_ms = getattr(arguments, "older_than", None)
-        found = _older(_find(search, arguments), than_ms)
+        found = _older(_find(search, arguments), than_ms, arguments.action)
         if arguments.action in ("list", "show"):
             beside = look_beside(search, target, arguments.job, than_ms) if target else None
             return _print_found(found, arguments, beside)
-        code = _end(search, found, arguments)
-        if target is None or code:
-            return code
-        # After the transactions: what closed the ledger for them has made older tables nobody's
-        beside = look_beside(search, target, arguments.job, than_ms)
-        return _end_tables(search, beside, arguments)
+        shown: dict[str, Any] = {"dryRun": arguments.dry_run}
+        try:
+            code = _end(search, found, arguments, shown)
+            if target is not None:
+                # After the transactions: what closed the ledger for them has made older tables
+                # nobody's
+                beside = look_beside(search, target, arguments.job, than_ms)
+                code = max(code, _end_tables(search, beside, arguments, shown))
+        finally:
+            if arguments.json and len(shown) > 1:
+                print_json(shown)
+        return code
 
 
 def _time_span_ms(text: str) -> int:
@@ -127,11 +134,18 @@ def _time_span_ms(text: str) -> int:
         raise argparse.ArgumentTypeError(f"'{text}' {error}") from None
 
 
-def _older(found: list[Judged], than_ms: int | None) -> list[Judged]:
+def _older(found: list[Judged], than_ms: int | None, action: str) -> list[Judged]:
+    """Those that have been open for longer. Of one that hangs, or has ended, nobody knows for how
+    long: `list` shows it if somebody must act."""
     if than_ms is None:
         return found
     now_ms = int(time.time() * 1000)
-    return [one for one in found if one.open_for_ms(now_ms) > than_ms]
+
+    def is_told(one: Judged) -> bool:
+        ageless = one.hung_on or not one.is_open
+        return action == "list" and bool(ageless and one.needs_attention(now_ms))
+
+    return [one for one in found if one.open_for_ms(now_ms) > than_ms or is_told(one)]
 
 
 def _find(search: TransactionSearch, arguments: argparse.Namespace) -> list[Judged]:
@@ -217,7 +231,13 @@ def _print_found(
     return ATTENTION if alarming and arguments.action == "list" else 0
 
 
-def _end(search: TransactionSearch, found: list[Judged], arguments: argparse.Namespace) -> int:
+def _end(
+    search: TransactionSearch,
+    found: list[Judged],
+    arguments: argparse.Namespace,
+    shown: dict[str, Any],
+) -> int:
+    """The exit code; for --json, what became of each is added to `shown`."""
     asked = Asked(
         commit=arguments.action == "commit",
         yes=getattr(arguments, "yes", False),
@@ -229,17 +249,22 @@ def _end(search: TransactionSearch, found: list[Judged], arguments: argparse.Nam
     outcomes = end_found(search, some, asked, connection(arguments))
     if arguments.json:
         now_ms = int(time.time() * 1000)
-        shown = [
+        shown["transactions"] = [
             {**as_json(one.judged, now_ms), "done": one.done, "outcome": one.said}
             for one in outcomes
         ]
-        print_json({"dryRun": asked.dry_run, "transactions": shown})
     else:
         _print_outcomes(outcomes, asked)
     return 0 if all(one.done for one in outcomes) else 1
 
 
-def _end_tables(search: TransactionSearch, beside: Beside, arguments: argparse.Namespace) -> int:
+def _end_tables(
+    search: TransactionSearch,
+    beside: Beside,
+    arguments: argparse.Namespace,
+    shown: dict[str, Any],
+) -> int:
+    """As `_end`."""
     outcomes = end_tables(
         search,
         beside,
@@ -250,10 +275,9 @@ def _end_tables(search: TransactionSearch, beside: Beside, arguments: argparse.N
         dry_run=arguments.dry_run,
     )
     if arguments.json:
-        shown = [
+        shown["stagingTables"] = [
             {**table_as_json(one), "done": done, "outcome": said} for one, done, said in outcomes
         ]
-        print_json({"dryRun": arguments.dry_run, "stagingTables": shown})
         return 0 if all(done for _, done, _ in outcomes) else 1
     for one, _, said in outcomes:
         text = f"{one.standing}: {said}"

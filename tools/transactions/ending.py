@@ -2,7 +2,8 @@
 
 An EndTxn names (producer id, epoch), so it ends exactly the transaction that was judged or none.
 What nothing decided is aborted only after a newer generation stands in the ledger: from then on no
-driver can decide it, so there is no moment in which an abort and a decision could cross.
+driver can decide it, so there is no moment in which an abort and a decision could cross. What an
+older generation left is aborted only by a ledger that was read to a certain end (acknowledged.py).
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...clients.kafka.control_plane import ControlPlane
+from ...core.errors import EoKafkaError
 from ...core.transaction import EndTxnAnswer, Identity, TransactionState
 from ...sinks.options import SinkOptions
 from ...state.ledger import records
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger
+from .acknowledged import read_acknowledged
 from .verdict import Judged, Standing, TokenState, abort_refusal, commit_refusal
 
 END_TIMEOUT_S = 30.0
+JudgeAgain = Callable[[Sequence[Judged], Mapping[str, Ledger]], Sequence[Judged]]
 
 
 @dataclass(frozen=True)
@@ -65,34 +69,82 @@ def end(
     found: Sequence[Judged],
     asked: Asked,
     options_of: Callable[[Judged], SinkOptions],
-    judge_again: Callable[[Sequence[Judged], Mapping[str, Ledger]], Sequence[Judged]],
+    judge_again: JudgeAgain,
 ) -> list[Outcome]:
     """End what may be ended; one outcome for each of `found`.
 
     `options_of` are the options of a transaction's job. `judge_again` looks at transactions once
-    more, by ledgers (of each topic) that were closed to older drivers. Raises Fenced if another
-    driver took the job over meanwhile; nothing was ended then.
+    more, by ledgers (of each topic) that were read to their ends, or closed to older drivers.
+    Raises Fenced if another driver took the job over meanwhile; nothing that it could decide was
+    ended then.
     """
     outcomes = [_first_look(one, asked) for one in found]
     if asked.dry_run:
         return outcomes
-    wanted = [
-        number for number, outcome in enumerate(outcomes) if outcome.done and found[number].is_open
-    ]
-    undecided = [
-        number
-        for number in wanted
-        if not asked.commit and found[number].standing is Standing.CURRENT
-    ]
-    _end_each(control, outcomes, [one for one in wanted if one not in undecided], asked)
+    wanted = {
+        number: found[number].standing
+        for number, outcome in enumerate(outcomes)
+        if outcome.done and found[number].is_open
+    }
+    older, undecided = (
+        [] if asked.commit else [number for number, standing in wanted.items() if standing is one]
+        for one in (Standing.OLDER, Standing.CURRENT)
+    )
+    if asked.force:
+        older = []
+    first = [number for number in wanted if number not in (*older, *undecided)]
+    _end_each(control, outcomes, first, asked)
+    if older:
+        _look_acknowledged(control, outcomes, older, asked, options_of, judge_again)
+        sure = [number for number in older if outcomes[number].done]
+        newer = [one for one in sure if outcomes[one].judged.standing is not Standing.OLDER]
+        undecided += newer
+        _end_each(control, outcomes, [one for one in sure if one not in newer], asked)
     if undecided:
-        closed = close_to_drivers([found[number] for number in undecided], options_of, control)
-        again = judge_again([found[number] for number in undecided], closed)
-        for number, now in zip(undecided, again, strict=True):
+        some = [found[number] for number in undecided]
+        closed = close_to_drivers(some, options_of, control)
+        again = _by_id(judge_again(some, closed))
+        for number in undecided:
+            now = again[found[number].described.transactional_id]
             if now.decision is not None and not asked.force:
                 outcomes[number] = Outcome(now, False, "refused: it was decided meanwhile")
         _end_each(control, outcomes, [one for one in undecided if outcomes[one].done], asked)
     return outcomes
+
+
+def _look_acknowledged(
+    control: ControlPlane,
+    outcomes: list[Outcome],
+    older: Sequence[int],
+    asked: Asked,
+    options_of: Callable[[Judged], SinkOptions],
+    judge_again: JudgeAgain,
+) -> None:
+    """Judge again what is of an older generation, as it seems, by all that stands in the ledgers:
+    the end that was told may have been an old one, and slots are used again."""
+    by_topic: dict[str, list[int]] = {}
+    for number in older:
+        job = outcomes[number].judged.job
+        by_topic.setdefault(job.topic if job else "", []).append(number)
+    for topic, numbers in by_topic.items():
+        some = [outcomes[number].judged for number in numbers]
+        try:
+            ledger = read_acknowledged(options_of(some[0]), control)
+            again = _by_id(judge_again(some, {topic: ledger}))
+        except EoKafkaError as error:
+            for number, one in zip(numbers, some, strict=True):
+                outcomes[number] = Outcome(one, False, f"refused: {error}")
+            continue
+        for number, one in zip(numbers, some, strict=True):
+            now = again[one.described.transactional_id]
+            is_it = now.described.identity == one.described.identity  # else it has ended
+            if is_it and now.standing is not Standing.OLDER:
+                outcomes[number] = _first_look(now, asked)
+
+
+def _by_id(judged: Sequence[Judged]) -> dict[str, Judged]:
+    """Coordinators answer in no order."""
+    return {one.described.transactional_id: one for one in judged}
 
 
 def close_to_drivers(

@@ -15,13 +15,16 @@ from dataclasses import replace
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.first_contact import nobody_listens
 from ...clients.kafka.transactional_id import parse_id
-from ...core.errors import EnvironmentRefused, LedgerError
+from ...core.errors import CorruptLedger, EnvironmentRefused, EoKafkaError, LedgerError
 from ...core.transaction import Described, Identity, TransactionState
 from ...state.ledger import records
 from ...state.ledger.job_topics import LEDGER_NAME
 from ...state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ...state.ledger.log_reader import read_records
+from ...state.ledger.topics import TOKEN_PARTITION
 from .verdict import OPEN_STATES, JobLedger, Judged, Standing, judge, replaced
+
+Driver = tuple[str, int]  # of whom a task is: its job's hash, its generation's slot
 
 
 class TransactionSearch(ControlPlane):
@@ -116,8 +119,12 @@ class TransactionSearch(ControlPlane):
             else self.read_ledger(topic, job)
             for topic, job in wanted.items()
         ]
+        by_name = {
+            name: next((job for job in read if is_of(name, job.job)), None) for name in described
+        }
+        elsewhere = self._drivers_of_others(described, by_name)
         judged = [
-            judge(one, next((job for job in read if is_of(name, job.job)), None))
+            judge(one, by_name[name], elsewhere=_driver(name) in elsewhere)
             for name, one in described.items()
         ]
         seen = {one.participant.identity for one in judged if one.participant}
@@ -125,6 +132,41 @@ class TransactionSearch(ControlPlane):
             if job.job in jobs:
                 judged += self._decided(job, seen)
         return judged
+
+    def _drivers_of_others(
+        self, described: Mapping[str, Described], by_name: Mapping[str, JobLedger | None]
+    ) -> set[Driver]:
+        """The drivers of those whose token is in another ledger than their job's that is read: the
+        job has got option ledgerTopic since, and this is its ledger of before."""
+        found, known = set(), dict[str, bool]()
+        for name, one in described.items():
+            driver, job = _driver(name), by_name[name]
+            topics = {topic for topic, _ in one.partitions}
+            if driver is None or job is None or job.topic in topics:
+                continue
+            for topic in topics:
+                numbers = {number for where, number in one.partitions if where == topic}
+                if numbers != {TOKEN_PARTITION}:
+                    continue
+                if topic not in known:
+                    known[topic] = bool(LEDGER_NAME.fullmatch(topic)) or self._is_ledger(topic)
+                if known[topic]:
+                    found.add(driver)
+        return found
+
+    def _is_ledger(self, topic: str) -> bool:
+        """By the first record where its decisions would be; if that may not be read, perhaps."""
+        try:
+            stable = self.end_offset(topic, DECISION_PARTITION, committed=True)
+            found = read_records(self._settings, topic, DECISION_PARTITION, 0, stable, at_once=1)
+            first = next(found, None)
+            if first is not None:
+                fold([first[1:]])
+        except CorruptLedger:
+            return False
+        except EoKafkaError:
+            return True
+        return first is not None
 
     def of_job(self, job: str) -> list[Judged]:
         """The job's transactions that are open, under any prefix, and those that its ledger has
@@ -202,6 +244,13 @@ class TransactionSearch(ControlPlane):
             self._admin.list_transactions, producer_id_filters=sorted(producer_ids)
         )
         return sorted({row.transactional_id for rows in listings.values() for row in rows})
+
+
+def _driver(transactional_id: str) -> Driver | None:
+    """The job (its hash) and the generation's slot; None for what is no task's."""
+    parts = parse_id(transactional_id)
+    task = parts.task if parts else None
+    return (parts.job_hash, task.generation_slot) if parts and task else None
 
 
 def is_of(transactional_id: str, job: str) -> bool:

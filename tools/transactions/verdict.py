@@ -142,9 +142,9 @@ class Judged:
         return None
 
 
-def judge(described: Described, job: JobLedger | None) -> Judged:
+def judge(described: Described, job: JobLedger | None, *, elsewhere: bool = False) -> Judged:
     """What `job`'s ledger, read after the transaction was described, says of it; `job` None where
-    no ledger was found."""
+    no ledger was found. `elsewhere`: its driver has written tokens into another ledger."""
     parts = parse_id(described.transactional_id)
     if parts is None:
         return Judged(described, Standing.FOREIGN)
@@ -152,7 +152,7 @@ def judge(described: Described, job: JobLedger | None) -> Judged:
         return Judged(described, Standing.NO_LEDGER, parts)
     if parts.task is None:
         return Judged(described, Standing.COORDINATOR, parts, job)
-    if not _may_decide(described, parts.task, job):
+    if not _may_decide(described, parts.task, job, elsewhere):
         return Judged(described, Standing.NO_LEDGER, parts)
     for decision, participant in job.named.get(described.transactional_id, ()):
         if _covers(participant, described):
@@ -163,12 +163,13 @@ def judge(described: Described, job: JobLedger | None) -> Judged:
     return Judged(described, standing, parts, job, token=token)
 
 
-def _may_decide(described: Described, task: TaskParts, job: JobLedger) -> bool:
+def _may_decide(described: Described, task: TaskParts, job: JobLedger, elsewhere: bool) -> bool:
     """Whether the ledger can be the one that the task's driver writes. It has the generation of
     every task that was listed before it was read: one that has none of the task's slot was emptied,
     or is another. And a token says where the task's ledger is."""
     topics = {topic for topic, _ in described.partitions}
-    elsewhere = any(LEDGER_NAME.fullmatch(topic) for topic in topics - {job.topic})
+    elsewhere &= job.topic not in topics
+    elsewhere |= any(LEDGER_NAME.fullmatch(topic) for topic in topics - {job.topic})
     return job.ledger.generation >= max(1, task.generation_slot) and not elsewhere
 
 

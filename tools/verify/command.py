@@ -92,6 +92,14 @@ def run(arguments: argparse.Namespace) -> int:
     sink_at = connection(there) if elsewhere else here
     sink = _side(sink_at, "--output", arguments.output, arguments.output_range, how)
     source = _side(here, "--input", arguments.input, arguments.input_range, how)
+    if source.overlaps(sink):
+        raise OptionsError(
+            [
+                f"--input '{arguments.input}' and --output '{arguments.output}' are the same topic "
+                "(its id is the same), and offsets of it would be compared with themselves. Do the "
+                "addresses lead to the same cluster?"
+            ]
+        )
     left_out = [*source.left_out, *sink.left_out]
     what = f"Comparing {arguments.input} and {arguments.output}"
     with bar(what, shown=not arguments.json, unit=" offsets") as told:
@@ -133,13 +141,24 @@ def _side(
     partitions, ids = lookup.look()
     written = lookup.written(partitions)  # first: what comes meanwhile is not held back
     starts, ends = lookup.earliest(partitions), lookup.latest(partitions)
+    left_out = [*_compacted(argument, topic, lookup.topic_settings(topic))]
     lookup.close()
     whole = {at: OffsetRange(at, starts[at], ends[at]) for at in sorted(partitions)}
     if ranges:
         told = [_range(f"{argument}-range", text, topic, whole) for text in ranges]
-        return Side(options, told, ids)
-    left_out = [one for at in whole for one in _left_out(argument, whole[at], written[at])]
+        return Side(options, told, ids, left_out)
+    left_out += [one for at in whole for one in _left_out(argument, whole[at], written[at])]
     return Side(options, list(whole.values()), ids, left_out)
+
+
+def _compacted(argument: str, topic: str, settings: Mapping[str, str]) -> Iterator[str]:
+    """What compaction has taken looks as if it had never been there, on both sides."""
+    side = argument.removeprefix("--")
+    if not settings:
+        yield f"{side} {topic}: perhaps what was compacted away; its settings are not visible."
+    elif "compact" in settings.get("cleanup.policy", ""):
+        policy = settings["cleanup.policy"]
+        yield f"{side} {topic}: what was compacted away (cleanup.policy={policy})."
 
 
 def _left_out(argument: str, whole: OffsetRange, written: int) -> Iterator[str]:

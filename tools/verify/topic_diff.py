@@ -114,6 +114,16 @@ class Side:
         """How many offsets."""
         return sum(max(0, one.end - one.start) for one in self.ranges)
 
+    def overlaps(self, other: Side) -> bool:
+        """Whether both have records of the same topic in common, or could have."""
+        same = self.ids == other.ids and all(self.ids.values()) and bool(self.ids)
+        return same and any(
+            mine.partition == its.partition
+            and (max(mine.start, its.start) < min(mine.end, its.end) or mine == its)
+            for mine in self.ranges
+            for its in other.ranges
+        )
+
     def batches(self, told: Callable[[int], object]) -> Iterator[pa.RecordBatch]:
         """All committed records; `told` hears of how many offsets more. Raises what the source
         raises."""
@@ -237,6 +247,14 @@ def _count(
                 if digest[0] % passes == number:
                     counts[digest] = counts.get(digest, 0) + weight
         totals.append((total, without))
+    before = (result.input_records, result.output_records)
+    for side_name, first, (now, _) in zip(("input", "output"), before, totals, strict=True):
+        if number and now != first:
+            raise SourceError(
+                f"There were {first:,} records of the {side_name} at first, and {now:,} in pass "
+                f"{number + 1}: records went meanwhile (compaction), so the passes do not fit "
+                "together. Nothing was found out. Compare with --passes 1, or again later."
+            )
     (result.input_records, result.input_without) = totals[0]
     (result.output_records, result.output_without) = totals[1]
     return counts

@@ -1,0 +1,77 @@
+"""Reads a job's ledger to an end that is certain, and stops no driver.
+
+A leader that is cut off from the other brokers goes on naming itself the leader, and tells an old
+end. By that, the transaction of a newer generation looks like an older one's. So a record is
+written that says nothing: once it is acknowledged, the log that holds it is the log, and all that
+was acknowledged before stands before it. A driver that appends in that moment reads again
+(state/ledger/append_point.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...clients.kafka import config
+from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.transactional_producer import landed_at
+from ...core.errors import OutcomeUnknown
+from ...sinks.options import SinkOptions
+from ...state.ledger import records
+from ...state.ledger.ledger import DECISION_PARTITION, Ledger, fold
+from ...state.ledger.log_reader import read_records
+
+TIMEOUT_S = 60.0
+# Forgets a decision that there never is: of no sink's name.
+_NOTHING = (records.decision_key("-", 0, 0), None)
+
+
+def read_acknowledged(options: SinkOptions, control: ControlPlane) -> Ledger:
+    """All that stands in the ledger by now, with what is being decided. Raises OutcomeUnknown,
+    ReadTimeout, CorruptLedger."""
+    _, topic = options.job_and_ledger
+    end = _append(options, topic)
+    stable = control.reach((topic, DECISION_PARTITION, True), end, TIMEOUT_S)
+    if stable < end:
+        raise OutcomeUnknown(
+            f"ledger '{topic}' is stable up to offset {stable} only, and goes on to {end}: a "
+            "transaction is open on it, or its leader is cut off from the other brokers. So it is "
+            "not known whether a newer driver has decided. Try again"
+        )
+    found = read_records(options.kafka, topic, DECISION_PARTITION, 0, end)
+    return fold((key, value) for _, key, value in found)
+
+
+def _append(options: SinkOptions, topic: str) -> int:
+    """Write the record; the offset after it."""
+    from confluent_kafka import KafkaException
+
+    landed: list[int] = []
+    refused: list[str] = []
+
+    def note(error: Any, message: Any) -> None:
+        if error is not None:
+            refused.append(error.str())
+        elif (offset := landed_at(message)) >= 0:
+            landed.append(offset)
+
+    settings = {
+        **config.quick_connect(options.kafka),
+        **config.connection_settings(options.kafka),
+        "acks": "all",
+        "linger.ms": "0",
+        "message.timeout.ms": str(int(TIMEOUT_S * 1000)),
+    }
+    key, value = _NOTHING
+    try:
+        producer = config.producer(settings)
+        producer.produce(topic, value, key, DECISION_PARTITION, on_delivery=note)
+        producer.flush(TIMEOUT_S + 5)
+    except KafkaException as error:
+        refused.append(error.args[0].str())
+    if not landed:
+        raise OutcomeUnknown(
+            f"ledger '{topic}' took no record ({', '.join(refused) or 'no answer'}): its leader "
+            "may be cut off from the other brokers, and not know what a newer driver has decided. "
+            "Try again when all brokers see each other, and with Write on that topic"
+        )
+    return max(landed) + 1
