@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from types import SimpleNamespace
 
 import pytest
-from ui_world import NASTY, SECRET, TOKEN, World, job
+from ui_world import NASTY, OWN_NAMES, SECRET, TOKEN, World, job
 
 from eo_kafka.core.errors import OptionsError
 from eo_kafka.tools.ui import command, gate, pages
@@ -41,6 +42,35 @@ def test_a_name_that_was_made_to_lead_here_is_told_nothing(world, host):
 def test_this_machines_own_names_are_answered_on_any_port(world, host):
     for port in ("", ":8360", ":9999"):
         assert world.client().get("/", headers={"host": f"{host}{port}"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1/login?", "127.0.0.1/login#", "127.0.0.1/static/?", "a@b", "[::1", "::1", "x y"],
+)
+def test_a_host_that_is_no_name_is_refused_whatever_names_are_answered(world, host):
+    """Before Starlette 1.0.1 it became a part of the address that a request seems to ask for."""
+    assert gate._host_of(host) == ""
+    for hosts in (OWN_NAMES, None):
+        client = world.client(token=TOKEN, hosts=hosts)
+        for path in ("/jobs/shout", "/login"):
+            answer = client.get(path, headers={"host": host})
+            assert answer.status_code == 421 and "shout" not in answer.text
+    assert world.asked == 0
+
+
+@pytest.mark.parametrize("path", ["/login/x", "/loginx", "/staticx", "/static"])
+def test_what_is_shown_without_the_token_is_named_exactly(world, path):
+    answer = world.client(token=TOKEN).get(path)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/login?to={path}")
+
+
+def test_who_may_see_is_asked_of_the_path_that_is_answered(world, monkeypatch):
+    """As an older Starlette has it, should another header lead there."""
+    monkeypatch.setattr(gate, "_host_of", lambda _: "localhost")
+    elsewhere = property(lambda _: SimpleNamespace(path="/login"))
+    monkeypatch.setattr(gate.Request, "url", elsewhere)
+    assert world.client(token=TOKEN).get("/jobs/shout").status_code == 303
 
 
 def test_every_answer_forbids_what_is_from_elsewhere(world):
@@ -141,6 +171,42 @@ def test_an_action_says_what_it_will_do_and_is_done_once(world):
     assert client.get("/jobs/shout/cancel").status_code == 404
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_another_sites_page_may_lead_here_and_load_nothing(world, site):
+    client = world.client()
+    for mode, dest in (
+        ("no-cors", "image"),
+        ("cors", "empty"),
+        ("navigate", "iframe"),
+        ("navigate", "object"),
+        ("", ""),
+    ):
+        sent = {"sec-fetch-site": site, "sec-fetch-mode": mode, "sec-fetch-dest": dest}
+        for path in ("/topics/x1", "/jobs/shout", "/static/ui.css"):
+            assert client.get(path, headers=sent).status_code == 403
+    assert world.asked == 0
+    link = {"sec-fetch-site": site, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert client.get("/jobs/shout", headers=link).status_code == 200
+    assert client.post("/logout", headers=link).status_code == 403
+    for own in ("same-origin", "none"):
+        assert client.get("/", headers={"sec-fetch-site": own}).status_code == 200
+
+
+def test_before_the_login_nobody_is_told_which_cluster_it_is(world):
+    client = world.client(token=TOKEN)
+    fields = form(client, "/login")
+    shown = [
+        client.get("/login").text,
+        client.get("/static/none").text,
+        client.post("/login", data={**fields, "token": "wrong"}).text,
+    ]
+    for text in shown:
+        assert "kafka:9092" not in text and "read only" not in text
+    client.post("/login", data={**fields, "token": TOKEN})
+    for told in (client.get("/").text, world.client().get("/").text):
+        assert "kafka:9092" in told and "read only" in told
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -164,7 +230,9 @@ def test_a_form_without_this_sessions_word_does_nothing(world):
     for word in ("", "0" * 64, others["csrf"]):
         answer = client.post("/jobs/shout/suspend", data={**mine, "csrf": word})
         assert answer.status_code == 403 and "Nothing was done" in answer.text
-    assert client.post("/jobs/shout/suspend", data={**mine, "once": ""}).status_code == 403
+    for once in ("", "made-up", others["once"], NASTY):
+        answer = client.post("/jobs/shout/suspend", data={**mine, "once": once})
+        assert answer.status_code == 403 and "Nothing was done" in answer.text
     assert client.post("/jobs/shout/suspend", content=b"x" * 20_000).status_code == 403
     assert client.post("/jobs/shout/suspend", content=b"\xff=\xfe").status_code == 403
     assert world.ran == []

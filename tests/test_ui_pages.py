@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from ui_world import NASTY, NOW, SECRET, World, decision, foreign, job, tail
@@ -17,8 +19,10 @@ from eo_kafka.testing.processes import wait_until
 from eo_kafka.tools.control.words import Told
 from eo_kafka.tools.jobs import report
 from eo_kafka.tools.jobs.events import events
+from eo_kafka.tools.jobs.metrics import families
+from eo_kafka.tools.jobs.standing import Lag, Standing, State, standing
 from eo_kafka.tools.jobs.watchers import Control, Watch
-from eo_kafka.tools.ui import actions, cluster, drawing, looks, views
+from eo_kafka.tools.ui import actions, cluster, doings, drawing, looks, views
 
 
 @pytest.fixture
@@ -85,6 +89,46 @@ def test_ten_who_look_cost_as_much_as_one(world, monkeypatch):
     assert world.asked == 1  # that is new enough
 
 
+def test_questions_that_nobody_waits_for_any_more_are_not_asked(world, monkeypatch):
+    """Whoever asks for a thousand topics: one is asked at a time, and few wait."""
+    asked, goes_on = [], threading.Event()
+
+    def silent(_, topic: str) -> list:
+        asked.append(topic)
+        goes_on.wait(20)
+        return []
+
+    monkeypatch.setattr(cluster.Cluster, "_on_topic", silent)
+    monkeypatch.setattr(looks.all_of, "__defaults__", (0.01,))
+    monkeypatch.setattr(looks, "KEPT", 5)
+    client = world.client()
+    before = threading.active_count()
+    shown = [client.get(f"/topics/x{number}") for number in range(40)]
+    assert {one.status_code for one in shown} == {200} and len(asked) == 1
+    assert threading.active_count() < before + 8
+    goes_on.set()
+    wait_until(lambda: "x39" in asked, "the newest is asked")
+    assert len(asked) <= 1 + 5
+    wait_until(lambda: "None:" in client.get("/topics/x39").text, "and answered")
+
+
+def test_who_waits_for_a_question_that_is_forgotten_waits_no_longer():
+    lane = looks.Lane()
+    goes_on = threading.Event()
+    first = looks.Look(lambda: goes_on.wait(20), 1.0, lane)
+    first.start()
+    second = looks.Look(lambda: True, 1.0, lane)
+    second.start()
+    second.end()
+    began = time.monotonic()
+    seen = second.wait(began + 10)
+    assert time.monotonic() - began < 5 and seen.value is None and "Look again" in seen.problem
+    goes_on.set()
+    wait_until(lambda: first.wait(0).value is True, "the first is answered")
+    second.start()
+    assert second.wait(time.monotonic() + 1).value is None
+
+
 def test_a_silent_broker_holds_up_no_page_and_what_is_old_is_said_to_be(world, monkeypatch):
     monkeypatch.setattr(cluster, "JOBS_S", 0.0)
     monkeypatch.setattr(looks, "WAIT_S", 0.3)
@@ -138,6 +182,38 @@ def test_an_action_that_is_refused_says_so(world, monkeypatch):
     answer = client.post("/jobs/shout/resume", data={"csrf": word, "once": once})
     shown = client.get(answer.headers["location"]).text
     assert "Not done." in shown and "No supervisor of job &#39;shout&#39; answers." in shown
+
+
+def test_a_form_that_is_sent_again_does_nothing_however_much_was_done_since(monkeypatch):
+    ran: list[str] = []
+
+    def to_do(name: str) -> actions.Action:
+        def run(*_) -> str:
+            ran.append(name)
+            return "Done."
+
+        return actions.Action(name, name, (), name, "/", run)
+
+    clock = SimpleNamespace(at_s=1000.0)
+    of_forms = doings.Doings(lambda: None)
+    monkeypatch.setattr(doings, "_now_s", lambda: clock.at_s)
+    form, late = of_forms.new_id(), of_forms.new_id()
+    first = of_forms.start(form, to_do("suspend"), {})
+    for _ in range(200):
+        of_forms.start(of_forms.new_id(), to_do("other"), {})
+    assert of_forms.start(form, to_do("suspend"), {}) is first
+    wait_until(lambda: first.ok is not None, "it has ended")
+    clock.at_s += doings.VALID_S - 1
+    assert of_forms.start(form, to_do("suspend"), {}) is first
+    clock.at_s += doings.KEPT_S + 1
+    of_forms.start(of_forms.new_id(), to_do("other"), {})
+    number, _, rest = form.partition(".")
+    made_up = (form, late, f"{int(number) + 9999}.{rest}", "", "x", "1.x.y", "9" * 99)
+    for given in (*made_up, doings.Doings(lambda: None).new_id()):
+        assert of_forms.start(given, to_do("suspend"), {}) is None, given
+    wait_until(lambda: len(ran) == 202, "all others ran")
+    assert ran.count("suspend") == 1
+    assert of_forms.of(form) is None  # it is forgotten, too, and can do no harm
 
 
 def test_a_batchs_steps_are_those_of_the_ledgers_records():
@@ -214,6 +290,39 @@ def test_attempts_and_lost_transactions_are_among_what_happened():
     texts = [one.text for one in events(found, None, 10)]
     assert any("Batch 3 was decided, and Kafka aborted all" in text for text in texts)
     assert any("Batch 4 has been begun 2 times, and is not decided" in text for text in texts)
+
+
+def test_a_batch_that_kafka_aborted_is_neither_written_nor_committed():
+    found = tail(2)
+    written_ms = found.done_ms["main", 1]
+
+    def decide(state: DecisionState, later_ms: int, round_: int = 0) -> Standing:
+        record = decision(2, 3 + round_, state, round_=round_)
+        key = records.decision_key(record.sink, record.batch, record.round)
+        found.apply(key, records.encode_decision(record), NOW + later_ms)
+        return standing("shout", found, [], Lag(5), [], NOW + later_ms)
+
+    decide(DecisionState.DECIDED, 1000)
+    void = decide(DecisionState.VOID, 61_000)
+    assert (void.state, void.written_ms) == (State.VOID, written_ms)
+    (cells,) = report.history_cells(found, 1, NOW + 61_000)
+    assert cells[2] == "VOID" and cells[-1] == "-"
+    assert report.batch(void.newest, found)["doneMs"] is None
+    (lost,) = events(found, None, 10)
+    assert "aborted all" in lost.text and lost.at_ms == NOW + 61_000
+    samples = [one for family in families([void], NOW) for one in family.samples]
+    told = {(one.name, one.labels.get("state")): one.value for one in samples}
+    assert told["eo_kafka_job_state", "quiet"] == 0 and told["eo_kafka_job_state", "void"] == 1
+    assert told["eo_kafka_job_written_timestamp_seconds", None] == written_ms / 1000
+    row = views.row(void, NOW)
+    assert row.state == "void" and "written anew" in row.means
+
+    again = decide(DecisionState.DECIDED, 70_000, round_=1)
+    assert (again.state, again.written_ms) == (State.DECIDED, written_ms)
+    assert report.history_cells(found, 1, NOW)[0][-1] == "-"
+    done = decide(DecisionState.DONE, 70_500, round_=1)
+    assert (done.state, done.written_ms) == (State.QUIET, NOW + 70_500)
+    assert report.history_cells(found, 1, NOW)[0][-1] == "500 ms"
 
 
 def test_what_a_supervisor_says_is_among_what_happened():

@@ -32,12 +32,12 @@ PORT = 8360
 NOW = int(time.time() * 1000)
 
 
-def decision(batch: int, generation: int, state=DecisionState.DONE, **more) -> Decision:
+def decision(batch: int, generation: int, state=DecisionState.DONE, round_=0, **more) -> Decision:
     identity = Identity(f"eo-kafka.0123456789ab.0123456789ab.p0.g{generation % 4}.a0", 7, 0)
     topics = (("counts", "id"),)
     part = Participant(0, 0, generation, identity, 10, "digest", topics)
     facts = {"target": "topic 'counts'", "source_ids": (("orders", "id-2"),), **more}
-    return Decision("main", batch, 0, state, generation, 5, 1, 0, (part,), **facts)
+    return Decision("main", batch, round_, state, generation, 5, 1, 0, (part,), **facts)
 
 
 def tail(batches: int, topic: str = "__eo_kafka.shout.ledger", per_batch_ms: int = 1000) -> Tail:
@@ -98,7 +98,13 @@ class World:
         self.ran.append(f"{do.value} {job.job}")
         return Told("suspended", ok=True, done=True, said="Suspended.", host="there")
 
-    def client(self, *, act: bool = False, token: str | None = None, host: str = "localhost"):
+    def client(
+        self,
+        *,
+        act: bool = False,
+        token: str | None = None,
+        hosts: frozenset[str] | None = OWN_NAMES,
+    ):
         """A browser, which does not follow where it is sent."""
         given = {
             "kafka.bootstrap.servers": "kafka:9092",
@@ -107,6 +113,5 @@ class World:
             "kafka.sasl.username": "user",
             "kafka.sasl.password": SECRET,
         }
-        app = built(given, {}, ("--config", "client.properties"), act, PORT, token, OWN_NAMES)
-        address = f"http://{host}:{PORT}"
-        return TestClient(app, base_url=address, follow_redirects=False)
+        app = built(given, {}, ("--config", "client.properties"), act, PORT, token, hosts)
+        return TestClient(app, base_url=f"http://localhost:{PORT}", follow_redirects=False)

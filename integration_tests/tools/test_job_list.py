@@ -21,8 +21,10 @@ from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.broker.settings import free_port
 from eo_kafka.errors import CorruptLedger
 from eo_kafka.sinks.protocol import committer, preflight
+from eo_kafka.state.ledger.records import GENERATION_KEY, encode_generation
 from eo_kafka.testing.processes import killed_at_last
 from eo_kafka.tools.cli import main
+from eo_kafka.tools.jobs import tails
 from hand_made_job import HandMadeJob
 from harness import wait_until
 
@@ -190,6 +192,24 @@ def test_a_ledger_of_todays_format_is_read_for_ever_and_a_newer_one_is_refused(o
     assert job.visible.total() == 0
     code, error = tool("history", "golden")
     assert code == 1 and "Run that version" in error
+
+
+def test_a_job_that_died_a_thousand_times_before_its_batch_is_known_by_its_last_one(own, tool):
+    """Each start writes a generation: the newest offsets of the ledger have no batch any more."""
+    starts = [(GENERATION_KEY, encode_generation(number)) for number in range(4, tails.TAIL + 20)]
+    load(own.bootstrap_servers, "loops", [*golden(), *starts])
+    load(own.bootstrap_servers, "decided", [*golden()[:3], *starts])
+    load(own.bootstrap_servers, "never", starts)
+    code, shown = tool("list")
+    jobs = {one["job"]: one for one in shown["jobs"]}
+    assert code == 0
+    assert {name: one["state"] for name, one in jobs.items()} == {
+        "loops": "quiet",
+        "decided": "decided",
+        "never": "new",
+    }
+    assert jobs["loops"]["lastBatch"]["batch"] == 2 and jobs["loops"]["owner"] is not None
+    assert jobs["loops"]["generation"] == tails.TAIL + 19
 
 
 def test_hundreds_of_ledgers_are_listed_in_seconds(own, tool):

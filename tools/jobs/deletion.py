@@ -19,12 +19,13 @@ from ...core.errors import EnvironmentRefused, EoKafkaError, LedgerError, Option
 from ...state import view
 from ...state.ledger.coordinator import Coordinator
 from ...state.ledger.job import Job
-from ...state.ledger.job_topics import CONTROL_TOPIC, PLAN_TOPIC
+from ...state.ledger.job_topics import CONTROL_TOPIC, LEDGER_NAME, PLAN_TOPIC, STATE_TOPIC
 from ...state.snapshots import export
 from ..run.policy import seconds_of
 from ..shared.command_line import duration
 from .standing import Standing, State
 from .survey import survey
+from .tails import read_tails
 
 MEANS = (
     "The guarantee starts anew: nobody knows any more what the job wrote. Its query, started again "
@@ -54,9 +55,11 @@ def delete(job: Job, *, quiet_for: str, also_exports: bool, yes: bool) -> Delete
     topics, kept = _topics(admin, job, also_exports)
     if not topics:
         raise EnvironmentRefused(f"Job '{name}' has nothing here: no topic '{ledger}'.")
-    found = survey(job.kafka, {ledger: name}, only=name)
-    if found:
-        _refuse_running(found[0], quiet_s)
+    _check_ledger(job, topics)
+    if ledger in topics:
+        for found in survey(job.kafka, {ledger: name}, only=name):
+            _refuse_running(found, quiet_s)
+        _check_state_topic(admin, job, topics)
     words = ", ".join(f"'{topic}'" for topic in topics)
     rest = f" Kept: {', '.join(kept)} (--exports deletes them, too)." if kept else ""
     if not yes:
@@ -65,7 +68,7 @@ def delete(job: Job, *, quiet_for: str, also_exports: bool, yes: bool) -> Delete
             "whether a driver waits for input: stop it before. Nothing was deleted: --yes does it."
         )
         return Deleted([], [*topics, *kept], said)
-    if exists(admin, ledger):
+    if ledger in topics:
         _shut_out(job)
     for topic in topics:  # the ledger is the last of them
         _delete(admin, topic)
@@ -73,13 +76,59 @@ def delete(job: Job, *, quiet_for: str, also_exports: bool, yes: bool) -> Delete
 
 
 def _topics(admin: Any, job: Job, also_exports: bool) -> tuple[list[str], list[str]]:
-    name, ledger = job.job_and_ledger
+    name, _ = job.job_and_ledger
     there = sorted(admin.list_topics(timeout=TIMEOUT_S).topics)
-    control = CONTROL_TOPIC.format(job=name)
-    own = [PLAN_TOPIC.format(job=name), control, job.state_topic or "", ledger]
     copies = [one for one in there if export.name_in(one, name) or view.name_in(one, name)]
-    topics = [one for one in own if one in there]
+    topics = [one for one in _own(job) if one in there]
     return ([*copies, *topics], []) if also_exports else (topics, copies)
+
+
+def _own(job: Job) -> list[str]:
+    """All but exports and views. The ledger is the last of them."""
+    name, ledger = job.job_and_ledger
+    return [
+        PLAN_TOPIC.format(job=name),
+        CONTROL_TOPIC.format(job=name),
+        job.state_topic or "",
+        ledger,
+    ]
+
+
+def _check_ledger(job: Job, topics: list[str]) -> None:
+    """Raise LedgerError unless there is a ledger of the job's, which says whether it runs. Without
+    one exports and views may go: no batch needs them."""
+    name, ledger = job.job_and_ledger
+    own = [f"'{one}'" for one in _own(job) if one in topics]
+    if own and ledger not in topics:
+        raise LedgerError(
+            f"Whether job '{name}' runs cannot be known: there is no ledger '{ledger}', but "
+            f"{', '.join(own)}. Nothing was deleted. If the job has option 'ledgerTopic', give "
+            "--ledger-topic; if its ledger is gone, delete these topics by kafka-topics.sh."
+        )
+    match = LEDGER_NAME.fullmatch(ledger)
+    if match and match["job"] != name:
+        raise LedgerError(
+            f"Topic '{ledger}' is not the ledger of job '{name}': by its name it is that of "
+            f"job '{match['job']}'. Nothing was deleted."
+        )
+
+
+def _check_state_topic(admin: Any, job: Job, topics: list[str]) -> None:
+    """Raise LedgerError if it may be another job's."""
+    name, ledger = job.job_and_ledger
+    state = job.state_topic
+    if state not in topics or state == STATE_TOPIC.format(job=name):
+        return
+    tail = read_tails(job.kafka, admin, [ledger], count=None)[ledger]
+    if tail.problem:
+        raise LedgerError(f"{tail.problem} Nothing was deleted.")
+    head = tail.ledger.snapshot
+    if state not in (head.topic if head else "", tail.ledger.loading_topic):
+        raise LedgerError(
+            f"The ledger of job '{name}' does not name state topic '{state}': its snapshots may be "
+            "another job's. Nothing was deleted. Leave out --state-topic; if no job uses that "
+            "topic any more, delete it by kafka-topics.sh."
+        )
 
 
 def _refuse_running(found: Standing, quiet_s: float) -> None:

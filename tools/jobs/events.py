@@ -74,7 +74,7 @@ def _of_batch(tail: Tail, batch: Decision) -> Iterator[Event]:
         )
     if batch.state is DecisionState.VOID:
         yield Event(
-            done,
+            tail.void_ms.get(at),
             f"Batch {batch.batch} was decided, and Kafka aborted all of its transactions: it is "
             "written anew.",
         )

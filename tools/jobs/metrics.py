@@ -78,7 +78,7 @@ def families(found: Sequence[Standing], now_ms: int) -> Iterator[Metric]:
         name: GaugeMetricFamily(f"eo_kafka_job_{name}", told, labels=BY_JOB)
         for name, told in (
             ("batch", "number of the newest batch"),
-            ("written_timestamp_seconds", "when the newest batch was done"),
+            ("written_timestamp_seconds", "when the newest batch that is done was"),
             ("lag_records", "offsets of its input beyond the newest batch; at least so many"),
             ("open_transactions", "transactions that are open"),
             ("oldest_transaction_seconds", "age of the oldest of them"),

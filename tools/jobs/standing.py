@@ -29,6 +29,7 @@ class State(Enum):
     NEW = "new"  # no batch yet
     OPEN = "open"  # transactions are open: a driver writes, or died while it did
     DECIDED = "decided"  # and not known to be committed: a driver commits, or died before
+    VOID = "void"  # Kafka aborted all of the newest batch: it is to be written anew
     QUIET = "quiet"  # a driver waits for input, or none runs
 
 
@@ -45,7 +46,8 @@ class Lag:
 
 @dataclass(frozen=True)
 class Standing:
-    """A job. Times are in ms since 1970. `left_ms`: until the first of its open transactions times
+    """A job. Times are in ms since 1970. `written_ms`: of the newest batch that is done, which may
+    be older than `newest`. `left_ms`: until the first of its open transactions times
     out."""
 
     job: str
@@ -72,6 +74,13 @@ class Standing:
 def newest_of(ledger: Ledger) -> Decision | None:
     """The newest batch of the job's own sink."""
     return max(ledger.of_sink(MAIN_SINK).values(), key=lambda one: one.batch, default=None)
+
+
+def _written_ms(tail: Tail) -> int | None:
+    """When the newest batch that is done was."""
+    mine = tail.ledger.of_sink(MAIN_SINK).values()
+    done = (one.batch for one in mine if one.state is DecisionState.DONE)
+    return tail.done_ms.get((MAIN_SINK, max(done, default=-1)))
 
 
 def standing(
@@ -103,15 +112,16 @@ def standing(
         state = State.DECIDED
     elif opened:
         state = State.OPEN
+    elif newest and newest.state is DecisionState.VOID:
+        state = State.VOID
     else:
         state = State.QUIET if newest or not tail.whole else State.NEW
-    at = (newest.sink, newest.batch) if newest else ("", -1)
     return replace(
         bare,
         state=state,
         tail=tail,
         newest=newest,
-        written_ms=tail.done_ms.get(at),
+        written_ms=_written_ms(tail),
         lag=lag,
         format=VERSION if tail.newest_ms is not None else None,
     )

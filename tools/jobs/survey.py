@@ -18,7 +18,7 @@ from ...clients.kafka.transactional_id import parse_id
 from ...core.offsets import TopicPartition
 from ...core.transaction import Described
 from ...state.snapshots import export
-from ..transactions.search import TransactionSearch
+from ..transactions.search import TransactionSearch, anothers
 from .standing import Lag, Standing, State, lag_of, newest_of, read_offsets, standing
 from .tails import Tail, ends, read_tails
 from .watchers import watches
@@ -33,7 +33,8 @@ def survey(
     settings: Mapping[str, str], named: Mapping[str, str], only: str | None = None
 ) -> list[Standing]:
     """Every job, by name; `only`: of this one alone. `named`: topic -> job, of ledgers whose names
-    are not the default. Raises EnvironmentRefused, OutcomeUnknown: nothing can be seen."""
+    are not the default; one that is another job's cannot be read. Raises EnvironmentRefused,
+    OutcomeUnknown: nothing can be seen."""
     with closing(Onlooker(settings, named)) as onlooker:
         return onlooker.look(only)
 
@@ -44,7 +45,7 @@ class Onlooker:
     Raises EnvironmentRefused."""
 
     def __init__(self, settings: Mapping[str, str], named: Mapping[str, str]) -> None:
-        self._settings = settings
+        self._settings, self._named = settings, named
         self._admin, _ = connect(settings, TIMEOUT_S)
         self._search = TransactionSearch(settings, named)
 
@@ -59,6 +60,9 @@ class Onlooker:
         ledgers = {topic: job for topic, job in search.ledgers().items() if only in (None, job)}
         metadata = admin.list_topics(timeout=TIMEOUT_S).topics
         tails = read_tails(self._settings, admin, ledgers)
+        for topic in tails.keys() & self._named.keys():
+            tail = tails[topic]
+            tail.problem = tail.problem or anothers(topic, ledgers[topic], tail.ledger)
         lags = _lags(search, admin, tails, metadata)
         watched = watches(self._settings, admin, ledgers.values(), metadata)
         now_ms = int(time.time() * 1000)

@@ -16,7 +16,9 @@ from ...clients.kafka.config import consumer
 from ...clients.kafka.topics import TIMEOUT_S
 from ...core.errors import EoKafkaError
 from ...core.offsets import TopicPartition
+from ...core.transaction import DecisionState
 from ...state.ledger import records
+from ...state.ledger.job_topics import MAIN_SINK
 from ...state.ledger.ledger import DECISION_PARTITION, Ledger
 from ...state.ledger.log_reader import reader_settings
 
@@ -47,9 +49,9 @@ class Tail:
     """A ledger as its records from offset `start` on say it, if `problem` is empty.
 
     `whole`: these are all that there are. `settled`: no decision is being written. Times are those
-    of the records, in ms since 1970, by the clock of who wrote them: `decided_ms` (S6) and
-    `done_ms` (S8) by sink and batch, `planned_ms` (S1) by generation, as far as compaction left
-    the records.
+    of the records, in ms since 1970, by the clock of who wrote them: `decided_ms` (S6, of the
+    newest round), `done_ms` (S8) and `void_ms` by sink and batch, `planned_ms` (S1) by generation,
+    as far as compaction left the records.
     """
 
     topic: str
@@ -63,6 +65,7 @@ class Tail:
     planned_ms: dict[int, int] = field(default_factory=dict)
     decided_ms: dict[tuple[str, int], int] = field(default_factory=dict)
     done_ms: dict[tuple[str, int], int] = field(default_factory=dict)
+    void_ms: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def apply(self, key: bytes, value: bytes | None, at_ms: int) -> None:
         """The next record. Raises LedgerError."""
@@ -75,9 +78,14 @@ class Tail:
         sink, batch, _round = key.decode().removeprefix("decision/").rsplit("/", 2)
         at = (sink, int(batch))
         known = self.ledger.decisions.get(at)
-        if known is not None:
-            is_open = known in self.ledger.unfinished()
-            (self.decided_ms if is_open else self.done_ms)[at] = at_ms
+        if known is None:
+            return
+        if known.state is DecisionState.DONE:
+            self.done_ms[at] = at_ms
+        elif known.state is DecisionState.VOID:
+            self.void_ms[at] = at_ms
+        else:
+            self.decided_ms[at] = at_ms
 
 
 def ends(
@@ -111,8 +119,15 @@ def ends(
 def read_tails(
     settings: Mapping[str, str], admin: Any, topics: Iterable[str], count: int | None = TAIL
 ) -> dict[str, Tail]:
-    """The last `count` offsets (None: all) of each ledger's decisions, by topic."""
-    return fold_tails(settings, admin, {topic: Tail(topic) for topic in topics}, count)
+    """The last `count` offsets (None: all) of each ledger's decisions, by topic; all of those where
+    these tell of no batch: a job that is started again and again leaves nothing but generations."""
+    found = fold_tails(settings, admin, {topic: Tail(topic) for topic in topics}, count)
+    short = [
+        topic
+        for topic, tail in found.items()
+        if not (tail.whole or tail.problem or tail.ledger.of_sink(MAIN_SINK))
+    ]
+    return {**found, **fold_tails(settings, admin, {one: Tail(one) for one in short}, None)}
 
 
 def fold_tails(

@@ -68,17 +68,8 @@ class TransactionSearch(ControlPlane):
         return self._of_job(topic, job, fold((key, value) for _, key, value in found))
 
     def _of_job(self, topic: str, job: str, ledger: Ledger) -> JobLedger:
-        strange = [
-            part.identity.transactional_id
-            for decision in ledger.decisions.values()
-            for part in decision.participants
-            if part.has_transaction and not is_of(part.identity.transactional_id, job)
-        ]
-        if strange:
-            raise LedgerError(
-                f"Topic '{topic}' is not the ledger of job '{job}': it decides about "
-                f"'{strange[0]}'. Nothing was done."
-            )
+        if strange := anothers(topic, job, ledger):
+            raise LedgerError(f"{strange} Nothing was done.")
         return self._with_tokens(JobLedger(topic, job, ledger))
 
     def _with_tokens(self, job: JobLedger) -> JobLedger:
@@ -257,6 +248,17 @@ def is_of(transactional_id: str, job: str) -> bool:
     """Whether the id is one of the job's, under any prefix."""
     parts = parse_id(transactional_id)
     return parts is not None and parts.is_of(job)
+
+
+def anothers(topic: str, job: str, ledger: Ledger) -> str:
+    """Why the ledger is not the job's, in a sentence; empty if nothing in it says so."""
+    for decision in ledger.decisions.values():
+        for part in decision.participants:
+            if part.has_transaction and not is_of(name := part.identity.transactional_id, job):
+                return (
+                    f"Topic '{topic}' is not the ledger of job '{job}': it decides about '{name}'."
+                )
+    return ""
 
 
 def _knows(described: Described, at: tuple[str, int], epoch: int) -> bool:

@@ -28,7 +28,7 @@ SESSION_S = 12 * 3600.0
 SESSIONS = 1000
 FORM_MAX = 16 << 10
 CSRF = "csrf"
-OPEN_PATHS = ("/login", "/static/")
+LOGIN, STATIC = "/login", "/static/"  # what is shown without the token
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'; object-src 'none'",
@@ -40,6 +40,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]*)?")
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
@@ -86,21 +87,25 @@ class Gate:
         await (refused or self._app)(scope, receive, answer)
 
     def _refusal(self, request: Request, session: str) -> Response | None:
-        host = _host_of(request.headers.get("host", ""))
+        given = request.headers.get("host", "")
+        host = _host_of(given)
+        if given and not host:
+            return PlainTextResponse("The Host header is no name of a machine.\n", 421)
         if self._hosts is not None and host not in self._hosts:
             return PlainTextResponse(
                 "This page answers to requests for this machine's own names only "
                 f"({', '.join(sorted(self._hosts))}), and this one asks for another.\n",
                 421,
             )
-        if request.method == "POST" and not _is_from_here(request):
-            return PlainTextResponse("This form was sent by another site's page.\n", 403)
-        is_open = self._token is None or request.url.path.startswith(OPEN_PATHS)
-        if is_open or self.is_known(session):
+        if not _is_from_here(request):
+            return PlainTextResponse("This was asked for by another site's page.\n", 403)
+        # The routes go by this one; `request.url` is made of the Host header, too.
+        path: str = request.scope["path"]
+        if self.may_see(session) or path == LOGIN or path.startswith(STATIC):
             return None
         if request.method != "GET" or request.headers.get("x-live"):
             return PlainTextResponse("Log in first.\n", 401)
-        return RedirectResponse(f"/login?to={quote(request.url.path)}", 303)
+        return RedirectResponse(f"/login?to={quote(path)}", 303)
 
     @property
     def needs_token(self) -> bool:
@@ -114,6 +119,10 @@ class Gate:
     def is_known(self, session: str) -> bool:
         """Whether who has the session knew the token."""
         return self._known.get(session, 0.0) > time.monotonic()
+
+    def may_see(self, session: str) -> bool:
+        """Whether who has the session is shown what is known of the cluster."""
+        return self._token is None or self.is_known(session)
 
     def log_in(self, response: Response) -> None:
         """A session of a new name, which nobody can have given the browser before."""
@@ -169,18 +178,21 @@ def local_path(text: str) -> str:
 
 
 def _is_from_here(request: Request) -> bool:
-    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
-    if site is not None and site not in ("same-origin", "none"):
-        return False
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
+    """Whether a page of ours asks, or a person: by an address, a bookmark, a link. Another site's
+    page can have a browser ask for thousands of addresses, each of which asks Kafka."""
+    headers = request.headers
+    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        is_opened = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
+        return request.method == "GET" and is_opened == ("navigate", "document")
+    origin = headers.get("origin")
+    is_ours = origin is None or urlsplit(origin).netloc == headers.get("host", "")
+    return is_ours or request.method != "POST"
 
 
 def _host_of(header: str) -> str:
-    """Without the port: a tunnel may have another one."""
-    try:
-        return (urlsplit(f"//{header}").hostname or "").lower()
-    except ValueError:
-        return ""
+    """Without the port: a tunnel may have another one. Empty: it is none."""
+    found = _HOST.fullmatch(header)
+    return (found[1] or found[2]).lower() if found else ""
 
 
 def _digest(text: str) -> bytes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -22,6 +23,7 @@ REST = 3  # so many times as long as an answer took, nobody asks again
 REST_MAX_S = 6.0  # a broker that was silent for long is asked soon whether it is back
 LATE_S = 10.0  # an answer that is older is told to be old
 KEPT = 64
+TOO_MANY = "Kafka was not asked: too many other questions wait. Look again."
 
 log = logging.getLogger(__name__)
 
@@ -45,11 +47,44 @@ class Seen(Generic[T]):
         return bool(self.problem) or self.age_s(now_s) > LATE_S
 
 
+class Lane:
+    """Questions of one kind: one is asked at a time, the others wait without a thread of theirs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_at_work = False
+
+    def add(self, ask: Callable[[], None]) -> None:
+        """It is asked when those before it have been."""
+        with self._lock:
+            self._waiting.append(ask)
+            if self._is_at_work:
+                return
+            self._is_at_work = True
+        threading.Thread(target=self._work, name="eo-kafka-ui-look", daemon=True).start()
+
+    def remove(self, ask: Callable[[], None]) -> None:
+        """It is not asked any more, unless that goes on."""
+        with self._lock, suppress(ValueError):
+            self._waiting.remove(ask)
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._is_at_work = False
+                    return
+                ask = self._waiting.popleft()
+            ask()
+
+
 class Look(Generic[T]):
     """One question. `lane`: of those that share it, one is asked at a time."""
 
-    def __init__(self, ask: Callable[[], T], fresh_s: float, lane: threading.Lock) -> None:
+    def __init__(self, ask: Callable[[], T], fresh_s: float, lane: Lane) -> None:
         self._ask, self._fresh_s, self._lane = ask, fresh_s, lane
+        self._has_ended = False
         self._changed = threading.Condition()
         self._seen: Seen[T] = Seen()
         self._again = 0.0  # on the monotonic clock: when it may be asked again
@@ -57,10 +92,18 @@ class Look(Generic[T]):
     def start(self) -> None:
         """Ask, unless that is going on or the answer is new enough."""
         with self._changed:
-            if self._seen.is_asked or time.monotonic() < self._again:
+            if self._has_ended or self._seen.is_asked or time.monotonic() < self._again:
                 return
             self._set(is_asked=True)
-        threading.Thread(target=self._look, name="eo-kafka-ui-look", daemon=True).start()
+            self._lane.add(self._look)
+
+    def end(self) -> None:
+        """Others are asked instead: who waits for it, waits no longer."""
+        with self._changed:
+            self._has_ended = True
+            self._lane.remove(self._look)
+            self._set(problem=TOO_MANY, is_asked=False)
+            self._changed.notify_all()
 
     def forget(self) -> None:
         """Something was changed: the next who wants to know has it asked again."""
@@ -75,17 +118,16 @@ class Look(Generic[T]):
             return self._seen
 
     def _look(self) -> None:
-        with self._lane:
-            at_s, began = time.time(), time.monotonic()
-            value, problem = None, ""
-            try:
-                value = self._ask()
-            except EoKafkaError as error:
-                problem = str(error)
-            except Exception as error:  # of a client; what it says has no setting in it
-                log.info("A look at the cluster failed.", exc_info=True)
-                problem = f"Kafka was asked and did not answer ({type(error).__name__}: "
-                problem += f"{cut(error)})."
+        at_s, began = time.time(), time.monotonic()
+        value, problem = None, ""
+        try:
+            value = self._ask()
+        except EoKafkaError as error:
+            problem = str(error)
+        except Exception as error:  # of a client; what it says has no setting in it
+            log.info("A look at the cluster failed.", exc_info=True)
+            problem = f"Kafka was asked and did not answer ({type(error).__name__}: "
+            problem += f"{cut(error)})."
         with self._changed:
             now = time.monotonic()
             rest_s = min(REST * (now - began), max(REST_MAX_S, self._fresh_s))
@@ -107,17 +149,17 @@ class Looks:
     """All questions, by kind and name; the ones that nobody asked for longest are forgotten."""
 
     kept: OrderedDict[tuple[str, str], Look[Any]] = field(default_factory=OrderedDict)
-    lanes: dict[str, threading.Lock] = field(default_factory=dict)
+    lanes: dict[str, Lane] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, kind: str, name: str, ask: Callable[[], T], fresh_s: float) -> Look[T]:
         """The question of this kind about this name."""
         with self.lock:
             if (kind, name) not in self.kept:
-                lane = self.lanes.setdefault(kind, threading.Lock())
+                lane = self.lanes.setdefault(kind, Lane())
                 self.kept[kind, name] = Look(ask, fresh_s, lane)
                 while len(self.kept) > KEPT:
-                    self.kept.popitem(last=False)
+                    self.kept.popitem(last=False)[1].end()
             self.kept.move_to_end((kind, name))
             return self.kept[kind, name]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -191,12 +190,11 @@ class Pages:
             raise HTTPException(409, str(error)) from None
         if fields is None:
             return self._page(
-                request, "confirm.html", [], action=action, once=secrets.token_urlsafe(16)
+                request, "confirm.html", [], action=action, once=self._doings.new_id()
             )
-        once = fields.get("once", "")[:64]
-        if not once:
+        made = self._doings.start(fields.get("once", ""), action, fields)
+        if made is None:
             raise Refused
-        made = self._doings.start(once, action, fields)
         return RedirectResponse(f"/doings/{quote(made.id, safe='')}", 303)
 
     def _doing(self, request: Request) -> Response:
@@ -246,7 +244,7 @@ class Pages:
     def _refused(self, _request: Request, _error: Exception) -> Response:
         return PlainTextResponse(
             "This form was not sent from a page of this server, or that is too old: open the page "
-            "again. Nothing was done.\n",
+            "again. Nothing was done now.\n",
             403,
         )
 
@@ -269,6 +267,7 @@ class Pages:
             "csrf": gate.word_of(session),
             "csrf_field": CSRF,
             "may_act": self._actions is not None,
+            "may_see": gate.may_see(session),
             "logged_in": gate.needs_token and gate.is_known(session),
             "as_of": _clock(min(known)) if known else "",
             "age": duration(now_s - min(known)) if known else "",

@@ -30,6 +30,7 @@ MEANS = {
     State.QUIET: "a driver waits for input, or none runs",
     State.OPEN: "transactions are open: a driver writes, or died while it did",
     State.DECIDED: "a batch is decided, and not known to be committed",
+    State.VOID: "Kafka aborted all of the newest batch: it is to be written anew",
     State.UNREADABLE: "its ledger cannot be read",
     State.NO_LEDGER: "transactions are open, and no ledger of theirs is seen",
 }
@@ -38,6 +39,7 @@ TONES = {
     State.QUIET: "calm",
     State.OPEN: "busy",
     State.DECIDED: "busy",
+    State.VOID: "busy",
     State.UNREADABLE: "bad",
     State.NO_LEDGER: "bad",
 }
