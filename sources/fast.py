@@ -47,8 +47,8 @@ def fetch(
     times a task. Records at or behind `end` are dropped, so assign anew to read on behind it. Once
     a partition was read this way, its records do not come out of the consumer's poll() any more.
 
-    Raises SourceError for timestamps that no column holds, librdkafka.Unavailable when the
-    consumer is not one this can drive.
+    Raises SourceError for timestamps that no column holds and headers that librdkafka does not
+    read, librdkafka.Unavailable when the consumer is not one this can drive.
     """
     with _own_queue(consumer, topic, partition) as queue:
         deadline = time.monotonic() + timeout
@@ -102,7 +102,7 @@ def _take(
 
     messages = np.empty(max_rows, np.int64)
     totals, cells = np.zeros(loops.TOTALS, np.int64), np.zeros(8, np.int64)
-    totals[loops.LAST] = -1
+    totals[[loops.LAST, loops.UNREAD]] = -1
     count, want = 0, min(_FIRST_TAKE, max_rows)
     try:
         while want > 0:
@@ -118,6 +118,13 @@ def _take(
             want = min(max_rows - count, fit, 4 * count)
         if not count:
             return None
+        if totals[loops.UNREAD] >= 0:
+            raise SourceError(
+                f"The headers of the record at offset {totals[loops.UNREAD]} of partition "
+                f"{topic}-{partition} cannot be read: Kafka's C client takes up to 100,000 of a "
+                "record, and none that are damaged. Read the topic without 'includeHeaders', or "
+                "this record by Spark's own connector."
+            )
         batch = None
         if totals[loops.ROWS]:
             batch = _record_batch(

@@ -15,6 +15,7 @@ from .read_loops import (
     LAST,
     NAME_BYTES,
     ROWS,
+    UNREAD,
     VALUE_BYTES,
 )
 
@@ -26,6 +27,7 @@ _header_count = types.ExternalFunction("rd_kafka_header_cnt", I64(I64))
 _header_at = types.ExternalFunction("rd_kafka_header_get_all", I32(I64, I64, I64, I64, I64))
 _strlen = types.ExternalFunction("strlen", I64(I64))
 
+_NONE = -156  # RD_KAFKA_RESP_ERR__NOENT: a record without headers
 # rd_kafka_message_t: err i32 @0, topic @8, partition i32 @16, payload @24, len @32, key @40,
 # key_len @48, offset @56, _private @64
 
@@ -60,7 +62,10 @@ def take(queue, timeout_ms, messages, at, limit, end, totals, with_headers, cell
         totals[VALUE_BYTES] += i64(message + 32)
         if with_headers:
             cell = cells.ctypes.data
-            for j in range(_open_headers(message, cell)):
+            found = _open_headers(message, cell)
+            if found < 0 and totals[UNREAD] < 0:
+                totals[UNREAD] = offset
+            for j in range(found):
                 _header_at(i64(cell), j, cell + 8, cell + 16, cell + 24)
                 totals[HEADERS] += 1
                 totals[NAME_BYTES] += _strlen(i64(cell + 8))
@@ -70,9 +75,13 @@ def take(queue, timeout_ms, messages, at, limit, end, totals, with_headers, cell
 
 @part
 def _open_headers(message, cell):
-    """The number of headers; their list goes to `cell`."""
-    if _headers_of(message, cell) != 0:
+    """The number of headers; their list goes to `cell`. -1: there are some that librdkafka does not
+    read."""
+    error = _headers_of(message, cell)
+    if error == _NONE:
         return I64(0)
+    if error != 0:
+        return I64(-1)
     return _header_count(i64(cell))
 
 

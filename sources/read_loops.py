@@ -6,7 +6,8 @@ from ..core.loops import Loop
 
 # what copying the taken messages will need, and what was seen on the way
 ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, NAME_BYTES, CONTENT_BYTES, LAST, EVENTS, BEYOND = range(9)
-TOTALS = 9
+UNREAD = 9  # the offset of a record whose headers librdkafka does not read
+TOTALS = 10
 
 _MODULE = f"{__package__}.read_kernels"
 take = Loop(_MODULE, "take", results=1)

@@ -24,6 +24,7 @@ REQUEST_TIMEOUT_MS = 15_000
 TIMEOUT_S = 30.0  # of brokers that have not served anybody yet
 # A worker outlives its query by a minute; its connections need not. Longer than any request takes.
 CONNECTION_IDLE_MS = 20_000
+CONNECT_TIMEOUT_MS = 10_000  # with TLS and the login; less than a request that waits for it has
 LOOK_S = 1.0  # for a connection, before that
 PATIENCE_S = 3.0  # where there are several servers; in the next round twice as long
 
@@ -73,10 +74,16 @@ def _connected_to(servers: list[str], control: Mapping[str, Any], within_s: floa
         _read_without_assert()
     made: list[Any] = []
 
+    changed = {
+        "metrics": None,  # nobody reads them, and they are a tenth of what a request costs
+        "socket_connection_setup_timeout_ms": CONNECT_TIMEOUT_MS,
+        "socket_connection_setup_timeout_max_ms": CONNECT_TIMEOUT_MS,
+    }
+
     def make(**config: Any) -> Any:
-        # Nobody reads its metrics, and they are a tenth of what a request costs
-        made.append(KafkaNetClient(**{**config, "metrics": None}))
-        _wait_where_throttled(made[0]._manager, control["bootstrap_servers"])
+        made.append(KafkaNetClient(**{**config, **changed}))
+        _look_at_each(made[0]._manager, control["bootstrap_servers"])
+        _connect_in_time(made[0]._manager)
         return made[0]
 
     try:
@@ -94,9 +101,15 @@ def _connected_to(servers: list[str], control: Mapping[str, Any], within_s: floa
         raise
 
 
-def _wait_where_throttled(manager: Any, servers: str) -> None:
-    """Send on to a broker that throttles us: it reads what was sent when the time is over.
-    kafka-python refuses to send meanwhile, and a question of several requests is never answered."""
+def _look_at_each(manager: Any, servers: str) -> None:
+    """Two things that each connection does otherwise than kafka-python's.
+
+    It sends on to a broker that throttles us, which reads what was sent when the time is over.
+    kafka-python refuses to send meanwhile, and a question of several requests is never answered.
+
+    It learns what its broker knows. kafka-python goes by the first broker that it ever met, and an
+    EndTxn 5, say, would never be sent by a query under which the brokers were upgraded.
+    """
     connection_to = manager.get_connection
 
     def throttled(answer: Any) -> None:
@@ -105,10 +118,45 @@ def _wait_where_throttled(manager: Any, servers: str) -> None:
 
     def get_connection(*args: Any, **named: Any) -> Any:
         connection = connection_to(*args, **named)
-        connection._maybe_throttle = throttled
+        if connection._maybe_throttle is not throttled:  # a new one
+            connection._maybe_throttle = throttled
+            connection.broker_version_data = None
         return connection
 
     manager.get_connection = get_connection
+
+
+def _connect_in_time(manager: Any) -> None:
+    """End a TLS handshake when the time for a connection is over. kafka-python bounds what comes
+    before and behind it, and waits for the handshake itself without limit: for a broker that was
+    stopped, and whose kernel takes connections."""
+    from kafka.errors import KafkaTimeoutError
+    from kafka.future import Future
+
+    build, net = manager._build_transport, manager._net
+
+    async def in_time(node: Any, timeout_at: float) -> Any:
+        made = Future()
+
+        async def make() -> None:
+            try:
+                made.success(await build(node, timeout_at=timeout_at))
+            except Exception as error:
+                made.failure(error)
+
+        def give_up() -> None:
+            if not made.is_done:
+                net.cancel(task)  # that drops its socket
+                made.failure(KafkaTimeoutError(f"{node.host}:{node.port}: no TLS handshake"))
+
+        task = net.call_soon(make)
+        timer = net.call_at(timeout_at, give_up)
+        try:
+            return await made
+        finally:
+            net.cancel(timer)
+
+    manager._build_transport = in_time
 
 
 @functools.cache

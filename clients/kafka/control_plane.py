@@ -22,6 +22,7 @@ from ...core.transaction import (
 )
 from . import bootstrap, outages, topic_lists
 from .config import control_settings
+from .control_errors import is_outage, is_retriable, is_silence, named
 from .control_requests import End, Look, TransactionRequests, create_nothing
 
 LOOKUP_TIMEOUT_S = 30.0
@@ -248,7 +249,7 @@ class ControlPlane:
 
         def stop(state: tenacity.RetryCallState) -> bool:
             error = state.outcome.exception() if state.outcome else None
-            return not wait.goes_on(_is_outage(error), str(error))
+            return not wait.goes_on(is_outage(error), str(error))
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(self._may_pass),
@@ -268,7 +269,6 @@ class ControlPlane:
     def _once(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         from kafka.errors import (
             AuthorizationError,
-            BrokerResponseError,
             KafkaError,
             SaslAuthenticationFailedError,
             UnsupportedVersionError,
@@ -294,46 +294,24 @@ class ControlPlane:
                 "and Describe on the job's transactional ids, Describe on its topics: "
                 "docs/security.md has the list. Grant what is missing and start again."
             ) from error
-        except BrokerResponseError as error:
-            if error.retriable:
-                raise OutcomeUnknown(f"{self._servers} answered {_named(error)}.") from error
-            raise EnvironmentRefused(
-                f"{self._servers} refused to {what}: {_named(error)}."
-            ) from error
         except (KafkaError, OSError) as error:
-            outages.suspect(self._servers)
-            # It may not have heard yet that a broker is back.
-            self._requests.refresh()
-            raise OutcomeUnknown(
-                f"{self._servers} did not answer when asked to {what} ({_named(error)})."
+            if is_silence(error):
+                outages.suspect(self._servers)
+                # It may not have heard yet that a broker is back.
+                self._requests.refresh()
+                raise OutcomeUnknown(
+                    f"{self._servers} did not answer when asked to {what} ({named(error)})."
+                ) from error
+            if is_retriable(error):
+                raise OutcomeUnknown(f"{self._servers} answered {named(error)}.") from error
+            raise EnvironmentRefused(
+                f"{self._servers} refused to {what}: {named(error)}."
             ) from error
         except (ValueError, TypeError, LookupError, AttributeError, struct.error) as error:
             raise OutcomeUnknown(
                 f"{self._servers}, asked to {what}, gave an answer that cannot be read "
-                f"({_named(error)})."
+                f"({named(error)})."
             ) from error
 
     def _ask(self, coroutine: Callable[..., Any], *args: Any) -> Any:
         return self._call(self._requests.run, coroutine, *args)
-
-
-def _is_outage(error: BaseException | None) -> bool:
-    """Whether brokers do not answer, or answer that others are away or just coming back."""
-    from kafka import errors
-
-    cause = error.__cause__ if error else None
-    of_others = (
-        errors.CoordinatorNotAvailableError,
-        errors.CoordinatorLoadInProgressError,
-        errors.LeaderNotAvailableError,
-    )
-    silent = isinstance(cause, errors.KafkaError | OSError)
-    return isinstance(cause, of_others) or (
-        silent and not isinstance(cause, errors.BrokerResponseError)
-    )
-
-
-def _named(error: Exception) -> str:
-    """Its class and what it says."""
-    name, text = type(error).__name__, cut(error)
-    return f"{name}: {text}" if text and text != name else name

@@ -154,9 +154,8 @@ class TransactionRequests:
         ]
         topics = [topic for future in sent for topic in (await future).topics]
         found: dict[tuple[str, int], int] = {}
-        for at, row in [
-            ((one.topic, row.partition), row) for one in topics for row in one.partitions
-        ]:
+        ends = [((one.topic, row.partition), row) for one in topics for row in one.partitions]
+        for at, row in ends:
             if row.error_code == _FENCED_LEADER_EPOCH:  # a later leader knows as well
                 found |= await self.epoch_ends({at: (asked[at][0], -1)})
             elif row.error_code:
@@ -197,15 +196,13 @@ class TransactionRequests:
             found = {}
             for future in sent:
                 for row in (await future).transaction_states:
-                    error = errors.for_code(row.error_code)
+                    name, error = row.transactional_id, errors.for_code(row.error_code)
                     if error is errors.NoError:
-                        found[row.transactional_id] = _described(row)
+                        found[name] = _described(row)
                     elif row.error_code == 105:  # TRANSACTIONAL_ID_NOT_FOUND
-                        found[row.transactional_id] = Described(
-                            row.transactional_id, TransactionState.MISSING
-                        )
+                        found[name] = Described(name, TransactionState.MISSING)
                     else:
-                        raise error(f"DescribeTransactions of {row.transactional_id}")
+                        raise error(f"DescribeTransactions of {name}")
         except errors.KafkaError:
             self._forget_coordinators(ids)
             raise
@@ -249,6 +246,8 @@ class TransactionRequests:
                 answers[name] = _error_name((await future).error_code)
             except (errors.KafkaError, OSError) as error:
                 log.debug("EndTxn of %s got no answer: %s", name, error)
+                if isinstance(error, errors.UnsupportedVersionError):  # and none ever comes
+                    answers[name] = str(error.message)
         self._forget_coordinators(
             name for name, answer in answers.items() if answer in (NO_ANSWER, "NOT_COORDINATOR")
         )

@@ -1,12 +1,13 @@
 """Appends to a job's ledger, as the holder of the coordinator's transactional id.
 
 An append is one small transaction. It is committed only if its records landed right after what was
-read of the ledger (append_point.py): a decision that was not seen must not be passed over.
+read of the ledger (append_point.py): a decision that was not seen must not be passed over; and only
+if each record of a snapshot is in the log: one that is decided must be there to be restored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -71,25 +72,29 @@ class Appender:
         from confluent_kafka import KafkaError, KafkaException
 
         refused: set[int] = set()
-        landed: dict[int, list[int]] = {DECISION_PARTITION: [], TOKEN_PARTITION: []}
+        decisions, tokens = (self._topic, DECISION_PARTITION), (self._topic, TOKEN_PARTITION)
+        chunks = (self._options.state_topic or "", STATE_PARTITION)
+        landed: dict[tuple[str, int], list[int]] = {decisions: [], tokens: [], chunks: []}
 
         def note(error: KafkaError | None, message: Any) -> None:
             if error is not None:
                 refused.add(error.code())
-            elif message.topic() == self._topic:
-                landed[message.partition()].append(landed_at(message))
+            else:
+                landed[message.topic(), message.partition()].append(landed_at(message))
 
-        wanted = [(self._options.state_topic or "", STATE_PARTITION, record) for record in state]
-        wanted += [(self._topic, DECISION_PARTITION, record) for record in records]
+        wanted = [(chunks, record) for record in state]
+        wanted += [(decisions, record) for record in records]
         if barrier is not None:
-            wanted.append((self._topic, TOKEN_PARTITION, (barrier_key(barrier), None)))
+            wanted.append((tokens, (barrier_key(barrier), None)))
         try:
             self._producer.begin_transaction()
-            for topic, partition, record in wanted:
+            for (topic, partition), record in wanted:
                 send(self._producer, topic, record, partition, note)
             flush(self._producer, TIMEOUT_S)
             if not refused:
-                self._check(landed, len(records), barrier is not None)
+                answers = sum(map(len, landed.values()))
+                problem = "" if answers == len(wanted) else f"no answer in {TIMEOUT_S:.0f} s"
+                self._check(problem, *(landed[at] for at in (decisions, tokens, chunks)))
             self._producer.commit_transaction(TIMEOUT_S)  # fails if a record was refused
             self.proven = True
         except KafkaException as error:
@@ -103,23 +108,23 @@ class Appender:
                 raise EnvironmentRefused(self._too_large([*state, *records])) from None
             raise AppendFailed(error.args[0].str()) from error
 
-    def _check(self, landed: Mapping[int, Sequence[int]], count: int, barrier: bool) -> None:
+    def _check(
+        self, problem: str, mine: Sequence[int], tokens: Sequence[int], chunks: Sequence[int]
+    ) -> None:
         """Before the commit; if this raises AppendFailed, nothing of it becomes visible."""
         from confluent_kafka import KafkaException
 
-        mine, tokens = landed[DECISION_PARTITION], landed[TOKEN_PARTITION]
-        problem = ""
-        if len(mine) < count or len(tokens) < barrier:
-            problem = f"no answer in {TIMEOUT_S:.0f} s"
-        elif barrier and (tokens[0] < 0):
+        if not problem and min(chunks, default=0) < 0:
+            problem = "it is not known whether the snapshot landed"
+        if not problem and min(tokens, default=0) < 0:
             problem = "it is not known where the barrier landed"
-        elif mine:
+        if not problem and mine:
             problem = self.point.landed(mine)
         if problem:
             with suppress(KafkaException):
                 self._producer.abort_transaction(TIMEOUT_S)
             raise AppendFailed(problem)
-        if barrier:
+        if tokens:
             self.barrier = tokens[0] + 1
 
     def _too_large(self, written: Sequence[Record]) -> str:

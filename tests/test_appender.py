@@ -1,0 +1,103 @@
+"""An append counts only if each of its records is in the log: also the snapshot's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.state.ledger.appender import Appender, AppendFailed, Record
+
+DECISION: Record = (b"decision", b"names the snapshot")
+SNAPSHOT: list[Record] = [(b"chunk-0", b"state"), (b"chunk-1", b"state")]
+
+
+class Message:
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        self._at, self._offset = (topic, partition), offset
+
+    def topic(self) -> str:
+        return self._at[0]
+
+    def partition(self) -> int:
+        return self._at[1]
+
+    def offset(self) -> int:
+        return self._offset
+
+
+class Producer:
+    """Reports all as delivered: of topic `lost` the first record without an offset, as librdkafka
+    does after "duplicate sequence"; of topic `silent` nothing."""
+
+    def __init__(self, lost: str | None = None, silent: str | None = None) -> None:
+        self._lost, self._silent = lost, silent
+        self._sent: list[tuple[str, int, Callable[[Any, Message], None]]] = []
+        self.ended: list[str] = []
+
+    def begin_transaction(self) -> None:
+        """Nothing to do."""
+
+    def produce(
+        self, topic: str, value: bytes, key: bytes, partition: int, on_delivery: Any, headers: Any
+    ) -> None:
+        self._sent.append((topic, partition, on_delivery))
+
+    def flush(self, timeout_s: float) -> int:
+        counts: Counter[tuple[str, int]] = Counter()
+        for topic, partition, on_delivery in self._sent:
+            offset = counts[topic, partition]
+            counts[topic, partition] += 1
+            if topic != self._silent:
+                lost = topic == self._lost and offset == 0
+                on_delivery(None, Message(topic, partition, -1 if lost else offset))
+        return 0
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self.ended.append("commit")
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        self.ended.append("abort")
+
+
+@pytest.fixture
+def options(tmp_path: Any) -> SinkOptions:
+    given = {"kafka.bootstrap.servers": "b:1", "topic": "out", "jobName": "j", "snapshots": "true"}
+    return SinkOptions.parse({**given, "checkpointLocation": str(tmp_path)}, streaming=True)
+
+
+def appended(options: SinkOptions, producer: Producer, records: list[Record]) -> Appender:
+    made = Appender(options)
+    made._producer = producer
+    made.append(records, SNAPSHOT)
+    return made
+
+
+@pytest.mark.parametrize("records", [[DECISION], []], ids=["decision", "sent ahead"])
+@pytest.mark.parametrize("how", ["lost", "silent"])
+def test_a_snapshot_that_is_not_known_to_be_there_is_not_decided(
+    options: SinkOptions, records: list[Record], how: str
+) -> None:
+    producer = Producer(**{how: options.state_topic})
+    with pytest.raises(AppendFailed, match="snapshot landed" if how == "lost" else "no answer"):
+        appended(options, producer, records)
+    assert producer.ended == ["abort"]
+
+
+@pytest.mark.parametrize("how", ["lost", "silent"])
+def test_a_decision_that_is_not_known_to_be_there_does_not_count(
+    options: SinkOptions, how: str
+) -> None:
+    producer = Producer(**{how: options.job_and_ledger[1]})
+    with pytest.raises(AppendFailed):
+        appended(options, producer, [DECISION])
+    assert producer.ended == ["abort"]
+
+
+def test_what_is_there_is_committed(options: SinkOptions) -> None:
+    producer = Producer()
+    assert appended(options, producer, [DECISION]).proven
+    assert producer.ended == ["commit"]

@@ -1,0 +1,148 @@
+"""Brokers that take connections and go silent, as stopped ones do, or those behind a balancer; and
+brokers that are upgraded under a query."""
+
+from __future__ import annotations
+
+import random
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from fake_broker import NEW, Broker, broker
+
+from eo_kafka.clients.kafka import bootstrap, control_plane
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.core import driver_directory, patience
+from eo_kafka.core.transaction import EndTxnAnswer, Identity, TransactionState
+from eo_kafka.errors import OutcomeUnknown
+from eo_kafka.testing.processes import wait_until
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of 127.0.0.1, with its key, in one file."""
+    path = tmp_path_factory.mktemp("tls") / "both.pem"
+    made = (
+        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=b -addext subjectAltName=IP:127.0.0.1"
+    )
+    command = ["openssl", *made.split(), "-keyout", str(path), "-out", f"{path}.crt"]
+    subprocess.run(command, check=True, capture_output=True)
+    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
+    return path
+
+
+@pytest.fixture
+def tls(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+@pytest.fixture
+def settings(certificate: Path) -> dict[str, str]:
+    return {"security.protocol": "SSL", "ssl.ca.location": str(certificate)}
+
+
+@pytest.fixture
+def served(tls: ssl.SSLContext) -> Iterator[Broker]:
+    with broker(tls) as made:
+        yield made
+
+
+def within(seconds: float, method: Any, *args: Any) -> Any:
+    """What it returns or raises; fails if it takes longer."""
+    done: list[Any] = []
+
+    def run() -> None:
+        try:
+            done.append(method(*args))
+        except Exception as error:
+            done.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert done, f"no answer in {seconds} s"
+    return done[0]
+
+
+def open_to(server: Broker) -> int:
+    """How many connections this process keeps to it."""
+    there = ("127.0.0.1", int(server.servers.rpartition(":")[2]))
+    found = psutil.Process().net_connections("tcp")
+    return sum(one.status == psutil.CONN_ESTABLISHED and one.raddr == there for one in found)
+
+
+def test_a_server_that_completes_no_handshake_is_passed_over(
+    served: Broker, tls: ssl.SSLContext, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(random, "shuffle", lambda _: None)
+    with broker(tls) as silent:
+        silent.silent = True
+        plane = within(
+            10,
+            ControlPlane,
+            {**settings, "bootstrap.servers": f"{silent.servers},{served.servers}"},
+        )
+        with closing(plane):
+            assert plane.describe_one("a").state is TransactionState.ONGOING
+
+
+def test_a_broker_that_falls_silent_costs_no_more_than_a_request_may(
+    served: Broker, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "CONNECT_TIMEOUT_MS", 250)
+    monkeypatch.setattr(control_plane, "LOOKUP_TIMEOUT_S", 2.0)
+    with closing(ControlPlane({**settings, "bootstrap.servers": served.servers})) as plane:
+        assert plane.describe_one("a").state is TransactionState.ONGOING
+        served.silent = True
+        served.hang_up()
+        found = within(10, plane.describe_one, "a")
+        assert isinstance(found, OutcomeUnknown)
+        assert "did not answer" in str(found)
+        assert open_to(served) <= 2, "those that were given up stay open"
+        served.silent = False
+        assert within(10, plane.describe_one, "a").state is TransactionState.ONGOING
+
+
+def test_after_an_upgrade_of_the_brokers_the_new_version_is_spoken() -> None:
+    ours = [Identity("a", 1, 0)]
+    with broker() as one, closing(ControlPlane({"bootstrap.servers": one.servers})) as plane:
+        assert (plane.end_txn_version(), plane.end(ours, True, 3)) == (3, {"a": "NONE"})
+        one.versions, one.transaction_version = NEW, 2
+        one.hang_up()
+        wait_until(lambda: plane.end_txn_version() == 5, "the feature is seen", 10)
+        assert plane.end(ours, True, 5) == {"a": "NONE"}
+
+
+def test_a_version_that_a_broker_does_not_know_is_a_refusal() -> None:
+    with broker() as one, closing(ControlPlane({"bootstrap.servers": one.servers})) as plane:
+        found = plane.end_all([Identity("a", 1, 0)], True, 5, timeout_s=5)
+    assert found == {"a": (EndTxnAnswer.REFUSED, "UNSUPPORTED_VERSION")}
+
+
+def test_brokers_that_answer_nothing_are_waited_for_as_in_any_outage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They take the request, so that it is what times out, and not the connection."""
+    monkeypatch.setattr(bootstrap, "REQUEST_TIMEOUT_MS", 300)
+    monkeypatch.setattr(bootstrap, "CONNECT_TIMEOUT_MS", 300)
+    monkeypatch.setattr(control_plane, "LOOKUP_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(patience, "OUTAGE_S", 3.0)
+    monkeypatch.setattr(driver_directory, "_seen", set())
+    with broker() as one, closing(ControlPlane({"bootstrap.servers": one.servers})) as plane:
+        assert plane.describe_one("a").state is TransactionState.ONGOING
+        patience.served(one.servers)
+        one.silent = True
+        began = time.monotonic()
+        with pytest.raises(OutcomeUnknown, match="did not answer when asked to describe"):
+            plane.describe_one("a")
+        assert time.monotonic() - began > 2.5
