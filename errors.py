@@ -21,6 +21,7 @@ from .core.errors import (
     SourceError,
     Undecided,
     UnknownTopic,
+    Unreachable,
     WriteFailed,
 )
 
@@ -45,5 +46,6 @@ __all__ = [
     "SourceError",
     "Undecided",
     "UnknownTopic",
+    "Unreachable",
     "WriteFailed",
 ]

@@ -63,7 +63,7 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
         >>> query.awaitTermination()
     """
     query = {name.lower(): value for name, value in options_of(writer).items()}
-    sink = _sink_options(writer, query)
+    sink = sink_options(writer, query)
     job = sink.get("jobname") or sink.get("queryname")
     checkpoint = query.get("checkpointlocation") or _default_checkpoint(writer, query)
     problems = [
@@ -86,8 +86,9 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
     return writer.start()
 
 
-def _sink_options(writer: DataStreamWriter, query: Mapping[str, str]) -> Mapping[str, str]:
-    """The options of what writes the rows: the query's, or those of its `foreach_batch`."""
+def sink_options(writer: DataStreamWriter, query: Mapping[str, str]) -> Mapping[str, str]:
+    """The options of what writes the rows: the query's, or those of its `foreach_batch`, where the
+    query's name is no job's. Raises OptionsError if its function is not known to be one."""
     function = function_of(writer)
     if function is None:
         return query

@@ -3,6 +3,7 @@
     EoKafkaError
     ├── OptionsError            the user's options are wrong; nothing was contacted
     ├── EnvironmentRefused      this Kafka cannot keep the promise, as configured
+    │   └── Unreachable         retriable; no broker answers: an outage, or a wrong address
     ├── SourceError
     │   ├── DataLossError       records that the query still needed are gone
     │   ├── UnknownTopic        the cluster has no topic of this name
@@ -83,6 +84,12 @@ class OptionsError(EoKafkaError):
 
 class EnvironmentRefused(EoKafkaError):
     """The broker or a topic is configured so that the promise cannot be kept."""
+
+
+class Unreachable(EnvironmentRefused):
+    """No broker answers. From here a wrong address and an outage look the same."""
+
+    retriable = True
 
 
 class SourceError(EoKafkaError):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import socket
 import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from eo_kafka.clients.kafka import first_contact
 from eo_kafka.clients.kafka.cluster import connect, is_refusal
@@ -16,6 +20,9 @@ from eo_kafka.clients.kafka.first_contact import nobody_listens
 from eo_kafka.clients.kafka.outages import connection_problem
 from eo_kafka.core import driver_directory
 from eo_kafka.errors import EnvironmentRefused, ReadTimeout
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import preflight
+from eo_kafka.sinks.protocol.task_transaction import TaskTransaction
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.tools.cli import main
@@ -53,8 +60,9 @@ def test_it_takes_a_few_seconds_where_all_look_for_kafka_first(
     monkeypatch.setattr(first_contact, "PATIENCE_S", 1.0)
     given = {"kafka.bootstrap.servers": NOWHERE, "subscribe": "t"}
     started = time.monotonic()
-    with pytest.raises(EnvironmentRefused, match=f"No Kafka broker listens at {NOWHERE} "):
+    with pytest.raises(EnvironmentRefused, match=f"No Kafka broker listens at {NOWHERE} ") as told:
         connect({"bootstrap.servers": NOWHERE}, 30)
+    assert told.value.retriable, "Kafka may be down: 'eo-kafka run' starts the job again"
     with pytest.raises(ReadTimeout, match=f"No Kafka broker listens at {NOWHERE} "):
         OffsetLookup(SourceOptions.parse(given, streaming=True)).partitions()
     assert time.monotonic() - started < 10
@@ -82,6 +90,58 @@ def test_one_that_listens_is_enough(there: socket.socket) -> None:
     started = time.monotonic()
     assert nobody_listens(f"{NOWHERE},{address(there)}") is None
     assert time.monotonic() - started < first_contact.PATIENCE_S
+
+
+def test_one_that_takes_connections_and_is_silent_is_an_outage(there: socket.socket) -> None:
+    with pytest.raises(EnvironmentRefused, match="answered within 1 s") as told:
+        connect({"bootstrap.servers": address(there)}, 1)
+    assert told.value.retriable
+
+
+@pytest.mark.parametrize(
+    ("code", "is_outage"),
+    [
+        (KafkaError._TIMED_OUT, True),
+        (KafkaError._TRANSPORT, True),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, False),
+        (KafkaError.INVALID_TRANSACTION_TIMEOUT, False),
+    ],
+)
+def test_a_transaction_that_cannot_be_opened_while_brokers_are_away_is_an_outage(
+    code: int, is_outage: bool
+) -> None:
+    def take_id() -> None:
+        raise KafkaException(KafkaError(code))
+
+    options = SimpleNamespace(prefix="eo-kafka", transaction_timeout_ms=60_000)
+    task = SimpleNamespace(_options=options, _take_id=take_id, _who="Task 1", _id="eo-kafka.1")
+    with pytest.raises(EnvironmentRefused, match="no transaction could be opened") as told:
+        TaskTransaction._open(task)  # type: ignore[arg-type]
+    assert told.value.retriable is is_outage
+
+
+def test_what_brokers_allow_is_not_known_in_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them is away and the others do not know it yet: nobody is to grant anything."""
+    away, denied = (
+        KafkaException(KafkaError(code))
+        for code in (KafkaError._TRANSPORT, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+    )
+    answers: list[Exception] = [away, FutureTimeout(), denied]
+
+    def describe(resources: list[Any], **_: Any) -> dict[Any, Any]:
+        future: Future[Any] = Future()
+        future.set_exception(answers.pop(0))
+        return {resources[0]: future}
+
+    told = SimpleNamespace(brokers={1: None})
+    admin = SimpleNamespace(list_topics=lambda **_: told, describe_configs=describe)
+    monkeypatch.setattr(preflight, "connect", lambda *_: (admin, 1))
+    given = {"kafka.bootstrap.servers": NOWHERE, "topic": "t", "jobName": "j"}
+    options = SinkOptions.parse({**given, "transactionTimeout": "max"}, streaming=True)
+    for is_outage in (True, True, False):
+        with pytest.raises(EnvironmentRefused) as refused:
+            preflight.with_allowed_timeout(options)
+        assert refused.value.retriable is is_outage, refused.value
 
 
 def test_one_that_comes_up_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,26 +68,32 @@ def test_an_attempt_that_nobody_answers_is_made_again(answers, is_new):
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "told", "is_outage"),
     [
-        ([SILENT] * topics.ATTEMPTS, "Nobody said within 30 s whether topic 'orders' was created"),
-        ([SILENT, DENIED], "Topic 'orders' could not be created: .*authorization.* Ask somebody"),
-        ([DENIED], "Topic 'orders' could not be created: .*authorization.* Ask somebody"),
-        ([TOO_FEW], "could not be created: .*only 1 broker.* Ask"),
-        ([KafkaError._TRANSPORT] * topics.ATTEMPTS, "could not be created: .*transport.* Ask"),
+        (
+            [SILENT] * topics.ATTEMPTS,
+            "Nobody said within 30 s whether topic 'orders' was created",
+            True,
+        ),
+        ([SILENT, DENIED], "'orders' could not be created: .*authorization.* Ask somebody", False),
+        ([DENIED], "Topic 'orders' could not be created: .*authorization.* Ask somebody", False),
+        ([TOO_FEW], "could not be created: .*only 1 broker.* Ask", False),
+        ([KafkaError._TRANSPORT] * topics.ATTEMPTS, "could not be created: .*transport.*", True),
     ],
 )
-def test_a_topic_that_is_not_created_is_said_with_what_to_do(answers, told):
+def test_a_topic_that_is_not_created_is_said_with_what_to_do(answers, told, is_outage):
     admin = FakeAdmin(*answers)
-    with pytest.raises(EnvironmentRefused, match=f"(?i){told}"):
+    with pytest.raises(EnvironmentRefused, match=f"(?i){told}") as refused:
         topics.create(admin, TOPIC, "Ask somebody.")
+    assert refused.value.retriable is is_outage
     assert admin.answers == []
 
 
 def test_brokers_that_stay_away_are_not_waited_for_for_ever(monkeypatch):
     monkeypatch.setattr(topics, "TIMEOUT_S", 0.5)
-    with pytest.raises(EnvironmentRefused, match="All brokers are currently fenced.* Ask"):
+    with pytest.raises(EnvironmentRefused, match="All brokers are currently fenced.* Ask") as told:
         topics.create(FakeAdmin(*[AWAY] * 9), TOPIC, "Ask somebody.")
+    assert told.value.retriable
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import EnvironmentRefused, cut
+from ...core.errors import EnvironmentRefused, Unreachable, cut
 from ...core.patience import patience_s
 from .config import admin_client, connection_settings
 from .first_contact import nobody_listens
@@ -21,15 +21,15 @@ _REFUSALS = 3  # a broker that is just going down may refuse a connection or two
 def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
     """An AdminClient that has reached the cluster, and the number of live brokers.
 
-    Raises EnvironmentRefused: within seconds when nothing listens at the first contact, when the
-    brokers refuse the credentials or one of the two sides the other's certificate; after
-    `timeout_s` when nothing answers, or later where brokers have served before.
+    Raises EnvironmentRefused within seconds when the brokers refuse the credentials, or one of the
+    two sides the other's certificate; Unreachable within seconds when nothing listens at the first
+    contact, after `timeout_s` when nothing answers, or later where brokers have served before.
     """
     from confluent_kafka import KafkaError, KafkaException
 
     servers = settings.get("bootstrap.servers", "")
     if problem := nobody_listens(servers, timeout_s):
-        raise EnvironmentRefused(problem)
+        raise Unreachable(problem)
     timeout_s = patience_s(servers, timeout_s)
     errors: list[KafkaError] = []
     client: dict[str, Any] = dict(connection_settings(settings))
@@ -56,7 +56,8 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
     except (KafkaException, FutureTimeout) as error:
         last = errors[-1] if errors else error.args[0] if error.args else None
         reason = f" ({cut(last.str(), 400)})" if isinstance(last, KafkaError) else ""
-        raise EnvironmentRefused(
+        kind = EnvironmentRefused if any(map(is_refusal, errors)) else Unreachable
+        raise kind(
             f"No Kafka broker at {servers} answered within {timeout_s:.0f} s{reason}. Check "
             "the bootstrap servers and the security settings."
         ) from None

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from ...core.errors import EnvironmentRefused, EoKafkaError, OutcomeUnknown, cut
+from ...core.errors import EnvironmentRefused, EoKafkaError, OutcomeUnknown, Unreachable, cut
 from ...core.patience import Wait
 from ...core.transaction import (
     NO_ANSWER,
@@ -66,7 +66,8 @@ class ControlPlane:
         try:
             self._admin: Any = bootstrap.connected(control)
         except Exception as error:
-            raise EnvironmentRefused(
+            is_silent = type(error).__name__ == "KafkaTimeoutError"
+            raise (Unreachable if is_silent else EnvironmentRefused)(
                 f"No Kafka broker at {self._servers} could be reached for the commit "
                 f"({type(error).__name__}). Check kafka.bootstrap.servers and security settings."
             ) from None

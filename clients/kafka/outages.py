@@ -55,6 +55,14 @@ def refused_login() -> str:
     return ""
 
 
+def is_no_answer(error: KafkaError) -> bool:
+    """Whether Kafka may only be away: what it refuses, it has answered."""
+    from confluent_kafka import KafkaError
+
+    silence = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+    return error.retriable() or error.code() in silence
+
+
 def stall_timeout_s(usual_s: float) -> float:
     """For how many seconds a read may make no progress: `usual_s`, or longer while a broker that
     this process has talked to, or tried to, is away."""

@@ -8,7 +8,8 @@ from collections.abc import Collection
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
-from ...core.errors import EnvironmentRefused
+from ...core.errors import EnvironmentRefused, Unreachable
+from .outages import is_no_answer
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +42,16 @@ def partitions_of(admin: Any, topic: str) -> Any:
         time.sleep(0.1)
 
 
-def settings_of(admin: Any, name: str, kind: Any = None) -> dict[str, str]:
+def settings_of(
+    admin: Any, name: str, kind: Any = None, *, must_answer: bool = False
+) -> dict[str, str]:
     """The effective settings of a topic (or of a `kind`); none if they may not be seen, or if the
-    broker that was asked has not heard of a new topic for long."""
+    broker that was asked has not heard of a new topic for long. No answer counts as that, unless
+    it `must_answer`: then it raises Unreachable."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
+    is_silent = False
     resource = ConfigResource(kind or ResourceType.TOPIC, name)
     deadline = time.monotonic() + TIMEOUT_S
     while True:
@@ -58,10 +63,15 @@ def settings_of(admin: Any, name: str, kind: Any = None) -> dict[str, str]:
                 time.sleep(0.1)
                 continue
             problem = error.args[0].str()
+            is_silent = _may_be_away(error.args[0])
         except FutureTimeout:
-            problem = f"no answer in {TIMEOUT_S:.0f} s"
+            problem, is_silent = f"no answer in {TIMEOUT_S:.0f} s", True
         else:
             return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+        if is_silent and must_answer:
+            raise Unreachable(
+                f"Configuration of {name} not seen: {problem}. Start again when Kafka answers."
+            )
         log.warning("Configuration of %s not checked: %s", name, problem)
         return {}
 
@@ -82,11 +92,10 @@ def create(admin: Any, topic: Any, advice: str, *, dispensable: Collection[str] 
         just started, or miss a heartbeat, are waited for.
 
     Raises:
-        EnvironmentRefused: The brokers refuse, or nobody says whether they did it.
+        EnvironmentRefused: The brokers refuse; Unreachable: nobody says whether they did it.
     """
     from confluent_kafka import KafkaError, KafkaException
 
-    unknown = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
     attempt, deadline = 1, time.monotonic() + TIMEOUT_S
     while True:
         try:
@@ -109,12 +118,12 @@ def create(admin: Any, topic: Any, advice: str, *, dispensable: Collection[str] 
                 _tell_of(forbidden, topic, error)
                 topic, dispensable = _without(topic, forbidden), ()
                 continue
-            is_known = not (error.retriable() or error.code() in unknown)
+            is_known = not _may_be_away(error)
             problem = f"Topic '{topic.topic}' could not be created: {error.str()}. {advice}"
         else:
             return True
         if is_known or attempt == ATTEMPTS:
-            raise EnvironmentRefused(problem)
+            raise (EnvironmentRefused if is_known else Unreachable)(problem)
         attempt += 1
 
 
@@ -169,6 +178,14 @@ def _tell_of(forbidden: Collection[str], topic: Any, error: Any) -> None:
         ", ".join(f"{name}={topic.config[name]}" for name in sorted(forbidden)),
         error.str(),
     )
+
+
+def _may_be_away(error: Any) -> bool:
+    """Whether no broker has said no."""
+    from confluent_kafka import KafkaError
+
+    timed_out = error.code() == KafkaError.REQUEST_TIMED_OUT
+    return timed_out or is_no_answer(error) or _are_all_away(error)
 
 
 def _are_all_away(error: Any) -> bool:

@@ -118,7 +118,7 @@ def test_the_longest_time_is_what_the_brokers_allow(own, monkeypatch):
     assert found.timeout_ms == 900_000
     committer.commit(options, [report], 0)  # Spark's fresh writer has not asked
     assert visible(options) == ROW
-    monkeypatch.setattr(preflight, "settings_of", lambda *_: {})
+    monkeypatch.setattr(preflight, "settings_of", lambda *_, **__: {})
     monkeypatch.setattr(preflight, "_allowed_ms", {})
     with pytest.raises(EnvironmentRefused, match="DescribeConfigs"):
         preflight.with_allowed_timeout(options)

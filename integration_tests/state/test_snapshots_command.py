@@ -272,3 +272,22 @@ def test_cancel_and_export_says_whether_the_query_is_stopped(job):
         eo_kafka.cancel_and_export(query, job.name, "last", job.given)
     assert query.stopped
     assert batches(job) == {"latest": 2, "taken": 2}
+
+
+@pytest.mark.parametrize("does", ["writes a batch", "has begun"])
+def test_cancel_and_export_says_that_another_driver_goes_on(job, monkeypatch, does):
+    """One that its caller did not stop: a job started from the export would write that again."""
+    copy = exporting._copy
+
+    def copy_while_it_goes_on(*given):
+        made = copy(*given)
+        job.begin(3)
+        if does == "has begun":
+            job.prepare(3)
+        else:
+            job.run(3)
+        return made
+
+    monkeypatch.setattr(exporting, "_copy", copy_while_it_goes_on)
+    with pytest.raises(EoKafkaError, match=r"Another driver of job .*snapshots delete .* last"):
+        eo_kafka.cancel_and_export(Query(lambda: None), job.name, "last", job.given)

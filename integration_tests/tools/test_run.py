@@ -284,6 +284,24 @@ def test_a_driver_whose_supervisor_is_killed_is_gone_and_leaves_nothing_open(
     assert_exactly_once(job, wanted)
 
 
+def test_a_lost_checkpoint_of_foreach_batch_is_restored(broker, make_topic, tmp_path):
+    wanted = values(0, 20)
+    job = make_copy(
+        broker.bootstrap_servers, make_topic, tmp_path, wanted, sink_extra={"snapshots": "true"}
+    )
+    named = ["--conf", "spark.sql.shuffle.partitions=1", "--once", "--job", job.job_name]
+    named += ["--bootstrap-servers", job.servers]
+    counts = "jobs.proved_jobs:count"
+    with supervised(job, tmp_path, *named, function=counts) as running:
+        assert running.await_ended() == 0, running.said()[-2000:]
+    shutil.rmtree(job.checkpoint)
+    produce(job.servers, job.source_topic, values(20, 20))
+    with supervised(job, tmp_path, *named, function=counts) as running:
+        assert running.await_ended() == 0, running.said()[-2000:]
+    assert "goes on at batch " in running.said()
+    assert committed(job.servers, job.sink_topic) == Counter({b"1": 40})
+
+
 @pytest.mark.full
 def test_once_and_a_lost_checkpoint_and_spark_submit(broker, make_topic, tmp_path):
     """A checkpoint that is gone is restored, here by a driver that spark-submit starts."""

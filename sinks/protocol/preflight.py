@@ -60,13 +60,14 @@ def check_timeout(admin: Any, options: SinkOptions) -> None:
 
 def with_allowed_timeout(options: SinkOptions) -> SinkOptions:
     """With option `transactionTimeout` `max`: the longest that every broker allows. Runs on the
-    driver, before tasks are told. Raises EnvironmentRefused if it may not be seen."""
+    driver, before tasks are told. Raises EnvironmentRefused if it may not be seen, Unreachable if
+    a broker is away."""
     if options.timeout_ms != ALLOWED_BY_BROKERS:
         return options
     servers = options.kafka.get("bootstrap.servers", "")
     if servers not in _allowed_ms:
         admin, _ = connect(options.kafka, TIMEOUT_S)
-        found = _allowed_by_brokers(admin).values()
+        found = _allowed_by_brokers(admin, must_answer=True).values()
         seen = [allowed for allowed in found if allowed is not None]
         if len(seen) < len(found):
             raise EnvironmentRefused(
@@ -78,14 +79,14 @@ def with_allowed_timeout(options: SinkOptions) -> SinkOptions:
     return replace(options, timeout_ms=_allowed_ms[servers])
 
 
-def _allowed_by_brokers(admin: Any) -> dict[int, int | None]:
+def _allowed_by_brokers(admin: Any, *, must_answer: bool = False) -> dict[int, int | None]:
     """For how many milliseconds each broker lets a transaction be open; None where this principal
     may not see it."""
     from confluent_kafka.admin import ResourceType
 
     found: dict[int, int | None] = {}
     for broker in admin.list_topics(timeout=TIMEOUT_S).brokers:
-        config = settings_of(admin, str(broker), ResourceType.BROKER)
+        config = settings_of(admin, str(broker), ResourceType.BROKER, must_answer=must_answer)
         allowed = config.get("transaction.max.timeout.ms")
         found[broker] = None if allowed is None else int(allowed)
     return found

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...clients.kafka import control_plane, outages, transactional_producer
 from ...core.crash_points import crash_point
 from ...core.digest import Digest
-from ...core.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
+from ...core.errors import EnvironmentRefused, Fenced, SinkError, Unreachable, WriteFailed
 from ...core.patience import served
 from ...core.transaction import Described, Identity
 from ..options import SinkOptions
@@ -168,9 +168,11 @@ class TaskTransaction:
             crash_point("S2.after_init")
             self._producer.begin_transaction()
         except KafkaException as error:
-            raise EnvironmentRefused(
+            login = outages.refused_login()
+            is_silent = outages.is_no_answer(error.args[0]) and not login
+            raise (Unreachable if is_silent else EnvironmentRefused)(
                 f"{self._who}: no transaction could be opened under '{self._id}': "
-                f"{error.args[0].str()}.{outages.refused_login()} Nothing was written. The "
+                f"{error.args[0].str()}.{login} Nothing was written. The "
                 "principal needs Write and Describe on transactional ids that begin with "
                 f"'{options.prefix}'; "
                 f"kafka.transaction.timeout.ms ({options.transaction_timeout_ms}) may not "

@@ -16,6 +16,7 @@ from typing import Any
 from ...clients.kafka import control_plane, transactional_producer
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.config import connection_settings
+from ...clients.kafka.outages import is_no_answer
 from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...clients.kafka.transactional_producer import (
@@ -28,7 +29,6 @@ from ...clients.kafka.transactional_producer import (
 from ...core.crash_points import crash_point
 from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown
 from ...state.ledger.append_point import AppendPoint
-from ...state.ledger.coordinator import is_no_answer
 from ...state.ledger.log_reader import read_records
 from . import topic
 from .backend import Memory

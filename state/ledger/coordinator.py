@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...clients.kafka import outages
 from ...clients.kafka.control_plane import ControlPlane
@@ -135,7 +134,7 @@ class Coordinator:
         try:
             self._appender.take()
         except KafkaException as error:
-            if is_no_answer(error.args[0]):
+            if outages.is_no_answer(error.args[0]):
                 raise OutcomeUnknown(
                     f"The coordinator's transactional id '{self.ids.coordinator}' could not be "
                     f"taken: {error.args[0].str()}.{outages.refused_login()} Is Kafka up, with "
@@ -286,14 +285,6 @@ class Coordinator:
 
     def _warn(self, error: AppendFailed) -> None:
         log.warning("Ledger '%s': %s; asking again from the fence.", self.topic, error)
-
-
-def is_no_answer(error: Any) -> bool:
-    """Whether Kafka may only be away: what it refuses, it has answered."""
-    from confluent_kafka import KafkaError
-
-    silence = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-    return error.retriable() or error.code() in silence
 
 
 def check_owner(options: Job, owner: str | None, query_id: str | None) -> None:

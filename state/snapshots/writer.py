@@ -11,13 +11,13 @@ from typing import Any
 
 from ...clients.kafka import transactional_producer
 from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.outages import is_no_answer
 from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...clients.kafka.transactional_producer import flush, for_own_records, landed_at, send
 from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown
 from ..ledger.append_point import AppendPoint
 from ..ledger.appender import STATE_PARTITION, Record
-from ..ledger.coordinator import is_no_answer
 from ..ledger.job import Job
 from . import blobs
 

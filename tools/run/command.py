@@ -8,6 +8,7 @@ error needs a person; 4 a newer driver has the job; 5 it was asked to end, and d
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import logging
 import os
@@ -15,10 +16,11 @@ import random
 import shlex
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from ...core.progress import TERMINAL_VARIABLE, terminal_width
 from ..shared.job_function import add_config, config_of, pairs
 from .control_options import Controlled, add_control, orders_of, read_control
 from .driver import Driver
+from .guard import LEASE_S
 from .health import Answer, address, probes, served
 from .metrics import check_installed, exposed
 from .policy import DEFAULT, HOW, Policy, Restarts, parse, seconds_of
@@ -36,7 +39,6 @@ from .supervisor import ExitCode, Supervisor
 
 METRICS = "metrics.prom"  # beside the status
 WRONG = ("cluster",)  # of --deploy-mode: the driver would be elsewhere
-LEASE_S = 10.0  # as long as a supervisor keeps its place without a word
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -148,8 +150,15 @@ def _supervised(wanted: Wanted, folder: Path) -> ExitCode:
         return _started(wanted, folder)
 
     restarts = Restarts(wanted.policy, random.random)
-    orders = orders_of(wanted.control)
-    supervisor = Supervisor(start, restarts, wanted.grace_s, wanted.stuck_after_s, orders)
+    supervisor = Supervisor(start, restarts, wanted.grace_s, wanted.stuck_after_s)
+    for number in (signal.SIGTERM, signal.SIGINT):  # before all that takes time
+        signal.signal(number, supervisor.ask_to_end)
+    try:
+        supervisor.obey(orders_of(wanted.control))
+    except EnvironmentRefused:
+        if supervisor.is_asked:
+            return ExitCode.IN_ORDER
+        raise
     of_health, of_metrics = probes(supervisor.view), dict[str, Answer]()
     if wanted.metrics:
         of_metrics = {"metrics": exposed(supervisor.view, folder / METRICS)}
@@ -157,8 +166,6 @@ def _supervised(wanted: Wanted, folder: Path) -> ExitCode:
         served("--health", wanted.health, of_health),
         served("--metrics", wanted.metrics, of_metrics),
     ):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, supervisor.ask_to_end)
         return supervisor.run()
 
 
@@ -168,6 +175,7 @@ def _started(wanted: Wanted, folder: Path) -> Driver:
         TERMINAL_VARIABLE: str(terminal_width()),
     }
     program = list(wanted.script)
+    _make_again(folder)
     bare = {} if wanted.submit else {"spark.ui.showConsoleProgress": "false"}  # it is a log
     status = None
     if wanted.function:
@@ -197,6 +205,16 @@ def _started(wanted: Wanted, folder: Path) -> Driver:
     first = [sys.executable] if wanted.submit is None else list(wanted.submit)
     lease_s = LEASE_S if wanted.control else 0.0
     return Driver([*first, *program], variables, status, lease_s)
+
+
+def _make_again(folder: Path) -> None:
+    """A supervisor stands by or is suspended for weeks, and what is old in /tmp is cleaned away.
+    What is made there instead by another user gets no secrets of ours. Raises OSError."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+        raise PermissionError(errno.EPERM, f"'{folder}' is not this supervisor's any more")
 
 
 def checked(arguments: argparse.Namespace) -> Wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -12,6 +13,7 @@ from ..control import words
 from ..control.seat import Seat
 from ..control.words import Do, Stands, Told, Wish
 from ..snapshots.last import check_exportable, export_last
+from .guard import LEASE_S, STOP_S
 from .orders import Order, Orders
 
 _ORDERS = {
@@ -26,6 +28,10 @@ _HOLDS = {
     Stands.CANCELLED: Order.CANCEL,
 }
 
+# After it, no driver lives of a supervisor that has lost the job, frozen machines left aside.
+DRIVER_GONE_S = LEASE_S + STOP_S
+_NONE_LIVES = ("suspended", "cancelled", "ended")  # phases of a supervisor without a driver
+
 log = logging.getLogger(__name__)
 
 
@@ -38,6 +44,7 @@ class ControlledOrders(Orders):
         self._seat = seat
         self._options = options
         self._before = Stands.RUN  # what held before the newest wish
+        self._alone_s: float | None = None  # from then on no other's driver lives; None: no seat
 
     @property
     def pending(self) -> bool:
@@ -49,12 +56,21 @@ class ControlledOrders(Orders):
         """By the newest wish and what was answered."""
         self._seat.look()
         if not self._seat.holds:
+            self._alone_s = None
             return Order.STAND_BY
+        if self._alone_s is None:
+            told = self._seat.told  # by who had the job before
+            wait_s = 0.0 if told is None or told.phase in _NONE_LIVES else DRIVER_GONE_S
+            self._alone_s = time.monotonic() + wait_s
         wish = self._seat.wish
         if wish is None or self._is_done(wish):
             self._before = words.stands(wish, self._seat.told)
             return _HOLDS[self._before]
-        return _ORDERS[Do(wish.do)]
+        order = _ORDERS[Do(wish.do)]
+        # A driver may be started beside another one: the ledger sees to that. What a driver writes
+        # after "suspended" was told, or after the export, is in no answer.
+        is_last_word = order in (Order.SUSPEND, Order.CANCEL) or wish.snapshot
+        return Order.WAIT if is_last_word and time.monotonic() < self._alone_s else order
 
     def _is_done(self, wish: Wish) -> bool:
         told = self._seat.told
@@ -88,6 +104,8 @@ class ControlledOrders(Orders):
         """Also to who waits for an answer. What was said last stands until there is more to say."""
         if not self._seat.holds:
             return
+        if phase == "ended" and time.monotonic() < (self._alone_s or 0.0):
+            phase = "waiting"  # so the next one waits, too
         wish, told = self._seat.wish, self._seat.told
         if wish is None or self._is_done(wish):
             before = told or Told(phase)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import IO
 from . import processes
 from .status import Status
 
-KEPT_CHUNKS = 64  # of what it wrote to stderr, the newest, of at most _CHUNK bytes
+KEPT_BYTES = 4 << 20  # of what it wrote to stderr, the newest
 _CHUNK = 1 << 16
 
 
@@ -33,7 +32,7 @@ class Driver:
         lease_s: float = 0.0,
     ) -> None:
         self._status_path = status_path
-        self._kept: deque[bytes] = deque(maxlen=KEPT_CHUNKS)
+        self._kept = bytearray()
         # An own process, and not a fork of this one: it must live when this one is killed.
         self._guard = subprocess.Popen(
             [sys.executable, "-m", "eo_kafka.tools.run.guard", f"{lease_s}", *command],
@@ -94,7 +93,7 @@ class Driver:
 
     def stderr(self) -> str:
         """The end of what it wrote there."""
-        return b"".join(self._kept).decode(errors="replace")
+        return bytes(self._kept).decode(errors="replace")
 
     def _say(self, word: bytes) -> None:
         assert self._guard.stdin is not None
@@ -109,6 +108,7 @@ class Driver:
     def _pass_on(self, stderr: IO[bytes]) -> None:
         with stderr:
             while chunk := os.read(stderr.fileno(), _CHUNK):
-                self._kept.append(chunk)
+                self._kept += chunk
+                del self._kept[:-KEPT_BYTES]
                 with suppress(OSError, ValueError):
                     os.write(2, chunk)

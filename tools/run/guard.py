@@ -20,6 +20,7 @@ from .processes import await_empty, kill_all
 
 LOOK_S = 0.1
 AGAIN_S = 1.0  # from the first SIGTERM to the second
+LEASE_S = 10.0  # as long as a supervisor keeps its place without a word
 STOP_S = 20.0  # from SIGTERM to SIGKILL for a driver that nobody watches
 UNWATCHED = 119  # exit code: the driver was ended as its supervisor was not heard of
 

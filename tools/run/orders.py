@@ -10,6 +10,7 @@ class Order(Enum):
 
     GO = "go"
     STAND_BY = "stand by"  # another supervisor has the job
+    WAIT = "wait"  # for the end of the driver of one that had it, before what is asked is done
     SUSPEND = "suspend"
     RESTART = "restart"
     CANCEL = "cancel"

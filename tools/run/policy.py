@@ -63,12 +63,16 @@ class Restarts:
         self._in_a_row = 0
         self._failed_s: list[float] = []  # when, as far back as it counts
 
+    def was_healthy(self, ran_s: float) -> bool:
+        """Whether all counts begin anew after a run of so long."""
+        return ran_s >= self._policy.healthy_s
+
     def failed(self, now_s: float, ran_s: float) -> Wait | GiveUp:
         """The job died at `now_s`, by any clock that only goes forward, and had run for `ran_s`."""
         policy = self._policy
         if not policy.restarts:
             return GiveUp("With --restart none it is not started again.")
-        if ran_s >= policy.healthy_s:
+        if self.was_healthy(ran_s):
             self._in_a_row = 0
             if policy.within_s is None:
                 self._failed_s.clear()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from ...connectors.restored_start import options_of, start
+from ...connectors.restored_start import options_of, sink_options, start
 from ...core.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -17,10 +18,11 @@ class NoQuery(TypeError):
 
 def check_job(job: str, made: Any) -> None:
     """Raise OptionsError if the writer is another job's than the one whose supervisor is obeyed:
-    what is asked of that job would be done to this one. Of a query that runs it is not known."""
+    what is asked of that job would be done to this one. Of a query that runs, and of a function of
+    foreachBatch that is not known to be one of ours, it is not known."""
     if not job or not hasattr(made, "trigger"):
         return
-    options = {name.lower(): value for name, value in options_of(made).items()}
+    options = _sink(made)
     found = options.get("jobname") or options.get("queryname")
     if found is not None and found != job:
         raise OptionsError(
@@ -40,7 +42,15 @@ def started(made: Any, drain: bool) -> StreamingQuery:
             "returns nothing: it is made with source=None."
         )
     writer = made.trigger(availableNow=True) if drain else made
-    options = {name.lower(): value for name, value in options_of(writer).items()}
-    if options.get("snapshots", "").lower() == "true":
+    if str(_sink(writer).get("snapshots", "")).lower() == "true":
         return start(writer)
     return cast("StreamingQuery", writer.start())
+
+
+def _sink(writer: Any) -> Mapping[str, str]:
+    """Of what writes the rows; none of a function that does not say what it writes."""
+    query = {name.lower(): value for name, value in options_of(writer).items()}
+    try:
+        return sink_options(writer, query)
+    except OptionsError:
+        return {}

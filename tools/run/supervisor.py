@@ -6,7 +6,6 @@ import logging
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -17,7 +16,7 @@ from .guard import UNWATCHED
 from .orders import Order, Orders
 from .policy import GiveUp, Restarts
 from .status import Status
-from .verdict import KILLED, OurError, Way, error_of_script, to_do
+from .verdict import KILLED, OurError, Way, judge, signal_name, to_do
 
 LOOK_S = 0.1
 STOP_S = 30.0  # for what comes after the last batch: Spark's own end
@@ -34,6 +33,10 @@ LEFT_OPEN = (
     "What a driver that died has open stays open until the next start or its timeout: "
     "'eo-kafka txn list' shows it."
 )
+OTHER_LIVES = (
+    "The driver of another supervisor, which had the job before, may still live: what is asked for "
+    "is done when it must have ended, within half a minute."
+)
 
 log = logging.getLogger(__name__)
 
@@ -48,33 +51,6 @@ class ExitCode(IntEnum):
     SUPERSEDED = 4
     BY_FORCE = 5
     CANCELLED = 6
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a driver ended. `error`: one of ours."""
-
-    told: str
-    in_order: bool = False
-    error: OurError | None = None
-
-
-def judge(code: int, status: Status | None, stderr: str) -> Ending:
-    """By its exit code, by what a driver program of ours told, or what any other one wrote."""
-    if code < 0:
-        return Ending(f"its guard was killed by {_signal(-code)}")
-    told = f"it was killed by {_signal(code - KILLED)}" if code > KILLED else f"exit code {code}"
-    if code == UNWATCHED:
-        told, status = "this supervisor stood still, so the driver's guard ended it", Status()
-    if status is None:
-        return Ending(told, code == 0, error_of_script(code, stderr))
-    if status.error is not None:
-        return Ending(told, error=OurError(status.error, status.said))
-    if status.ended and code == 0:
-        return Ending("its query has ended", in_order=True)
-    if code == 0:
-        return Ending("exit code 0 before its query had ended")
-    return Ending(told)
 
 
 class Supervisor:
@@ -102,6 +78,15 @@ class Supervisor:
         self._why = ""  # this ends, for who looks at the job
         self._was_stuck = False
 
+    def obey(self, orders: Orders) -> None:
+        """Those, from the first run on."""
+        self._orders = orders
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it was asked to end."""
+        return bool(self._asked)
+
     def ask_to_end(self, number: int, _frame: object = None) -> None:
         """A signal's handler: takes no lock. The second one stops the job in its batch."""
         self._asked.append(number)
@@ -113,6 +98,8 @@ class Supervisor:
                 order = self._orders.look()
                 if order is Order.STAND_BY:
                     self._wait_in("standby", "Standing by until this supervisor is given the job.")
+                elif order is Order.WAIT:
+                    self._wait_in("waiting", OTHER_LIVES, OTHER_LIVES)
                 elif order is Order.SUSPEND:
                     self._stay_suspended()
                 elif order is Order.CANCEL:
@@ -124,11 +111,11 @@ class Supervisor:
             self._orders.phase("ended", self._why)
             self._orders.close()
 
-    def _wait_in(self, phase: str, told: str) -> None:
+    def _wait_in(self, phase: str, told: str, said: str = "") -> None:
         if self._phase != phase:
             log.warning("%s", told)
             self._phase = phase
-            self._orders.phase(phase)
+            self._orders.phase(phase, said)
         time.sleep(LOOK_S)
 
     def _stay_suspended(self) -> None:
@@ -183,7 +170,7 @@ class Supervisor:
                 self._phase = "ending"
                 log.info(
                     "Asked to end by %s: its batch has %s for that.",
-                    _signal(self._asked[-1]),
+                    signal_name(self._asked[-1]),
                     duration(grace),
                 )
                 driver.ask_to_end()
@@ -238,7 +225,7 @@ class Supervisor:
         ending = judge(code, status, driver.stderr())
         level = logging.INFO if ending.in_order else logging.WARNING
         log.log(level, "Driver ended after %s: %s.", duration(ran_s), ending.told)
-        if (final := self._after_error(ending.error)) is not None:
+        if (final := self._after_error(ending.error, ran_s)) is not None:
             return final
         if order.is_asked:
             in_order = ending.in_order or self._died_when_asked(code) is ExitCode.IN_ORDER
@@ -248,8 +235,10 @@ class Supervisor:
             return ExitCode.IN_ORDER if ending.in_order else self._died_when_asked(code)
         return self._restart(ran_s, driver, ending.told)
 
-    def _after_error(self, error: OurError | None) -> ExitCode | None:
+    def _after_error(self, error: OurError | None, ran_s: float) -> ExitCode | None:
         """None: another start would do."""
+        if error is None or self._restarts.was_healthy(ran_s):
+            self._superseded = 0
         if error is None:
             return None
         # By the driver of a supervisor that has lost its place: that one ends, too.
@@ -328,10 +317,3 @@ class Supervisor:
         runs = status.query is not None and not status.ended
         shown |= {"query": status.query, "batch": status.batch, "stuck": stuck}
         return {**shown, "live": not stuck, "ready": runs and not stuck}
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from ...broker import errors as _broker_errors  # noqa: F401 - its classes are of the tree, too
 from ...core.errors import EoKafkaError
+from .guard import UNWATCHED
+from .status import Status
 
 # An error of ours in a traceback, in Spark's message, or in its log: the class, and its sentences.
 OUR_ERROR = re.compile(r"\beo_kafka(?:\.\w+)*\.([A-Z]\w+): (.{0,4000})")
@@ -99,3 +102,39 @@ def error_of_script(code: int, stderr: str) -> OurError | None:
         return None
     gone = [match.end() for match in _JVM_GONE.finditer(stderr)]
     return last_error(stderr[gone[-1] :] if gone else stderr)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a driver ended. `error`: one of ours."""
+
+    told: str
+    in_order: bool = False
+    error: OurError | None = None
+
+
+def judge(code: int, status: Status | None, stderr: str) -> Ending:
+    """By its exit code, by what a driver program of ours told, or what any other one wrote."""
+    if code < 0:
+        return Ending(f"its guard was killed by {signal_name(-code)}")
+    by_signal = code > KILLED
+    told = f"it was killed by {signal_name(code - KILLED)}" if by_signal else f"exit code {code}"
+    if code == UNWATCHED:
+        told, status = "this supervisor stood still, so the driver's guard ended it", Status()
+    if status is None:
+        return Ending(told, code == 0, error_of_script(code, stderr))
+    if status.error is not None:
+        return Ending(told, error=OurError(status.error, status.said))
+    if status.ended and code == 0:
+        return Ending("its query has ended", in_order=True)
+    if code == 0:
+        return Ending("exit code 0 before its query had ended")
+    return Ending(told)
+
+
+def signal_name(number: int) -> str:
+    """As people know it."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

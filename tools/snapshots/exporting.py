@@ -28,6 +28,7 @@ from ...state.snapshots.export import Export
 from ...state.snapshots.manifest import Manifest
 from ...state.snapshots.search import Found, SnapshotSearch
 from ...state.snapshots.writer import ExportWriter
+from .nothing_later import check_nothing_later, check_still_last
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +119,8 @@ def cancel_and_export(
 
     Raises:
         EoKafkaError: The job has no snapshot or the name is taken (the query goes on); or something
-            failed after the query was stopped, which the message says.
+            failed after the query was stopped, which the message says; or another driver of the
+            job has begun meanwhile, so that the export is there and may not be the last state.
         OptionsError: An option or the name is wrong. The query goes on.
         EnvironmentRefused, OutcomeUnknown, ReadTimeout: The cluster did not answer. The query goes
             on.
@@ -141,13 +143,15 @@ def cancel_and_export(
                 "writes the rest of it, or says what to do."
             )
         search.catch_up(plan.generation)
-        _check_nothing_later(search)
-        return _export(search, name, progress)
+        check_nothing_later(search)
+        made = _export(search, name, progress)
     except EoKafkaError as error:
         raise EoKafkaError(
             f"{error} The query is stopped, and nothing was exported; the job's own newest "
             "snapshot is still there. Export again, or start the query again."
         ) from error
+    check_still_last(search, made, plan.generation)
+    return made
 
 
 def verify_snapshot(
@@ -288,22 +292,6 @@ def _check_free(search: SnapshotSearch, name: str) -> None:
         raise EoKafkaError(
             f"Job '{search.job}' has an exported snapshot '{name}' already, of batch "
             f"{found.head.batch}. It was left as it is: choose another name, or delete it first."
-        )
-
-
-def _check_nothing_later(search: SnapshotSearch) -> None:
-    """Raise EoKafkaError if the job wrote more than its newest snapshot knows of."""
-    newest, ledger = search.latest().head.batch, search.ledger()
-    later = [
-        batch
-        for batch, found in ledger.of_sink(search.options.sink).items()
-        if batch > newest and found.state is not DecisionState.VOID
-    ]
-    if later:
-        raise EoKafkaError(
-            f"The newest snapshot is of batch {newest}, and batches up to {max(later)} were "
-            "written since without one (options 'snapshots' and 'snapshotInterval' say when one is "
-            "taken): a job started from it would write them again."
         )
 
 
