@@ -102,8 +102,8 @@ class Postgres(OneProcess, Server):
         )
 
     def close(self) -> None:
-        """End it, and delete all. `with` calls this."""
-        self.kill()
+        """End it in order, or its shared memory would stay, and delete all. `with` calls this."""
+        self.stop()
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from ..broker.embedded import KafkaBroker
-from .errors import CheckRefused
+from .errors import CheckRefused, FaultMissed
 from .kafka_places import Place
 from .proxy import Proxy
 from .topics import Topic
@@ -97,15 +97,13 @@ class Broker:
 
         Raises:
             CheckRefused: There is no proxy: the broker is shared, or it is one of a cluster.
+            FaultMissed: The jobs had no connection, and tried to make none.
         """
         proxy = self._network()
         proxy.cut()
         self._note("network cut")
-        try:
+        with self._healed(proxy, "cut"):
             yield
-        finally:
-            proxy.heal()
-            self._note("network healed")
 
     @contextmanager
     def network_hangs(self, flow: str = "responses") -> Iterator[None]:
@@ -116,15 +114,27 @@ class Broker:
 
         Raises:
             CheckRefused: There is no proxy: the broker is shared, or it is one of a cluster.
+            FaultMissed: No such bytes were on their way.
         """
         proxy = self._network()
         proxy.hang(flow)
         self._note("network hangs", flow=flow)
+        with self._healed(proxy, "held up"):
+            yield
+
+    @contextmanager
+    def _healed(self, proxy: Proxy, what: str) -> Iterator[None]:
         try:
             yield
         finally:
+            struck = proxy.struck()
             proxy.heal()
-            self._note("network healed")
+            self._note("network healed", struck=struck)
+        if not struck:
+            raise FaultMissed(
+                f"Nothing was {what}: the jobs said nothing to Kafka meanwhile. Let a job run "
+                f"(job.start()), and wait until it is at work.\n{self.trial.report()}"
+            )
 
     def _mine(self, number: int) -> KafkaBroker:
         if not self.place.brokers:

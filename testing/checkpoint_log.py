@@ -16,6 +16,11 @@ def newest(folder: Path) -> int:
     return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
+def is_noted(checkpoint: Path, batch: int) -> bool:
+    """Whether Spark has noted a batch as committed."""
+    return (checkpoint / "commits" / str(batch)).exists()
+
+
 def batches(checkpoint: Path) -> dict[int, Ends]:
     """Where the input of each batch ended that is still in `offsets/`, by its number."""
     folder = checkpoint / "offsets"

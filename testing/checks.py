@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, localcontext
 from typing import TYPE_CHECKING, Any
 
 from . import trial
@@ -17,6 +18,9 @@ from .topics import Topic
 
 if TYPE_CHECKING:
     from .job import Job
+
+DIGITS = 10_000  # of a sum
+Output = tuple[int | None, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
 def assert_exactly_once(
@@ -36,8 +40,8 @@ def assert_exactly_once(
         key: What makes an output record the one of an input record: `key`, `value`, `record` (key
             and value), `header:NAME`, or `json:FIELD` of the value (dots lead into objects).
         expected: In place of a key: a function of the source's records that gives what must be in
-            the sink, in any order. Values (bytes, text; dicts and lists are compared as JSON), or
-            pairs of key and value.
+            the sink, in any order. Values (bytes, text; dicts and lists are compared as JSON, with
+            exact numbers: Decimals, floats by their digits), or pairs of key and value.
         unique: Whether the key must tell all records of the source apart. Without it, one record
             that is lost and one of the same key that is repeated cancel out.
 
@@ -195,25 +199,32 @@ def assert_sum(
     if callable(amount):
         amounts = [amount(record) for record in records]
     else:
-        amounts = [one.decode().strip('"') for one in ids_of(topic, records, amount)]
+        # A fraction of a JSON field is ["1.5"] there: see How.
+        ids = [one.decode() for one in ids_of(topic, records, amount)]
+        amounts = [json.loads(one)[0] if one[:2] == '["' else one.strip('"') for one in ids]
+    numbers = [_number(one) for one in amounts]
+    odd = [at(r) for r, one in zip(records, numbers, strict=True) if one is None]
+    if odd:
+        raise CheckRefused(f"{len(odd)} records of '{topic.name}' have no amount: {some(odd)}.")
     try:
-        numbers = [Decimal(str(one)) for one in amounts]
-    except ArithmeticError:
-        odd = [at(r) for r, one in zip(records, amounts, strict=True) if not _is_number(one)]
+        with localcontext(Context(prec=DIGITS, traps=[Inexact])):
+            total = sum((one for one in numbers if one is not None), Decimal(0))
+    except Inexact:
         raise CheckRefused(
-            f"{len(odd)} records of '{topic.name}' have no amount: {some(odd)}."
+            f"The sum of the amounts in '{topic.name}' has more than {DIGITS} digits."
         ) from None
-    if sum(numbers) != equals:
+    if total != equals:
         raise Anomaly(
             f"sum not constant: the {len(records)} amounts in '{topic.name}' add up to "
-            f"{sum(numbers)}, and should to {equals}.\n{trial.current().report()}"
+            f"{total}, and should to {equals}.\n{trial.current().report()}"
         )
 
 
 def assert_deterministic(job: Job, *, newest: bool = False) -> None:
     """The job gives the same output for the same input once more: with a fresh checkpoint, into a
-    topic of its own, without faults. What `rand()`, the clock, or the order of rows decides differs
-    after a crash, too; then a batch that was partly committed cannot be mended. Takes one run.
+    topic of its own, without faults. Compares keys, values, headers, and the partitions of what has
+    a key. What `rand()`, the clock, or the order of rows decides differs after a crash, too; then a
+    batch that was partly committed cannot be mended. Takes one run.
 
     Args:
         job: One that has come to the end of its source.
@@ -232,13 +243,13 @@ def assert_deterministic(job: Job, *, newest: bool = False) -> None:
     again = job.again()
     again.run()
     second = _newest(again.sink.read()) if newest else again.sink.read()
-    counts = [Counter((one.key, one.value) for one in records) for records in (first, second)]
+    counts = [Counter(map(_output, records)) for records in (first, second)]
     only = [counts[0] - counts[1], counts[1] - counts[0]]
     if any(only):
         raise Anomaly(
             f"not deterministic: the same input gave other output in a second run. "
-            f"Only in the first: {only[0].total()} records: {some(map(shown, only[0]))}. "
-            f"Only in the second: {only[1].total()}: {some(map(shown, only[1]))}. Look for rand(), "
+            f"Only in the first: {only[0].total()} records: {some(map(_told, only[0]))}. "
+            f"Only in the second: {only[1].total()}: {some(map(_told, only[1]))}. Look for rand(), "
             f"the clock, and what hangs on the order of rows in '{job.build}'.\n"
             f"{trial.current().report()}"
         )
@@ -275,9 +286,23 @@ def _newest(records: Iterable[Record]) -> list[Record]:
     return list({one.key: one for one in records}.values())
 
 
-def _is_number(amount: Any) -> bool:
+def _number(amount: Any) -> Decimal | None:
+    """An amount, exactly; None if it is none."""
     try:
-        Decimal(str(amount))
+        number = Decimal(str(amount))
     except ArithmeticError:
-        return False
-    return True
+        return None
+    return number if number.is_finite() else None
+
+
+def _output(record: Record) -> Output:
+    """What must be the same in a second run. What has no key goes to any partition."""
+    at_ = None if record.key is None else record.partition
+    return at_, record.key, record.value, record.headers
+
+
+def _told(one: Output) -> str:
+    partition, key, value, headers = one
+    at_ = "" if partition is None else f" in partition {partition}"
+    named = [f"{name}={shown(of)}" for name, of in headers]
+    return f"{shown((key, value))}{at_}" + (f" with headers {', '.join(named)}" if named else "")

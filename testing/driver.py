@@ -12,20 +12,18 @@ from pathlib import Path
 
 import psutil
 
-from ..tools.run.verdict import OUR_ERROR
+from ..tools.run.verdict import OUR_ERROR, Way, tree, way_of
 from .processes import task_workers
 
+# What also comes of brokers that are away, and that the next start may find gone.
+OF_BROKERS = {"EnvironmentRefused", "SourceError", "UnknownTopic"}
 # Ends that need a person. None of the soak's and the nemesis's faults calls for one: what is read
 # again gives the same rows.
 REFUSALS = (
-    "RepairNeeded",
-    "ForeignLedger",
-    "CorruptLedger",
-    "LedgerError",
-    "DataLossError",
-    "OptionsError",
-    "IllegalMove",
+    *sorted(name for name in tree() if way_of(name) is Way.PERSON and name not in OF_BROKERS),
+    "IllegalMove",  # of no tree: a mistake of ours
 )
+STARTED = "STARTED the query"  # a line of its log
 
 
 class Driver:
@@ -56,6 +54,11 @@ class Driver:
     def exit_code(self) -> int | None:
         """None while it runs."""
         return self._process.poll()
+
+    @property
+    def has_started(self) -> bool:
+        """Whether it has said that its query is started: before, Spark only boots."""
+        return f"\n{STARTED}\n" in self.log.read_text(errors="replace")
 
     def wait(self, seconds: float) -> int | None:
         """The exit code, or None if it is still running after `seconds`."""

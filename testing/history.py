@@ -17,7 +17,8 @@ class Row(NamedTuple):
 
     partition: int
     offset: int
-    value: str
+    value: str | None
+    key: str | None
 
 
 @dataclass(frozen=True)

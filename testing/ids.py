@@ -6,18 +6,20 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import EoKafkaError
 from ..tools.verify.topic_diff import How
 from .errors import CheckRefused
-from .records import Record, encoded
+from .records import Record, encoded, parsed
 
 if TYPE_CHECKING:
     from .topics import Topic
 
 Id = bytes | tuple[bytes | None, bytes | None] | None
 SHOWN = 5
+LONG = 400  # digits that are written out
 
 
 def ids_of(topic: Topic, records: Sequence[Record], key: str, unique: bool = False) -> list[bytes]:
@@ -105,11 +107,39 @@ def some(words: Iterable[str]) -> str:
 
 
 def _canonical(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True).encode()
+    """The same for what is the same in JSON, and for nothing else: 1.50 and 15e-1 are 1.5."""
+    return _text(value).encode()
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        named = {name if isinstance(name, str) else json.dumps(name): value[name] for name in value}
+        return f"{{{', '.join(f'{json.dumps(n)}: {_text(named[n])}' for n in sorted(named))}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_text, value))}]"
+    if isinstance(value, float):
+        return _fraction(Decimal(repr(value)))
+    if isinstance(value, Decimal):
+        is_whole = value.as_tuple().exponent == 0
+        return str(value) if is_whole else _fraction(value)
+    return json.dumps(value)
+
+
+def _fraction(number: Decimal) -> str:
+    """Exact, and with a point: an integer is another value."""
+    if not number.is_finite():
+        return str(number)
+    if abs(number.adjusted()) > LONG:
+        sign, digits, exponent = number.as_tuple()
+        stripped = "".join(map(str, digits)).rstrip("0")
+        zeros = len(digits) - len(stripped)
+        return f"{'-' * sign}{stripped or 0}.e{int(exponent) + zeros if stripped else 0}"
+    whole, _, rest = f"{number:f}".partition(".")
+    return f"{whole}.{rest.rstrip('0') or 0}"
 
 
 def _parsed(value: bytes | None) -> bytes | None:
     try:
-        return None if value is None else _canonical(json.loads(value))
+        return None if value is None else _canonical(parsed(value, Decimal))
     except ValueError:
         return value

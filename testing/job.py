@@ -181,8 +181,9 @@ class Job(Runs):
                 "spark.executorEnv.PYTHONPATH": python_path(),
             }
             driver = self.driver = self.new_driver(self.crash_points.folder, True, settings)
-            before = checkpoint_log.newest(self.checkpoint / "commits")
             pid = self._await_reached(driver, at, seconds)
+            # Now: a batch before this one, whose rows were there, may have been noted meanwhile.
+            before = checkpoint_log.newest(self.checkpoint / "commits")
             self.note("task stands still", point=at, pid=pid)
             deadline = time.monotonic() + seconds
             while (newest := checkpoint_log.newest(self.checkpoint / "commits")) <= before:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tools.run.query_start import started
 from ..tools.shared.job_function import job_function
+from .driver import STARTED
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -40,6 +41,8 @@ def main() -> None:
         made = job_function(words["build"])(spark, words["config"])
         is_done = made is None and words["may_be_batch"]
         query = None if is_done else started(made, words["drain"])
+        if query is not None:
+            print(f"\n{STARTED}", flush=True)  # noqa: T201 - what Driver.has_started reads
         if query is not None and words["drain"]:
             _drain(query)
         elif query is not None:

@@ -192,12 +192,16 @@ def _broker(job: Job) -> Broker:
 
 
 def _at_work(job: Job, chance: random.Random) -> None:
-    """A driver that has planned a batch since it was started, and is anywhere in it."""
+    """A driver whose query is started and has planned a batch, or goes on with one that was
+    planned before; it is anywhere in it."""
     before = checkpoint_log.newest(job.checkpoint / "offsets")
     committed = checkpoint_log.newest(job.checkpoint / "commits")
     job.start()
     driver, deadline = job.running(), time.monotonic() + AT_WORK_S
-    while checkpoint_log.newest(job.checkpoint / "offsets") <= before == committed:
+    while (
+        not driver.has_started
+        or checkpoint_log.newest(job.checkpoint / "offsets") <= before == committed
+    ):
         if driver.exit_code is not None or time.monotonic() > deadline:
             raise FaultMissed(f"The driver planned no batch: {driver.reason()}")
         time.sleep(0.02)

@@ -96,6 +96,7 @@ class Proxy:
         self._faults: list[Fault] = []
         self._links: set[_Link] = set()
         self._refusing = False
+        self._struck = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -133,13 +134,28 @@ class Proxy:
         self._refusing = False
         self._call(self._open_flows)
 
+    def struck(self) -> int:
+        """How many connections were cut or refused, or requests and responses held up, since it was
+        healed."""
+
+        async def told() -> int:
+            return self._struck
+
+        return int(self._run(told()))
+
     def _close_links(self) -> None:
         for link in list(self._links):
+            self._struck += 1
             link.close()
 
     def _open_flows(self) -> None:
+        self._struck = 0
         for event in self._flows.values():
             event.set()
+
+    async def _pass(self, flow: str) -> None:
+        self._struck += not self._flows[flow].is_set()
+        await self._flows[flow].wait()
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
@@ -149,6 +165,7 @@ class Proxy:
 
     async def _serve(self, *client: Any) -> None:
         if self._refusing:
+            self._struck += 1
             client[1].transport.abort()
             return
         try:
@@ -169,7 +186,7 @@ class Proxy:
         with suppress(EOFError, OSError):
             while True:
                 request = await _frame(link.client)
-                await self._flows["requests"].wait()
+                await self._pass("requests")
                 self.counts[int.from_bytes(request[4:6], "big")] += 1
                 fault = next((one for one in self._faults if one.hits(request)), None)
                 if fault and fault.action is Action.REFUSE:
@@ -185,7 +202,7 @@ class Proxy:
         with suppress(EOFError, OSError):
             while True:
                 response = await _frame(link.broker)
-                await self._flows["responses"].wait()
+                await self._pass("responses")
                 fault = link.awaited.pop(response[4:8], None)
                 if fault:
                     fault.served += 1

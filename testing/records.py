@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..clients.kafka import config
@@ -35,8 +36,29 @@ class Record(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """The value, which is JSON."""
-        return json.loads(self.value or b"null")
+        """The value, which is JSON. A number that a float would round is a Decimal. Raises
+        ValueError, also for what is not UTF-8, and for an object in which a name stands twice."""
+        return parsed(self.value or b"null", _unrounded)
+
+
+def parsed(value: bytes, number: Callable[[str], Any]) -> Any:
+    """What is in JSON, of which nothing is rounded or passed over. `number` is given fractions,
+    Infinity and NaN. Raises ValueError."""
+    return json.loads(
+        value.decode(), parse_float=number, parse_constant=number, object_pairs_hook=_object
+    )
+
+
+def _unrounded(text: str) -> float | Decimal:
+    near, exact = float(text), Decimal(text)
+    return near if Decimal(repr(near)) == exact or exact.is_nan() else exact
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"a name stands twice in {[name for name, _ in pairs]}")
+    return found
 
 
 def encoded(value: Value) -> bytes | None:
@@ -213,9 +235,39 @@ class Watch:
         asked = [(self._topic, number, False) for number in self._numbers]
         return dict(zip(self._numbers, self._control.look(ends=asked).ends, strict=True))
 
-    def written(self) -> int:
-        """How many offsets are taken."""
-        return sum(self.ends().values())
+
+class Arrivals:
+    """Follows a topic's records from its present ends on, also those of transactions that are open
+    or were aborted. Markers of commits and aborts take offsets, too, and are no records."""
+
+    def __init__(self, servers: str, topic: str, ends: Mapping[int, int]) -> None:
+        from confluent_kafka import TopicPartition
+
+        self._consumer = config.consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "checker",
+                "isolation.level": "read_uncommitted",
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 10,
+                **config.quick_connect({}),
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, number, at) for number, at in ends.items()])
+        self._newest: dict[int, int] = {}
+
+    def __enter__(self) -> Arrivals:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def newest(self) -> Mapping[int, int]:
+        """The offset of the newest record so far, by partition."""
+        for one in self._consumer.consume(10_000, 0.01):
+            if one.error() is None:
+                self._newest[one.partition()] = one.offset()
+        return self._newest
 
 
 def _watermarks(servers: str, topic: str) -> tuple[dict[int, int], dict[int, int]]:

@@ -16,6 +16,7 @@ from ..core.crash_points import OTHER_POINTS, POINTS
 from . import checkpoint_log, job_program
 from .driver import REFUSALS, Driver
 from .errors import FaultMissed, JobFailed
+from .half_written import stopped_half_written
 from .processes import FOLDER, CrashPoints
 from .records import Watch
 
@@ -34,8 +35,11 @@ PROVOKED = {"abort.before_end_txn": {"S6.before_decision": "raise"}}
 SETTINGS = {
     "spark.master": "local[2,4]",  # a failed task is tried four times
     "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
 }
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 class Runs:
@@ -65,7 +69,11 @@ class Runs:
             **({} if source is None else {"source": source.real_name}),
             **config,
         }
-        self.spark = {**SETTINGS, **spark}
+        # A driver that is killed removes nothing: what it leaves goes with the test's folder.
+        self.left = self.folder / "left"
+        self.left.mkdir()
+        options = f'"-Djava.io.tmpdir={self.left}" {spark.get(JAVA_OPTIONS, "")}'.strip()
+        self.spark = {**SETTINGS, **spark, JAVA_OPTIONS: options}
         self.driver: Driver | None = None
         self.drained = False  # whether the last run came to the end of the input
         self._starts = 0
@@ -179,7 +187,11 @@ class Runs:
             "may_be_batch": self.source is None,  # else the checkpoint tells what it has read
         }
         log = self.folder / f"driver-{self._starts:03}.log"
-        variables = {FOLDER: str(crash_points), "PYTHONPATH": python_path()}
+        variables = {
+            FOLDER: str(crash_points),
+            "PYTHONPATH": python_path(),
+            "SPARK_LOCAL_DIRS": str(self.left),
+        }
         command = [sys.executable, "-c", job_program.COMMAND, json.dumps(words)]
         self.note("started", log=log.name)
         return Driver(command, log, variables)
@@ -197,8 +209,7 @@ class Runs:
             self.crash_points.arm(point, action)
         driver = self._start(drain=True)
         if crash == HALF_WRITTEN:
-            self._await_half_written(driver, seconds)
-            self._ended(driver, "crash", point=crash)
+            self._kill_half_written(driver, seconds)
             return True
         self._await_reached(driver, crash, seconds)
         self.note("crash", point=crash, how=how)
@@ -223,21 +234,17 @@ class Runs:
             time.sleep(0.02)
         return pid
 
-    def _await_half_written(self, driver: Driver, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        with Watch(self.trial.servers, self.sink.real_name) as sink:
-            batch, before, last = -2, 0, sink.written()
-            while driver.exit_code is None and time.monotonic() < deadline:
-                written = sink.written()
-                newest = checkpoint_log.newest(self.checkpoint / "offsets")
-                if newest != batch:  # planned when `last` was known: without any of its rows
-                    batch, before = newest, last
-                if batch >= 0 and written > before:
-                    if not (self.checkpoint / "commits" / str(batch)).exists():
-                        return
-                    before = written
-                last = written
-        raise self._missed(driver, HALF_WRITTEN)
+    def _kill_half_written(self, driver: Driver, seconds: float) -> None:
+        servers, sink = self.trial.servers, self.sink.real_name
+        batch = stopped_half_written(driver, self.checkpoint, servers, sink, seconds)
+        if batch is None:
+            raise self._missed(driver, HALF_WRITTEN)
+        self._ended(driver, "crash", point=HALF_WRITTEN)
+        if checkpoint_log.is_noted(self.checkpoint, batch):  # it was on its way to the disk
+            raise FaultMissed(
+                f"Spark noted batch {batch} while its driver was killed, so this run shows "
+                f"nothing.\n{self.trial.report()}"
+            )
 
     def _await_end(self, driver: Driver, seconds: float, keep_points: bool = False) -> None:
         code = driver.wait(seconds)

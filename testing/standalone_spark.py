@@ -37,14 +37,13 @@ def standalone(workers: int, folder: Path) -> Iterator[str]:
     """The master's URL; all of it is killed at the end. Logs and work go into `folder`."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
-    running = [_start(folder, "master", "--host", "127.0.0.1", "--port", str(port))]
+    running = [_start(folder, "master", "127.0.0.1", "--port", str(port))]
     try:
         _await_log(folder / "master.log", "I have been elected leader")
         for number in range(1, workers + 1):
             host = f"127.0.0.{number}"
-            arguments = ["--host", host, "--cores", "1", "--memory", "1g"]
-            arguments += ["--work-dir", str(folder / "work"), url]
-            running.append(_start(folder, f"worker-{number}", *arguments))
+            arguments = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work"), url]
+            running.append(_start(folder, f"worker-{number}", host, *arguments))
         for number in range(1, workers + 1):
             _await_log(folder / f"worker-{number}.log", "Successfully registered with master")
         yield url
@@ -53,13 +52,20 @@ def standalone(workers: int, folder: Path) -> Iterator[str]:
             _kill_tree(process)
 
 
-def _start(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+def _start(folder: Path, name: str, host: str, *arguments: str) -> subprocess.Popen[bytes]:
     role = name.split("-", maxsplit=1)[0]
     main = f"org.apache.spark.deploy.{role}.{role.capitalize()}"
+    words = ["--host", host, "--webui-port", "0", *arguments]
+    variables = {
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_NO_DAEMONIZE": "1",
+        "SPARK_LOCAL_IP": host,  # or its web page listens on all addresses
+        "SPARK_LOCAL_DIRS": str(folder / "work"),
+    }
     with (folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
-            [str(SPARK_HOME / "bin" / "spark-class"), main, "--webui-port", "0", *arguments],
-            env={**os.environ, "SPARK_HOME": str(SPARK_HOME), "SPARK_NO_DAEMONIZE": "1"},
+            [str(SPARK_HOME / "bin" / "spark-class"), main, *words],
+            env={**os.environ, **variables},
             stdout=log,
             stderr=log,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 
@@ -25,7 +26,9 @@ def main() -> None:
         if "apply" in words:
             writer, names, before, after = words["apply"]
             as_bytes = None if before is None else before.encode()
+            _say("begin")
             target.apply(writer, names, as_bytes, after.encode())
+            _say(str(time.monotonic()))
     except (MarkerChanged, NotStaged) as refused:
         _say(type(refused).__name__)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -12,6 +13,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PROGRAM_S = 120.0
+Row = tuple[tuple[type, Any], ...]
+MORE_KILLS = 10  # than asked for, while none of them has come in time
 
 
 def check_target(
@@ -42,12 +46,13 @@ def check_target(
         reference: `module:class`, as in option `target`.
         settings: What it is made with: the options `target.*`.
         rows: Some rows for number 0, 1, 2, and so on; each is told from all others.
-        shown: What readers see now: of each row a tuple of its columns' values.
-        kills: How many processes are killed while they apply.
+        shown: What readers see now: of each row a tuple of its columns' values. Their types count
+            too: 1, 1.0 and True are three values.
+        kills: How many processes are killed, at all moments of the time that one takes to apply.
         seed: Of when they are killed.
 
     Raises:
-        AssertionError: It breaks a promise; the sentence says which.
+        AssertionError: It breaks a promise, or could not be tried; the sentence says which.
 
     Examples:
         >>> check_target("my_app.redis:RedisTarget", {"url": url}, rows, shown)
@@ -136,23 +141,48 @@ class _Suite:
 
     def check_kills(self, kills: int, chance: random.Random) -> None:
         """A process is killed while it applies: all of it is shown with the marker, or nothing."""
-        took = 0.05
-        for _ in range(kills):
+        if not kills:
+            return
+        took, inside, tries = self._timed(), 0, 0
+        while tries < kills or (not inside and tries < kills + MORE_KILLS):
             names, table = self._staged(2, 2)
             after = _marker()
-            asked = {"apply": [self._writer, names, self._marker, after]}
-            process = self._ready(asked)
-            began = time.monotonic()
-            _go(process)
-            try:
-                process.wait(chance.uniform(0, 1.5 * took))
-            except subprocess.TimeoutExpired:
-                process.kill()
-            else:
-                took = max(time.monotonic() - began, 0.01)
-            process.communicate(timeout=PROGRAM_S)
+            process = self._ready({"apply": [self._writer, names, self._marker, after]})
+            # One in each part of the time, or a few may all come in the same one.
+            moment = 1.2 * took * (tries % kills + chance.random()) / kills
+            inside += self._killed_inside(process, moment)
+            tries += 1
             self._check_killed(names, table, after)
             self._target.discard(names)
+        if not inside:
+            raise AssertionError(
+                f"none of {tries} kills came while `apply` ran, so they have shown nothing: it "
+                f"takes {took:.4f} s. Let rows(n) give more rows, or ask for more kills."
+            )
+
+    def _timed(self) -> float:
+        """How many seconds it takes to apply, from the word on, when nobody disturbs it."""
+        names, table = self._staged(2, 2)
+        after = _marker()
+        process = self._ready({"apply": [self._writer, names, self._marker, after]})
+        began = time.monotonic()
+        _go(process)
+        said, told = process.communicate(timeout=PROGRAM_S)
+        words = said.split()
+        assert words[-1:] == ["done"], f"`apply` failed in a process of its own: {said}\n{told}"
+        self._check_killed(names, table, after)
+        assert self._marker == after, "`apply` must set the marker"
+        self._target.discard(names)
+        return float(words[-2]) - began  # one clock for all processes
+
+    def _killed_inside(self, process: subprocess.Popen[str], seconds: float) -> bool:
+        """Let it apply, and kill it so much later. Whether it was applying then."""
+        _go(process)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        process.kill()
+        words = process.communicate(timeout=PROGRAM_S)[0].split()
+        return words[-1:] == ["begin"]
 
     def _check_killed(self, names: Mapping[str, int], table: pa.Table, after: str) -> None:
         """And apply what the process has not applied."""
@@ -186,7 +216,9 @@ class _Suite:
         asked: list[list[object]] = []
         for name, of in names.items():
             for number in range(of):
-                tables.append(self._rows(100 * self._number + len(tables)))
+                ask = 100 * self._number + len(tables)
+                tables.append(self._rows(ask))
+                assert tables[-1].num_rows, f"rows({ask}) gave no rows: nothing would be tried"
                 path = self._folder / f"{name}-{number}.arrow"
                 with (
                     pa.OSFile(str(path), "wb") as file,
@@ -229,8 +261,7 @@ class _Suite:
             return
         missing, more = self._expected - found, found - self._expected
         raise AssertionError(
-            f"{promise}. Not shown: {list(missing.elements())[:5]}; shown and should not be: "
-            f"{list(more.elements())[:5]}"
+            f"{promise}. Not shown: {_told(missing)}; shown and should not be: {_told(more)}"
         )
 
     def _is(self, marker: bytes | None, promise: str, wanted: str | None = None) -> None:
@@ -268,12 +299,19 @@ def _go(process: subprocess.Popen[str]) -> None:
 def _ended(process: subprocess.Popen[str]) -> str:
     """The program's last word, or how it failed."""
     said, told = process.communicate(timeout=PROGRAM_S)
-    return said.split()[-1] if said.strip() else f"it failed:\n{told}"
+    words = said.split()
+    return words[-1] if words and words[-1] != "begin" else f"it failed:\n{told}"
 
 
-def _counted(table: pa.Table) -> Counter[tuple[Any, ...]]:
+def _counted(table: pa.Table) -> Counter[Row]:
     return Counter(_plain(tuple(row.values())) for row in table.to_pylist())
 
 
-def _plain(row: Any) -> tuple[Any, ...]:
-    return tuple(row)
+def _plain(row: Any) -> Row:
+    """With types: 1 == 1.0 == True in Python."""
+    return tuple((type(value), value) for value in row)
+
+
+def _told(rows: Counter[Row]) -> list[tuple[Any, ...]]:
+    """The first few, for a message."""
+    return [tuple(value for _, value in row) for row in itertools.islice(rows.elements(), 5)]

@@ -6,45 +6,58 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
+from eo_kafka.core.transaction import Described, Identity, TransactionState
 from eo_kafka.testing.history import Event, Row
+from eo_kafka.tools.run.verdict import Way, tree, way_of
 from soak.broker_faults import java_hash
 from soak.checker import REFUSALS, Anomaly, Observed, check, hung, story, stuck
 from soak.history import Done
 from soak.report import Result, page, recoveries
-from soak.workload import WATERMARK_DELAY_S, WORKLOADS, amount, closed_windows, entries
+from soak.watcher import row_of, still_open
+from soak.workload import WATERMARK_DELAY_S, WORKLOADS, amount, closed_windows, entries, same
 
 
 def rows(partition: int, *values: str) -> list[Row]:
-    return [Row(partition, offset, value) for offset, value in enumerate(values)]
+    return [Row(partition, offset, value, f"k{value}") for offset, value in enumerate(values)]
+
+
+def row(partition: int, offset: int, value: str) -> Row:
+    return Row(partition, offset, value, f"k{value}")
+
+
+def keyed(*values: str) -> list[tuple[str, str]]:
+    return [(f"k{value}", value) for value in values]
 
 
 COPIED = [*rows(0, "a", "b", "c"), *rows(1, "d", "e")]
 COPY = Observed(
     job="copy",
-    acknowledged=["a", "b", "c", "d", "e"],
+    acknowledged=keyed("a", "b", "c", "d", "e"),
     source=COPIED,
     output=rows(0, "a", "d", "b", "e", "c"),
     watched=rows(0, "a", "d", "b"),
     done=[Done(0, {0: 1, 1: 1}, {0: 2}), Done(1, {0: 3, 1: 2}, {0: 5})],
-    expected=Counter("abcde"),
-    outputs=lambda value: [value],
+    expected=Counter(keyed(*"abcde")),
+    outputs=same,
     ordered=True,
 )
 TRANSFERS = [
     '{"id": 1, "giver": 3, "taker": 4, "amount": 10}',
     '{"id": 2, "giver": 4, "taker": 5, "amount": 7}',
 ]
+ENTRIES = [("3", "1:3:-10"), ("4", "1:4:10"), ("4", "2:4:-7"), ("5", "2:5:7")]
 BANK = Observed(
     job="bank",
-    acknowledged=TRANSFERS,
+    acknowledged=keyed(*TRANSFERS),
     source=rows(0, *TRANSFERS),
-    output=rows(0, "1:3:-10", "1:4:10", "2:4:-7", "2:5:7"),
+    output=[Row(0, offset, value, key) for offset, (key, value) in enumerate(ENTRIES)],
     watched=[],
     done=[Done(0, {0: 1}, {0: 2}), Done(1, {0: 2}, {0: 4})],
-    expected=Counter(["1:3:-10", "1:4:10", "2:4:-7", "2:5:7"]),
+    expected=Counter(ENTRIES),
     outputs=entries,
     balanced=True,
 )
@@ -70,7 +83,7 @@ def test_nothing_is_found_where_nothing_is_wrong(seen):
 
 
 def test_lost():
-    assert found(COPY, output=rows(0, "a", "d", "b", "e"), done=[]) == {"lost": "1 records: c"}
+    assert found(COPY, output=rows(0, "a", "d", "b", "e"), done=[]) == {"lost": "1 records: kc: c"}
 
 
 def test_lost_names_the_batch():
@@ -79,24 +92,39 @@ def test_lost_names_the_batch():
 
 
 def test_lost_input():
-    assert found(COPY, acknowledged=[*"abcde", "f"]) == {"lost input": "1 records: f"}
+    assert found(COPY, acknowledged=keyed(*"abcdef")) == {"lost input": "1 records: kf: f"}
 
 
 def test_duplicate():
     output = rows(0, "a", "d", "b", "e", "c", "c")
-    assert found(COPY, output=output) == {"duplicate": "1 records: c"}
+    assert found(COPY, output=output) == {"duplicate": "1 records: kc: c"}
+
+
+def test_a_record_with_another_key_is_lost_and_foreign():
+    output = [one._replace(key="kb") if one.value == "c" else one for one in COPY.output]
+    told = {"lost": "1 records: kc: c", "foreign": "1 records: kb: c"}
+    assert found(COPY, output=output, done=[]) == told
+
+
+def test_no_value_and_an_empty_one_are_two():
+    empty = SimpleNamespace(
+        partition=lambda: 0, offset=lambda: 7, value=lambda: b"", key=lambda: None
+    )
+    assert row_of(empty) == Row(0, 7, "", None)
+    empty.value, empty.key = empty.key, empty.value
+    assert row_of(empty) == Row(0, 7, None, "")
 
 
 def test_foreign():
     output = rows(0, "a", "d", "b", "e", "c", "z")
-    assert found(COPY, output=output) == {"foreign": "1 records: z"}
+    assert found(COPY, output=output) == {"foreign": "1 records: kz: z"}
 
 
 @pytest.mark.parametrize("where", ["source", "output", "watched"])
 def test_aborted_read(where):
     before = getattr(COPY, where)
-    seen = [*before, Row(0, 99, "aborted-foreign")]
-    expected = {"aborted read": "1 records: aborted-foreign"}
+    seen = [*before, Row(0, 99, "aborted-foreign", None)]
+    expected = {"aborted read": "1 records: null: aborted-foreign"}
     if where == "watched":  # then it also saw what is not there in the end
         assert found(COPY, watched=seen).items() >= expected.items()
     else:
@@ -123,13 +151,37 @@ def test_order_does_not_count_where_it_is_not_promised():
 
 def test_torn_batch():
     late = [Done(0, {0: 1, 1: 1}, {0: 1}), COPY.done[1]]  # "d" stands above the high watermark
-    assert found(COPY, done=late) == {"torn batch": "batch 0 was DONE with 1 of 2 rows; missing: d"}
+    assert found(COPY, done=late) == {
+        "torn batch": "batch 0 was DONE with 1 of 2 rows; missing: kd: d"
+    }
+
+
+def test_a_batch_that_is_done_before_its_transactions_are_committed():
+    """Its rows stand below the high watermark all the same."""
+    soon = [dataclasses.replace(COPY.done[0], still_open=("eo.p0.a0",)), COPY.done[1]]
+    assert found(COPY, done=soon) == {"torn batch": "batch 0 was DONE with eo.p0.a0 open"}
+    assert found(COPY, done=soon, outputs=None) == found(COPY, done=soon)
+
+
+@pytest.mark.parametrize(
+    ("now", "is_open"),
+    [
+        (Described("a", TransactionState.ONGOING, 7, 2), True),
+        (Described("a", TransactionState.PREPARE_ABORT, 7, 2), True),
+        (Described("a", TransactionState.ONGOING, 7, 3), False),  # the id's next use
+        (Described("a", TransactionState.PREPARE_COMMIT, 7, 2), False),  # nothing can abort it
+        (Described("a", TransactionState.COMPLETE_COMMIT, 7, 2), False),
+        (Described("a", TransactionState.MISSING), False),
+    ],
+)
+def test_a_transaction_is_open_as_itself(now, is_open):
+    assert still_open([Identity("a", 7, 2)], {"a": now}) == (("a",) if is_open else ())
 
 
 def test_sum_not_constant():
     late = [Done(0, {0: 1}, {0: 1}), BANK.done[1]]
     assert found(BANK, done=late) == {
-        "torn batch": "batch 0 was DONE with 1 of 2 rows; missing: 1:4:10",
+        "torn batch": "batch 0 was DONE with 1 of 2 rows; missing: 4: 1:4:10",
         "sum not constant": "the entries up to batch 0, when it was DONE, add up to -10",
     }
 
@@ -137,16 +189,17 @@ def test_sum_not_constant():
 def test_an_observation_that_is_missing_is_made_up_for_by_the_next():
     assert found(BANK, done=BANK.done[1:]) == {}
     torn = found(BANK, done=[Done(1, {0: 2}, {0: 3})])
-    assert torn["torn batch"] == "batch 1 was DONE with 3 of 4 rows; missing: 2:5:7"
+    assert torn["torn batch"] == "batch 1 was DONE with 3 of 4 rows; missing: 5: 2:5:7"
 
 
 @pytest.mark.parametrize(
     ("watched", "told"),
     [
-        pytest.param(rows(0, "a", "b"), "was 'b' at offset 1", id="another-record"),
-        pytest.param([Row(0, 0, "a"), Row(0, 2, "b")], "was 'b' at offset 2", id="a-gap"),
+        pytest.param(rows(0, "a", "b"), "was 'kb: b' at offset 1", id="another-record"),
+        pytest.param([row(0, 0, "a"), row(0, 2, "b")], "was 'kb: b' at offset 2", id="a-gap"),
         pytest.param(rows(0, *"adbecc"), "is nothing in the end", id="more-than-the-end"),
-        pytest.param([Row(0, 0, "a"), Row(0, 0, "a")], "was 'a' at offset 0", id="went-back"),
+        pytest.param([row(0, 0, "a"), row(0, 0, "a")], "was 'ka: a' at offset 0", id="went-back"),
+        pytest.param([Row(0, 0, "a", "b")], "was 'b: a' at offset 0", id="another-key"),
         pytest.param(rows(2, "a"), "is nothing in the end", id="another-partition"),
     ],
 )
@@ -189,6 +242,13 @@ def test_what_a_stopped_query_leaves_open_is_told_unless_a_broker_was_struck():
     assert not check(COPY, [struck, stop])
 
 
+def test_what_asks_for_a_person_is_a_refusal_unless_a_broker_may_be_the_cause():
+    """Of a broker that is away a driver may say the same, and its next start gets over it."""
+    asking = {name for name in tree() if way_of(name) is Way.PERSON}
+    assert {"BatchMismatch", "CheckpointError", "CorruptSnapshot", "SinkError"} <= set(REFUSALS)
+    assert asking - set(REFUSALS) == {"EnvironmentRefused", "SourceError", "UnknownTopic"}
+
+
 @pytest.mark.parametrize("why", REFUSALS)
 def test_refused(why):
     events = [*LEDGER, Event(8, "copy", "end", {"why": why, "told": "see to it"})]
@@ -213,14 +273,14 @@ def test_stuck():
 def test_windows_are_expected_once_the_watermark_has_passed_them():
     seconds = [0, 1, 59, 60, 61 + WATERMARK_DELAY_S]
     readings = rows(0, *(f'{{"key": "k", "second": {second}}}' for second in seconds))
-    assert closed_windows(readings) == Counter(["k@0=3"])
-    closing = Row(1, 0, f'{{"key": "x", "second": {120 + WATERMARK_DELAY_S}}}')
-    assert closed_windows([*readings, closing]) == Counter(["k@0=3", "k@60=1"])
+    assert closed_windows(readings) == Counter([("k", "k@0=3")])
+    closing = row(1, 0, f'{{"key": "x", "second": {120 + WATERMARK_DELAY_S}}}')
+    assert closed_windows([*readings, closing]) == Counter([("k", "k@0=3"), ("k", "k@60=1")])
 
 
 def test_transfers_add_up_to_nothing():
     chance = random.Random(7)
-    made = [WORKLOADS["bank"].make(number, chance)[1] for number in range(100)]
+    made = rows(0, *(WORKLOADS["bank"].make(number, chance)[1] for number in range(100)))
     assert sum(amount(entry) for transfer in made for entry in entries(transfer)) == 0
     assert any(amount(entry) for entry in entries(made[0]))
 

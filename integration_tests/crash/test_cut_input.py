@@ -49,7 +49,7 @@ def job(one, tmp_path) -> Copy:
 def one_by_one(job: Copy, values: list[bytes]) -> None:
     producer = Producer({"bootstrap.servers": job.servers, "linger.ms": 0})
     for value in values:
-        producer.produce(job.source_topic, value)
+        producer.produce(job.source_topic, value, value)
         assert producer.flush(30) == 0
 
 

@@ -273,6 +273,7 @@ def test_a_partition_without_a_record_does_not_make_the_second_batch_a_first_one
     recreate(job, [])
     again = [b"again-%d" % n for n in range(120)]
     write(job.servers, job.source_topic, [(b"k", value) for value in again])  # all in one
+    job.key_of = None
     crash_points.arm("S8.after_done", "wait")
     with started(job, tmp_path / "log") as driver:
         crash_points.wait_reached("S8.after_done")

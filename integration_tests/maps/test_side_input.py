@@ -28,6 +28,7 @@ class Enriched(Copy):
     side: dict[str, str] | None = None
     refresh: str | None = None
     script: ClassVar[str] = "enriched_job.py"
+    key_of = staticmethod(lambda value: value.split()[0])
 
     def as_job(self) -> dict[str, object]:
         return {**super().as_job(), "side": self.side, "refresh": self.refresh}

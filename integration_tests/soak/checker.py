@@ -6,7 +6,7 @@ duplicate           an output record is there more often than it should
 foreign             an output record that no input record explains
 aborted read        a record of an aborted transaction was seen
 reordered           rows of one input partition changed places where their order is promised
-torn batch          a batch was DONE and part of its rows were not there
+torn batch          a batch was DONE and part of its rows were not there, or not committed
 sum not constant    the entries of the batches that are DONE do not add up to 0
 not a prefix        a reader that watched saw what is not the beginning of the final log
 hung transaction    something is still open after everything was settled
@@ -27,7 +27,7 @@ from eo_kafka.testing.driver import REFUSALS
 from eo_kafka.testing.history import Event, Row
 from eo_kafka.testing.order import out_of_order
 from soak.history import Done
-from soak.workload import ABORTED, amount
+from soak.workload import ABORTED, Entry, amount
 
 SHOWN = 5
 
@@ -47,13 +47,13 @@ class Observed:
     """All that is known of one job in the end."""
 
     job: str
-    acknowledged: Sequence[str]  # values that Kafka acknowledged to the producer
+    acknowledged: Sequence[Entry]  # what Kafka acknowledged to the producer
     source: Sequence[Row]  # the input, each partition in order, read_committed
     output: Sequence[Row]  # the output, so too
     watched: Sequence[Row]  # what the reader saw that watched all the while
     done: Sequence[Done]
-    expected: Counter[str]
-    outputs: Callable[[str], list[str]] | None  # see Workload
+    expected: Counter[Entry]
+    outputs: Callable[[Row], list[Entry]] | None  # see Workload
     ordered: bool = False
     balanced: bool = False
 
@@ -67,6 +67,7 @@ def check(seen: Observed, events: Sequence[Event]) -> list[Anomaly]:
         *aborted_reads(seen),
         *(reordered(seen) if seen.ordered else ()),
         *(torn_batches(seen) if seen.outputs else ()),
+        *done_too_soon(seen),
         *not_a_prefix(seen),
         *wrong_ledger(seen.job, mine),
         *refused(seen.job, mine),
@@ -76,37 +77,34 @@ def check(seen: Observed, events: Sequence[Event]) -> list[Anomaly]:
 
 def lost_input(seen: Observed) -> list[Anomaly]:
     """Acknowledged records that the input does not have. Not ours: but what follows would be."""
-    missing = Counter(seen.acknowledged) - Counter(row.value for row in seen.source)
-    return _of_values("lost input", seen.job, missing)
+    missing = Counter(seen.acknowledged) - Counter(map(_entry, seen.source))
+    return _of_entries("lost input", seen.job, missing)
 
 
 def differences(seen: Observed) -> list[Anomaly]:
-    """Compare multisets: lost, duplicate, foreign."""
-    found = Counter(row.value for row in seen.output if not row.value.startswith(ABORTED))
+    """Compare multisets of keys and values: lost, duplicate, foreign."""
+    found = Counter(_entry(row) for row in seen.output if not _is_aborted(row))
     extra = found - seen.expected
-    foreign = Counter({value: n for value, n in extra.items() if value not in seen.expected})
+    foreign = Counter({entry: n for entry, n in extra.items() if entry not in seen.expected})
     batches = _batches_of_outputs(seen)
     return [
-        *_of_values("lost", seen.job, seen.expected - found, batches),
-        *_of_values("duplicate", seen.job, extra - foreign, batches),
-        *_of_values("foreign", seen.job, foreign),
+        *_of_entries("lost", seen.job, seen.expected - found, batches),
+        *_of_entries("duplicate", seen.job, extra - foreign, batches),
+        *_of_entries("foreign", seen.job, foreign),
     ]
 
 
 def aborted_reads(seen: Observed) -> list[Anomaly]:
     """Records of transactions that were aborted, in any view."""
     everywhere = itertools.chain(seen.source, seen.output, seen.watched)
-    return _of_values(
-        "aborted read",
-        seen.job,
-        Counter(row.value for row in everywhere if row.value.startswith(ABORTED)),
-    )
+    found = Counter(_entry(row) for row in everywhere if _is_aborted(row))
+    return _of_entries("aborted read", seen.job, found)
 
 
 def reordered(seen: Observed) -> list[Anomaly]:
     """Each output partition must have the rows of each input partition in their order."""
-    place = {row.value: (row.partition, row.offset) for row in seen.source}
-    found = out_of_order(place, seen.output)
+    place = {_entry(row): (row.partition, row.offset) for row in seen.source}
+    found = out_of_order(place, ((row.partition, row.offset, _entry(row)) for row in seen.output))
     return _summed("reordered", seen.job, found)
 
 
@@ -114,17 +112,18 @@ def torn_batches(seen: Observed) -> list[Anomaly]:
     """Of each batch that was DONE, all rows must stand in the output below the high watermarks
     seen after it; and where the rows are a bank's entries, the DONE ones add up to 0."""
     assert seen.outputs is not None
-    at: dict[str, Row] = {}
+    at: dict[Entry, Row] = {}
     for row in seen.output:
-        at.setdefault(row.value, row)
+        at.setdefault(_entry(row), row)
     anomalies: list[Anomaly] = []
     total = 0
-    for done, values in _new_outputs(seen):
-        there = [value for value in values if _is_below(at.get(value), done.output_ends)]
-        if len(there) < len(values):
-            missing = sorted(set(values) - set(there))
-            text = f"batch {done.batch} was DONE with {len(there)} of {len(values)} rows; missing: "
-            anomalies.append(_torn(seen.job, text + _some(missing), done))
+    for done, entries in _new_outputs(seen):
+        there = [entry for entry in entries if _is_below(at.get(entry), done.output_ends)]
+        if len(there) < len(entries):
+            missing = sorted(map(_shown, set(entries) - set(there)))
+            of = f"{len(there)} of {len(entries)} rows"
+            text = f"batch {done.batch} was DONE with {of}; missing: {_some(missing)}"
+            anomalies.append(_torn(seen.job, text, done))
         if seen.balanced:
             change = sum(map(amount, there))
             total += change
@@ -132,6 +131,15 @@ def torn_batches(seen: Observed) -> list[Anomaly]:
                 text = f"the entries up to batch {done.batch}, when it was DONE, add up to {total}"
                 anomalies.append(Anomaly("sum not constant", seen.job, text, (done.batch,)))
     return anomalies
+
+
+def done_too_soon(seen: Observed) -> list[Anomaly]:
+    """Each batch is DONE when all its transactions are ended, and not before."""
+    return [
+        _torn(seen.job, f"batch {done.batch} was DONE with {_some(done.still_open)} open", done)
+        for done in seen.done
+        if done.still_open
+    ]
 
 
 def not_a_prefix(seen: Observed) -> list[Anomaly]:
@@ -225,25 +233,38 @@ def story(anomaly: Anomaly, events: Sequence[Event], before_s: float = 30.0) -> 
     return [event for event in events if begin <= event.t <= end and event.who in concerned]
 
 
-def _new_outputs(seen: Observed) -> Iterable[tuple[Done, list[str]]]:
-    """For each observation of DONE, the values that its input has beyond the one before."""
+def _new_outputs(seen: Observed) -> Iterable[tuple[Done, list[Entry]]]:
+    """For each observation of DONE, the outputs that its input has beyond the one before."""
     assert seen.outputs is not None
     source = _by_partition(seen.source)
     taken: defaultdict[int, int] = defaultdict(int)
     for done in seen.done:
-        values = []
+        entries = []
         for partition, end in done.input_ends.items():
             rows = source.get(partition, [])
             while taken[partition] < len(rows) and rows[taken[partition]].offset < end:
-                values += seen.outputs(rows[taken[partition]].value)
+                entries += seen.outputs(rows[taken[partition]])
                 taken[partition] += 1
-        yield done, values
+        yield done, entries
 
 
-def _batches_of_outputs(seen: Observed) -> dict[str, int]:
+def _batches_of_outputs(seen: Observed) -> dict[Entry, int]:
     if seen.outputs is None:
         return {}
-    return {value: done.batch for done, values in _new_outputs(seen) for value in values}
+    return {entry: done.batch for done, entries in _new_outputs(seen) for entry in entries}
+
+
+def _entry(row: Row) -> Entry:
+    return row.key, row.value
+
+
+def _is_aborted(row: Row) -> bool:
+    return row.value is not None and row.value.startswith(ABORTED)
+
+
+def _shown(entry: Entry) -> str:
+    key, value = ("null" if one is None else one for one in entry)
+    return f"{key}: {value}"
 
 
 def _torn(job: str, text: str, done: Done) -> Anomaly:
@@ -261,13 +282,13 @@ def _by_partition(rows: Iterable[Row]) -> dict[int, list[Row]]:
     return found
 
 
-def _of_values(
-    kind: str, job: str, values: Counter[str], batches: Mapping[str, int] | None = None
+def _of_entries(
+    kind: str, job: str, entries: Counter[Entry], batches: Mapping[Entry, int] | None = None
 ) -> list[Anomaly]:
-    if not values:
+    if not entries:
         return []
-    text = f"{values.total()} records: {_some(values)}"
-    known = {batches[value] for value in values if value in batches} if batches else set()
+    text = f"{entries.total()} records: {_some(map(_shown, entries))}"
+    known = {batches[entry] for entry in entries if entry in batches} if batches else set()
     return [Anomaly(kind, job, text, tuple(sorted(known)[:SHOWN]))]
 
 
@@ -281,4 +302,4 @@ def _some(values: Iterable[str]) -> str:
 
 
 def _told(row: Row | None) -> str:
-    return "nothing" if row is None else f"'{row.value}' at offset {row.offset}"
+    return "nothing" if row is None else f"'{_shown(_entry(row))}' at offset {row.offset}"

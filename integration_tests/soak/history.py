@@ -14,11 +14,15 @@ from eo_kafka.testing.history import Row
 @dataclass(frozen=True)
 class Done:
     """What held when a batch was seen to be DONE: where its input ended, by partition, and the
-    output's high watermarks a moment later. All rows of the batch must stand below those."""
+    output's high watermarks a moment later. All rows of the batch must stand below those.
+
+    Rows stand there before they are committed, too: `still_open` are the ids of the batch's
+    transactions that nobody had ended."""
 
     batch: int
     input_ends: Mapping[int, int]
     output_ends: Mapping[int, int]
+    still_open: tuple[str, ...] = ()
 
 
 class RowLog:

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from soak.workload import PARTITIONS, WATERMARK_DELAY_S, WINDOW_S, Workload
+from soak.workload import PARTITIONS, WATERMARK_DELAY_S, WINDOW_S, Entry, Workload
 
 CHUNK = 30
 
@@ -36,8 +36,8 @@ class InputWriter(threading.Thread):
         self._chance = random.Random(f"{seed} {workload.name}")
         self._stopped = threading.Event()
         self._number = 0
-        self.acknowledged: list[str] = []
-        self.failed: list[str] = []
+        self.acknowledged: list[Entry] = []
+        self.failed: list[Entry] = []
 
     def run(self) -> None:
         while not self._stopped.is_set():
@@ -63,8 +63,9 @@ class InputWriter(threading.Thread):
         )
 
     def _answered(self, error: KafkaError | None, message: Message) -> None:
+        key: Any = message.key()
         value: Any = message.value()
-        (self.failed if error else self.acknowledged).append(value.decode())
+        (self.failed if error else self.acknowledged).append((key.decode(), value.decode()))
 
     def _await_answers(self) -> None:
         while self._producer.flush(1.0):

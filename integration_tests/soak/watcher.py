@@ -5,13 +5,20 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from eo_kafka.core.transaction import Decision, DecisionState
+from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.core.transaction import (
+    Decision,
+    DecisionState,
+    Described,
+    Identity,
+    TransactionState,
+)
 from eo_kafka.errors import EoKafkaError
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION
 from eo_kafka.state.ledger.records import decode_decision
@@ -103,7 +110,11 @@ class Follower(threading.Thread):
 
 def row_of(message: Message) -> Row:
     """A message as a row of the history."""
-    return Row(message.partition(), message.offset(), (message.value() or b"").decode())
+    return Row(message.partition(), message.offset(), _text(message.value()), _text(message.key()))
+
+
+def _text(found: Any) -> str | None:
+    return None if found is None else found.decode(errors="backslashreplace")
 
 
 def watch_output(job: Job, log: RowLog) -> Follower:
@@ -122,6 +133,7 @@ class LedgerWatcher:
             job.kafka.servers, job.kafka.ledger, [DECISION_PARTITION], self._seen
         )
         self.start, self.stop = self._follower.start, self._follower.stop
+        self._control = ControlPlane({"bootstrap.servers": job.kafka.servers})
         self._known: dict[int, Decision] = {}  # by batch, the newest
         self.done: list[Done] = []
 
@@ -146,18 +158,30 @@ class LedgerWatcher:
         }
         self._history.add(self._job.name, decision.state.value.lower(), **details)
         if decision.state is DecisionState.DONE:
-            self._observe(decision.batch, input_ends(decision))
+            self._observe(decision)
 
-    def _observe(self, batch: int, ends: dict[int, int]) -> None:
+    def _observe(self, decision: Decision) -> None:
+        batch = decision.batch
         for last in (False, True):
             try:
-                self.done.append(Done(batch, ends, self._high_watermarks()))
+                at, still_open = self._high_watermarks(), self._still_open(decision)
+                self.done.append(Done(batch, input_ends(decision), at, still_open))
                 return
             except KafkaException as error:
                 self._admin = self._new_admin()  # the old one may stay with the old leaders
                 why = repr(error)[:120]
             if last:  # a broker is down: the next batch will do
                 self._history.add(self._job.name, "not observed", batch=batch, why=why)
+
+    def _still_open(self, decision: Decision) -> tuple[str, ...]:
+        """Not those whose commit is settled, and of which Kafka still writes the markers."""
+        mine = [part.identity for part in decision.participants if part.has_transaction]
+        try:
+            found = self._control.describe(one.transactional_id for one in mine)
+        except EoKafkaError as error:  # a broker is down
+            self._history.add(self._job.name, "not described", why=str(error)[:120])
+            return ()
+        return still_open(mine, found)
 
     def _new_admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self._job.kafka.servers, "log_level": 0})
@@ -172,6 +196,16 @@ class LedgerWatcher:
         if min(ends.values()) < 0:  # so the client says that a leader did not answer in time
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return ends
+
+
+def still_open(mine: Iterable[Identity], found: Mapping[str, Described]) -> tuple[str, ...]:
+    """The ids of those of these transactions that are open, or are being aborted."""
+    return tuple(
+        one.transactional_id
+        for one in mine
+        if (now := found[one.transactional_id]).identity == one
+        and now.state in (TransactionState.ONGOING, TransactionState.PREPARE_ABORT)
+    )
 
 
 def input_ends(decision: Decision) -> dict[int, int]:

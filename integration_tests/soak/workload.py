@@ -3,6 +3,8 @@
 copy    each record as it is; the order of an input partition's records is kept
 count   records by key and minute of event time, each minute once, when it is closed
 bank    transfers between accounts, each as a debit and a credit: the sum is always 0
+
+The key of each record follows from its value.
 """
 
 from __future__ import annotations
@@ -22,17 +24,19 @@ WINDOW_S = 60  # of event time; one record is one second
 WATERMARK_DELAY_S = 600
 ABORTED = "aborted-"  # how the value of a record begins that nobody may ever see
 
+Entry = tuple[str | None, str | None]  # key and value
+
 
 @dataclass(frozen=True)
 class Workload:
     """`make(number, random)` is the key and value of an input record; `outputs` what one of them
-    becomes (None: not one by one); `expected` all values that must come out, and how often."""
+    becomes (None: not one by one); `expected` all that must come out, and how often."""
 
     name: str
     transform: str  # what the driver does; see job.py
     make: Callable[[int, random.Random], tuple[str, str]]
-    outputs: Callable[[str], list[str]] | None
-    expected: Callable[[Iterable[Row]], Counter[str]]
+    outputs: Callable[[Row], list[Entry]] | None
+    expected: Callable[[Iterable[Row]], Counter[Entry]]
     ordered: bool = False  # rows of an input partition keep their order in each output partition
     repartitioned: bool = False  # the number of writing tasks is the supervisor's choice
     sink_options: Mapping[str, str] | None = None
@@ -54,41 +58,44 @@ def _transfer(number: int, chance: random.Random) -> tuple[str, str]:
     return str(giver), json.dumps(value)
 
 
-def entries(transfer: str) -> list[str]:
-    """The two ledger entries of a transfer: `id:account:amount`."""
-    fields = json.loads(transfer)
+def entries(transfer: Row) -> list[Entry]:
+    """The two ledger entries of a transfer: by account, `id:account:amount`."""
+    fields = json.loads(transfer.value or "")
+    number, giver, taker = fields["id"], str(fields["giver"]), str(fields["taker"])
     return [
-        f"{fields['id']}:{fields['giver']}:{-fields['amount']}",
-        f"{fields['id']}:{fields['taker']}:{fields['amount']}",
+        (giver, f"{number}:{giver}:{-fields['amount']}"),
+        (taker, f"{number}:{taker}:{fields['amount']}"),
     ]
 
 
-def amount(entry: str) -> int:
+def amount(entry: Entry) -> int:
     """What an entry adds to its account."""
-    return int(entry.rsplit(":", 1)[1])
+    return int((entry[1] or "").rsplit(":", 1)[1])
 
 
-def closed_windows(rows: Iterable[Row]) -> Counter[str]:
-    """`key@start=count` of each window that the watermark has passed when all rows are read."""
-    readings = [json.loads(row.value) for row in rows]
+def closed_windows(rows: Iterable[Row]) -> Counter[Entry]:
+    """By key, `key@start=count` of each window that the watermark has passed when all rows are
+    read."""
+    readings = [json.loads(row.value or "") for row in rows]
     newest = max((one["second"] for one in readings), default=0)
     counts = Counter((one["key"], one["second"] // WINDOW_S * WINDOW_S) for one in readings)
     return Counter(
-        f"{key}@{start}={count}"
+        (key, f"{key}@{start}={count}")
         for (key, start), count in counts.items()
         if start + WINDOW_S <= newest - WATERMARK_DELAY_S
     )
 
 
-def _each(outputs: Callable[[str], list[str]]) -> Callable[[Iterable[Row]], Counter[str]]:
-    return lambda rows: Counter(value for row in rows for value in outputs(row.value))
+def _each(outputs: Callable[[Row], list[Entry]]) -> Callable[[Iterable[Row]], Counter[Entry]]:
+    return lambda rows: Counter(entry for row in rows for entry in outputs(row))
 
 
-def _same(value: str) -> list[str]:
-    return [value]
+def same(row: Row) -> list[Entry]:
+    """The record as it is."""
+    return [(row.key, row.value)]
 
 
-COPY = Workload("copy", "copy", _copy, _same, _each(_same), ordered=True)
+COPY = Workload("copy", "copy", _copy, same, _each(same), ordered=True)
 COPIES = ("copy", "idempotent", "direct")  # one of these is enough at a time
 WORKLOADS = {
     one.name: one

@@ -30,7 +30,10 @@ class FileTarget(Target):
 
     def stage(self, name: str, number: int, rows: pa.Table) -> None:
         at = "shown" if self._broken == "shows_at_once" else "."
-        self._write(self._path / at / f"{name}.{number}", json.dumps(rows.to_pylist()))
+        told = rows.to_pylist()
+        if self._broken == "makes_floats":
+            told = [{**row, "id": float(row["id"])} for row in told]
+        self._write(self._path / at / f"{name}.{number}", json.dumps(told))
 
     def staged(self, writer: str) -> Mapping[str, int]:
         found: dict[str, int] = {}
@@ -84,6 +87,11 @@ class FileTarget(Target):
             if self._broken == "marker_first":
                 self._write(marker, json.dumps({"marker": after.decode(), "files": []}))
                 time.sleep(0.3)
+            if self._broken == "slow_then_torn":
+                time.sleep(0.3)  # what a store takes that is not on this disk
+                for file in files:
+                    os.link(self._path / file, self._path / "shown" / file)
+                time.sleep(0.2)
             self._write(marker, json.dumps({"marker": after.decode(), "files": files}))
             self._finish(writer)
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +61,8 @@ class Copy:
     python: Path = Path(sys.executable)
     variables: dict[str, str] | None = None  # None: those of the tests
     script: ClassVar[str] = "copy_job.py"
+    # What a value's key must be, as `produce` writes it; None: not by the value alone.
+    key_of: ClassVar[Callable[[bytes], bytes] | None] = staticmethod(lambda value: value)
 
     @property
     def ledger(self) -> str:
@@ -330,11 +332,14 @@ def recreate_topic(servers: str, topic: str, values: list[bytes], partitions: in
 
 
 def assert_exactly_once(job: Copy, values: list[bytes]) -> None:
-    """Every input value is in the output, once, and nothing else; nothing is left open."""
-    found = committed(job.servers, job.sink_topic)
-    wanted = Counter(values)
+    """Every input value is in the output with its key, once, and nothing else; nothing is left
+    open."""
+    messages, key_of = committed_messages(job.servers, job.sink_topic), job.key_of
+    found = Counter((key_of and one.key(), one.value()) for one in messages)
+    wanted = Counter((key_of and key_of(value), value) for value in values)
+    lost, strange = wanted - found, found - wanted
     assert found == wanted, (
-        f"lost {sum((wanted - found).values())}, repeated or strange "
-        f"{sum((found - wanted).values())} of {len(values)}"
+        f"lost {lost.total()}, repeated or strange {strange.total()} of {len(values)}: "
+        f"{list(lost)[:3]}, {list(strange)[:3]}"
     )
     assert_settled(job)

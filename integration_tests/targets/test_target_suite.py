@@ -4,12 +4,13 @@ and `check_target` finds what breaks a promise."""
 from __future__ import annotations
 
 import json
+import random
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from eo_kafka.testing import check_target
+from eo_kafka.testing import check_target, target_suite
 from target_places import DELTA, REDIS, SCHEMA, delta_rows, redis_server  # noqa: F401
 
 
@@ -50,6 +51,8 @@ BREAKS = {
     "first_name_only": "`apply` must show the rows, each once",
     "cuts_the_marker": "the marker is what `apply` was given",
     "discards_more": "`discard` must remove its names alone",
+    "slow_then_torn": "a kill must leave rows and marker of the same moment",
+    "makes_floats": "`apply` must show the rows, each once",
 }
 
 
@@ -80,3 +83,32 @@ def test_the_same_unbroken_keeps_its_promises(tmp_path, settings):
 
     given = {"path": str(tmp_path), **settings}
     check_target("file_target:FileTarget", given, rows, shown, kills=8)
+
+
+def test_without_rows_nothing_is_tried(tmp_path):
+    settings = {"path": str(tmp_path)}
+    with pytest.raises(AssertionError, match=r"rows\(100\) gave no rows"):
+        check_target("file_target:FileTarget", settings, lambda n: rows(n)[:0], list, kills=1)
+
+
+def test_without_a_kill_while_it_applies_nothing_was_tried(tmp_path, monkeypatch):
+    (tmp_path / "shown").mkdir()
+
+    def killed_before(_suite, process, _seconds):
+        process.kill()
+        process.communicate()
+        return False
+
+    monkeypatch.setattr(target_suite, "MORE_KILLS", 1)
+    monkeypatch.setattr(target_suite._Suite, "_killed_inside", killed_before)
+
+    def shown():
+        for file in (tmp_path / "shown").iterdir():
+            yield from ((row["id"], row["word"]) for row in json.loads(file.read_text()))
+
+    staged = tmp_path / "staged"
+    staged.mkdir()
+    settings = {"path": str(tmp_path)}
+    suite = target_suite._Suite("file_target:FileTarget", settings, rows, shown, staged)
+    with pytest.raises(AssertionError, match="none of 2 kills came while `apply` ran"):
+        suite.check_kills(1, random.Random(1))

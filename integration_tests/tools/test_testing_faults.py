@@ -17,6 +17,7 @@ from eo_kafka.testing import (
     assert_order,
 )
 from eo_kafka.testing.nemesis import FAULTS, SLOW_FAULTS
+from eo_kafka.testing.processes import wait_until
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 COPY = "jobs.proved_jobs:copy"
@@ -123,6 +124,7 @@ def test_workers_and_drivers_are_killed_and_paused(eo_broker, job, fresh):
 @pytest.mark.eo_kafka(own=True)
 def test_a_broker_of_ones_own_is_killed_paused_and_cut_off(eo_broker, job, fresh):
     job.start()
+    wait_until((job.checkpoint / "commits" / "0").exists, "it is at work", 180)
     eo_broker.pause(1.0)
     eo_broker.kill()
     eo_broker.start()
