@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -46,6 +47,21 @@ def told(folder: Path, code: str, **variables: str) -> str:
         text=True,
     )
     return ran.stdout if ran.returncode == 0 else ran.stderr.splitlines()[-1]
+
+
+def test_text_of_any_kind_is_toml_and_a_name_of_digits_is_text_in_yaml(tmp_path):
+    odd = "s3a://ü/\U0001f600\x7f"
+    words = ("--production-checkpoint", odd, "--production-servers", odd, "--dev-servers", odd)
+    assert new("tumbling", tmp_path / "2026", *words) == 0
+    code = "import job; print(ascii(job.config('production', 'dev', 'job')))"
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    found = ast.literal_eval(told(tmp_path / "2026", code, **ascii_only))
+    assert found["bootstrap_servers"] == odd
+    assert found["job_name"] == "2026"
+    production = "import job; print(ascii(job.config('production')))"
+    found = ast.literal_eval(told(tmp_path / "2026", production))
+    assert found == {"bootstrap_servers": odd, "checkpoint": odd}
+    assert '\nname: "2026"\n' in (tmp_path / "2026" / "spark-pipeline.yml").read_text()
 
 
 @pytest.mark.parametrize("template", project.questions())

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -16,47 +15,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import functions as F
 
 from connect_port import connect_port
-from eo_kafka.broker import rabbitmq
 from eo_kafka.testing.driver import Driver
 from eo_kafka.testing.processes import wait_until
 from harness import committed, produce
+from projects import EO_KAFKA, new, ran, set_to
 
-EO_KAFKA = Path(sys.executable).with_name("eo-kafka")
 IN_CI = ("cdc",)
 FOR_RELEASES = (
     *("backfill", "cogroup", "distinct", "enrich", "join", "late", "outbox", "sessions"),
     *("sliding", "top-n", "tumbling", "queue-inbox", "upsert-postgres"),
 )
 TEMPLATES = ("copy", *IN_CI, *FOR_RELEASES)
-
-
-def new(template: str, folder: Path, *more: str) -> Path:
-    """The folder of a new project. The test is skipped where what the project needs is missing."""
-    if template == "queue-inbox" and (reason := rabbitmq.why_not()):
-        pytest.skip(reason)
-    command = [EO_KAFKA, "new", template, folder, *more]
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
-    return folder
-
-
-def ran(*command: object, cwd: Path) -> str:
-    """What a program of a project says."""
-    done = subprocess.run([sys.executable, *command], cwd=cwd, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
-    return done.stdout
-
-
-def set_to(folder: Path, name: str, value: str) -> None:
-    """A setting of config.toml, which is there already."""
-    config = folder / "config.toml"
-    text, count = re.subn(rf"(?m)^{name} = \S.*$", f"{name} = '{value}'", config.read_text())
-    assert count == 1
-    config.write_text(text)
 
 
 def make_topics(servers: str, names: Iterable[str]) -> None:
@@ -165,53 +138,6 @@ def test_a_time_becomes_offsets_once_and_stream_and_backfill_keep_them(
     assert "Of 160 records" in ran(folder / "sample.py", "check", cwd=tmp_path)
 
 
-AT = "2026-11-24T09:00:00Z"
-ROW = {"id": 1, "name": "Ada", "email": "__debezium_unavailable_value"}
-ODD = {
-    "no time": ("tumbling", "rides", "ride-1", {"zone": "JFK", "cents": 1}, "$.ended is null"),
-    "no number": ("sliding", "cars", "counter-1", {"road": "A1", "at": AT}, "$.kmh is null"),
-    "no view": ("cogroup", "purchases", "v-1", {"product": "rug", "at": AT}, "$.cents is null"),
-    "no key": ("distinct", "readings", None, {"watts": 1, "at": AT}, "A reading has no key"),
-    "half a row": ("cdc", "changes", "1", {"op": "u", "after": ROW}, "not tell the whole row"),
-    "a schema": ("cdc", "changes", "1", {"schema": {}, "payload": {"op": "c"}}, "$.op is null"),
-}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("odd", ODD)
-def test_what_would_be_lost_or_miscounted_without_a_word_stops_the_job(odd, broker, tmp_path):
-    template, topic, key, value, said = ODD[odd]
-    name, servers = f"odd-{uuid.uuid4().hex[:8]}", broker.bootstrap_servers
-    folder = new(template, tmp_path / name, "--dev-servers", servers)
-    ran(folder / "sample.py", "write", "--count", "0", cwd=tmp_path)
-    producer = Producer({"bootstrap.servers": servers})
-    producer.produce(f"{name}-{topic}", json.dumps(value), key)
-    assert producer.flush(30) == 0
-    command = [sys.executable, folder / "job.py", "--once"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode != 0
-    assert said in done.stdout + done.stderr
-
-
-@pytest.mark.full
-def test_what_is_no_payment_is_rejected_and_a_card_is_masked_however_it_is_written(
-    broker, tmp_path
-):
-    name, servers = f"odd-{uuid.uuid4().hex[:8]}", broker.bootstrap_servers
-    folder = new("copy", tmp_path / name, "--dev-servers", servers)
-    ran(folder / "sample.py", "write", "--count", "0", cwd=tmp_path)
-    payment = {"id": "1", "cents": 5, "currency": "EUR", "approved": True, "at": AT}
-    cards = ["4929123412345678", "4929 1234 1234 5678", "4929-1234-1234-5678 ", "49291234"]
-    payments = [json.dumps({**payment, "card": card}).encode() for card in cards]
-    odd = [b'{"id": "1", "cents": 5}', json.dumps({**payment, "card": None}).encode(), b"{}"]
-    produce(servers, f"{name}-payments", [*payments, *odd, b"null"])
-    ran(folder / "job.py", "--once", cwd=tmp_path)
-    small = committed(servers, f"{name}-small").elements()
-    masked = Counter(json.loads(value)["card"] for value in small)
-    assert masked == {"4929-xxxx-5678": 3, "xxxx": 1}
-    assert committed(servers, f"{name}-rejects") == Counter([*odd, None])
-
-
 MADE = """
 import json, job
 from generate import records
@@ -224,24 +150,29 @@ print(json.dumps([PAYMENT, made, expected(made, typed(Settings, job.config("job"
 """
 
 
-@pytest.mark.full
-def test_a_copy_of_avro_is_what_it_is_of_json(broker, eo_registry, crash_points, spark, tmp_path):
-    servers = broker.bootstrap_servers
-    folder = new("copy", tmp_path / f"avro-{os.getpid()}", "--dev-servers", servers)
-    config, name = folder / "config.toml", folder.name
+AVRO = {"key.format": "string", "value.format": "avro"}
+
+
+def of_avro(folder: Path, servers: str, registry: str) -> Path:
+    """A copy of Avro."""
+    new("copy", folder, "--dev-servers", servers)
+    config = folder / "config.toml"
     config.write_text(
         config.read_text().replace('# registry = "http://localhost:8081"', "registry = '-'")
     )
-    set_to(folder, "registry", eo_registry.url)
+    set_to(folder, "registry", registry)
+    return folder
+
+
+@pytest.mark.full
+def test_a_copy_of_avro_is_what_it_is_of_json(broker, eo_registry, crash_points, spark, tmp_path):
+    servers = broker.bootstrap_servers
+    folder = of_avro(tmp_path / f"avro-{os.getpid()}", servers, eo_registry.url)
+    name = folder.name
     schema, made, wanted = json.loads(ran("-c", MADE, cwd=folder))
     topics = {role: f"{name}-{role}" for role in ("payments", "small", "large", "rejects")}
     make_topics(servers, topics.values())
-    avro = {
-        "kafka.bootstrap.servers": servers,
-        "key.format": "string",
-        "value.format": "avro",
-        "schema.registry.url": eo_registry.url,
-    }
+    avro = {**AVRO, "kafka.bootstrap.servers": servers, "schema.registry.url": eo_registry.url}
     whole = [(key, json.dumps(value)) for _, key, value in made if isinstance(value, dict)]
     rows = spark.createDataFrame(whole, "key STRING, text STRING")
     rows = rows.select("key", F.from_json("text", schema).alias("value"))
@@ -267,6 +198,24 @@ def test_a_copy_of_avro_is_what_it_is_of_json(broker, eo_registry, crash_points,
     assert committed(servers, topics["rejects"]) == Counter(
         text.encode() for _, text in wanted["rejects"]
     )
+
+
+@pytest.mark.full
+def test_a_copy_of_avro_stops_at_a_payment_that_lacks_a_field(broker, eo_registry, spark, tmp_path):
+    servers, name = broker.bootstrap_servers, f"lack-{uuid.uuid4().hex[:8]}"
+    folder = of_avro(tmp_path / name, servers, eo_registry.url)
+    make_topics(servers, (f"{name}-{role}" for role in ("payments", "small", "large", "rejects")))
+    payment = "'1' AS id, '4929123412345678' AS card, CAST(NULL AS BIGINT) AS cents, "
+    rows = spark.sql(f"SELECT {payment} 'EUR' AS currency, true AS approved, now() AS at")
+    to = {**AVRO, "kafka.bootstrap.servers": servers, "schema.registry.url": eo_registry.url}
+    to |= {"schema.register": "true", "topic": f"{name}-payments"}
+    rows = rows.select(F.lit("k").alias("key"), F.struct("*").alias("value"))
+    rows.write.format("eo-kafka").mode("append").options(**to).save()
+    command = [sys.executable, folder / "job.py", "--once"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "A payment has a null in one of id, card, cents" in done.stdout + done.stderr
+    assert not committed(servers, f"{name}-small")
 
 
 @pytest.mark.full

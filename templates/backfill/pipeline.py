@@ -17,8 +17,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streams import Job, read, sink, source, typed, write
 
-ITEM = "STRUCT<name STRING, cents BIGINT NOT NULL, count BIGINT NOT NULL>"
-ORDER = f"customer STRING, items ARRAY<{ITEM}> NOT NULL"
+ITEM = "STRUCT<name STRING NOT NULL, cents BIGINT NOT NULL, count BIGINT NOT NULL>"
+ORDER = f"customer STRING NOT NULL, items ARRAY<{ITEM}> NOT NULL"
 NUMBER = 1  # of this backfill; another one needs a higher number, else it is taken for this one
 
 
@@ -62,14 +62,16 @@ def backfill(spark: SparkSession, config: Mapping[str, str]) -> None:
 
 
 def billed(orders: DataFrame) -> DataFrame:
-    """What both write of orders."""
-    items = F.col("value.items")
+    """What both write of orders. One without a value stays one."""
+    odd = F.concat(F.lit("An item of an order is null: "), F.to_json("value"))
+    is_odd = F.exists("value.items", lambda one: one.isNull())
+    items = F.when(is_odd, F.raise_error(odd)).otherwise(F.col("value.items"))
     pieces = F.aggregate(items, F.lit(0).cast("long"), lambda sum, one: sum + one["count"])
     cents = F.aggregate(
         items, F.lit(0).cast("long"), lambda sum, one: sum + one["cents"] * one["count"]
     )
     bill = F.struct("value.customer", pieces.alias("pieces"), cents.alias("cents"))
-    return orders.select("key", bill.alias("value"))
+    return orders.select("key", F.when(F.col("value").isNotNull(), bill).alias("value"))
 
 
 def _offsets(job: Settings, of_partitions: str) -> str:

@@ -13,6 +13,7 @@ def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
     newest: dict[str, object] = {}
     for _, _, change in records:
         if change is not None:
-            row = change["after"] or change["before"]
-            newest[str(row["id"])] = change["after"]
+            for row, told in (change["before"], None), (change["after"], change["after"]):
+                if row is not None:
+                    newest[str(row["id"])] = told
     return {"sink": [*newest.items()]}

@@ -44,9 +44,14 @@ def result(spark: SparkSession, job: Settings) -> DataFrame:
     """What is written; flow.py asks for it, too."""
     lateness, size = f"{job.lateness_minutes} minutes", f"{job.window_minutes} minutes"
     # each with a watermark of its own: of two, Spark takes the older one
-    views = read(spark, job, job.source, VIEW).select("value.*").withWatermark("at", lateness)
-    purchases = read(spark, job, job.purchases, PURCHASE).select("value.*")
-    both = views.unionByName(purchases.withWatermark("at", lateness), allowMissingColumns=True)
+    views, purchases = (
+        read(spark, job, topic, schema)
+        .where("value IS NOT NULL")
+        .select("value.*")
+        .withWatermark("at", lateness)
+        for topic, schema in ((job.source, VIEW), (job.purchases, PURCHASE))
+    )
+    both = views.unionByName(purchases, allowMissingColumns=True)
     counts = both.groupBy(F.window("at", size), "product").agg(
         F.count_if(F.col("cents").isNull()).alias("views"),
         F.count("cents").alias("purchases"),

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streams import Job, read, typed, write
 
-READING = "meter STRING, watts BIGINT, at TIMESTAMP NOT NULL"
+READING = "meter STRING NOT NULL, watts BIGINT NOT NULL, at TIMESTAMP NOT NULL"
 NO_KEY = "A reading has no key, by which it could be told from others."
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
@@ -47,7 +47,8 @@ def to(job: Settings) -> dict[str, str]:
 def result(spark: SparkSession, job: Settings) -> DataFrame:
     """What is written; flow.py asks for it, too."""
     key = F.coalesce("key", F.raise_error(F.lit(NO_KEY))).alias("key")
-    readings = read(spark, job, job.source, READING).select(key, "value", "value.at")
+    told = read(spark, job, job.source, READING).where("value IS NOT NULL")
+    readings = told.select(key, "value", "value.at")
     if job.ttl_seconds:
         distinct = first_by_the_clock(spark, readings, job.ttl_seconds)
     else:

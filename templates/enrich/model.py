@@ -11,11 +11,13 @@ from rows import Made, Row
 def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
     """The records of each topic that the job writes, if each purchase is joined with the customers
     that stand before it."""
-    customers: dict[str, dict[str, str]] = {}
+    customers: dict[str, dict[str, str] | None] = {}
     found: list[Row] = []
     for of, key, value in records:
         if of == "customers":
             customers[key] = value
+        elif value is None:
+            found.append((key, None))
         else:
-            found.append((key, {**value, **customers.get(value["customer"], {})}))
+            found.append((key, {**value, **(customers.get(value["customer"]) or {})}))
     return {"sink": found}

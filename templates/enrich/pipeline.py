@@ -17,8 +17,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import eo_kafka
 from streams import Job, kafka, read, sink, typed
 
-PURCHASE = "customer STRING, item STRING, cents BIGINT, at TIMESTAMP"
-CUSTOMER = "name STRING, tier STRING"
+PURCHASE = (
+    "customer STRING NOT NULL, item STRING NOT NULL, cents BIGINT NOT NULL, at TIMESTAMP NOT NULL"
+)
+CUSTOMER = "name STRING NOT NULL, tier STRING NOT NULL"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +53,8 @@ def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     def enrich(rows: DataFrame, batch: int) -> None:
         found = customers.join(rows, batch, on="customer")  # `entry` is null where there is none
         value = F.struct("item", "cents", "at", "customer", "entry.name", "entry.tier")
-        write(found.select("key", value.alias("value")), batch)
+        has_value = F.col("customer").isNotNull()  # a purchase without a value stays one
+        write(found.select("key", F.when(has_value, value).alias("value")), batch)
 
     return (
         purchases.writeStream.foreachBatch(enrich)

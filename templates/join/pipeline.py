@@ -16,8 +16,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streams import Job, read, typed, write
 
-ORDER = "customer STRING, cents BIGINT, ordered TIMESTAMP NOT NULL"
-PAYMENT = "order STRING NOT NULL, method STRING, paid TIMESTAMP NOT NULL"
+ORDER = "customer STRING NOT NULL, cents BIGINT NOT NULL, ordered TIMESTAMP NOT NULL"
+PAYMENT = "order STRING NOT NULL, method STRING NOT NULL, paid TIMESTAMP NOT NULL"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +44,10 @@ def to(job: Settings) -> dict[str, str]:
 def result(spark: SparkSession, job: Settings) -> DataFrame:
     """What is written; flow.py asks for it, too."""
     lateness = f"{job.lateness_minutes} minutes"
-    orders = read(spark, job, job.source, ORDER).select("key", "value.*")
-    payments = read(spark, job, job.payments, PAYMENT).select("value.*")
+    # a record without a value has no time: it would be kept, and waited for, for ever
+    has_value = "value IS NOT NULL"
+    orders = read(spark, job, job.source, ORDER).where(has_value).select("key", "value.*")
+    payments = read(spark, job, job.payments, PAYMENT).where(has_value).select("value.*")
     is_for_it = F.expr(
         f"order = key AND paid BETWEEN ordered AND ordered + INTERVAL {job.pay_minutes} MINUTES"
     )

@@ -18,6 +18,8 @@ import eo_kafka
 from streams import Job, read, typed, write
 
 TICKET = "line STRING NOT NULL, cents BIGINT NOT NULL, at TIMESTAMP"
+# not in the session's zone: that may change, and where clocks are put back, times come twice
+MINUTE = {"timestampFormat": "yyyy-MM-dd'T'HH:mm'Z'", "timeZone": "UTC"}
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -50,13 +52,14 @@ def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     )
     is_late = F.col("kind") == "late"
     is_complete = F.when(~is_late, F.col("kind") != "early").alias("complete")
-    # XXX: where clocks are put back, two windows have the same time of day
-    window = F.concat_ws(" ", "line", F.date_format("window_start", "yyyy-MM-dd'T'HH:mmXXX"))
+    window = F.concat_ws(" ", "line", F.to_csv(F.struct("window_start"), MINUTE))
     # JSON leaves nulls out: a row is a window's result, or a late ticket as it came
     ticket = [f"late_row.{name}" for name in ("line", "cents", "at")]
+    value = F.struct("tickets", "sum", is_complete, *ticket)
+    has_value = ~is_late | F.col("late_row.line").isNotNull()
     rows = earned.select(
         F.when(is_late, job.late).otherwise(job.sink).alias("topic"),
-        F.coalesce("late_row.key", window).alias("key"),
-        F.struct("tickets", "sum", is_complete, *ticket).alias("value"),
+        F.when(is_late, F.col("late_row.key")).otherwise(window).alias("key"),
+        F.when(has_value, value).alias("value"),
     )
     return write(rows, job)

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from streams import Job, read, typed, write
 
 VIEW = "page STRING NOT NULL, at TIMESTAMP NOT NULL"
+NO_KEY = "A view has no key, which would tell whose it is."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,9 @@ def to(job: Settings) -> dict[str, str]:
 
 def result(spark: SparkSession, job: Settings) -> DataFrame:
     """What is written; flow.py asks for it, too."""
-    views = read(spark, job, job.source, VIEW).select("key", "value.*")
+    told = read(spark, job, job.source, VIEW).where("value IS NOT NULL")
+    visitor = F.coalesce("key", F.raise_error(F.lit(NO_KEY))).alias("key")
+    views = told.select(visitor, "value.*")
     # of two views at the same time chance would decide, and once more after a crash
     order = F.struct("at", "page")
     sessions = (

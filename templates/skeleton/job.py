@@ -29,7 +29,7 @@ def config(*sections: str) -> dict[str, str]:
 
     `${NAME}` in a value is that variable of the environment: for secrets.
     """
-    read = tomllib.loads((FOLDER / "config.toml").read_text())
+    read = tomllib.loads((FOLDER / "config.toml").read_text(encoding="utf-8"))
     found = {name: text for one in sections for name, text in _flat(read[one]).items()}
     return {name: _filled(name, text) for name, text in found.items()}
 

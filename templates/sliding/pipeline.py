@@ -40,7 +40,7 @@ def to(job: Settings) -> dict[str, str]:
 
 def result(spark: SparkSession, job: Settings) -> DataFrame:
     """What is written; flow.py asks for it, too."""
-    cars = read(spark, job, job.source, CAR).select("value.*")
+    cars = read(spark, job, job.source, CAR).where("value IS NOT NULL").select("value.*")
     window = F.window("at", f"{job.window_minutes} minutes", f"{job.slide_minutes} minutes")
     speeds = (
         cars.withWatermark("at", f"{job.lateness_minutes} minutes")

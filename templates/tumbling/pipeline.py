@@ -38,7 +38,7 @@ def to(job: Settings) -> dict[str, str]:
 
 def result(spark: SparkSession, job: Settings) -> DataFrame:
     """What is written; flow.py asks for it, too."""
-    rides = read(spark, job, job.source, RIDE).select("value.*")
+    rides = read(spark, job, job.source, RIDE).where("value IS NOT NULL").select("value.*")
     earned = (
         rides.withWatermark("ended", f"{job.lateness_minutes} minutes")
         .groupBy(F.window("ended", f"{job.window_minutes} minutes"), "zone")

@@ -14,8 +14,9 @@ def expected(records: Iterable[Made], job: Settings) -> dict[str, list[Row]]:
     for _, _, change in records:
         if change is None:
             continue
-        if change["op"] == "d":
-            del table[str(change["before"]["id"])]
-        else:
-            table[str(change["after"]["id"])] = change["after"]
+        before, after = change["before"], change["after"]
+        if before is not None and (after is None or after["id"] != before["id"]):
+            del table[str(before["id"])]
+        if after is not None:
+            table[str(after["id"])] = after
     return {"sink": [*table.items()]}

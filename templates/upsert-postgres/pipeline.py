@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from debezium import changes
+from debezium import KEYS, changes
 from streams import Job, typed, write
-
-KEYS = "id"  # the table has a primary key of these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +34,7 @@ def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
 def to(job: Settings) -> dict[str, str]:
     """Where the rows go: options of the sink."""
     login = {"password": job.password} if job.password else {}
-    into = {"url": job.url, **login, "table": job.sink, "keys": KEYS}
+    into = {"url": job.url, **login, "table": job.sink, "keys": ",".join(KEYS)}
     return {"format": "eo-postgres", **into, "operationColumn": "operation"}
 
 

@@ -119,7 +119,7 @@ def files(
         "template": template,
         "question": questions()[template],
         "about": about(template),
-        "dev_servers": json.dumps(dev_servers),
+        "dev_servers": _quoted(dev_servers),
         "production": _section(production, name),
         # Spark takes no other than an absolute one, with its scheme
         "storage": json.dumps((folder.resolve() / "checkpoints" / "flow").as_uri()),
@@ -158,9 +158,14 @@ def _section(given: Mapping[str, str], name: str) -> str:
     """The lines of a section of config.toml; the missing ones as comments, with an example."""
     lines = []
     for key, example in _EXAMPLES.items():
-        shown = json.dumps(given.get(key) or Template(example).substitute(name=name))
+        shown = _quoted(given.get(key) or Template(example).substitute(name=name))
         lines.append(f"{key} = {shown}" if given.get(key) else f"# {key} = {shown}")
     return "\n".join(lines)
+
+
+def _quoted(text: str) -> str:
+    """As TOML has it: JSON's escapes, but none in pairs."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _docstring(path: Path) -> tuple[str, str]:
