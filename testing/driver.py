@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
+import sysconfig
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -134,3 +136,11 @@ def send(pids: Iterable[int], number: int) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+def python_path() -> str:
+    """What the test can import, for its drivers and their workers; not what each Python has."""
+    own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    prefixes = (sys.prefix, sys.base_prefix)
+    found = [p for p in sys.path if p and p not in own and not p.startswith(prefixes)]
+    return os.pathsep.join([*found, *filter(None, [os.environ.get("PYTHONPATH")])])

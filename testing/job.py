@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from . import checkpoint_log, nemesis
-from .driver import send
+from .driver import python_path, send
 from .errors import FaultMissed
 from .processes import FOLDER, wait_until
 from .records import Written, control_plane, open_transactions, partitions_of
-from .runs import OURS, RUN_S, Runs, python_path
+from .runs import OURS, RUN_S, Runs
 from .standalone_spark import SPECULATION, standalone
 
 EXPIRY_S = 150.0

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
-import sysconfig
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..core.crash_points import OTHER_POINTS, POINTS
 from . import checkpoint_log, job_program
-from .driver import REFUSALS, Driver
+from .driver import REFUSALS, Driver, python_path
 from .errors import FaultMissed, JobFailed
 from .half_written import stopped_half_written
 from .processes import FOLDER, CrashPoints
@@ -319,14 +317,6 @@ class Runs:
         self.note(what, **details)
         if driver is self.driver:
             self.driver = None
-
-
-def python_path() -> str:
-    """What the test can import, for its drivers and their workers; not what each Python has."""
-    own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    prefixes = (sys.prefix, sys.base_prefix)
-    found = [p for p in sys.path if p and p not in own and not p.startswith(prefixes)]
-    return os.pathsep.join([*found, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def _check_words(crash: str | None, until: str, how: str) -> None:

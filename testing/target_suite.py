@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..sinks.targets.custom import CustomTarget
 from ..targets import MarkerChanged, NotStaged, Target
-from .runs import python_path
+from .driver import python_path
 
 if TYPE_CHECKING:
     import pyarrow as pa

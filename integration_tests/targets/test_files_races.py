@@ -19,7 +19,7 @@ import pytest
 
 from eo_kafka.targets.files.home import home_of
 from eo_kafka.targets.files.target import FilesTarget
-from eo_kafka.testing.runs import python_path
+from eo_kafka.testing.driver import python_path
 from files_job import honest_rows, plain_rows, settings_of
 from files_racer import WRITERS
 from object_store import BUCKET, object_store
