@@ -18,6 +18,7 @@ from ..state.snapshots.checkpoint import open_checkpoint
 from ..state.snapshots.offset_log import batches_in
 from ..state.view import Marker
 from ..state.view_writer import ViewWriter
+from .spark_reports import ended_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -156,11 +157,10 @@ class StateView:
         while not self._ended.wait(pause):
             try:
                 active = query.isActive  # before the look: the last batch is not missed
-                progress = query.lastProgress
+                batch = ended_batch(query.lastProgress)
             except Exception as error:  # Spark has ended: what py4j raises then is open
                 self._fail(error, "does not follow its query any more, which cannot be asked")
                 return
-            batch = progress["batchId"] if progress else None
             if batch != seen or not active:
                 try:
                     self.refresh()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -80,7 +81,7 @@ def told(monkeypatch):
 
 
 def test_sums_over_batches_and_states_of_the_newest(told):
-    told.metrics.onQueryStarted(SimpleNamespace(id="0-1", name="shout"))
+    told.metrics.onQueryStarted(SimpleNamespace(id="0-1", runId="r", name="shout"))
     assert told.samples()["eo_kafka_query_active", "shout"] == 1
     told.add(found(4, offsets(p0=60, p1=70), offsets(p0=100, p1=70)), late=3)
     told.add(
@@ -131,15 +132,66 @@ def test_what_the_direct_lane_read_counts_in_place_of_sparks_ranges(told):
 
 def test_a_query_that_failed_waits_for_nothing_and_goes_on_under_its_name(told):
     told.add(found(4, offsets(p0=60), offsets(p0=100)))
-    told.metrics.onQueryTerminated(SimpleNamespace(id="0-1", exception="boom"))
-    told.metrics.onQueryTerminated(SimpleNamespace(id="another's", exception=None))
+    told.metrics.onQueryTerminated(SimpleNamespace(id="0-1", runId="r", exception="boom"))
+    told.metrics.onQueryTerminated(SimpleNamespace(id="x", runId="s", exception=None))
     told.now += 60
     seen = told.samples()
     assert seen["eo_kafka_query_active", "shout"] == 0
     assert seen["eo_kafka_query_failures_total", "shout"] == 1
     assert seen["eo_kafka_lag_seconds", "shout", "0", "in", "0"] == 0
-    told.metrics.onQueryStarted(SimpleNamespace(id="0-2", name="shout"))  # a new checkpoint
+    told.metrics.onQueryStarted(SimpleNamespace(id="0-2", runId="s", name="shout"))
     assert told.samples()["eo_kafka_query_active", "shout"] == 1
+
+
+def test_a_late_end_of_the_last_run_does_not_end_the_next_one(told):
+    """Spark tells of a start at once, and of an end when its listeners are so far."""
+    told.metrics.onQueryStarted(SimpleNamespace(id="0-1", runId="r", name="shout"))
+    told.metrics.onQueryStarted(SimpleNamespace(id="0-1", runId="s", name="shout"))
+    told.add(found(4, offsets(p0=60), offsets(p0=100)))  # of the last run
+    told.metrics.onQueryTerminated(SimpleNamespace(id="0-1", runId="r", exception="boom"))
+    told.now += 60
+    seen = told.samples()
+    assert seen["eo_kafka_query_active", "shout"] == 1
+    assert seen["eo_kafka_query_failures_total", "shout"] == 1
+    assert seen["eo_kafka_lag_seconds", "shout", "0", "in", "0"] == 60
+    told.metrics.onQueryTerminated(SimpleNamespace(id="0-1", runId="s", exception=None))
+    assert told.samples()["eo_kafka_query_active", "shout"] == 0
+
+
+def test_a_query_is_heard_of_also_while_it_waits(told):
+    told.metrics.onQueryStarted(SimpleNamespace(id="0-1", runId="r", name="shout"))
+    name = "eo_kafka_last_heard_timestamp_seconds", "shout"
+    assert told.samples()[name] == 1000
+    told.now += 10
+    told.add(found(4, offsets(p0=60), offsets(p0=60)))
+    assert told.samples()[name] == 1010
+    told.now += 10
+    told.metrics.onQueryIdle(SimpleNamespace(id="0-1", runId="r"))
+    told.metrics.onQueryIdle(SimpleNamespace(id="x", runId="s"))  # it was there before this one
+    seen = told.samples()
+    assert seen[name] == 1020
+    assert seen["eo_kafka_last_batch_timestamp_seconds", "shout"] == 1010
+
+
+def test_what_is_not_read_any_more_has_no_lag(told):
+    """A topic that is gone, and a source that is gone from the query."""
+    one = found(4, "", "").sources[0]
+
+    def add(batch, *latest):
+        sources = tuple(replace(one, endOffset=offsets(p0=1), latestOffset=of) for of in latest)
+        told.add(replace(found(batch, "", ""), sources=sources))
+
+    def lags():
+        return {key[2:] for key in told.samples() if key[0] == "eo_kafka_lag_records"}
+
+    add(0, offsets(p0=3, p1=3), offsets(p0=3))
+    assert lags() == {("0", "in", "0"), ("0", "in", "1"), ("1", "in", "0")}
+    add(1, None, None)
+    assert len(lags()) == 3, "Spark has not asked them"
+    add(2, offsets(p0=3), None)
+    assert lags() == {("0", "in", "0"), ("1", "in", "0")}
+    add(3, None)
+    assert lags() == {("0", "in", "0")}
 
 
 def test_a_batch_without_a_newest_offset_leaves_the_lag_as_it_is(told):

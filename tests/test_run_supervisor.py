@@ -21,7 +21,7 @@ from eo_kafka.tools.run.driver import Driver
 from eo_kafka.tools.run.health import address, served
 from eo_kafka.tools.run.orders import Orders
 from eo_kafka.tools.run.policy import Policy, Restarts
-from eo_kafka.tools.run.status import Status
+from eo_kafka.tools.run.status import START_S, Status
 from eo_kafka.tools.run.supervisor import ExitCode, Supervisor
 from eo_kafka.tools.run.verdict import OurError, judge
 
@@ -50,7 +50,11 @@ def test_what_a_driver_says_goes_before_what_it_wrote():
 @pytest.mark.parametrize(
     ("status", "stuck_s"),
     [
-        (Status(told_s=1.0), 0.0),  # it has not begun
+        (Status(), 0.0),  # its process has said nothing yet
+        (Status(told_s=1.0), 0.0),  # its query has not begun
+        (Status(told_s=1020.0 - START_S), 0.0),  # nor after hours
+        (Status(told_s=400.0 - START_S), 620.0),
+        (Status(told_s=400.0 - START_S, ended=True), 0.0),
         (TOLD, 20.0),  # idle, and silent since
         (replace(TOLD, busy_since_s=400.0), 620.0),
         (replace(TOLD, busy_since_s=400.0, ended=True), 0.0),

@@ -7,15 +7,14 @@ The group's offsets are for people and monitors: the query itself never reads th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
-from tenacity import retry, stop_after_delay, wait_fixed
 
-from ...clients.kafka.config import consumer
-from ...core.offsets import TopicPartition, decode_position
 from ...core.options import KafkaSettings, OptionReader
+from .group_commits import GroupCommits
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
+LAST_S = 15.0
+
 log = logging.getLogger(__name__)
 
 
@@ -32,9 +33,10 @@ class ConsumerGroup(StreamingQueryListener):
     """Commits a query's progress into a consumer group, for tools that watch lag.
 
     Add it with `spark.streams.addListener` before the query starts. Runs on the driver after each
-    batch. The query itself never reads the group, and the group must have no members of its own. If
-    several sources of the query read one topic, the slowest one's position is committed. A commit
-    that fails is tried again for ten seconds, then logged; the next batch makes up for it.
+    batch, in a thread. The query itself never reads the group, and the group must have no members
+    of its own. If several sources of the query read one topic, the slowest one's position is
+    committed; topics of another cluster are left out. A commit that fails is tried again for ten
+    seconds, then logged; the next batch makes up for it. Deleted topics are logged once.
 
     Args:
         group: The consumer group's name.
@@ -61,8 +63,11 @@ class ConsumerGroup(StreamingQueryListener):
         self._group = group
         self._query = query
         self._settings: KafkaSettings = settings.merged(group_id=group, enable_auto_commit="false")
-        self._consumer: Any = None
-        self._ends: dict[TopicPartition, int] = {}  # not committed yet
+        self._changed = threading.Condition()
+        self._query_id = ""
+        self._ends: list[str | None] | None = None  # of the newest batch, until they are taken
+        self._is_over = False
+        self._thread: threading.Thread | None = None
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing to do."""
@@ -71,59 +76,48 @@ class ConsumerGroup(StreamingQueryListener):
         """Nothing to do."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """After a batch is in Spark's commit log."""
+        """After a batch is in Spark's commit log. All listeners of a session wait for each other,
+        and a commit may take a minute: so a thread of its own does that."""
         progress = event.progress
         if self._query not in (progress.name, str(progress.id)):
             return
-        self._ends.update(slowest(source.endOffset for source in progress.sources))
-        self._commit()
+        with self._changed:
+            self._query_id, self._is_over = str(progress.id), False
+            self._ends = [source.endOffset for source in progress.sources]
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """The connection is given back; a query that is started again gets another."""
-        self._commit()
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        """A program may end with its query: the last commit has a moment. A query that is started
+        again gets another connection."""
+        with self._changed:
+            if str(event.id) == self._query_id:
+                self._is_over = True
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._thread is None, LAST_S)
 
-    def _commit(self) -> None:
-        """All that is not committed yet. It must not end the listener, nor hide behind it."""
-        if not self._ends:
-            return
-        try:
-            self._try_commit()
-        except Exception as error:
-            log.warning(
-                "The progress of query '%s' was not committed into consumer group '%s': %s",
-                self._query,
-                self._group,
-                error,
-            )
-        else:
-            self._ends.clear()
+    def _work(self) -> None:
+        commits = GroupCommits(self._settings, self._group)
+        while (ends := self._next()) is not None:
+            try:
+                commits.commit(ends)
+            except Exception as error:  # it must not end here: the next batch makes up for it
+                log.warning(
+                    "The progress of query '%s' was not committed into consumer group '%s': %s",
+                    self._query,
+                    self._group,
+                    error,
+                )
+        commits.close()
 
-    # The coordinator of a group that is new takes its time.
-    @retry(stop=stop_after_delay(10), wait=wait_fixed(0.2), reraise=True)
-    def _try_commit(self) -> None:
-        from confluent_kafka import KafkaException
-        from confluent_kafka import TopicPartition as Position
-
-        if self._consumer is None:
-            self._consumer = consumer(self._settings)
-        positions = [Position(*at, offset) for at, offset in sorted(self._ends.items())]
-        for answer in self._consumer.commit(offsets=positions, asynchronous=False):
-            if answer.error:
-                raise KafkaException(answer.error)
-
-
-def slowest(ends: Iterable[str | None]) -> dict[TopicPartition, int]:
-    """The least of what several sources say of a partition; those that are not Kafka's say
-    nothing."""
-    found: dict[TopicPartition, int] = {}
-    for text in ends:
-        try:
-            positions = decode_position(text).offsets if text else {}
-        except ValueError:
-            continue
-        for at, offset in positions.items():
-            found[at] = min(offset, found.get(at, offset))
-    return found
+    def _next(self) -> list[str | None] | None:
+        """The newest batch's ends, when there are some; None: the query has ended."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ends is not None or self._is_over)
+            found, self._ends = self._ends, None
+            if found is None:
+                self._thread = None
+                self._changed.notify_all()
+            return found

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...core.offsets import TopicPartition
 from ...sinks.protocol.batch_figures import SinkProgress
-from .consumer_group import slowest
+from .group_commits import slowest
 from .query_progress import Progress
 from .staleness import Staleness
 
@@ -81,16 +83,28 @@ class QueryFigures:
     failures: int = 0
     batch: int | None = None
     ended_at_s: float = 0.0
+    heard_at_s: float = 0.0
     batch_seconds: Histogram = field(default_factory=Histogram)
     input_records: int = 0
     late_rows: int = 0
     partitions: dict[tuple[int, str, int], PartitionFigures] = field(default_factory=dict)
     sinks: dict[str, SinkFigures] = field(default_factory=dict)
     _newest: tuple[str, int] | None = None
+    _run: str = ""
+    _last_runs: set[str] = field(default_factory=set)  # whose end is not told yet
+
+    def begin(self, run: str, now_s: float) -> None:
+        """A run of it has started. Spark tells that at once, and all else when its listeners are so
+        far: the end of the run before may be told later."""
+        if self._run not in ("", run):
+            self._last_runs.add(self._run)
+        self.active, self._run, self.heard_at_s = True, run, now_s
 
     def add(self, found: Progress, spark: StreamingQueryProgress, now_s: float) -> None:
         """One more batch, of which Spark says the second."""
-        self.active = True
+        if found.runId not in self._last_runs:
+            self.active, self._run = True, found.runId
+        self.heard_at_s = now_s
         self._look(found, now_s)
         if (found.runId, found.batchId) == self._newest:  # Spark tells of a batch again while idle
             return
@@ -107,13 +121,26 @@ class QueryFigures:
     def _look(self, found: Progress, now_s: float) -> None:
         for number, source in enumerate(found.sources):
             newest, ends = slowest([source.latestOffset]), slowest([source.endOffset])
+            if source.latestOffset is not None:
+                self._keep(number, newest)
             for at, latest in newest.items():
                 of = self.partitions.setdefault((number, *at), PartitionFigures())
                 read = ends.get(at, 0)
                 of.behind = max(0, latest - read)
                 of.staleness.look(read, latest, now_s)
 
-    def end(self, with_error: bool) -> None:
-        """It has ended."""
-        self.active = False
+        for gone in {at[0] for at in self.partitions if at[0] >= len(found.sources)}:
+            self._keep(gone, ())
+
+    def _keep(self, number: int, read: Collection[TopicPartition]) -> None:
+        """This source reads these, and no others any more."""
+        for at in [at for at in self.partitions if at[0] == number and at[1:] not in read]:
+            del self.partitions[at]
+
+    def end(self, run: str, with_error: bool) -> None:
+        """A run of it has ended."""
         self.failures += with_error
+        if run in self._last_runs:
+            self._last_runs.remove(run)
+        else:
+            self.active = False

@@ -85,10 +85,14 @@ class QueryMetrics(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """From here on it counts as active."""
         with self._lock:
-            self._of(str(event.id), event.name).active = True
+            self._of(str(event.id), event.name).begin(str(event.runId), time.time())
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing to do."""
+        """Every ten seconds while it waits for input, or at each trigger if that is longer."""
+        with self._lock:
+            found = self._queries.get(self._names.get(str(event.id), ""))
+            if found is not None:
+                found.heard_at_s = time.time()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """After a batch. It must not end the listener, nor hide behind it."""
@@ -102,10 +106,10 @@ class QueryMetrics(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """What it did stays known; it waits for nothing any more."""
-        found = self._queries.get(self._names.get(str(event.id), ""))
-        if found is not None:
-            with self._lock:
-                found.end(event.exception is not None)
+        with self._lock:
+            found = self._queries.get(self._names.get(str(event.id), ""))
+            if found is not None:
+                found.end(str(event.runId), event.exception is not None)
 
     def _of(self, query_id: str, name: str | None) -> QueryFigures:
         name = self._names[query_id] = name or query_id
@@ -137,6 +141,11 @@ def _of_queries(queries: list[QueryFigures]) -> Iterator[Metric]:
     ended = GaugeMetricFamily(
         "eo_kafka_last_batch_timestamp_seconds", "when the newest batch had ended", labels=BY_QUERY
     )
+    heard = GaugeMetricFamily(
+        "eo_kafka_last_heard_timestamp_seconds",
+        "when it last started, ended a batch, or found no input",
+        labels=BY_QUERY,
+    )
     took = HistogramMetricFamily(
         "eo_kafka_batch_seconds", "how long batches took, as Spark says", labels=BY_QUERY
     )
@@ -146,13 +155,14 @@ def _of_queries(queries: list[QueryFigures]) -> Iterator[Metric]:
     for one in queries:
         labels = (one.name,)
         active.add_metric(labels, one.active)
+        heard.add_metric(labels, one.heard_at_s)
         failed.add_metric(labels, one.failures)
         late.add_metric(labels, one.late_rows)
         took.add_metric(labels, one.batch_seconds.buckets(), one.batch_seconds.total)
         if one.batch is not None:
             newest.add_metric(labels, one.batch)
             ended.add_metric(labels, one.ended_at_s)
-    yield from (active, failed, newest, ended, took, late)
+    yield from (active, failed, newest, ended, heard, took, late)
 
 
 def _of_sources(queries: list[QueryFigures], now: float) -> Iterator[Metric]:

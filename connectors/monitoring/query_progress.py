@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary
 
 from ...sinks.protocol import batch_figures
 from ...sinks.protocol.batch_figures import SinkProgress
-from .consumer_group import slowest
+from ..spark_reports import ended_batch
+from .group_commits import slowest
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -45,7 +46,8 @@ class SourceProgress:
 @dataclass(frozen=True)
 class Progress:
     """Of one batch of a query. `durationMs` is Spark's own; those of `sinks` tell what its
-    `addBatch` was spent on."""
+    `addBatch` was spent on. Of a query that waits for input, `durationMs` is of its newest look for
+    some, and has no `addBatch`."""
 
     id: str
     runId: str
@@ -91,17 +93,18 @@ def progress(query: StreamingQuery | StreamingQueryProgress) -> Progress | None:
         ['decide', 'done', 'finish', 'plan', 'tasks']
     """
     found: Any = getattr(query, "lastProgress", query)
-    if found is None:
+    batch = ended_batch(found)
+    if batch is None:
         return None
     return Progress(
         id=str(found.id),
         runId=str(found.runId),
         name=found.name,
-        batchId=found.batchId,
+        batchId=batch,
         timestamp=found.timestamp,
         durationMs=dict(found.durationMs),
         sources=tuple(map(_source, found.sources)),
-        sinks=_sinks(str(found.id), found.batchId),
+        sinks=_sinks(str(found.id), batch),
     )
 
 

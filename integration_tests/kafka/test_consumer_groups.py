@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from threading import Timer
 from uuid import uuid4
 
@@ -9,7 +10,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import eo_kafka
+from eo_kafka.connectors.monitoring.group_commits import GroupCommits
 from eo_kafka.core.offsets import TopicPartition as Place
+from eo_kafka.core.options import OptionReader
 from eo_kafka.errors import ReadTimeout
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
@@ -96,6 +99,32 @@ def test_a_query_takes_over_from_a_consumer_and_loses_and_repeats_nothing(job, s
     assert set(found.values()) == {1}
     assert sum(found.values()) == first - first // 2 + 2
     assert_exactly_once(job, list(found))
+
+
+def test_only_topics_of_this_cluster_are_committed(broker, make_topic, caplog):
+    servers, topic, group = broker.bootstrap_servers, make_topic("ours"), uuid4().hex
+    kafka = {"kafka.bootstrap.servers": servers}
+    lookup = OffsetLookup(SourceOptions.parse({**kafka, "subscribe": topic}, True))
+    topic_id = lookup.ids([topic])[topic]
+    settings = OptionReader(kafka).kafka({}).merged(group_id=group, enable_auto_commit="false")
+    commits = GroupCommits(settings, group)
+
+    def committed_of(end: int, mark: str) -> int:
+        position = {topic: {"0": end}, mark: {}, "theirs": {"0": 3}, f"@id theirs {topic_id}": {}}
+        commits.commit([json.dumps(position)])
+        return positions(servers, group, topic, 1)[0]
+
+    try:
+        assert committed_of(5, f"@id {topic} {topic_id}") == 5
+        assert committed_of(9, f"@id {topic} {uuid4()}") == 5, "a topic of that name elsewhere"
+        assert committed_of(6, f"@anew {topic} {topic_id}") == 6
+        assert "does not have" not in caplog.text
+        commits.commit([json.dumps({topic: {"0": 7}, "gone": {"0": 1, "1": 1}})])  # without ids
+        commits.commit(['{"gone":{"0":1,"1":1}}'])
+        assert positions(servers, group, topic, 1) == [7]
+        assert caplog.text.count("no progress of gone-0, gone-1, which") == 1
+    finally:
+        commits.close()
 
 
 def test_a_start_at_a_group_waits_for_the_transaction_that_moves_it(broker, make_topic):

@@ -9,8 +9,11 @@ import pytest
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 import eo_kafka
-from harness import fail_at, make_copy, wait_until
+from eo_kafka.tools.run import driver_program
+from eo_kafka.tools.run.status import Status
+from harness import fail_at, make_copy, produce, wait_until
 
+LONG_S = 180.0
 VALUES = [b"%d" % number for number in range(300)]
 STEPS = ["decide", "done", "finish", "plan", "snapshot", "tasks"]
 LAG = ("minOffsetsBehindLatest", "maxOffsetsBehindLatest", "avgOffsetsBehindLatest")
@@ -96,3 +99,51 @@ def test_a_batch_that_runs_again_has_no_lag_as_spark_asks_nobody_and_no_transact
     assert [one.sources[0].maxOffsetsBehindLatest for one in others][-1] == 0
     assert all(one.sources[0].latestOffset for one in others)
     assert [one.sinks[0].openTransactions for one in others] == [2] * len(others)
+
+
+def test_a_query_that_waits_for_input_tells_of_its_last_batch(job, spark):
+    """Spark reports then with the number of the batch that comes next."""
+    status = Status()
+
+    def waits() -> bool:
+        last = query.lastProgress
+        return last is not None and "addBatch" not in last.durationMs
+
+    every = "spark.sql.streaming.noDataProgressEventInterval"
+    spark.conf.set(every, "500")
+    try:
+        rows = spark.readStream.format("eo-kafka").options(**job.as_job()["source_options"])
+        writer = rows.load().select("key", "value").writeStream.format("eo-kafka")
+        query = writer.options(**job.sink_options).start()
+    finally:
+        spark.conf.unset(every)
+    try:
+        wait_until(waits, "it waits", LONG_S)
+        newest = max(int(one.name) for one in (job.checkpoint / "commits").glob("[0-9]*"))
+        for last in (newest, newest + 1):
+            wait_until(waits, "it waits again", LONG_S)
+            assert query.lastProgress.batchId == last + 1
+            found = eo_kafka.progress(query)
+            assert (found.batchId, [one.batchId for one in found.sinks]) == (last, [last])
+            driver_program._look(query, status)
+            assert status.batch == last
+            produce(job.servers, job.source_topic, [b"more"])
+            wait_until(lambda: not waits(), "another batch", LONG_S)
+    finally:
+        query.stop()
+
+
+def test_a_job_with_a_long_trigger_is_not_busy_between_two(job, spark):
+    """Spark says until the next trigger that there is data."""
+    status = Status(query="q", busy_since_s=0.0)
+    rows = spark.readStream.format("eo-kafka").options(**job.as_job()["source_options"])
+    writer = rows.load().select("key", "value").writeStream.format("eo-kafka")
+    query = writer.options(**job.sink_options).trigger(processingTime="1 hour").start()
+    try:
+        wait_until(lambda: query.lastProgress is not None, "a batch", LONG_S)
+        wait_until(lambda: not query.status["isTriggerActive"], "it waits")
+        assert query.status["isDataAvailable"]
+        driver_program._look(query, status)
+        assert (status.batch, status.busy_since_s) == (0, None)
+    finally:
+        query.stop()

@@ -3,6 +3,7 @@ roles creates one by looking: what does not exist is said in a sentence and stay
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from dataclasses import replace
@@ -14,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 
 import eo_kafka
 from eo_kafka.clients.kafka import config
-from eo_kafka.connectors.monitoring.consumer_group import ConsumerGroup
-from eo_kafka.core.offsets import TopicPartition
+from eo_kafka.connectors.monitoring.group_commits import GroupCommits
+from eo_kafka.core.options import OptionReader
 from eo_kafka.errors import EnvironmentRefused, WriteFailed
 from eo_kafka.sinks.maps import topic as map_topic
 from eo_kafka.sinks.options import SinkOptions
@@ -143,7 +144,7 @@ def test_a_stream_into_a_topic_that_is_not_there_is_refused_and_leaves_nothing(
         writer.__getstate__()
 
 
-def test_readers_and_watchers_create_nothing(broker_that_creates, missing, spark, tmp_path):
+def test_readers_and_watchers_create_nothing(broker_that_creates, missing, spark, tmp_path, caplog):
     servers, word = broker_that_creates, missing
     source = {"kafka.bootstrap.servers": servers, "subscribe": word, **IMPATIENT}
     a_map = {"backend": "kafka", "map": word, "kafka.bootstrap.servers": servers, **IMPATIENT}
@@ -156,9 +157,11 @@ def test_readers_and_watchers_create_nothing(broker_that_creates, missing, spark
         sent.trigger(availableNow=True).start().awaitTermination()
 
     def group():
-        watching = ConsumerGroup(word, {"kafka.bootstrap.servers": servers}, query=word)
-        watching._ends = {TopicPartition(word, 0): 1}
-        ConsumerGroup._try_commit.__wrapped__(watching)  # once: its retries take ten seconds
+        settings = OptionReader({"kafka.bootstrap.servers": servers}).kafka({})
+        commits = GroupCommits(settings.merged(group_id=word, enable_auto_commit="false"), word)
+        commits.commit([json.dumps({word: {"0": 1}})])
+        commits.close()
+        raise LookupError(caplog.text)
 
     roles = {
         "batch read": lambda: spark.read.format("eo-kafka").options(**source).load().collect(),

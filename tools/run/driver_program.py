@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...connectors.spark_reports import ended_batch
 from ...core.errors import EoKafkaError, OptionsError
 from ...core.log_lines import show_from
 from ..shared.job_function import Config, job_function
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 LOOK_S = 1
 LOOK_AT_THE_END_S = 0.05
+# Spark's words while it is at nothing. Its `isDataAvailable` stays true from a batch with data to
+# the next trigger, which may be an hour away.
+WAITING = ("Waiting for next trigger", "Waiting for data to arrive")
 
 log = logging.getLogger(__name__)
 
@@ -149,25 +153,20 @@ def _watch(
 
 
 def _look(query: StreamingQuery, status: Status) -> None:
-    now, told, newest = time.monotonic(), query.status, _newest_batch(query)
+    now, told, newest = time.monotonic(), query.status, ended_batch(query.lastProgress)
     if newest != status.batch:
         status.batch, status.busy_since_s = newest, now
-    if not (told["isDataAvailable"] or told["isTriggerActive"]):
+    if not told["isTriggerActive"] and told["message"] in WAITING:
         status.busy_since_s = None
     elif status.busy_since_s is None:
         status.busy_since_s = now
 
 
-def _newest_batch(query: StreamingQuery) -> int | None:
-    progress = query.lastProgress
-    return None if progress is None else progress["batchId"]
-
-
 def _end_batch(query: StreamingQuery, asked: list[int], grace_s: float) -> None:
     """Return when the running batch has ended; or its time, or a second SIGTERM has come."""
-    before, deadline = _newest_batch(query), time.monotonic() + grace_s
+    before, deadline = ended_batch(query.lastProgress), time.monotonic() + grace_s
     while query.isActive and query.status["isTriggerActive"]:
-        if _newest_batch(query) != before:
+        if ended_batch(query.lastProgress) != before:
             return
         if time.monotonic() > deadline:
             log.warning("The batch has not ended within %.0f s: the query is stopped.", grace_s)

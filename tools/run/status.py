@@ -13,6 +13,10 @@ from pathlib import Path
 # With `-c`, what is imported is looked for where the user is, and never beside the program's file.
 COMMAND = "from eo_kafka.tools.run.driver_program import main; main()"
 
+# For a driver to have a query. A restore of a terabyte or a queue of YARN takes hours, and whoever
+# is ended in it begins anew; a start that hangs is ended some day.
+START_S = 6 * 3600.0
+
 
 @dataclass(frozen=True)
 class DriverWords:
@@ -35,7 +39,7 @@ class Status:
     pid: int = 0
     query: str | None = None  # its id, once it is started
     batch: int | None = None  # the newest one that has ended in this run
-    busy_since_s: float | None = None  # has had input, or a trigger at work, without ending a batch
+    busy_since_s: float | None = None  # has been at work without ending a batch
     told_s: float = 0.0
     ended: bool = False  # the query has, and the process is about to
     error: str | None = None  # an error's class, if it is of ours
@@ -57,6 +61,11 @@ class Status:
             return Status()
 
     def stuck_for_s(self, now_s: float) -> float:
-        """For how long there was something to do and no batch ended, or nothing was told at all."""
+        """For how long there was something to do and no batch ended, or nothing was told at all; or
+        for how long a start has taken more than `START_S`."""
+        if self.ended or not self.told_s:
+            return 0.0
+        if not self.query:  # the driver says nothing between its own start and its query's
+            return max(0.0, now_s - self.told_s - START_S)
         since = self.told_s if self.busy_since_s is None else min(self.busy_since_s, self.told_s)
-        return now_s - since if self.query and not self.ended else 0.0
+        return now_s - since
