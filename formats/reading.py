@@ -60,6 +60,7 @@ class Reading:
 
     def __init__(self, options: FormatOptions, raw: StructType, schema: StructType) -> None:
         self._options = options
+        self.shows_bad_records = options.shows_bad_records
         self._schema = schema
         names = [*raw.names, *([bad_records.COLUMN] if options.shows_bad_records else [])]
         columns = _settled(options)

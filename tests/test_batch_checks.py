@@ -13,8 +13,13 @@ from eo_kafka.core.digest import Digest
 from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant
 from eo_kafka.errors import BatchMismatch, CheckpointError, DataLossError, LedgerError
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import batch_checks, source_checks
-from eo_kafka.sinks.protocol.batch_identity import BatchIdentity
+from eo_kafka.sinks.protocol import (
+    batch_checks,
+    batch_identity,
+    one_phase_recovery,
+    source_checks,
+)
+from eo_kafka.sinks.protocol.batch_identity import BatchIdentity, next_batch
 from eo_kafka.sinks.protocol.committable import TaskReport
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger
@@ -274,6 +279,7 @@ def test_a_source_topic_that_was_replaced_stops_the_query(caplog) -> None:
 
 def test_what_a_batch_is_stands_in_the_checkpoint(tmp_path) -> None:
     (tmp_path / "offsets").mkdir()
+    (tmp_path / "metadata").write_text('{"id":"q"}')
     for batch, offset in ((4, 5), (5, 9)):
         (tmp_path / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{line(offset)}")
     (tmp_path / "metadata").write_text('{"id":"q"}')
@@ -345,3 +351,32 @@ def test_with_state_a_batch_of_another_watermark_is_another(
     found = ledger([line(9)], [line(5)], [part(0, b"a")], watermark_ms=before)
     again = now([line(9)], [line(5)], watermark_ms=here, folder=tmp_path)
     check_both(again, found, rf"watermark at {before} ms.*at {here} ms" if other else None)
+
+
+@pytest.mark.parametrize(
+    ("planned", "following", "is_passed"),
+    [
+        ([line(9), line(9), line(20)], 7, True),  # Spark's repartition, as batch 6
+        ([line(9), line(9)], 6, False),  # batch 6 is about to run, and reads nothing
+        ([line(9), line(12), line(20)], 6, False),
+        ([line(9)], 6, False),
+    ],
+)
+def test_batches_that_read_nothing_are_passed(tmp_path, planned, following, is_passed) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    for batch, end in enumerate(planned, 5):
+        (tmp_path / f"offsets/{batch}").write_text(f"v1\n{{}}\n{end}")
+    told = options(commit="idempotent", checkpointlocation=str(tmp_path))
+    found = ledger([line(9)])
+    assert next_batch(told, found) == following
+    begun = one_phase_recovery.about_to_run(told, found)
+    assert (begun.batch if begun else 6) == following
+    seen = batch_identity.planned(told, found)
+    if is_passed:
+        batch_checks.check_next(told, 7, 5, "file:/cp", seen)
+    else:
+        with pytest.raises(BatchMismatch, match="of batch 6 the ledger knows nothing"):
+            batch_checks.check_next(told, 7, 5, "file:/cp", seen)
+    found.begun = begun
+    assert found.interrupted("main") == begun

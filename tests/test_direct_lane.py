@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from eo_kafka.connectors.tables.writers import TableStreamWriter
 from eo_kafka.connectors.targets.writers import TargetStreamWriter
 from eo_kafka.core.errors import OptionsError, SinkError
 from eo_kafka.core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
-from eo_kafka.formats import bad_records
+from eo_kafka.formats import bad_records, reading
 from eo_kafka.formats.options import FormatOptions
 from eo_kafka.formats.reading import Reading
 from eo_kafka.formats.writing import Writing
@@ -188,6 +189,7 @@ PERMISSIVE = StructType([*RAW.fields]).add("_bad_record", bad_records.spark_type
     [
         ({**KAFKA, **TABLE, "keys": "id"}, BAD, ["is DEADLETTER", "Option 'keys' names 'id'"]),
         (IMAP, PERMISSIVE, ["removes its key from a map"]),
+        ({**KAFKA, "topic": "o"}, PERMISSIVE, ["from a compacted topic", "or DEADLETTER"]),
         ({"backend": "kafka", "map": "m"}, BAD, ["is DEADLETTER", "bootstrap.servers"]),
         ({**KAFKA, "tabel": "t", "topic": "o"}, RAW, ["'tabel': did you mean 'table'?"]),
         ({**KAFKA, **TABLE, "value.format": "json"}, RAW, ["'value.format' of the sink is for"]),
@@ -200,6 +202,18 @@ def test_what_a_sink_cannot_do_is_told_with_all_that_is_wrong(given, schema, sen
     told = str(stop.value)
     assert not [one for one in sentences if one not in told], told
     assert "s3cr3t" not in told
+
+
+def test_what_cannot_be_read_is_not_copied_as_a_null_whatever_the_schema_names() -> None:
+    formats = FormatOptions.of_reader({"value.format": "string", "mode": "PERMISSIVE"})
+    raw = OPTIONS.schema()
+    columns = reading.schema(formats, raw)
+    made = Lane(OPTIONS, Reading(formats, raw, columns), None, RAW)
+    given = {"kafka.bootstrap.servers": "a:1", "topic": "o", "jobname": "j"}
+    with pytest.raises(OptionsError, match="is PERMISSIVE"):
+        format_for(made)(given).streamWriter(StructType(), overwrite=False)
+    left_out = replace(made, transform=lambda batches: batches)
+    format_for(left_out)(given).streamWriter(StructType(), overwrite=False)
 
 
 @pytest.mark.parametrize(

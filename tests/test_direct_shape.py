@@ -68,3 +68,41 @@ def test_columns_that_the_schema_does_not_name_are_left_out() -> None:
     turned = pa.struct([("b", pa.int64()), ("a", pa.int32())])
     made = in_shape(batch, pa.schema([("c", turned)]))
     assert made.to_pylist() == [{"c": {"b": 2, "a": 1}}]
+
+
+INT = pa.field("a", pa.int32(), nullable=False)
+ENTRIES = pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "where"),
+    [
+        (pa.field("c", pa.string(), nullable=False), ["x", None], "c"),
+        (pa.field("c", pa.struct([INT])), [None, {"a": 1}, {"a": None}], r"c\.a"),
+        (
+            pa.field("c", pa.list_(pa.field("element", pa.int64(), nullable=False))),
+            [[1, None]],
+            "c",
+        ),
+        (pa.field("c", pa.list_(pa.struct([INT]))), [[{"a": 1}, {"a": None}]], r"c\.\w+\.a"),
+        (pa.field("c", ENTRIES), [[("x", 1)], [("y", None)]], r"c\.value"),
+    ],
+)
+@pytest.mark.parametrize("is_cast", [True, False])
+def test_a_null_where_the_schema_takes_none_is_refused(field, given, where, is_cast) -> None:
+    kind = _nullable(field.type) if is_cast else field.type
+    with pytest.raises(SinkError, match=f"'c'.*({where}|has nulls)"):
+        in_shape(pa.record_batch([pa.array(given, kind)], names=["c"]), pa.schema([field]))
+    good = [None if field.nullable else "x", *given[:-1]]
+    made = in_shape(pa.record_batch([pa.array(good, kind)], names=["c"]), pa.schema([field]))
+    assert made["c"].to_pylist() == good
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, _nullable(one.type)) for one in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, kind.item_type)
+    if pa.types.is_list(kind):
+        return pa.list_(_nullable(kind.value_type))
+    return kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import math
 from datetime import date, datetime
 from types import SimpleNamespace
 
@@ -220,7 +221,7 @@ def test_a_query_holds_its_folds_to_their_types(monkeypatch):
     def rules(kind):
         made = windows.fold(kind, [], lambda kept, row: [*kept, row["n"]], lambda a, b: a + b)
         both = {"total": windows.sum("n"), "mine": made}
-        return Asked(rows, "at", ["k"], both, "1 s", "0", early=False)._typed()[0]
+        return Asked(rows, "at", ["k"], both, "1 s", "0", early=False)._typed({"kind": "fixed"})[0]
 
     made = rules("ARRAY<INT>")
     window = made.open(0, 1)
@@ -232,3 +233,12 @@ def test_a_query_holds_its_folds_to_their_types(monkeypatch):
         made.add(window, [(0, {"n": 2**63 - 1})])
     with pytest.raises(OptionsError, match=r"aggregates\['mine'\]: a fold cannot be or hold"):
         rules("ARRAY<TIMESTAMP>")
+
+
+def test_of_zeros_the_sign_decides_whatever_their_order():
+    for zeros in ([0.0, -0.0], [-0.0, 0.0]):
+        events = [{"x": zero} for zero in zeros]
+        for one, sign in ((windows.min("x"), -1), (windows.max("x"), 1)):
+            assert math.copysign(1, one.add(one.start(), events)[0]) == sign
+            merged = one.merge(*(one.add(one.start(), [event]) for event in events))
+            assert math.copysign(1, merged[0]) == sign

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import decimal
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
@@ -277,6 +278,13 @@ def keeps_values(one: Aggregate) -> bool:
     return isinstance(one, _Extreme)
 
 
+def function_of(one: Aggregate) -> str:
+    """Which it is of the functions above. Checkpoints hold it."""
+    if isinstance(one, _Extreme):
+        return "max" if one.largest else "min"
+    return {_Count: "count", _Sum: "sum", _Average: "avg"}.get(type(one), "fold")
+
+
 def quoted(column: str) -> str:
     """A column's name as SQL has it."""
     return "`" + column.replace("`", "``") + "`"
@@ -302,9 +310,10 @@ def _held(what: str, kind: str, total: Any) -> Any:
     )
 
 
-def _order(value: Any) -> tuple[bool, Any]:
-    """NaN, which is not equal to itself, comes last."""
-    return value != value, value  # noqa: PLR0124
+def _order(value: Any) -> tuple[bool, Any, bool]:
+    """NaN, which is not equal to itself, comes last; of two zeros 0.0, which is equal to -0.0."""
+    is_zero = isinstance(value, float) and value == 0
+    return value != value, value, is_zero and math.copysign(1, value) > 0  # noqa: PLR0124
 
 
 def _total(values: Sequence[Any]) -> Any:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import EnvironmentRefused, OptionsError
 from ..core.options import time_span_ms
 from .aggregates import Aggregate, adds, keeps_values, quoted
+from .definition import defined
 from .fitting import has_instants
 from .fixed import FixedWindows
 from .folding import Fold
@@ -25,10 +26,12 @@ from .watermarks import CANDIDATE, Watermark, lag
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
 
 _DELAY = "spark.watermarkDelayMs"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_PYTHONS_MICROS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _OWN = "_eo_"  # how the names of columns begin that are ours
 
 
@@ -40,6 +43,30 @@ def starts(at: Column, size: int, slide: int) -> Column:
         return moment - f.pmod(moment, f.lit(slide))
 
     return f.sequence(floor(at - size) + slide, floor(at), f.lit(slide))
+
+
+def _that_python_has(field: StructField) -> Column:
+    """The column; a time that Python has no value for stops the query with a sentence, and not in
+    the midst of Spark's worker. Of times within other values Spark alone tells."""
+    from pyspark.sql import functions as f
+
+    column = f.col(quoted(field.name))
+    kind = field.dataType.simpleString()
+    if kind not in ("timestamp", "timestamp_ntz", "date"):
+        return column
+    inside = f.year(column).between(1, 9999)
+    if kind == "timestamp":  # Python goes by way of UTC
+        inside &= f.unix_micros(column).between(*_PYTHONS_MICROS)
+    told = f.concat(
+        f.lit(f"Column '{field.name}' of the rows is "),
+        column.cast("string"),
+        f.lit(
+            ", and Python, in which the windows run, has the years 1 to 9999 only. Nothing of "
+            "this batch is visible. Before the windows, leave such rows out or make null of the "
+            f"time: when(year({field.name}) BETWEEN 1 AND 9999, {field.name})."
+        ),
+    )
+    return f.when(~inside, f.raise_error(told)).otherwise(column).alias(field.name)
 
 
 class Asked:
@@ -86,7 +113,9 @@ class Asked:
         self._check()
         start = f.explode_outer(starts(f.unix_micros(f.col(quoted(self._time))), size, slide))
         return self._windows(
-            start.alias(f"{_OWN}start"), lambda *told: FixedWindows(told[0], size, *told[1:])
+            start.alias(f"{_OWN}start"),
+            lambda *told: FixedWindows(told[0], size, *told[1:]),
+            {"kind": "fixed", "size": size, "slide": slide},
         )
 
     def sessions(self, gap: int) -> DataFrame:
@@ -95,23 +124,31 @@ class Asked:
 
         self._check()
         nothing = f.lit(0).alias(f"{_OWN}all")  # Spark wants a key, and `by` may be empty
-        return self._windows(nothing, lambda *told: Sessions(told[0], gap, *told[1:]))
+        return self._windows(
+            nothing,
+            lambda *told: Sessions(told[0], gap, *told[1:]),
+            {"kind": "session", "gap": gap},
+        )
 
-    def _windows(self, last_key: Column, processor: Callable[..., Any]) -> DataFrame:
-        """`last_key` is Spark's key besides the user's."""
+    def _windows(
+        self, last_key: Column, processor: Callable[..., Any], shape: Mapping[str, Any]
+    ) -> DataFrame:
+        """`last_key` is Spark's key besides the user's, `shape` the windows' kind and lengths."""
         from pyspark.sql import functions as f
 
         events, policy = self._events, self._policy
         assert policy is not None
-        keys = [f.col(quoted(name)) for name in self._by]
+        # Spark finds no column whose name must be quoted; others keep theirs, as checkpoints do.
+        odd = {name: f"{_OWN}key{n}" for n, name in enumerate(self._by) if set(name) & set(".`")}
+        keys = [f.col(quoted(name)).alias(odd.get(name, name)) for name in self._by]
         keyed = policy.applied(events, self._time).select(
             *keys,
             last_key,
             f.unix_micros(f.col(quoted(self._time))).alias(f"{_OWN}at"),
-            f.struct(*(f.col(quoted(name)) for name in events.columns)).alias(f"{_OWN}row"),
+            f.struct(*map(_that_python_has, events.schema)).alias(f"{_OWN}row"),
             f.lit(None).cast("timestamp").alias(f"{_OWN}late", metadata={_DELAY: 0}),
         )
-        rules, schema, state = self._typed()
+        rules, schema, state = self._typed(shape)
         grouped: Any = keyed.groupBy(*keyed.columns[: len(keys) + 1])
         found: DataFrame = grouped.transformWithState(
             processor(rules, state, policy.repeatable), schema, "Append", "EventTime"
@@ -119,7 +156,7 @@ class Asked:
         moments = {name: f.timestamp_micros(f.col(name)) for name in ("window_start", "window_end")}
         return found.withColumns(moments)
 
-    def _typed(self) -> tuple[Rules, Any, str]:
+    def _typed(self, shape: Mapping[str, Any]) -> tuple[Rules, Any, str]:
         """The rules, the schema of what comes out, and the columns of what is kept, as text."""
         from pyspark.sql import functions as f
         from pyspark.sql.types import LongType, StringType, StructType
@@ -160,6 +197,14 @@ class Asked:
             lateness=self._lateness,
             early=self._early,
             ordered=any(isinstance(one, Fold) for one, _, _ in typed),
+            definition=defined(
+                shape,
+                self._time,
+                self._by,
+                self._aggregates,
+                [schema[name].dataType for name in self._aggregates],
+                self._lateness,
+            ),
         )
         return rules, schema, "".join(f", kept{n} {kind}" for n, kind in enumerate(kept))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from .definition import STATE
 from .panes import Rules, Timed, Window, timer_at, watermark_of
 
 
@@ -27,7 +28,7 @@ class FixedWindows:
         self._state = handle.getValueState(
             "window", f"fired BOOLEAN, revision BIGINT{self._schema}"
         )
-        mark(handle, self._repeatable)
+        mark(handle, self._repeatable, self._rules)
 
     def handleInputRows(
         self, key: Sequence[Any], rows: Iterator[Any], timerValues: Any
@@ -89,8 +90,11 @@ def timed_rows(rows: Iterator[Any]) -> list[Timed]:
     return [(row[-3], row[-2]) for row in rows]
 
 
-def mark(handle: Any, repeatable: bool) -> None:
-    """Leave a mark in the checkpoint if the watermark of a later batch cannot be told from the
-    records alone: `state/snapshots/processing_time.py` has each batch take a snapshot then."""
+def mark(handle: Any, repeatable: bool, rules: Rules) -> None:
+    """Leave marks in the checkpoint: what the windows are (definition.py); and if the watermark of
+    a later batch cannot be told from the records alone, for `state/snapshots/processing_time.py`
+    has each batch take a snapshot then."""
+    if rules.definition is not None:
+        handle.getValueState(STATE, rules.definition)
     if not repeatable:
         handle.getValueState("eo_kafka_watermark_not_repeatable", "nothing BOOLEAN")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pyspark.sql.types import Row
+from pyspark.sql.types import Row, StructType
 
 from .aggregates import Aggregate, Event, Kept
 
@@ -43,6 +43,7 @@ class Rules:
     lateness: int  # microseconds
     early: bool
     ordered: bool  # an aggregate sees rows one by one
+    definition: StructType | None = None  # of all that (definition.py)
 
     def open(self, start: int, end: int) -> Window:
         """A new window, without rows."""

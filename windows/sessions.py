@@ -60,7 +60,7 @@ class Sessions:
         self._state = handle.getValueState(
             "sessions", f"sessions ARRAY<STRUCT<{fields}{self._schema}>>"
         )
-        mark(handle, self._repeatable)
+        mark(handle, self._repeatable, self._rules)
 
     def handleInputRows(
         self, key: Sequence[Any], rows: Iterator[Any], timerValues: Any

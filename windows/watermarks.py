@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from ..core.errors import OptionsError
 from ..core.options import time_span_ms
 from .aggregates import quoted
 
@@ -183,8 +184,18 @@ class _Custom:
     def applied(self, events: DataFrame, time: str) -> DataFrame:
         from pyspark.sql import functions as f
 
-        moves = self.function(f.col(quoted(time))).cast("timestamp")
-        return _behind(events, 0, moves, self.lag)
+        moves = self.function(f.col(quoted(time)))
+        kind = events.select(moves).schema[0].dataType.simpleString()
+        if kind not in ("timestamp", "void"):
+            raise OptionsError(
+                [
+                    "watermark=custom(...): the function must return a column of type TIMESTAMP, "
+                    f"and it is {kind.upper()}. Spark would take a number for seconds, and a "
+                    "watermark that is too far ahead never comes back: return "
+                    "timestamp_millis(...) or what else makes a TIMESTAMP of it."
+                ]
+            )
+        return _behind(events, 0, moves.cast("timestamp"), self.lag)
 
 
 def _behind(events: DataFrame, number: int, moves: Column, lag: int) -> DataFrame:

@@ -28,6 +28,13 @@ def in_shape(batch: pa.RecordBatch, shape: pa.Schema) -> pa.RecordBatch:
         raise not_one_of(batch, f"a {BATCH}")
     check_names(batch.schema.names, shape)
     columns = [_cast(batch.column(field.name), field) for field in shape]
+    for column, field in zip(columns, shape, strict=True):
+        if where := _null_in(column, field):
+            raise SinkError(
+                f"The transform's column '{field.name}' has a null in {where}, which is NOT NULL "
+                f"in the schema that is written. {_INVISIBLE} Give a value, leave such rows out, "
+                "or leave NOT NULL out of 'schema' of eo_kafka.direct."
+            )
     return pa.RecordBatch.from_arrays(columns, schema=shape)
 
 
@@ -56,6 +63,36 @@ def cannot_be_written(name: str, found: object, wanted: object, why: object) -> 
         f"The transform's column '{name}' is of type {found} and cannot be written as {wanted} "
         f"({why}). {_INVISIBLE} {_NAMES}"
     )
+
+
+def _has_not_null(field: pa.Field) -> bool:
+    """Whether it, or what is in it, takes no null. The keys of maps take none anyway."""
+    kind = field.type
+    inner = range(kind.num_fields)
+    return not field.nullable or any(_has_not_null(kind.field(n)) for n in inner)
+
+
+def _null_in(column: pa.Array, field: pa.Field, path: str = "") -> str | None:
+    """Where a field that takes no null has one, as a path; None: nowhere."""
+    import pyarrow.types as kinds
+
+    if not _has_not_null(field):
+        return None
+    path = f"{path}.{field.name}" if path else field.name
+    if not field.nullable and column.null_count:
+        return path
+    kind = column.type
+    if kinds.is_map(kind):
+        pairs = column.filter(column.is_valid())
+        inner = [(pairs.items, kind.item_field)]
+    elif kinds.is_struct(kind):
+        there = column.filter(column.is_valid())
+        inner = list(zip(there.flatten(), kind, strict=True))
+    elif kinds.is_list(kind):
+        inner = [(column.flatten(), kind.value_field)]
+    else:
+        return None
+    return next(filter(None, (_null_in(*pair, path) for pair in inner)), None)
 
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:

@@ -24,7 +24,6 @@ from .lane import Lane, LaneRead
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import DataSource
-    from pyspark.sql.types import StructType
 
     Given = Mapping[str, str]
 
@@ -95,7 +94,7 @@ def _made(which: str, given: Given, lane: Lane, overwrite: bool) -> Any:
     word = format_of(given)
     module, name = _SOURCES[word]
     source: DataSource = getattr(import_module(f"..{module}", __package__), name)(given)
-    problems = [*problems_of(given), *_bad_records(word, lane.schema)]
+    problems = [*problems_of(given), *_bad_records(word, lane)]
     try:
         made = getattr(source, which)(lane.schema, overwrite)
     except OptionsError as error:
@@ -105,20 +104,25 @@ def _made(which: str, given: Given, lane: Lane, overwrite: bool) -> Any:
     return made
 
 
-def _bad_records(word: str, schema: StructType) -> list[str]:
+def _bad_records(word: str, lane: Lane) -> list[str]:
     """What would become of records that cannot be read, where nobody else sees it."""
-    if word == TOPICS or bad_records.COLUMN not in schema.names:
+    copies_all = lane.transform is None and lane.reading.shows_bad_records
+    if not copies_all and bad_records.COLUMN not in lane.schema.names:
         return []
-    if bad_records.goes_to(schema) is not None:
+    if bad_records.goes_to(lane.schema) is not None:
+        if word == TOPICS:
+            return []
         return [
             f"Option 'mode' of the source is DEADLETTER, and format '{word}', which the sink's "
             "options are for, sends nothing to that topic: records that cannot be read would be "
             "lost. Set 'mode' to FAILFAST or PERMISSIVE."
         ]
-    if word == "eo-map":
-        return [
-            "Option 'mode' of the source is PERMISSIVE: the value of a record that cannot be read "
-            "is null, which removes its key from a map. Set 'mode' to FAILFAST, or leave such "
-            f"records out in a transform and '{bad_records.COLUMN}' out of 'schema'."
-        ]
-    return []
+    removes = {"eo-map": "a map", TOPICS: "a compacted topic"}.get(word)
+    if removes is None:
+        return []
+    ways = "FAILFAST or DEADLETTER" if word == TOPICS else "FAILFAST"
+    return [
+        "Option 'mode' of the source is PERMISSIVE: the value of a record that cannot be read "
+        f"is null, which removes its key from {removes}. Set 'mode' to {ways}, or leave such "
+        f"records out in a transform and '{bad_records.COLUMN}' out of 'schema'."
+    ]

@@ -57,7 +57,8 @@ def direct(
         schema: The columns to write and their types, as for `mapInArrow`. Others that the transform
             gives are left out. None: `key`, `value`, and `headers` where `includeHeaders` is set,
             as the source has them. With `mode=DEADLETTER` the transform must hand on
-            `_bad_record`, whether `schema` names it or not; it keeps the source's type.
+            `_bad_record`, whether `schema` names it or not; it keeps the source's type. With
+            `mode=PERMISSIVE` topics and maps need a transform that leaves bad records out.
 
     Returns:
         The query, not started: set a trigger and a `checkpointLocation`, and call `start()`, or

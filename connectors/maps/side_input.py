@@ -10,6 +10,7 @@ pinned to a version before it reads it. Below the folder:
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 import uuid
@@ -29,15 +30,19 @@ if TYPE_CHECKING:
 
 PINS_KEPT = 100  # as many batches as Spark keeps by default (minBatchesToRetain)
 _FORGOTTEN_AT_A_TIME = 20
+_READ_AS = ("backend", "map", "hazelcast.cluster", "predicate", "mode")
 
 
 @dataclass(frozen=True)
 class Pin:
-    """Which version a batch of which query uses, and when that was taken."""
+    """Which version a batch of which query uses, when that was taken, and of what: the entries'
+    schema, and a digest of the options that say what is read. None: of an older eo-kafka."""
 
     query: str | None
     version: str
     taken_ms: int
+    schema: str | None = None
+    read_as: str | None = None
 
     @classmethod
     def decode(cls, text: str) -> Pin:
@@ -99,6 +104,7 @@ class SideInput:
         if problems:
             raise OptionsError(problems)
         self._options = dict(options)
+        self._read_as = _digest(options)
         self._folder = folder.rstrip("/")
 
     def join(
@@ -168,18 +174,35 @@ class SideInput:
             if last is not None:
                 self._check_owner(last, query)
             now = int(time.time() * 1000)
-            if last is None or now - last.taken_ms >= self._refresh_ms:
+            if last is None or self._is_old(last, now) or not self._is_of(last, entries):
                 version = f"{batch}-{uuid.uuid4().hex}"
                 entries.write.parquet(f"{self._folder}/versions/{version}")
                 self._check_keys(self._version(spark, entries, version))
-                last = Pin(query, version, now)
+                last = Pin(query, version, now, entries.schema.json(), self._read_as)
             crash_point("side-input.before_pin")
             files.write_new(f"pins/{batch}", json.dumps(asdict(last)))
             pin = _read(files, batch)  # of two drivers at once, the first one's
             assert pin is not None
             self._forget(files, before, batch)
         self._check_owner(pin, query)
+        if not self._is_of(pin, entries):
+            raise CheckpointError(
+                f"Batch {batch} is joined with entries that are kept in '{self._folder}', and they "
+                "are of another map, or were read with other columns or formats than the side "
+                "input's options say now. Nothing was joined. Start the query once more with the "
+                "options that it had, until it has written this batch, and change them then."
+            )
         return self._version(spark, entries, pin.version)
+
+    def _is_old(self, pin: Pin, now_ms: int) -> bool:
+        """Also where the clock was set back: nobody knows then."""
+        return not 0 <= now_ms - pin.taken_ms < self._refresh_ms
+
+    def _is_of(self, pin: Pin, entries: DataFrame) -> bool:
+        """Whether its version is of what would be read now."""
+        now = (entries.schema.json(), self._read_as)
+        both = zip((pin.schema, pin.read_as), now, strict=True)
+        return all(then is None or then == mine for then, mine in both)
 
     def _version(self, spark: SparkSession, entries: DataFrame, version: str) -> DataFrame:
         return spark.read.schema(entries.schema).parquet(f"{self._folder}/versions/{version}")
@@ -214,6 +237,17 @@ class SideInput:
             # A newer one may be another driver's, which has not pinned it yet
             if version not in named and first.isdigit() and int(first) <= batch - PINS_KEPT:
                 files.delete(f"versions/{version}")
+
+
+def _digest(options: Mapping[str, str]) -> str:
+    """Of what is read and how, not from which servers and as whom."""
+    given = {name.lower(): str(value) for name, value in options.items()}
+    told = {
+        name: value
+        for name, value in given.items()
+        if name in _READ_AS or (name.startswith(("key.", "value.")) and "registry" not in name)
+    }
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def _read(files: HadoopFiles, batch: int) -> Pin | None:

@@ -42,11 +42,22 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("operator", "conf"),
-    [pytest.param("window", ROCKSDB, marks=pytest.mark.full), ("rows", CHANGELOG)],
+    ("operator", "conf", "commit"),
+    [
+        pytest.param("window", ROCKSDB, "two-phase", marks=pytest.mark.full),
+        ("rows", CHANGELOG, "two-phase"),
+        pytest.param("rows", CHANGELOG, "idempotent", marks=pytest.mark.full),
+    ],
 )
-def test_more_and_then_fewer_partitions_and_then_the_disk_is_lost(new_job, spark, operator, conf):  # noqa: F811
+def test_more_and_then_fewer_partitions_and_then_the_disk_is_lost(
+    new_job,  # noqa: F811
+    spark,
+    operator,
+    conf,
+    commit,
+):
     job, same = (new_job(name, operator=operator, conf=conf) for name in ("changed", "same"))
+    job.sink_extra["commit"] = same.sink_extra["commit"] = commit
     job.run(spark)
     same.run(spark)
     eo_kafka.repartition(spark, str(job.checkpoint), 3)

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import functions as f
 
 from eo_kafka import windows
 from eo_kafka.errors import OptionsError
@@ -274,5 +275,8 @@ def test_all_that_is_wrong_is_told_at_once_before_anything_starts(spark):
         "keeps state in another store than RocksDB",
     ):
         assert sentence in str(refused.value)
+    with pytest.raises(OptionsError, match="type TIMESTAMP, and it is BIGINT.*ahead never comes"):
+        windows.custom(f.unix_millis).applied(rows, "timestamp")
+    windows.custom(lambda at: f.lit(None)).applied(rows, "timestamp")
     with pytest.raises(OptionsError, match="must be a streaming DataFrame"):
         windows.tumbling(spark.range(1), time="id", size="1 s", aggregates={}, watermark="1 s")

@@ -7,7 +7,7 @@ Runs on the driver, in `commit(N)`; nothing here reads or writes anything.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from ...core.digest import Digest
 from ...core.errors import BatchMismatch, LedgerError, cut
@@ -129,10 +129,18 @@ def _tell(options: SinkOptions, sentence: str) -> None:
     log.warning("Going on, as the sink's 'failOnDataLoss' is false: %s", sentence)
 
 
-def check_next(options: SinkOptions, batch: int, newest: int, checkpoint: str | None) -> None:
+def check_next(
+    options: SinkOptions,
+    batch: int,
+    newest: int,
+    checkpoint: str | None,
+    planned: Container[int] = (),
+) -> None:
     """The same before a task commits by itself (commit=idempotent), which may not be taken back:
-    what is visible would be written once more, in another batch. Raises BatchMismatch."""
+    what is visible would be written once more, in another batch. S1 has seen that no batch before
+    one that is `planned` read anything. Raises BatchMismatch."""
     may_pass = options.may_pass_batches or not options.fail_on_data_loss or checkpoint is None
+    may_pass = may_pass or batch in planned
     if 0 <= newest < batch - 1 and not may_pass:
         found = (batch, newest, f"{checkpoint}")
         raise BatchMismatch(_lacks(options, *found, has_snapshot=options.snapshots))

@@ -23,7 +23,7 @@ from ...core.errors import CheckpointError
 from ...core.transaction import Decision
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots import operators
-from ...state.snapshots.batch_ends import ids_of, topics_of
+from ...state.snapshots.batch_ends import ids_of, same_lines, topics_of
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
 from ...state.snapshots.offset_log import NOT_PLANNED, PlannedBatch, planned_batch
 from ...state.snapshots.processing_time import described_in, operator_by_the_clock
@@ -123,10 +123,26 @@ def planned(options: SinkOptions, ledger: Ledger) -> dict[int, str]:
         return {}
     checkpoint = open_checkpoint(options.checkpoint)
     newest = max(ledger.of_sink(options.sink), default=-1)
-    found = {
-        n: planned_batch(checkpoint, n, NOT_PLANNED).ends for n in (newest, newest + 1) if n >= 0
-    }
+    which = {newest, newest + 1, next_batch(options, ledger)} - {-1}
+    found = {n: planned_batch(checkpoint, n, NOT_PLANNED).ends for n in which}
     return {batch: _digest(ends) for batch, ends in found.items() if ends}
+
+
+def next_batch(options: SinkOptions, ledger: Ledger) -> int:
+    """S1: the number of the batch after the newest decided one. Spark's repartition of state is a
+    batch without a decision, which reads nothing: such batches are passed, if a later one is
+    planned. Raises CheckpointError."""
+    mine = ledger.of_sink(options.sink)
+    batch = max(mine, default=-1) + 1
+    ends = mine[batch - 1].offsets if mine else ()
+    if options.checkpoint is None or not ends:
+        return batch
+    checkpoint = open_checkpoint(options.checkpoint)
+    while same_lines(ends, planned_batch(checkpoint, batch, NOT_PLANNED).ends):
+        if not planned_batch(checkpoint, batch + 1, NOT_PLANNED).ends:
+            break
+        batch += 1
+    return batch
 
 
 def _digest(lines: Sequence[str]) -> str:

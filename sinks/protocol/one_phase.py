@@ -67,7 +67,7 @@ def write(
         return two_phase.write(options, plan, task, batches)
     check_owner(options, plan.owner, task.query_id)
     newest = max(plan.decisions, default=-1)
-    batch_checks.check_next(options, task.batch, newest, task.checkpoint)
+    batch_checks.check_next(options, task.batch, newest, task.checkpoint, plan.planned)
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
     if first is None:

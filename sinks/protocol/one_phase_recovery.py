@@ -30,6 +30,7 @@ from ...state.ledger.topics import TOKEN_PARTITION
 from ...state.snapshots.checkpoint import open_checkpoint
 from ...state.snapshots.offset_log import plan_of
 from ..options import SinkOptions
+from .batch_identity import next_batch
 from .committable import TaskReport, Torn
 from .finisher import Finisher
 
@@ -41,7 +42,7 @@ def about_to_run(options: SinkOptions, ledger: Ledger) -> Begun | None:
     that is decided. Raises CheckpointError."""
     if not options.one_phase:
         return None
-    batch = max(ledger.of_sink(options.sink), default=-1) + 1
+    batch = next_batch(options, ledger)
     if options.checkpoint is None:
         return Begun(batch, "")
     plan = plan_of(open_checkpoint(options.checkpoint), batch, "")

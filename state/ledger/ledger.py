@@ -123,9 +123,9 @@ class Ledger:
 
     def interrupted(self, sink: str) -> Begun | None:
         """The batch after the newest decided one, if its plan is known and tasks of it may have
-        committed by themselves."""
+        committed by themselves. Batches that read nothing may lie between."""
         begun, following = self.begun, max(self.of_sink(sink), default=-1) + 1
-        return begun if begun and begun.plan and begun.batch == following else None
+        return begun if begun and begun.plan and begun.batch >= following else None
 
     def tombstones(self, sink: str, keep: int = DECISIONS_KEPT) -> list[tuple[bytes, None]]:
         """Records that make room: all rounds of all batches but the newest `keep`, and but those
