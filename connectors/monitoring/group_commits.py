@@ -61,15 +61,15 @@ class GroupCommits:
                 (TopicPartition(one.topic, one.partition), one.error)
                 for one in self._consumer.commit(offsets=wanted, asynchronous=False)
             ]
-        except KafkaException as error:  # it does not say of which
-            if not _is_unknown(error.args[0]):
+        except KafkaException as refused:  # it does not say of which
+            if not _is_unknown(refused.args[0]):
                 raise
             topics = sorted(_topics(left))
             for topic in topics if len(topics) > 1 else ():
                 self._send({at: end for at, end in left.items() if at.topic == topic}, done)
             if len(topics) > 1:
                 return
-            errors = [(at, error.args[0]) for at in left]
+            errors = [(at, refused.args[0]) for at in left]
         done.update({at: left[at] for at, error in errors if error is None})
         gone = {at for at, error in errors if error and _is_unknown(error)}
         self._leave_out(gone, done)
@@ -100,8 +100,8 @@ class GroupCommits:
             ours = {
                 at: end
                 for at, end in position.offsets.items()
-                if (topic_id := position.ids.get(at.topic)) is None
-                or self._ours.get((at.topic, topic_id), False)
+                if (named := position.ids.get(at.topic)) is None
+                or self._ours.get((at.topic, named), False)
             }
             yield Position(ours)
 
@@ -112,7 +112,8 @@ class GroupCommits:
         if self._admin is None:
             self._admin = admin_client(connection_settings(self._settings))
         asked = TopicCollection(sorted(topics))
-        described, hidden = {}, {}
+        described: dict[str, Any] = {}
+        hidden: dict[str, str | None] = {}
         for topic, told in self._admin.describe_topics(asked, request_timeout=LOOK_S).items():
             try:
                 described[topic] = told.result()
