@@ -1,4 +1,4 @@
-"""An append counts only if each of its records is in the log: also the snapshot's."""
+"""An append counts only if each record is in the log: a snapshot's and an export's, too."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from eo_kafka.clients.kafka import transactional_producer
+from eo_kafka.errors import OutcomeUnknown
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.state.ledger.appender import Appender, AppendFailed, Record
+from eo_kafka.state.snapshots.writer import ExportWriter
 
 DECISION: Record = (b"decision", b"names the snapshot")
 SNAPSHOT: list[Record] = [(b"chunk-0", b"state"), (b"chunk-1", b"state")]
@@ -54,7 +57,7 @@ class Producer:
             if topic != self._silent:
                 lost = topic == self._lost and offset == 0
                 on_delivery(None, Message(topic, partition, -1 if lost else offset))
-        return 0
+        return sum(topic == self._silent for topic, _, _ in self._sent)
 
     def commit_transaction(self, timeout_s: float) -> None:
         self.ended.append("commit")
@@ -101,3 +104,14 @@ def test_what_is_there_is_committed(options: SinkOptions) -> None:
     producer = Producer()
     assert appended(options, producer, [DECISION]).proven
     assert producer.ended == ["commit"]
+
+
+@pytest.mark.parametrize("how", ["lost", "silent"])
+def test_an_export_of_which_records_are_not_known_to_be_there_is_not_finished(
+    options: SinkOptions, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = Producer(**{how: "export"})
+    monkeypatch.setattr(transactional_producer, "take", lambda *_, **__: producer)
+    with pytest.raises(OutcomeUnknown, match="holds more" if how == "lost" else "No broker said"):
+        ExportWriter(options, None, "export").append(SNAPSHOT)  # type: ignore[arg-type]
+    assert producer.ended == []

@@ -100,7 +100,12 @@ class ExportWriter:
             self._producer.begin_transaction()
             for record in records:
                 send(self._producer, self._topic, record, STATE_PARTITION, note)
-            flush(self._producer, TIMEOUT_S)
+            if flush(self._producer, TIMEOUT_S):
+                raise OutcomeUnknown(
+                    f"No broker said within {TIMEOUT_S:.0f} s whether topic '{self._topic}' took "
+                    "all records. The export is not finished: export again under the same name, "
+                    "and it goes on from there."
+                )
             if landed and (problem := self._point.landed(landed)):
                 raise OutcomeUnknown(
                     f"Topic '{self._topic}' holds more than was read of it ({problem}): its leader "
