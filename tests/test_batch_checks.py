@@ -7,23 +7,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from eo_kafka.core.digest import Digest
-from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant
+from eo_kafka.core.transaction import Begun, Decision, DecisionState, Identity, Participant
 from eo_kafka.errors import BatchMismatch, CheckpointError, DataLossError, LedgerError
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import (
     batch_checks,
     batch_identity,
+    one_phase,
     one_phase_recovery,
     source_checks,
 )
-from eo_kafka.sinks.protocol.batch_identity import BatchIdentity, next_batch
-from eo_kafka.sinks.protocol.committable import TaskReport
+from eo_kafka.sinks.protocol.batch_identity import BatchIdentity, next_batch, plans_in
+from eo_kafka.sinks.protocol.committable import TaskReport, Torn, WritePlan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger
-from eo_kafka.state.snapshots.checkpoint import LocalCheckpoint
+from eo_kafka.state.snapshots.checkpoint import LocalCheckpoint, open_checkpoint
 from eo_kafka.state.snapshots.offset_log import PlannedBatch
 
 FILE = '{"logOffset":4}'
@@ -259,7 +262,6 @@ def test_a_function_of_foreach_batch_need_not_write_each_batch() -> None:
     found = ledger([line(9)])
     passing = replace(options(), may_pass_batches=True)
     batch_checks.check_decided(passing, now([line(20)], [line(15)], batch=8), found)
-    batch_checks.check_decided(options(), now([line(20)], [line(9)], batch=8), found)
     batch_checks.check_decided(options(), now(batch=20261126), found)  # numbered by hand
     batch_checks.check_decided(options(), now([line(20)], [line(15)], batch=8), Ledger())
 
@@ -354,29 +356,59 @@ def test_with_state_a_batch_of_another_watermark_is_another(
 
 
 @pytest.mark.parametrize(
-    ("planned", "following", "is_passed"),
+    ("ends", "partitions", "following", "is_passed"),
     [
-        ([line(9), line(9), line(20)], 7, True),  # Spark's repartition, as batch 6
-        ([line(9), line(9)], 6, False),  # batch 6 is about to run, and reads nothing
-        ([line(9), line(12), line(20)], 6, False),
-        ([line(9)], 6, False),
+        ([9, 9, 20], [4, 8, 8], 7, True),  # Spark's repartition, as batch 6
+        ([9, 9, 9, 20], [4, 8, 2, 2], 8, True),
+        ([9, 9, 20], [4, 4, 4], 6, False),  # batch 6 read nothing, and gave closed windows out
+        ([9, 9, 20], [None, None, None], 6, False),
+        ([9, 9], [4, 8], 6, False),  # batch 6 is about to run, and reads nothing
+        ([9, 12, 20], [4, 8, 8], 6, False),
+        ([9], [4], 6, False),
     ],
 )
-def test_batches_that_read_nothing_are_passed(tmp_path, planned, following, is_passed) -> None:
+def test_repartitions_of_state_are_passed(
+    tmp_path: Path, ends: list[int], partitions: list[int | None], following: int, is_passed: bool
+) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "metadata").write_text('{"id":"q"}')
-    for batch, end in enumerate(planned, 5):
-        (tmp_path / f"offsets/{batch}").write_text(f"v1\n{{}}\n{end}")
+    for batch, (end, count) in enumerate(zip(ends, partitions, strict=True), 5):
+        conf = {"conf": {"spark.sql.shuffle.partitions": f"{count}"}} if count else {}
+        (tmp_path / f"offsets/{batch}").write_text(f"v1\n{json.dumps(conf)}\n{line(end)}")
+    last = 4 + len(ends)
     told = options(commit="idempotent", checkpointlocation=str(tmp_path))
     found = ledger([line(9)])
-    assert next_batch(told, found) == following
+    assert next_batch(told, found, plans_in(open_checkpoint(str(tmp_path)))) == following
     begun = one_phase_recovery.about_to_run(told, found)
     assert (begun.batch if begun else 6) == following
     seen = batch_identity.planned(told, found)
+    here = now([line(30)], [line(9)], folder=tmp_path, batch=last)
     if is_passed:
-        batch_checks.check_next(told, 7, 5, "file:/cp", seen)
-    else:
+        batch_checks.check_next(told, last, 5, "file:/cp", seen)
+        batch_checks.check_decided(told, here, found)
+    elif last > 6:
         with pytest.raises(BatchMismatch, match="of batch 6 the ledger knows nothing"):
-            batch_checks.check_next(told, 7, 5, "file:/cp", seen)
+            batch_checks.check_next(told, last, 5, "file:/cp", seen)
+        with pytest.raises(BatchMismatch, match="of batch 6 the ledger knows nothing"):
+            batch_checks.check_decided(told, here, found)
     found.begun = begun
     assert found.interrupted("main") == begun
+
+
+def test_beside_another_batch_that_is_partly_committed_none_is_written() -> None:
+    """Its checkpoint is one of before a repartition, and what batch 7 read may come as batch 6."""
+    torn = Torn(replace(ledger([line(9)]).decisions["main", 5], batch=7), (), decided=False)
+    plan = WritePlan(4, Identity("c", 1, 1), "q", 3, 10, {}, torn=torn)
+    told = options(commit="idempotent")
+    rows = iter([pa.record_batch({"value": [b"1"]})])
+    with pytest.raises(BatchMismatch, match=r"Batch 7 .* had committed rows.* batch 6 is to be"):
+        one_phase.write(told, plan, TaskIdentity("q", 6, 0, 1, None), rows)
+    batch_checks.check_torn(told, 7, torn)
+    batch_checks.check_torn(told, 6, replace(torn, decided=True))
+
+
+def test_what_a_later_batch_was_planned_with_stays_while_it_may_be_torn() -> None:
+    found = ledger([line(9)])
+    found.begun, mine = Begun(7, "v1\n{}\n" + line(20)), Begun(6, "v1\n{}\n" + line(30))
+    assert one_phase_recovery.begins(found, mine, may_be_torn=True) == []
+    assert len(one_phase_recovery.begins(found, mine, may_be_torn=False)) == 1

@@ -1,7 +1,7 @@
 """Whether a batch that comes again is the one that was written, and a new one begins where the last
 one ended; else what a person can do.
 
-Runs on the driver, in `commit(N)`; nothing here reads or writes anything.
+Runs on the driver, in `commit(N)`; nothing here writes anything.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ...state.snapshots.batch_ends import (
     without_marks,
 )
 from ..options import SinkOptions
-from .batch_identity import BatchIdentity
+from .batch_identity import BatchIdentity, is_repartition, plans_in
 from .batch_times import other_times
-from .committable import TaskReport
+from .committable import TaskReport, Torn
 
 log = logging.getLogger(__name__)
 
@@ -84,12 +84,13 @@ def _check_none_between(options: SinkOptions, identity: BatchIdentity, ledger: L
     """Each batch of a stream is decided, also an empty one. Where the checkpoint has batches that
     the ledger lacks, the ledger went back, and perhaps the output with it: both are in one cluster.
     Raise BatchMismatch, unless losses are accepted; but a function of foreachBatch need not write
-    each batch, and batches that read nothing are no loss."""
+    each batch, and of Spark's repartition of state no sink is told."""
     mine = ledger.of_sink(options.sink)
     newest = max(mine, default=identity.batch)
     if newest >= identity.batch or options.may_pass_batches or identity.checkpoint is None:
         return
-    if mine[newest].offsets and same_lines(mine[newest].offsets, identity.starts):
+    plans, ends = plans_in(identity.checkpoint), mine[newest].offsets
+    if all(is_repartition(plans, n, ends) for n in range(newest + 1, identity.batch)):
         return
     found = (identity.batch, newest, identity.checkpoint.url)
     _tell(options, _lacks(options, *found, has_snapshot=ledger.snapshot is not None))
@@ -137,13 +138,31 @@ def check_next(
     planned: Container[int] = (),
 ) -> None:
     """The same before a task commits by itself (commit=idempotent), which may not be taken back:
-    what is visible would be written once more, in another batch. S1 has seen that no batch before
-    one that is `planned` read anything. Raises BatchMismatch."""
+    what is visible would be written once more, in another batch. Before one that is `planned` S1
+    has seen repartitions of state only. Raises BatchMismatch."""
     may_pass = options.may_pass_batches or not options.fail_on_data_loss or checkpoint is None
     may_pass = may_pass or batch in planned
     if 0 <= newest < batch - 1 and not may_pass:
         found = (batch, newest, f"{checkpoint}")
         raise BatchMismatch(_lacks(options, *found, has_snapshot=options.snapshots))
+
+
+def check_torn(options: SinkOptions, batch: int, torn: Torn | None) -> None:
+    """Before a task of a batch that is not decided commits by itself: raise BatchMismatch if
+    another batch was interrupted when tasks of it had committed. With a checkpoint from before
+    Spark's repartition of state, which takes a number, the same records come in a batch of a lower
+    number."""
+    if torn is None or torn.decided or torn.decision.batch == batch:
+        return
+    other, job = torn.decision.batch, options.job
+    raise BatchMismatch(
+        f"Batch {other} of job '{job}' was interrupted when tasks had committed rows of it "
+        f"(commit=idempotent), and now batch {batch} is to be written: the checkpoint is another "
+        f"one than batch {other} ran with, of before a repartition of the state, say. It may read "
+        f"what batch {other} has read. Nothing of batch {batch} is visible. Bring the checkpoint "
+        f"back that batch {other} ran with. If it is gone, 'eo-kafka verify' says what the output "
+        f"has; then 'eo-kafka job reset {job}', and a new checkpoint."
+    )
 
 
 def _lacks(

@@ -15,8 +15,9 @@ Runs on the driver, in `commit(N)`. The checkpoint is read once a batch: two sma
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...core.errors import CheckpointError
@@ -25,13 +26,14 @@ from ...state.ledger.ledger import Ledger
 from ...state.snapshots import operators
 from ...state.snapshots.batch_ends import ids_of, same_lines, topics_of
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
-from ...state.snapshots.offset_log import NOT_PLANNED, PlannedBatch, planned_batch
+from ...state.snapshots.offset_log import NOT_PLANNED, PlannedBatch, parse, plan_of, planned_batch
 from ...state.snapshots.processing_time import described_in, operator_by_the_clock
 from ..options import SinkOptions
 from .committable import TaskReport
 
 # Their ids come with each commit's look: of more topics, the answer would cost more than the look.
 SOURCE_TOPICS_MAX = 100
+Plans = Callable[[int], str]
 
 
 @dataclass(frozen=True)
@@ -121,28 +123,38 @@ def planned(options: SinkOptions, ledger: Ledger) -> dict[int, str]:
     place, and would say of this driver's rows what they are not (the model found that)."""
     if options.checkpoint is None:
         return {}
-    checkpoint = open_checkpoint(options.checkpoint)
+    plans = plans_in(open_checkpoint(options.checkpoint))
     newest = max(ledger.of_sink(options.sink), default=-1)
-    which = {newest, newest + 1, next_batch(options, ledger)} - {-1}
-    found = {n: planned_batch(checkpoint, n, NOT_PLANNED).ends for n in which}
+    which = {newest, newest + 1, next_batch(options, ledger, plans)} - {-1}
+    found = {n: parse(plans(n)).ends for n in which}
     return {batch: _digest(ends) for batch, ends in found.items() if ends}
 
 
-def next_batch(options: SinkOptions, ledger: Ledger) -> int:
+def plans_in(checkpoint: Checkpoint) -> Plans:
+    """The text that Spark planned a batch with, '' if it has not; each is read once. The function
+    raises CheckpointError."""
+    return functools.cache(lambda batch: plan_of(checkpoint, batch, ""))
+
+
+def next_batch(options: SinkOptions, ledger: Ledger, plans: Plans) -> int:
     """S1: the number of the batch after the newest decided one. Spark's repartition of state is a
-    batch without a decision, which reads nothing: such batches are passed, if a later one is
-    planned. Raises CheckpointError."""
+    batch without a decision: it is passed, if a later one is planned. Raises CheckpointError."""
     mine = ledger.of_sink(options.sink)
     batch = max(mine, default=-1) + 1
     ends = mine[batch - 1].offsets if mine else ()
-    if options.checkpoint is None or not ends:
-        return batch
-    checkpoint = open_checkpoint(options.checkpoint)
-    while same_lines(ends, planned_batch(checkpoint, batch, NOT_PLANNED).ends):
-        if not planned_batch(checkpoint, batch + 1, NOT_PLANNED).ends:
-            break
+    while is_repartition(plans, batch, ends) and plans(batch + 1):
         batch += 1
     return batch
+
+
+def is_repartition(plans: Plans, batch: int, ends: Sequence[str]) -> bool:
+    """Whether a batch after one that ended at `ends` only gave the state another number of
+    partitions. One that reads nothing else may have rows: of windows that closed."""
+    mine = parse(plans(batch))
+    if not ends or not same_lines(ends, mine.ends):
+        return False
+    counts = (parse(plans(batch - 1)).state_partitions, mine.state_partitions)
+    return None not in counts and counts[0] != counts[1]
 
 
 def _digest(lines: Sequence[str]) -> str:

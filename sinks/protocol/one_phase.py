@@ -66,6 +66,7 @@ def write(
     if plan.torn_at(task.batch) or not plan.must_write(task.batch, task.partition):
         return two_phase.write(options, plan, task, batches)
     check_owner(options, plan.owner, task.query_id)
+    batch_checks.check_torn(options, task.batch, plan.torn)
     newest = max(plan.decisions, default=-1)
     batch_checks.check_next(options, task.batch, newest, task.checkpoint, plan.planned)
     rows = (batch for batch in batches if batch.num_rows)

@@ -28,9 +28,8 @@ from ...state.ledger.ledger import Ledger
 from ...state.ledger.settled_tokens import read_tokens, visible_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
 from ...state.snapshots.checkpoint import open_checkpoint
-from ...state.snapshots.offset_log import plan_of
 from ..options import SinkOptions
-from .batch_identity import next_batch
+from .batch_identity import next_batch, plans_in
 from .committable import TaskReport, Torn
 from .finisher import Finisher
 
@@ -42,21 +41,22 @@ def about_to_run(options: SinkOptions, ledger: Ledger) -> Begun | None:
     that is decided. Raises CheckpointError."""
     if not options.one_phase:
         return None
-    batch = next_batch(options, ledger)
     if options.checkpoint is None:
-        return Begun(batch, "")
-    plan = plan_of(open_checkpoint(options.checkpoint), batch, "")
+        return Begun(max(ledger.of_sink(options.sink), default=-1) + 1, "")
+    plans = plans_in(open_checkpoint(options.checkpoint))
+    batch = next_batch(options, ledger, plans)
+    plan = plans(batch)
     return Begun(batch, plan if len(plan) <= PLAN_MAX else "") if plan else None
 
 
 def begins(ledger: Ledger, mine: Begun | None, *, may_be_torn: bool) -> list[Record]:
     """What names the batch that is about to run, unless the ledger has it. Where the ledger has
-    the same batch with another end, from another checkpoint, tasks of that may have committed: it
-    stays until it is known that none has (the model found this)."""
+    the same batch with another end, or a later one, from another checkpoint, tasks of that may have
+    committed: it stays until it is known that none has (the model found this)."""
     known = ledger.begun
     if mine is None or mine == known:
         return []
-    has_another = known is not None and known.batch == mine.batch
+    has_another = known is not None and known.batch >= mine.batch
     # One that an eo-kafka of before ran may be torn, too: it recorded none.
     is_unknown = known is None and ledger.one_phase_from is not None
     if may_be_torn and (has_another or is_unknown):
