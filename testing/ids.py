@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import EoKafkaError
 from ..tools.verify.topic_diff import How
 from .errors import CheckRefused
-from .records import Record, encoded, parsed
+from .records import Record, encoded, is_double, parsed
 
 if TYPE_CHECKING:
     from .topics import Topic
@@ -138,8 +138,17 @@ def _fraction(number: Decimal) -> str:
     return f"{whole}.{rest.rstrip('0') or 0}"
 
 
+def _fraction_of(text: str) -> float | Decimal:
+    """Of JSON's text, which is no integer."""
+    number = Decimal(text)
+    if is_double(text, number):
+        return float(text)
+    sign, digits, exponent = number.as_tuple()
+    return Decimal((sign, (*digits, 0), -1)) if exponent == 0 else number
+
+
 def _parsed(value: bytes | None) -> bytes | None:
     try:
-        return None if value is None else _canonical(parsed(value, Decimal))
+        return None if value is None else _canonical(parsed(value, _fraction_of))
     except ValueError:
         return value

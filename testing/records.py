@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..clients.kafka import config
@@ -23,6 +24,7 @@ Written: TypeAlias = Value | tuple[Value, Value]  # a value, or key and value
 ANSWER_S = 30.0
 SETTLED_S = 20.0
 NEW_TOPIC_S = 5.0
+_DIGITS = 17  # of a DOUBLE, at most
 
 
 class Record(NamedTuple):
@@ -51,7 +53,15 @@ def parsed(value: bytes, number: Callable[[str], Any]) -> Any:
 
 def _unrounded(text: str) -> float | Decimal:
     near, exact = float(text), Decimal(text)
-    return near if Decimal(repr(near)) == exact or exact.is_nan() else exact
+    is_near = Decimal(repr(near)) == exact or exact.is_nan() or is_double(text, exact)
+    return near if is_near else exact
+
+
+def is_double(text: str, number: Decimal) -> bool:
+    """Whether this is how Java writes a DOUBLE of 1e7 and more: with an E. Before Java 19 its last
+    digits need not be the shortest that mean the number; Decimals of Spark come without an E."""
+    is_large = "e" in text.lower() and "e-" not in text.lower()
+    return is_large and len(number.as_tuple().digits) <= _DIGITS and isfinite(float(text))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -98,6 +98,33 @@ def test_a_null_where_the_schema_takes_none_is_refused(field, given, where, is_c
     assert made["c"].to_pylist() == good
 
 
+@pytest.mark.parametrize("is_cast", [True, False])
+def test_a_record_that_cannot_be_read_may_have_nulls(is_cast) -> None:
+    """It goes to the dead letter topic as it came."""
+    kind = pa.struct([INT])
+    shape = pa.schema(
+        [
+            pa.field("key", pa.string(), nullable=False),
+            pa.field("value", kind),
+            pa.field("_bad_record", pa.string()),
+        ]
+    )
+    rows = [{"key": "k", "value": {"a": 1}, "_bad_record": None}]
+    bad = {"key": None, "value": None, "_bad_record": "it"}
+    columns = ["key", "value", "_bad_record"]
+    kinds = [pa.string(), _nullable(kind) if is_cast else kind, pa.string()]
+
+    def batch_of(found: list[dict[str, object]]) -> pa.RecordBatch:
+        arrays = [
+            pa.array([row[n] for row in found], k) for n, k in zip(columns, kinds, strict=True)
+        ]
+        return pa.record_batch(arrays, names=columns)
+
+    assert in_shape(batch_of([*rows, bad]), shape).to_pylist() == [*rows, bad]
+    with pytest.raises(SinkError, match="'key' has a null"):
+        in_shape(batch_of([*rows, {**bad, "_bad_record": None}]), shape)
+
+
 def _nullable(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(one.name, _nullable(one.type)) for one in kind])

@@ -21,7 +21,7 @@ from eo_kafka.clients.kafka import bootstrap, control_plane
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.core import driver_directory, patience
 from eo_kafka.core.transaction import EndTxnAnswer, Identity, TransactionState
-from eo_kafka.errors import OutcomeUnknown
+from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown
 from eo_kafka.testing.processes import wait_until
 
 
@@ -146,3 +146,13 @@ def test_brokers_that_answer_nothing_are_waited_for_as_in_any_outage(
         with pytest.raises(OutcomeUnknown, match="did not answer when asked to describe"):
             plane.describe_one("a")
         assert time.monotonic() - began > 2.5
+
+
+def test_a_certificate_that_is_not_trusted_is_no_outage(
+    served: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "TIMEOUT_S", 2.0)
+    asked = {"bootstrap.servers": served.servers, "security.protocol": "SSL"}
+    found = within(20, ControlPlane, asked)
+    assert type(found) is EnvironmentRefused, "needs a person"
+    assert "certificate verify failed" in str(found)

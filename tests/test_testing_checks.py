@@ -27,6 +27,8 @@ def is_expected(expected: object, value: bytes) -> bool:
         (b'{"t":1}', b'{"t":1.0}'),
         (b'{"t":"1.5"}', b'{"t":1.5}'),
         (b'{"t":0.0}', b'{"t":-0.0}'),
+        (b'{"t":12345678}', b'{"t":1.2345678E7}'),
+        (b'{"t":1.2345678901234567890123E9}', b'{"t":1.2345678901234567E9}'),
         (b'[{"a":1.5}]', b'[{"a":1.25}]'),
     ],
 )
@@ -42,6 +44,9 @@ def test_two_numbers_are_not_the_same(read, written):
         ({"b": 1, "a": 1.5}, b'{"a":15e-1,"b":1}'),
         ({"a": Decimal("1.10")}, b'{"a":1.1}'),
         ({"a": Decimal(5)}, b'{"a":5}'),
+        ({"a": 12345678.0}, b'{"a":1.2345678E7}'),
+        ({"a": 7.193800533714229e16}, b'{"a":7.1938005337142288E16}'),  # as Java 17 writes it
+        ({"a": Decimal("0.12345678901234567")}, b'{"a":0.12345678901234567}'),
         ({"a": Decimal("5.0")}, b'{"a":5.00}'),
         ({"a": Decimal("10e500")}, b'{"a":1.0e501}'),
         ({"a": [True, None, "\u00e9"]}, '{"a":[true,null,"\u00e9"]}'.encode()),
@@ -68,6 +73,9 @@ def test_a_number_that_a_float_would_round_is_a_decimal():
     found = Record(0, 0, None, b'{"a":0.1,"b":12345678901234567.89,"c":7}').json
     assert found == {"a": 0.1, "b": Decimal("12345678901234567.89"), "c": 7}
     assert isinstance(found["a"], float)
+    found = Record(0, 0, None, b'{"a":7.1938005337142288E16}').json
+    assert isinstance(found["a"], float)
+    assert is_expected(found, b'{"a":7.1938005337142288E16}')
 
 
 @pytest.fixture

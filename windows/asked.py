@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _DELAY = "spark.watermarkDelayMs"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_STATE_CHECK = "spark.sql.streaming.stateStore.stateSchemaCheck"
 _PYTHONS_MICROS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _OWN = "_eo_"  # how the names of columns begin that are ours
 
@@ -54,16 +55,18 @@ def _that_python_has(field: StructField) -> Column:
     kind = field.dataType.simpleString()
     if kind not in ("timestamp", "timestamp_ntz", "date"):
         return column
-    inside = f.year(column).between(1, 9999)
+    inside, means = f.year(column).between(1, 9999), f"year({field.name}) BETWEEN 1 AND 9999"
     if kind == "timestamp":  # Python goes by way of UTC
-        inside &= f.unix_micros(column).between(*_PYTHONS_MICROS)
+        first, last = _PYTHONS_MICROS
+        inside = f.unix_micros(column).between(first, last)
+        means = f"unix_micros({field.name}) BETWEEN {first} AND {last}"
     told = f.concat(
         f.lit(f"Column '{field.name}' of the rows is "),
         column.cast("string"),
         f.lit(
             ", and Python, in which the windows run, has the years 1 to 9999 only. Nothing of "
             "this batch is visible. Before the windows, leave such rows out or make null of the "
-            f"time: when(year({field.name}) BETWEEN 1 AND 9999, {field.name})."
+            f"time: CASE WHEN {means} THEN {field.name} END."
         ),
     )
     return f.when(~inside, f.raise_error(told)).otherwise(column).alias(field.name)
@@ -219,6 +222,12 @@ class Asked:
             problems.append(
                 "The session keeps state in another store than RocksDB, which windows need: "
                 f'spark.conf.set("{_PROVIDER}", "{_ROCKSDB}").'
+            )
+        checks = self._events.sparkSession.conf.get(_STATE_CHECK, None) or "true"
+        if checks.lower() != "true":
+            problems.append(
+                f"The session's {_STATE_CHECK} is {checks}, and windows of other lengths than the "
+                f'checkpoint\'s would be wrong: spark.conf.set("{_STATE_CHECK}", "true").'
             )
         if problems:
             raise OptionsError(problems)

@@ -27,7 +27,8 @@ def tumbling(
     """Windows of one size, one after the other, with the rows that came too late for them.
 
     What the windows are stays as long as the checkpoint: with another `size`, `time`, `by`,
-    `allowed_lateness` or other `aggregates` a start stops.
+    `allowed_lateness` or other `aggregates` a start stops. What the functions of a `fold` do is not
+    seen.
 
     Each row is in one window, from `window_start` to before `window_end`; windows begin at whole
     multiples of `size` since 1970. The result comes out when the watermark has passed the window's

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import random
+import ssl
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -30,7 +31,8 @@ PATIENCE_S = 3.0  # where there are several servers; in the next round twice as 
 
 
 def connected(control: Mapping[str, Any]) -> Any:
-    """A KafkaAdminClient that has found the cluster. Raises what kafka-python raises."""
+    """A KafkaAdminClient that has found the cluster. Raises what kafka-python raises; ssl.SSLError
+    where one of the two sides does not trust the other's certificate."""
     from kafka.errors import KafkaTimeoutError
 
     servers = [name.strip() for name in control["bootstrap_servers"].split(",") if name.strip()]
@@ -38,12 +40,15 @@ def connected(control: Mapping[str, Any]) -> Any:
     timeout_s = patience_s(control["bootstrap_servers"], TIMEOUT_S)
     deadline = time.monotonic() + timeout_s
     each_s = PATIENCE_S if len(servers) > 1 else timeout_s
+    distrust: list[ssl.SSLError] = []
     while True:
         for wanted in _ways(servers):
             within_s = min(each_s, max(0.0, deadline - time.monotonic()))
             try:
-                return _connected_to(wanted, control, within_s)
+                return _connected_to(wanted, control, within_s, distrust)
             except KafkaTimeoutError:
+                if time.monotonic() >= deadline and distrust:
+                    raise distrust[-1] from None
                 if time.monotonic() >= deadline:
                     raise
         each_s *= 2
@@ -66,7 +71,12 @@ def _refuses(server: str) -> bool:
     return found is not None and connection_problem(*found, LOOK_S) not in (None, SILENT)
 
 
-def _connected_to(servers: list[str], control: Mapping[str, Any], within_s: float) -> Any:
+def _connected_to(
+    servers: list[str],
+    control: Mapping[str, Any],
+    within_s: float,
+    distrust: list[ssl.SSLError],
+) -> Any:
     from kafka.admin import KafkaAdminClient
     from kafka.net.compat import KafkaNetClient
 
@@ -83,7 +93,7 @@ def _connected_to(servers: list[str], control: Mapping[str, Any], within_s: floa
     def make(**config: Any) -> Any:
         made.append(KafkaNetClient(**{**config, **changed}))
         _look_at_each(made[0]._manager, control["bootstrap_servers"])
-        _connect_in_time(made[0]._manager)
+        _connect_in_time(made[0]._manager, distrust)
         return made[0]
 
     try:
@@ -126,10 +136,11 @@ def _look_at_each(manager: Any, servers: str) -> None:
     manager.get_connection = get_connection
 
 
-def _connect_in_time(manager: Any) -> None:
+def _connect_in_time(manager: Any, distrust: list[ssl.SSLError]) -> None:
     """End a TLS handshake when the time for a connection is over. kafka-python bounds what comes
     before and behind it, and waits for the handshake itself without limit: for a broker that was
-    stopped, and whose kernel takes connections."""
+    stopped, and whose kernel takes connections. One that fails goes into `distrust`, where it is
+    of certificates: kafka-python tells of a time that is over only."""
     from kafka.errors import KafkaTimeoutError
     from kafka.future import Future
 
@@ -142,6 +153,9 @@ def _connect_in_time(manager: Any) -> None:
             try:
                 made.success(await build(node, timeout_at=timeout_at))
             except Exception as error:
+                why = error.__context__
+                if isinstance(why, ssl.SSLError) and not isinstance(why, ssl.SSLEOFError):
+                    distrust.append(why)
                 made.failure(error)
 
         def give_up() -> None:

@@ -5,6 +5,7 @@ A `ControlPlane` keeps its connections; `shared` gives each process one per set 
 
 from __future__ import annotations
 
+import ssl
 import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -69,7 +70,8 @@ class ControlPlane:
             is_silent = type(error).__name__ == "KafkaTimeoutError"
             raise (Unreachable if is_silent else EnvironmentRefused)(
                 f"No Kafka broker at {self._servers} could be reached for the commit "
-                f"({type(error).__name__}). Check kafka.bootstrap.servers and security settings."
+                f"({named(error) if isinstance(error, ssl.SSLError) else type(error).__name__}). "
+                "Check kafka.bootstrap.servers and security settings."
             ) from None
         create_nothing(self._admin)
         self._was_let_in = False

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...core.errors import SinkError
+from ...formats import bad_records
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +29,7 @@ def in_shape(batch: pa.RecordBatch, shape: pa.Schema) -> pa.RecordBatch:
         raise not_one_of(batch, f"a {BATCH}")
     check_names(batch.schema.names, shape)
     columns = [_cast(batch.column(field.name), field) for field in shape]
-    for column, field in zip(columns, shape, strict=True):
+    for column, field in zip(_readable(columns, shape), shape, strict=True):
         if where := _null_in(column, field):
             raise SinkError(
                 f"The transform's column '{field.name}' has a null in {where}, which is NOT NULL "
@@ -65,6 +66,15 @@ def cannot_be_written(name: str, found: object, wanted: object, why: object) -> 
     )
 
 
+def _readable(columns: list[pa.Array], shape: pa.Schema) -> list[pa.Array]:
+    """Without the rows of records that could not be read: they have nulls, and go as they came."""
+    place = shape.get_field_index(bad_records.COLUMN)
+    if place < 0 or columns[place].null_count == len(columns[place]):
+        return columns
+    read = columns[place].is_null()
+    return [column.filter(read) for column in columns]
+
+
 def _has_not_null(field: pa.Field) -> bool:
     """Whether it, or what is in it, takes no null. The keys of maps take none anyway."""
     kind = field.type
@@ -82,12 +92,12 @@ def _null_in(column: pa.Array, field: pa.Field, path: str = "") -> str | None:
     if not field.nullable and column.null_count:
         return path
     kind = column.type
+    if (kinds.is_map(kind) or kinds.is_struct(kind)) and column.null_count:
+        column = column.drop_null()
     if kinds.is_map(kind):
-        pairs = column.filter(column.is_valid())
-        inner = [(pairs.items, kind.item_field)]
+        inner = [(column.items, kind.item_field)]
     elif kinds.is_struct(kind):
-        there = column.filter(column.is_valid())
-        inner = list(zip(there.flatten(), kind, strict=True))
+        inner = list(zip(column.flatten(), kind, strict=True))
     elif kinds.is_list(kind):
         inner = [(column.flatten(), kind.value_field)]
     else:
@@ -96,10 +106,16 @@ def _null_in(column: pa.Array, field: pa.Field, path: str = "") -> str | None:
 
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    import numpy as np
     import pyarrow as pa
 
     if column.type == field.type:
         return column
+    if pa.types.is_struct(column.type) and column.null_count:
+        # Arrow looks for nulls in what is NOT NULL also below a value that is null as a whole.
+        there = np.asarray(column.is_valid())
+        places = pa.array(np.cumsum(there) - 1, mask=~there)
+        return _cast(column.drop_null(), field).take(places)
     if why := loss(column.type, field.type):
         raise cannot_be_written(field.name, column.type, field.type, why)
     try:

@@ -22,7 +22,15 @@ def check_nothing_later(search: SnapshotSearch) -> None:
 
 def check_still_last(search: SnapshotSearch, made: Export, generation: int) -> None:
     """Raise EoKafkaError if a driver that nobody stopped has begun, or written, meanwhile."""
-    ledger = search.ledger()
+    try:
+        ledger = search.ledger()
+    except EoKafkaError as error:
+        raise EoKafkaError(
+            f"The query is stopped, and the export '{made.name}' of batch {made.snapshot.batch} is "
+            f"there. Whether it is the last state of job '{search.job}' is not known, for the "
+            f"ledger cannot be read now: {error} It is, if 'eo-kafka job show {search.job}' names "
+            f"generation {generation} and no later batch."
+        ) from error
     if ledger.generation == generation and not _later(search, ledger, made.snapshot.batch):
         return
     raise EoKafkaError(

@@ -14,7 +14,7 @@ from typing import Any
 from ...clients.kafka import config
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.transactional_producer import landed_at
-from ...core.errors import OutcomeUnknown
+from ...core.errors import EnvironmentRefused, OutcomeUnknown
 from ...sinks.options import SinkOptions
 from ...state.ledger import records
 from ...state.ledger.ledger import DECISION_PARTITION, Ledger, fold
@@ -42,15 +42,17 @@ def read_acknowledged(options: SinkOptions, control: ControlPlane) -> Ledger:
 
 
 def _append(options: SinkOptions, topic: str) -> int:
-    """Write the record; the offset after it."""
-    from confluent_kafka import KafkaException
+    """Write the record; the offset after it. Raises OutcomeUnknown, EnvironmentRefused."""
+    from confluent_kafka import KafkaError, KafkaException
 
     landed: list[int] = []
     refused: list[str] = []
+    codes: set[int] = set()
 
     def note(error: Any, message: Any) -> None:
         if error is not None:
             refused.append(error.str())
+            codes.add(error.code())
         elif (offset := landed_at(message)) >= 0:
             landed.append(offset)
 
@@ -68,10 +70,16 @@ def _append(options: SinkOptions, topic: str) -> int:
         producer.flush(TIMEOUT_S + 5)
     except KafkaException as error:
         refused.append(error.args[0].str())
+    if KafkaError.TOPIC_AUTHORIZATION_FAILED in codes:
+        raise EnvironmentRefused(
+            f"this principal may not write to ledger '{topic}'. Its leader must acknowledge a "
+            "record before what an older driver left is ended: without that it is not known "
+            "whether a newer driver has decided. Grant Write on that topic"
+        )
     if not landed:
         raise OutcomeUnknown(
             f"ledger '{topic}' took no record ({', '.join(refused) or 'no answer'}): its leader "
             "may be cut off from the other brokers, and not know what a newer driver has decided. "
-            "Try again when all brokers see each other, and with Write on that topic"
+            "Try again when all brokers see each other"
         )
     return max(landed) + 1
