@@ -7,10 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import eo_kafka
 from eo_kafka.errors import CheckpointError
-from harness import Stateful, assert_settled, committed, fail_at, produce
+from harness import Stateful, assert_settled, committed, fail_at, kill_driver_at, produce
 from test_restore_jobs import (  # noqa: F401 - a fixture
     CHANGELOG,
     FIRST,
@@ -77,6 +78,28 @@ def test_more_and_then_fewer_partitions_and_then_the_disk_is_lost(
     assert committed(job.servers, job.sink_topic) == committed(same.servers, same.sink_topic)
     assert keyed(job, spark) == keyed(same, spark)
     assert_settled(job)
+
+
+def test_without_the_checkpoint_of_after_it_a_batch_that_is_partly_committed_is_not_repeated(
+    new_job,  # noqa: F811
+    spark,
+    crash_points,
+    tmp_path,
+):
+    """With the checkpoint of before, Spark gives what that batch has read the number of the
+    repartition, and no other token would speak against writing it."""
+    job = new_job("torn", operator="rows", conf=CHANGELOG)
+    job.sink_extra["commit"] = "idempotent"
+    job.run(spark)
+    eo_kafka.repartition(spark, str(job.checkpoint), 3)
+    produce(job.servers, job.source_topic, SECOND)
+    kill_driver_at(job, crash_points, "one-phase.committed", tmp_path / "log")
+    written = committed(job.servers, job.sink_topic)
+    lose_the_disk(job)
+    produce(job.servers, job.source_topic, FIRST)
+    with pytest.raises(StreamingQueryException, match="was interrupted when tasks had committed"):
+        job.run(spark)
+    assert committed(job.servers, job.sink_topic) == written
 
 
 def test_what_would_leave_the_checkpoint_stuck_is_refused_and_nothing_touched(
