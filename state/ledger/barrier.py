@@ -11,17 +11,13 @@ hide from every other task what it looks for.
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...clients.kafka import config
-from ...clients.kafka.transactional_producer import landed_at
 from ...core.errors import WriteFailed
 from .job import Job
 from .log_reader import read_records
+from .plain_record import NotTaken, write_plain
 from .records import barrier_generation, barrier_key
 from .topics import TOKEN_PARTITION
 
-TIMEOUT_S = 60.0
 # Of one ledger (its id) and start: up to where this process has read, and the newest generation
 # before that. Else each task of a batch would read the tokens of all before it.
 _read: dict[tuple[str, int], tuple[int, int]] = {}
@@ -30,38 +26,14 @@ _read: dict[tuple[str, int], tuple[int, int]] = {}
 def write_barrier(options: Job) -> int:
     """Write it; the offset after it. Runs on an executor, for an attempt that may not be its
     task's first. Raises WriteFailed."""
-    from confluent_kafka import KafkaException
-
-    _, topic = options.job_and_ledger
-    landed: list[int] = []
-    refused: list[str] = []
-
-    def note(error: Any, message: Any) -> None:
-        if error is not None:
-            refused.append(error.str())
-        elif (offset := landed_at(message)) >= 0:
-            landed.append(offset)
-
-    settings = {
-        **config.quick_connect(options.kafka),
-        **config.connection_settings(options.kafka),
-        "acks": "all",
-        "linger.ms": "0",
-        "message.timeout.ms": str(int(TIMEOUT_S * 1000)),
-    }
     try:
-        producer = config.producer(settings)
-        producer.produce(topic, None, barrier_key(), TOKEN_PARTITION, on_delivery=note)
-        producer.flush(TIMEOUT_S + 5)
-    except KafkaException as error:
-        refused.append(error.args[0].str())
-    if not landed:
+        return write_plain(options, TOKEN_PARTITION, (barrier_key(), None))
+    except NotTaken as why:
+        _, topic = options.job_and_ledger
         raise WriteFailed(
             f"Ledger '{topic}' took no record among the tokens, so it is unknown whether an "
-            f"earlier attempt of the task committed ({', '.join(refused) or 'no answer'}). Nothing "
-            "of this attempt is visible."
-        )
-    return max(landed) + 1
+            f"earlier attempt of the task committed ({why}). Nothing of this attempt is visible."
+        ) from None
 
 
 def newest_generation(options: Job, ledger_id: str, start: int, until: int) -> int:

@@ -9,18 +9,14 @@ was acknowledged before stands before it. A driver that appends in that moment r
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...clients.kafka import config
 from ...clients.kafka.control_plane import ControlPlane
-from ...clients.kafka.transactional_producer import landed_at
 from ...core.errors import EnvironmentRefused, OutcomeUnknown
 from ...sinks.options import SinkOptions
 from ...state.ledger import records
 from ...state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ...state.ledger.log_reader import read_records
+from ...state.ledger.plain_record import TIMEOUT_S, NotTaken, write_plain
 
-TIMEOUT_S = 60.0
 # Forgets a decision that there never is: of no sink's name.
 _NOTHING = (records.decision_key("-", 0, 0), None)
 
@@ -43,43 +39,19 @@ def read_acknowledged(options: SinkOptions, control: ControlPlane) -> Ledger:
 
 def _append(options: SinkOptions, topic: str) -> int:
     """Write the record; the offset after it. Raises OutcomeUnknown, EnvironmentRefused."""
-    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import KafkaError
 
-    landed: list[int] = []
-    refused: list[str] = []
-    codes: set[int] = set()
-
-    def note(error: Any, message: Any) -> None:
-        if error is not None:
-            refused.append(error.str())
-            codes.add(error.code())
-        elif (offset := landed_at(message)) >= 0:
-            landed.append(offset)
-
-    settings = {
-        **config.quick_connect(options.kafka),
-        **config.connection_settings(options.kafka),
-        "acks": "all",
-        "linger.ms": "0",
-        "message.timeout.ms": str(int(TIMEOUT_S * 1000)),
-    }
-    key, value = _NOTHING
     try:
-        producer = config.producer(settings)
-        producer.produce(topic, value, key, DECISION_PARTITION, on_delivery=note)
-        producer.flush(TIMEOUT_S + 5)
-    except KafkaException as error:
-        refused.append(error.args[0].str())
-    if KafkaError.TOPIC_AUTHORIZATION_FAILED in codes:
-        raise EnvironmentRefused(
-            f"this principal may not write to ledger '{topic}'. Its leader must acknowledge a "
-            "record before what an older driver left is ended: without that it is not known "
-            "whether a newer driver has decided. Grant Write on that topic"
-        )
-    if not landed:
+        return write_plain(options, DECISION_PARTITION, _NOTHING)
+    except NotTaken as why:
+        if KafkaError.TOPIC_AUTHORIZATION_FAILED in why.codes:
+            raise EnvironmentRefused(
+                f"this principal may not write to ledger '{topic}'. Its leader must acknowledge a "
+                "record before what an older driver left is ended: without that it is not known "
+                "whether a newer driver has decided. Grant Write on that topic"
+            ) from None
         raise OutcomeUnknown(
-            f"ledger '{topic}' took no record ({', '.join(refused) or 'no answer'}): its leader "
-            "may be cut off from the other brokers, and not know what a newer driver has decided. "
-            "Try again when all brokers see each other"
-        )
-    return max(landed) + 1
+            f"ledger '{topic}' took no record ({why}): its leader may be cut off from the other "
+            "brokers, and not know what a newer driver has decided. Try again when all brokers see "
+            "each other"
+        ) from None
