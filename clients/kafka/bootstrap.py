@@ -26,6 +26,9 @@ TIMEOUT_S = 30.0  # of brokers that have not served anybody yet
 # A worker outlives its query by a minute; its connections need not. Longer than any request takes.
 CONNECTION_IDLE_MS = 20_000
 CONNECT_TIMEOUT_MS = 10_000  # with TLS and the login; less than a request that waits for it has
+# Bounds how long it goes on waiting when Kafka is back: kafka-python's own bound is 30 s, and each
+# process of a batch waits by itself.
+RECONNECT_MAX_MS = 1_000
 LOOK_S = 1.0  # for a connection, before that
 PATIENCE_S = 3.0  # where there are several servers; in the next round twice as long
 
@@ -101,6 +104,7 @@ def _connected_to(
             **{**control, "bootstrap_servers": servers},
             kafka_client=make,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
+            reconnect_backoff_max_ms=RECONNECT_MAX_MS,
             bootstrap_timeout_ms=int(within_s * 1000),
             connections_max_idle_ms=CONNECTION_IDLE_MS,
             max_in_flight_requests_per_connection=1000,  # EndTxn for all tasks in one round

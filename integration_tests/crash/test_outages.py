@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import eo_kafka
 from conftest import topic_maker
 from eo_kafka.core.patience import AT_FIRST_S
 from eo_kafka.testing.processes import wait_until
-from harness import committed, produce
+from harness import committed, control_plane, produce
 
 PATIENCE_S = 120.0
 
@@ -41,11 +42,14 @@ def test_queries_go_on_after_an_outage(own, spark, tmp_path):
             return eo_kafka.direct(spark, read, sinks[name]).start()
         return rows.writeStream.format("eo-kafka").options(**sinks[name]).start()
 
+    queries = {}
+
     def is_written(name: str) -> bool:
+        query = queries[name]
+        assert query.isActive, query.exception()
         return committed(servers, sinks[name]["topic"]).keys() == sent.keys()
 
     write(50)
-    queries = {}
     for name in sinks:  # one after the other: a small machine starts their workers in time
         queries[name] = started(name)
         wait_until(lambda name=name: is_written(name), f"{name} is written", PATIENCE_S)
@@ -56,10 +60,22 @@ def test_queries_go_on_after_an_outage(own, spark, tmp_path):
         time.sleep(2 * AT_FIRST_S)
         own.start()
         write(50)
-        for name, query in queries.items():
+        for name in queries:
             wait_until(lambda name=name: is_written(name), f"{name} goes on", PATIENCE_S)
-            assert query.isActive, query.exception()
             assert committed(servers, sinks[name]["topic"]) == sent
     finally:
         for query in queries.values():
             query.stop()
+
+
+def test_the_control_plane_answers_soon_after_an_outage(own, own_topic):
+    """What it asks in vain meanwhile does not make it wait longer and longer: a batch asks in
+    several processes, one after the other."""
+    topic = own_topic("in")
+    with control_plane(own.bootstrap_servers) as control, ThreadPoolExecutor(1) as asks:
+        before = control.topic_ids([topic])
+        own.stop()
+        answer = asks.submit(control.topic_ids, [topic])
+        time.sleep(17.0)  # by kafka-python's defaults, it would try again another ten later
+        own.start()
+        assert answer.result(timeout=5.0) == before
