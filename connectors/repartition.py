@@ -7,20 +7,17 @@ Source: StreamingCheckpointManager and OfflineStateRepartitionRunner of Spark 4.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..core.errors import CheckpointError, EnvironmentRefused, OptionsError
-from ..state.snapshots.checkpoint import Checkpoint, open_checkpoint
-from ..state.snapshots.offset_log import batches_in
+from ..state.snapshots.checkpoint import open_checkpoint
+from ..state.snapshots.offset_log import batches_in, is_repartition, planned_batch
 from ..state.snapshots.snapshot import RESTORING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def repartition(spark: SparkSession, checkpoint: str, partitions: int) -> None:
@@ -54,24 +51,31 @@ def repartition(spark: SparkSession, checkpoint: str, partitions: int) -> None:
         raise CheckpointError(
             f"The checkpoint '{folder.url}' was not restored to its end. Restore it again first."
         )
-    newest, before = _newest(folder, paths, 0), _newest(folder, paths, 1)
-    if newest is None:
+    batches = batches_in("offsets", paths)
+    if not batches:
         raise CheckpointError(f"There is no checkpoint at '{folder.url}': nothing was changed.")
-    if not newest.provider.endswith(".RocksDBStateStoreProvider"):
+    *before, newest = [planned_batch(folder, batch) for batch in batches[-2:]]
+    if newest.state_partitions is None:
         raise CheckpointError(
-            f"The state in '{folder.url}' is kept by {newest.provider or 'a store not named'}, "
+            f"offsets/{batches[-1]} of '{folder.url}' does not say how many partitions the state "
+            "has: nothing was changed."
+        )
+    provider = str(newest.settings.get(_PROVIDER, ""))
+    if not provider.endswith(".RocksDBStateStoreProvider"):
+        raise CheckpointError(
+            f"The state in '{folder.url}' is kept by {provider or 'a store not named'}, "
             "and Spark can repartition that of RocksDB only: a try would leave the checkpoint "
             "stuck (STREAMING_UNFINISHED_REPARTITION_DETECTED). Nothing was changed. A query "
             "cannot change its state store: start a new query, which builds its state again."
         )
-    unfinished = f"commits/{newest.batch}" not in paths
-    if unfinished and not _is_repartition(newest, before):
+    unfinished = f"commits/{batches[-1]}" not in paths
+    if unfinished and not any(is_repartition(one, newest) for one in before):
         raise CheckpointError(
-            f"Batch {newest.batch} of '{folder.url}' is not finished, and a repartition would "
+            f"Batch {batches[-1]} of '{folder.url}' is not finished, and a repartition would "
             "skip it. Nothing was changed. Run the query once with trigger(availableNow=True) "
             "and the present number of partitions, then repartition."
         )
-    if not unfinished and newest.partitions == partitions:
+    if not unfinished and newest.state_partitions == partitions:
         raise CheckpointError(
             f"The state in '{folder.url}' has {partitions} partitions already: nothing was changed."
         )
@@ -81,39 +85,3 @@ def repartition(spark: SparkSession, checkpoint: str, partitions: int) -> None:
             "Offline repartitioning needs Spark Classic 4.2 or newer. Nothing was changed."
         )
     manager.repartition(checkpoint, partitions, True)
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """Of one entry of Spark's offset log, what matters here."""
-
-    batch: int
-    provider: str
-    partitions: int
-    sources: tuple[str, ...]
-
-
-def _newest(folder: Checkpoint, paths: list[str], back: int) -> _Entry | None:
-    """The newest entry of the offset log, or one `back` from it."""
-    batches = batches_in("offsets", paths)
-    if len(batches) <= back:
-        return None
-    batch = batches[-1 - back]
-    try:
-        with folder.open(f"offsets/{batch}") as stream:
-            _, metadata, *sources = stream.read().decode().split("\n")
-        conf = json.loads(metadata)["conf"]
-        return _Entry(batch, str(conf.get(_PROVIDER, "")), int(conf[_PARTITIONS]), tuple(sources))
-    except (OSError, LookupError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"offsets/{batch} of '{folder.url}' cannot be read ({error}): nothing was changed."
-        ) from error
-
-
-def _is_repartition(newest: _Entry, before: _Entry | None) -> bool:
-    """Whether Spark began to repartition: nothing new is read, into another number of parts."""
-    return (
-        before is not None
-        and newest.sources == before.sources
-        and newest.partitions != before.partitions
-    )

@@ -12,7 +12,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from eo_kafka.connectors.monitoring import group_commits
 from eo_kafka.connectors.monitoring.consumer_group import ConsumerGroup
-from eo_kafka.connectors.monitoring.group_commits import GroupCommits, slowest
+from eo_kafka.connectors.monitoring.group_commits import GroupCommits
+from eo_kafka.connectors.spark_reports import slowest
 from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.errors import OptionsError
 from eo_kafka.testing.processes import wait_until

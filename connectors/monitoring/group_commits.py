@@ -10,8 +10,9 @@ from typing import Any
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from ...clients.kafka.config import admin_client, connection_settings, consumer, topic_ids
-from ...core.offsets import Position, TopicPartition, decode_position, names
+from ...core.offsets import Position, TopicPartition, names
 from ...core.options import KafkaSettings
+from ..spark_reports import least, positions
 
 LOOK_S = 10.0
 
@@ -31,8 +32,7 @@ class GroupCommits:
     def commit(self, ends: Iterable[str | None]) -> None:
         """The ends that one batch's sources have reported. Raises KafkaException, and what a login
         raises, after ten seconds; what was committed till then stays committed."""
-        positions = list(_positions(ends))
-        self._commit_left(positions, {})
+        self._commit_left(list(positions(ends)), {})
 
     # The coordinator of a group that is new takes its time.
     @retry(stop=stop_after_delay(10), wait=wait_fixed(0.2), reraise=True)
@@ -123,27 +123,6 @@ class GroupCommits:
                 elif not _is_unknown(error.args[0]):
                     raise
         return {**topic_ids(described), **hidden}
-
-
-def slowest(ends: Iterable[str | None]) -> dict[TopicPartition, int]:
-    """The least of what several sources say of a partition; those that are not Kafka's say
-    nothing."""
-    return least(_positions(ends))
-
-
-def least(positions: Iterable[Position]) -> dict[TopicPartition, int]:
-    """Of several positions the least of each partition."""
-    found: dict[TopicPartition, int] = {}
-    for position in positions:
-        for at, offset in position.offsets.items():
-            found[at] = min(offset, found.get(at, offset))
-    return found
-
-
-def _positions(ends: Iterable[str | None]) -> Iterator[Position]:
-    for text in ends:
-        with suppress(ValueError):
-            yield decode_position(text) if text else Position({})
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> set[str]:

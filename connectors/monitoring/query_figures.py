@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...core.offsets import TopicPartition
 from ...sinks.protocol.batch_figures import SinkProgress
-from .group_commits import slowest
+from ..spark_reports import slowest
 from .query_progress import Progress
 from .staleness import Staleness
 

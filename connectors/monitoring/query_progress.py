@@ -10,8 +10,7 @@ from weakref import WeakKeyDictionary
 
 from ...sinks.protocol import batch_figures
 from ...sinks.protocol.batch_figures import SinkProgress
-from ..spark_reports import ended_batch
-from .group_commits import slowest
+from ..spark_reports import ended_batch, slowest
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress

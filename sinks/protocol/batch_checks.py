@@ -21,7 +21,7 @@ from ...state.snapshots.batch_ends import (
     without_marks,
 )
 from ..options import SinkOptions
-from .batch_identity import BatchIdentity, is_repartition, plans_in
+from .batch_identity import BatchIdentity, plans_in, was_repartition
 from .batch_times import other_times
 from .committable import TaskReport, Torn
 
@@ -90,7 +90,7 @@ def _check_none_between(options: SinkOptions, identity: BatchIdentity, ledger: L
     if newest >= identity.batch or options.may_pass_batches or identity.checkpoint is None:
         return
     plans, ends = plans_in(identity.checkpoint), mine[newest].offsets
-    if all(is_repartition(plans, n, ends) for n in range(newest + 1, identity.batch)):
+    if all(was_repartition(plans, n, ends) for n in range(newest + 1, identity.batch)):
         return
     found = (identity.batch, newest, identity.checkpoint.url)
     _tell(options, _lacks(options, *found, has_snapshot=ledger.snapshot is not None))

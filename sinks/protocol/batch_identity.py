@@ -24,9 +24,16 @@ from ...core.errors import CheckpointError
 from ...core.transaction import Decision
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots import operators
-from ...state.snapshots.batch_ends import ids_of, same_lines, topics_of
+from ...state.snapshots.batch_ends import ids_of, topics_of
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
-from ...state.snapshots.offset_log import NOT_PLANNED, PlannedBatch, parse, plan_of, planned_batch
+from ...state.snapshots.offset_log import (
+    NOT_PLANNED,
+    PlannedBatch,
+    is_repartition,
+    parse,
+    plan_of,
+    planned_batch,
+)
 from ...state.snapshots.processing_time import described_in, operator_by_the_clock
 from ..options import SinkOptions
 from .committable import TaskReport
@@ -142,19 +149,15 @@ def next_batch(options: SinkOptions, ledger: Ledger, plans: Plans) -> int:
     mine = ledger.of_sink(options.sink)
     batch = max(mine, default=-1) + 1
     ends = mine[batch - 1].offsets if mine else ()
-    while is_repartition(plans, batch, ends) and plans(batch + 1):
+    while was_repartition(plans, batch, ends) and plans(batch + 1):
         batch += 1
     return batch
 
 
-def is_repartition(plans: Plans, batch: int, ends: Sequence[str]) -> bool:
-    """Whether a batch after one that ended at `ends` only gave the state another number of
-    partitions. One that reads nothing else may have rows: of windows that closed."""
-    mine = parse(plans(batch))
-    if not ends or not same_lines(ends, mine.ends):
-        return False
-    counts = (parse(plans(batch - 1)).state_partitions, mine.state_partitions)
-    return None not in counts and counts[0] != counts[1]
+def was_repartition(plans: Plans, batch: int, ends: Sequence[str]) -> bool:
+    """Whether a batch after one that ended at `ends` was Spark's repartition of state."""
+    before = replace(parse(plans(batch - 1)), ends=tuple(ends))
+    return is_repartition(before, parse(plans(batch)))
 
 
 def _digest(lines: Sequence[str]) -> str:

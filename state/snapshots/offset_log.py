@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core.errors import CheckpointError
 from ...core.options import json_object
+from .batch_ends import same_lines
 from .checkpoint import Checkpoint
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -44,6 +45,14 @@ class PlannedBatch:
 
 
 NOT_PLANNED = PlannedBatch()
+
+
+def is_repartition(before: PlannedBatch, now: PlannedBatch) -> bool:
+    """Whether a batch after `before` only gave the state another number of partitions. One that
+    reads nothing else may have rows: of windows that closed."""
+    counts = before.state_partitions, now.state_partitions
+    reads_nothing = bool(before.ends) and same_lines(before.ends, now.ends)
+    return reads_nothing and None not in counts and counts[0] != counts[1]
 
 
 def batches_in(log: str, paths: Iterable[str]) -> list[int]:
