@@ -37,7 +37,9 @@ newer rules, switched off, the shortest trace ends in:
 | identity_checked | batch N is skipped though it holds other records: lost |
 | offsets_as_planned | a decision names offsets whose rows it has not: lost |
 | visible_is_left_out | a replay with the same rows in other tasks repeats them |
-| forgotten_is_refused | a batch that was trimmed is written again |
+| forgotten_is_refused | a batch that was trimmed, or read before a repartition, is written again |
+| begins_where_ended | an older checkpoint's next batch reads what is written: repeated |
+| torn_batch_first | beside a batch that is partly committed another writes its rows: repeated |
 | append_where_read_ended | a decision is not seen: its transactions are aborted |
 | tokens_known_to_reach, barrier_before_tokens | committed rows are taken for lost, and repeated |
 | gone_as_most_say | committed rows are taken for gone with their topic, and repeated |
@@ -48,7 +50,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import NamedTuple, TypeVar
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeVar
 
 from eo_kafka.core.transaction import (
     Decision,
@@ -59,11 +62,13 @@ from eo_kafka.core.transaction import (
     Token,
     without_token,
 )
-from eo_kafka.errors import LedgerError
+from eo_kafka.errors import BatchMismatch, LedgerError
+from eo_kafka.sinks.protocol.batch_checks import check_torn
 from eo_kafka.sinks.protocol.committable import Torn, WritePlan
 from eo_kafka.sinks.protocol.replay import Content, Replay, compare
 from eo_kafka.state.ledger.ledger import with_state
 
+JOB: Any = SimpleNamespace(job="job")  # of its options a refusal names this only
 ROWS = ("a", "b")
 # How a batch's rows may lie in the two partitions; the last one as if tasks had been coalesced.
 SPLITS = {"ab": (("a",), ("b",)), "ba": (("b",), ("a",)), "all-in-0": (("a", "b"), ())}
@@ -112,6 +117,8 @@ class Rules(NamedTuple):
     identity_checked: bool = True
     offsets_as_planned: bool = True  # a decision has those of its rows, not those on disk by now
     forgotten_is_refused: bool = True
+    begins_where_ended: bool = True
+    torn_batch_first: bool = True  # of commit=idempotent
     # of a leader that is cut off (model_stale.py)
     append_where_read_ended: bool = True
     own_append_is_read: bool = True
@@ -151,6 +158,7 @@ class Setting(NamedTuple):
     records: int = 0  # that the input will hold; 0: each batch has the same two rows
     rollbacks: int = 0  # of the checkpoint
     known_source: bool = True  # its offsets say which records they are
+    repartitions: int = 0  # of the state, offline: each takes a batch's number
     orphans: bool = False  # whether what a task killed within its second look leaves is a fault
     kept: int = 0  # batches that the ledger keeps; 0: all
     cuts: int = 0  # of the ledger's leader from the other brokers
@@ -266,6 +274,7 @@ class World(NamedTuple):
     input: int = 0  # records so far
     offsets: tuple[tuple[int, int], ...] = ()  # Spark's offset log, where it matters
     rollbacks: int = 0
+    repartitions: int = 0
     refused: int = -1  # the batch that the sink refused to skip
     cut: Cut | None = None
     old_holder: Holder | None = None  # of the coordinator's id, as a broker says that is cut off
@@ -548,6 +557,13 @@ def launch(world: World, index: int, setting: Setting) -> Moves:
     if setting.rules.forgotten_is_refused and _is_forgotten(driver):
         yield "the ledger does not remember this batch", die(world, index)
         return
+    if setting.rules.torn_batch_first and _is_beside_a_torn_one(plan, driver.batch):
+        yield "another batch is partly committed", die(world, index)
+        return
+    by_tasks = setting.find_torn is not None and not repair
+    if by_tasks and _begins_elsewhere(driver, plan.decisions, setting):
+        yield "it begins where the newest one has not ended", die(world, index)
+        return
     for split in setting.splits:
         reports: list[Report] = []
         tasks: list[Task] = []
@@ -593,6 +609,24 @@ def _is_forgotten(driver: Driver) -> bool:
     except LedgerError:
         return True
     return False
+
+
+def _is_beside_a_torn_one(plan: Plan, batch: int) -> bool:
+    """The code's own judgement."""
+    try:
+        check_torn(JOB, batch, plan.lost)
+    except BatchMismatch:
+        return True
+    return False
+
+
+def _begins_elsewhere(driver: Driver, known: Iterable[Decision], setting: Setting) -> bool:
+    """Whether a batch that is not decided reads from another place than where the newest ended."""
+    before = [one for one in known if one.batch < driver.batch]
+    if not setting.rules.begins_where_ended or driver.offsets is None or not before:
+        return False
+    newest = max(before, key=lambda one: one.batch)
+    return bool(newest.offsets) and newest.offsets[0].partition("-")[2] != str(driver.offsets[0])
 
 
 def wait_for_tasks(world: World, index: int, setting: Setting) -> Moves:
@@ -667,6 +701,8 @@ def s6_check(world: World, index: int, setting: Setting) -> Moves:
         decision.generation,
     ):
         yield from _s6_landed(world, index, setting, previous)
+    elif previous is None and _begins_elsewhere(driver, world.decisions, setting):
+        yield "it begins where the newest one has not ended", fail(world, index, setting)
     elif not _follows(decision, previous):
         yield "S6 may not follow", fail(world, index, setting)
     elif _unequal(driver, rules):

@@ -5,6 +5,10 @@ to where each batch goes, its commit log which are done. While all drivers are d
 copy of the disk, the checkpoint may be restored from an older one, or lose its newest files.
 Batch N may then hold other records than the batch N that the ledger has as DONE.
 
+While all are down, a person may give the state another number of partitions: Spark's offline
+repartition takes the number of a batch, which reads nothing and which no sink is told of. With a
+checkpoint of before it, the same records come under that number.
+
 A batch that the sink refused goes on by a person's command, which makes the checkpoint follow the
 ledger: batch N gets the offsets that the decision recorded.
 
@@ -45,8 +49,20 @@ def chaos(world: World, setting: Setting) -> Moves:
         if world.commit_log >= 0:
             left = _back(world, len(world.offsets), world.commit_log)
             yield "the checkpoint loses its newest commit", left
+    finished = 0 < len(world.offsets) == world.commit_log + 1
+    if world.repartitions < setting.repartitions and down and finished:
+        yield "the state is repartitioned", _repartition(world)
     if world.refused >= 0 and down:
         yield "a person has the checkpoint follow the ledger", _follow(world)
+
+
+def _repartition(world: World) -> World:
+    world, end = _stop_idle(world), world.offsets[-1][1]
+    return world._replace(
+        offsets=(*world.offsets, (end, end)),
+        commit_log=world.commit_log + 1,
+        repartitions=world.repartitions + 1,
+    )
 
 
 def _stop_idle(world: World) -> World:

@@ -370,18 +370,15 @@ def test_with_state_a_batch_of_another_watermark_is_another(
 def test_repartitions_of_state_are_passed(
     tmp_path: Path, ends: list[int], partitions: list[int | None], following: int, is_passed: bool
 ) -> None:
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "metadata").write_text('{"id":"q"}')
-    for batch, (end, count) in enumerate(zip(ends, partitions, strict=True), 5):
-        conf = {"conf": {"spark.sql.shuffle.partitions": f"{count}"}} if count else {}
-        (tmp_path / f"offsets/{batch}").write_text(f"v1\n{json.dumps(conf)}\n{line(end)}")
-    last = 4 + len(ends)
     told = options(commit="idempotent", checkpointlocation=str(tmp_path))
+    plans = planned_by_spark(tmp_path, ends, partitions)
+    last = 4 + len(ends)
     found = ledger([line(9)])
-    assert next_batch(told, found, plans_in(open_checkpoint(str(tmp_path)))) == following
-    begun = one_phase_recovery.about_to_run(told, found)
+    assert next_batch(told, found, plans) == following
+    begun = one_phase_recovery.about_to_run(told, found, plans)
     assert (begun.batch if begun else 6) == following
-    seen = batch_identity.planned(told, found)
+    seen = batch_identity.planned(told, found, plans)
+    one_phase_recovery.check_begins(told, found, plans)
     here = now([line(30)], [line(9)], folder=tmp_path, batch=last)
     if is_passed:
         batch_checks.check_next(told, last, 5, "file:/cp", seen)
@@ -393,6 +390,37 @@ def test_repartitions_of_state_are_passed(
             batch_checks.check_decided(told, here, found)
     found.begun = begun
     assert found.interrupted("main") == begun
+
+
+def planned_by_spark(
+    checkpoint: Path, ends: list[int], partitions: list[int | None]
+) -> batch_identity.Plans:
+    """Batches from 5 on, with their ends and the number of the state's partitions."""
+    (checkpoint / "offsets").mkdir()
+    (checkpoint / "metadata").write_text('{"id":"q"}')
+    for batch, (end, count) in enumerate(zip(ends, partitions, strict=True), 5):
+        conf = {"conf": {"spark.sql.shuffle.partitions": f"{count}"}} if count else {}
+        (checkpoint / f"offsets/{batch}").write_text(f"v1\n{json.dumps(conf)}\n{line(end)}")
+    return plans_in(open_checkpoint(str(checkpoint)))
+
+
+@pytest.mark.parametrize(("commit", "is_refused"), [("idempotent", True), ("two-phase", False)])
+def test_what_an_older_checkpoint_reads_behind_a_repartition_is_not_written_by_tasks(
+    tmp_path: Path, commit: str, is_refused: bool
+) -> None:
+    """Batch 5, which the ledger has up to 9, was a repartition in this checkpoint, which stood at
+    4: batch 6 reads from there. Where no task commits by itself, the commit says so."""
+    plans = planned_by_spark(tmp_path, [4, 9], [8, 8])
+    told = options(commit=commit, checkpointlocation=str(tmp_path))
+    found = ledger([line(9)])
+    if not is_refused:
+        one_phase_recovery.check_begins(told, found, plans)
+    else:
+        with pytest.raises(BatchMismatch, match=r"Batch 6 .*it begins at .*4.*ended at .*9"):
+            one_phase_recovery.check_begins(told, found, plans)
+    here = now([line(9)], [line(4)], folder=tmp_path, batch=6)
+    with pytest.raises(BatchMismatch, match="it begins at"):
+        batch_checks.check_decided(told, here, found)
 
 
 def test_beside_another_batch_that_is_partly_committed_none_is_written() -> None:

@@ -6,16 +6,26 @@ import pytest
 from commit_explorer import assert_kept, assert_needed, explore
 from commit_model import Setting
 from model_checkpoint import ROLLBACK
+from one_phase_model import ONE_PHASE
 
 TIMEOUT = ROLLBACK._replace(timeouts=1, records=3)
 UNKNOWN = ROLLBACK._replace(known_source=False)  # one whose offsets do not say which records
 TWO_COPIES = ROLLBACK._replace(one_by_one=False, drivers=2, batches=1)
+REPARTITION = ROLLBACK._replace(repartitions=1)
+# The same, of tasks that commit by themselves.
+TORN = REPARTITION._replace(
+    first_step=ONE_PHASE.first_step,
+    find_torn=ONE_PHASE.find_torn,
+    attempt_slots=ONE_PHASE.attempt_slots,
+)
 NOT_VISIBLE = "is in the commit log and records"
 # rule -> (the settings in which it is missed, what is then seen)
 NEEDED = {
     "identity_checked": ((ROLLBACK, UNKNOWN), NOT_VISIBLE),
     "offsets_as_planned": ((TWO_COPIES,), NOT_VISIBLE),
-    "forgotten_is_refused": ((ROLLBACK._replace(kept=1),), "visible twice"),
+    "forgotten_is_refused": ((ROLLBACK._replace(kept=1), REPARTITION), "visible twice"),
+    "begins_where_ended": ((REPARTITION, TORN), "visible twice"),
+    "torn_batch_first": ((TORN,), "visible twice"),
 }
 ANOTHER = "is another batch than the one that is DONE"
 
@@ -38,15 +48,27 @@ def test_a_batch_that_the_ledger_has_forgotten_is_not_written_again() -> None:
     assert outcome.labels["the ledger does not remember this batch"]
 
 
+@pytest.mark.parametrize("setting", [REPARTITION, TORN], ids=["two-phase", "idempotent"])
+def test_with_a_checkpoint_of_before_a_repartition_nothing_is_repeated(setting: Setting) -> None:
+    outcome = explore(setting)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.labels["the state is repartitioned"]
+    assert outcome.labels["the ledger does not remember this batch"]
+    assert outcome.labels["it begins where the newest one has not ended"]
+    assert outcome.labels["another batch is partly committed"] or setting is REPARTITION
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     "setting",
     [
         TWO_COPIES,
+        TORN._replace(rollbacks=2, repartitions=2, records=3),
         TIMEOUT._replace(rollbacks=2, splits=("ab", "ba")),
         ROLLBACK._replace(deaths=True, drivers=2, batches=2),
     ],
-    ids=["another copy of the disk", "twice", "drivers die"],
+    ids=["another copy of the disk", "repartitioned twice", "twice", "drivers die"],
 )
 def test_larger_worlds_keep_every_promise(setting: Setting) -> None:
     assert_kept(setting)

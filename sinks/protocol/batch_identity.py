@@ -124,17 +124,21 @@ class BatchIdentity:
         )
 
 
-def planned(options: SinkOptions, ledger: Ledger) -> dict[int, str]:
+def planned(options: SinkOptions, ledger: Ledger, plans: Plans) -> dict[int, str]:
     """S1: a digest of where the batch ends that is about to run, by its number: the next, or the
     newest once more. At S6 the file may be another driver's, on a checkpoint that was restored in
     place, and would say of this driver's rows what they are not (the model found that)."""
-    if options.checkpoint is None:
-        return {}
-    plans = plans_in(open_checkpoint(options.checkpoint))
     newest = max(ledger.of_sink(options.sink), default=-1)
     which = {newest, newest + 1, next_batch(options, ledger, plans)} - {-1}
     found = {n: parse(plans(n)).ends for n in which}
     return {batch: _digest(ends) for batch, ends in found.items() if ends}
+
+
+def plans_of(options: SinkOptions) -> Plans:
+    """`plans_in` the query's checkpoint, as far as its options say where that is."""
+    if options.checkpoint is None:
+        return lambda _: ""
+    return plans_in(open_checkpoint(options.checkpoint))
 
 
 def plans_in(checkpoint: Checkpoint) -> Plans:

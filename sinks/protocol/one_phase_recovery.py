@@ -28,25 +28,40 @@ from ...state.ledger.ledger import Ledger
 from ...state.ledger.settled_tokens import read_tokens, visible_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
 from ...state.snapshots.checkpoint import open_checkpoint
+from ...state.snapshots.offset_log import parse
 from ..options import SinkOptions
-from .batch_identity import next_batch, plans_in
+from .batch_checks import check_decided
+from .batch_identity import BatchIdentity, Plans, next_batch
 from .committable import TaskReport, Torn
 from .finisher import Finisher
 
 PLAN_MAX = 1 << 20  # characters; of some 10,000 topics
 
 
-def about_to_run(options: SinkOptions, ledger: Ledger) -> Begun | None:
+def about_to_run(options: SinkOptions, ledger: Ledger, plans: Plans) -> Begun | None:
     """The next batch as Spark planned it; None if it is not planned yet, as where one is repeated
     that is decided. Raises CheckpointError."""
     if not options.one_phase:
         return None
     if options.checkpoint is None:
         return Begun(max(ledger.of_sink(options.sink), default=-1) + 1, "")
-    plans = plans_in(open_checkpoint(options.checkpoint))
     batch = next_batch(options, ledger, plans)
     plan = plans(batch)
     return Begun(batch, plan if len(plan) <= PLAN_MAX else "") if plan else None
+
+
+def check_begins(options: SinkOptions, ledger: Ledger, plans: Plans) -> None:
+    """Before tasks commit by themselves, which may not be taken back: raise BatchMismatch where the
+    batch that is about to run would not be decided. With an older checkpoint whose state was then
+    repartitioned, it has a new number and reads what is written (the model found this)."""
+    if not options.one_phase or options.checkpoint is None:
+        return
+    batch = next_batch(options, ledger, plans)
+    if plan := plans(batch):
+        starts = parse(plans(batch - 1)).ends if batch else ()
+        checkpoint = open_checkpoint(options.checkpoint)
+        mine = BatchIdentity(batch, options.target, starts, parse(plan), checkpoint)
+        check_decided(options, mine, ledger)
 
 
 def begins(ledger: Ledger, mine: Begun | None, *, may_be_torn: bool) -> list[Record]:

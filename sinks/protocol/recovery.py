@@ -42,7 +42,8 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         _check_is_mine(coordinator, options, fenced=False)
         if not by_hand:
             check_not_renamed(options, coordinator, control)
-        generation, next_batch = _take_generation(coordinator, control, options)
+        plans = batch_identity.plans_of(options)
+        generation, next_batch = _take_generation(coordinator, control, options, plans)
         finisher = Finisher(options, control, coordinator, accept_gone=by_hand)
         torn = None
         unfinished = coordinator.ledger.unfinished()
@@ -63,8 +64,9 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         if on_reset.is_new_query(options, coordinator):
             on_reset.take_over(options, coordinator, generation, torn)
             _read_settled(coordinator, generation)
-            next_batch = one_phase_recovery.about_to_run(options, coordinator.ledger)
+            next_batch = one_phase_recovery.about_to_run(options, coordinator.ledger, plans)
         if torn is None:
+            one_phase_recovery.check_begins(options, coordinator.ledger, plans)
             _write_begun(coordinator, generation, next_batch)
     except OutcomeUnknown:
         control_plane.forget(options.kafka)
@@ -87,7 +89,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         },
         torn=torn,
         began=Moment.now(),
-        planned=batch_identity.planned(options, coordinator.ledger),
+        planned=batch_identity.planned(options, coordinator.ledger, plans),
         ledger_id=coordinator.ledger.topic_id,
         aborted=finisher.aborted,
     )
@@ -100,7 +102,10 @@ def _is_asked_for(decision: Decision, generation: int, options: SinkOptions) -> 
 
 
 def _take_generation(
-    coordinator: Coordinator, control: ControlPlane, options: SinkOptions
+    coordinator: Coordinator,
+    control: ControlPlane,
+    options: SinkOptions,
+    plans: batch_identity.Plans,
 ) -> tuple[int, Begun | None]:
     """Write the next generation in a committed coordinator transaction. It commits only if nobody
     has fenced since, so what was read before it, and it, is all of the ledger at that moment.
@@ -111,7 +116,7 @@ def _take_generation(
         generation = coordinator.read().generation + 1
         _check_is_mine(coordinator, options, fenced=True)
         record = (records.GENERATION_KEY, records.encode_generation(generation))
-        next_batch = one_phase_recovery.about_to_run(options, coordinator.ledger)
+        next_batch = one_phase_recovery.about_to_run(options, coordinator.ledger, plans)
         written = [
             record,
             *one_phase_recovery.starts(options, control, coordinator.ledger),
