@@ -58,6 +58,7 @@ def test_a_broker_that_answers_nothing_for_a_while(
         wait_until(lambda: given_up(three, broker.node_id), "the others lead", 120)
     broker.unpause() if fault == "pause" else three.reconnect(broker)
     finish(job, spark)
+    three.await_all()  # a leader of before shows a consumer the end that it knew
     assert_exactly_once(job, VALUES)
 
 

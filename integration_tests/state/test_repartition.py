@@ -3,6 +3,7 @@ is lost afterwards; and what cannot work is refused before the checkpoint is tou
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -98,6 +99,32 @@ def test_without_the_checkpoint_of_after_it_a_batch_that_is_partly_committed_is_
     lose_the_disk(job)
     produce(job.servers, job.source_topic, FIRST)
     with pytest.raises(StreamingQueryException, match="was interrupted when tasks had committed"):
+        job.run(spark)
+    assert committed(job.servers, job.sink_topic) == written
+
+
+@pytest.mark.parametrize("commit", ["idempotent", "two-phase"])
+def test_an_older_checkpoint_that_is_repartitioned_repeats_nothing(
+    new_job,  # noqa: F811
+    spark,
+    commit,
+):
+    """Two of them take the numbers of the batches that are written since, the one with records and
+    the one that told the state of their watermark. The next number is a new one, and what it reads
+    is written."""
+    job = new_job("older", operator="rows", conf=CHANGELOG)
+    job.sink_extra["commit"] = commit
+    job.run(spark)
+    older = job.checkpoint.with_name("older")
+    shutil.copytree(job.checkpoint, older)
+    produce(job.servers, job.source_topic, SECOND[:20])  # one batch
+    job.run(spark)
+    written = committed(job.servers, job.sink_topic)
+    shutil.rmtree(job.checkpoint)
+    older.rename(job.checkpoint)
+    for partitions in (3, 4):
+        eo_kafka.repartition(spark, str(job.checkpoint), partitions)
+    with pytest.raises(StreamingQueryException, match="is not decided: it begins at"):
         job.run(spark)
     assert committed(job.servers, job.sink_topic) == written
 

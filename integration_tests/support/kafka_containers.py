@@ -165,6 +165,8 @@ class KafkaContainers:
             metadata = admin.list_topics(timeout=2)
         except KafkaException:
             return False
+        if metadata.orig_broker_id not in (-1, broker.node_id):  # -1: by the bootstrap connection
+            return False
         partitions = [
             one for topic in metadata.topics.values() for one in topic.partitions.values()
         ]
