@@ -9,7 +9,7 @@ FORMAT ?= eo-kafka
 WATCHED := $(if $(WATCH),--watch)
 # Test files that run at the same time
 JOBS ?= 2
-# 0 or 1: of the tests that take over five seconds, a half
+# 0 to 2: of the tests that take over three seconds, a third
 TURN ?=
 # Of the tests: kafka crash maps queues tables state tools soak containers (integration_tests/), unit (tests/)
 GROUP ?=
