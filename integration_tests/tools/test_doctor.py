@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -75,6 +77,30 @@ def poor() -> KafkaBroker:
     }
     with KafkaBroker(properties=properties, features={"transaction.version": 1}) as broker:
         yield broker
+
+
+def test_a_transaction_that_no_coordinator_knows_is_found(doctor, capsys):
+    """As on a mirror that was cut in the middle of one: the topic has it, the coordinator not."""
+    with KafkaBroker() as own:
+        topic = topic_maker(own.bootstrap_servers)("out", partitions=2)
+        producer = Producer({"bootstrap.servers": own.bootstrap_servers, "transactional.id": "t"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topic, b"1", partition=1)
+        assert producer.flush(30) == 0
+        words = ("--topic", topic, "--bootstrap-servers", own.bootstrap_servers)
+        assert "hangs" not in doctor(*words)[1]["output topic"][1]
+        own.stop()
+        for forgotten in (own.directory / "data").glob("__transaction_state-*"):
+            shutil.rmtree(forgotten)
+        own.start()
+        code, worst = doctor(*words)
+        assert code == 1
+        level, text = worst["output topic"]
+        assert (level, "hangs on partitions [1]" in text) == ("problem", True), text
+        main(["txn", "list", "--topic", topic, "--bootstrap-servers", own.bootstrap_servers])
+        assert "hung" in capsys.readouterr().out
+        del producer
 
 
 def test_a_healthy_place_has_no_problem_and_nothing_is_written(broker, make_topic, doctor):

@@ -41,6 +41,7 @@ def checks(
     for subject, topic in (("output topic", options.topic), (LETTERS, options.dead_letter_topic)):
         if topic is not None:
             yield subject, partial(_output, admin, subject, topic, brokers)
+            yield subject, partial(_hung, options, subject, topic)
     if options.job is None:
         return
     own = ledger_topic.own_topics(replace(options, snapshots=True))
@@ -86,6 +87,26 @@ def _output(admin: Any, subject: str, topic: str, brokers: int) -> list[Finding]
     found = Finding(Level.WARNING if problems else Level.OK, subject, text)
     waiting = _waiting(subject, topic, partitions, config)
     return [found, *waiting, _permissions(admin, topic, {"DESCRIBE", "WRITE"}, subject)]
+
+
+def _hung(options: SinkOptions, subject: str, topic: str) -> list[Finding]:
+    """Transactions that no coordinator will end: a mirror that was cut in the middle of one has
+    them, say. A job does not see them; those who read what it writes wait for ever."""
+    try:
+        with closing(TransactionSearch(options.kafka, {})) as search:
+            places = {at for one in search.on_topic(topic) for at in one.hung_on}
+    except EoKafkaError as error:
+        text = f"whether a transaction hangs on '{topic}' was not looked at: {error}"
+        return [Finding(Level.NOTE, subject, text)]
+    if not places:
+        return []
+    text = (
+        f"'{topic}': a transaction hangs on partitions {sorted(number for _, number in places)}: "
+        "it is open, and its coordinator does not know of it, so that read_committed readers wait "
+        f"for ever. 'eo-kafka txn list --topic {topic}' shows it; 'kafka-transactions.sh abort "
+        f"--topic {topic} --partition ... --start-offset ...' ends it"
+    )
+    return [Finding(Level.PROBLEM, subject, text)]
 
 
 def _waiting(
