@@ -17,6 +17,7 @@ from ..formats.writing import column_problems as writing_problems
 from ..sinks.options import SinkOptions
 from ..sinks.rows.columns_needed import ENCODABLE, column_problems
 from .ledger_writer import LedgerWriter, Report, task_context
+from .one_build import OneBuild
 from .pickling import tells_errors
 from .plain_errors import plain_errors
 from .spark_versions import refuse_without_admission_control
@@ -111,7 +112,7 @@ class KafkaStreamWriter(LedgerWriter):
 
 
 @plain_errors
-class KafkaBatchWriter(DataSourceArrowWriter):
+class KafkaBatchWriter(OneBuild, DataSourceArrowWriter):
     """One `save()`. The same pickled writer serves the tasks and `commit`."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:

@@ -29,6 +29,7 @@ from ..sources.planner import Planner
 from ..sources.range_split import gather
 from ..sources.recorded_ends import RecordedEnds, check_is_there
 from ..sources.trigger_delay import TriggerDelay
+from .one_build import OneBuild
 from .plain_errors import plain_errors
 from .spark_versions import (
     ReadAllAvailable,
@@ -64,7 +65,7 @@ def reader_options(
 
 
 @plain_errors
-class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class KafkaStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream over the subscribed topics.
 
     Spark keeps one instance in a process of its own for planning, and pickles another, made once
@@ -249,7 +250,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @plain_errors
-class KafkaBatchReader(DataSourceReader):
+class KafkaBatchReader(OneBuild, DataSourceReader):
     """A batch over the subscribed topics. `earliest` and `latest` mean what they mean when a task
     runs, so that every action on the DataFrame reads anew, as with the JVM connector. But only of
     the topics that were there at the load: else some tasks might read those of before, and others

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ..core import task_slots
+from ..core import build, task_slots
 from ..core.errors import SinkError
 from ..core.moment import Moment
 from ..sinks.options import SinkOptions
 from ..sinks.protocol.committable import TaskReport, WritePlan
+from .one_build import OneBuild
 from .pickling import tells_errors
 from .spark_versions import StreamArrowWriter
 
@@ -28,15 +29,16 @@ log = logging.getLogger(__name__)
 class Report(WriterCommitMessage):
     """A task's message to the driver. `task` is None under the weaker guarantees. `ran`: when, for
     the source (`core/task_slots.py`). The others are for `eo_kafka.progress`: what S1 took, and how
-    many records a task of the direct lane read."""
+    many records a task of the direct lane read; but for `build`."""
 
     task: Any = None
     ran: task_slots.Span | None = None
     planned_ms: float = 0.0
     records_read: int | None = None
+    build: str = ""  # of the task; an older version says none
 
 
-class LedgerWriter(StreamArrowWriter):
+class LedgerWriter(OneBuild, StreamArrowWriter):
     """One micro-batch. Spark makes a new writer for planning, for `commit` and for `abort`."""
 
     _began: Moment  # of the task, where one runs
@@ -85,6 +87,7 @@ class LedgerWriter(StreamArrowWriter):
         if self._options.exactly_once:
             from ..sinks.protocol import batch_figures, committer, driver_memory
 
+            build.check_tasks([one.build for one in told])
             done = [one.task for one in told if one.task]
             course = committer.commit(self._options, done, batchId)
             driver_memory.end(self._options)
@@ -115,7 +118,8 @@ class LedgerWriter(StreamArrowWriter):
 
     def _reported(self, task: TaskReport | None) -> Report:
         """What a task answers that has ended. Executor."""
-        return Report(task, task_slots.Span.since(self._began), self._planned_ms)
+        ran = task_slots.Span.since(self._began)
+        return Report(task, ran, self._planned_ms, build=build.mark())
 
     def _task(self, context: Any) -> TaskIdentity:
         """Which attempt of which task this is. Executor."""

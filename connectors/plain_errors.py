@@ -46,7 +46,7 @@ def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
         except EoKafkaError as error:
             if method.__name__ == _MAKES_STREAM_READER and is_sparks():
                 return _Refused(error)
-            _hide_traceback()
+            hide_traceback()
             raise
         return _each(found) if method.__name__ == "read" else found
 
@@ -57,11 +57,11 @@ def _each(batches: Iterator[Any]) -> Iterator[Any]:
     try:
         yield from batches
     except EoKafkaError:
-        _hide_traceback()
+        hide_traceback()
         raise
 
 
-def _hide_traceback() -> None:
+def hide_traceback() -> None:
     """Of the error that ends this process: after one, Spark keeps no worker. This is the variable
     by which Spark's own setting (spark.sql.execution.pyspark.udf.hideTraceback.enabled) hides
     them, which Spark looks up when it tells an error."""
@@ -96,5 +96,5 @@ class _Refused(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._refuse()
 
     def _refuse(self) -> NoReturn:
-        _hide_traceback()
+        hide_traceback()
         raise self._error

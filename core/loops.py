@@ -24,6 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .build import digest
 from .user_cache import user_cache
 
 log = logging.getLogger(__name__)
@@ -256,10 +257,10 @@ def _folder(module: str) -> Path:
 
 @functools.cache
 def _made_for(package: str) -> str:
-    """What kept loops depend on. Asked once a process: it reads the package's sources and versions.
-    Raises OSError."""
+    """What kept loops depend on: a loop may have parts from any file of its package. Asked once a
+    process. Raises OSError."""
     versions = [_version(name) for name in ("numba", "llvmlite")]
-    found = "\n".join([_digest(package), *_processor(), *versions])
+    found = "\n".join([digest(package), *_processor(), *versions])
     return hashlib.sha256(found.encode()).hexdigest()[:16]
 
 
@@ -270,22 +271,6 @@ def _version(package: str) -> str:
     beside = [str(Path(spec.origin).parents[1])] if spec and spec.origin else []
     found = metadata.distributions(name=package, path=beside)
     return next((one.version for one in found), None) or metadata.version(package)
-
-
-def _digest(package: str) -> str:
-    """Of a whole package: a loop may have parts from any file of it. Raises OSError."""
-    module = import_module(package)
-    archive = getattr(module.__loader__, "archive", None)  # of `--py-files`
-    if archive is not None:
-        return hashlib.sha256(Path(archive).read_bytes()).hexdigest()
-    found = hashlib.sha256()
-    for folder, inner, names in os.walk(Path(module.__file__ or "").parent):  # quicker than rglob
-        inner.sort()
-        for name in sorted(names):
-            if name.endswith(".py"):
-                with open(os.path.join(folder, name), "rb") as source:
-                    found.update(source.read())
-    return found.hexdigest()
 
 
 @contextmanager

@@ -23,8 +23,11 @@ log = logging.getLogger(__name__)
 WAYS_OUT = (
     "To read the new one from its beginning, set 'failOnDataLoss' to false until a batch is "
     "written. If it is a copy with the same offsets, in a cluster that took over, a query without "
-    "state goes on there with a new checkpoint, the last 'endOffset' of its progress reports as "
-    "'startingOffsets' and, with an eo-kafka sink, 'onReset' 'new-job'."
+    "state goes on there with a new checkpoint and, with an eo-kafka sink, 'onReset' 'new-job'. "
+    "Its 'startingOffsets' are for each partition the lower of two: the last 'endOffset' of its "
+    "progress reports, and the offset up to which the copy was made, behind which are other "
+    "records now. A copied output may lack its last rows: compare it by 'eo-kafka verify' before, "
+    "and begin no later than what it lacks ('A second cluster' in docs/operations.md)."
 )
 # A worker runs one task at a time; a query may read with more than one set of settings.
 _kept: Kept[OffsetLookup] = Kept(limit=4, close=lambda lookup: lookup.close())

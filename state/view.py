@@ -53,14 +53,14 @@ class Marker:
                 not isinstance(found.query, str)
                 or not isinstance(found.state, str)
                 or type(found.batch) is not int
-                or fields["v"] != 1 + bool(found.state)
+                or json_object(found.encode().decode()) != fields
             ):
                 raise ValueError("not of this version")
             return found
         except (LookupError, TypeError, ValueError) as error:
             raise CorruptSnapshot(
                 f"The view's own record cannot be read ({cut(error)}): {cut(value)}. Was the topic "
-                "written to by somebody else? Delete it, and it is made anew."
+                "written to by somebody else, or a newer eo-kafka? Delete it, and it is made anew."
             ) from None
 
 

@@ -105,6 +105,10 @@ def test_settings_of_supervisors_are_those_of_the_command():
     (rule,) = pod["spec"]["podFailurePolicy"]["rules"]
     assert rule["onExitCodes"]["values"] == final
     assert f"\nRestartPreventExitStatus={' '.join(map(str, map(int, final)))}\n" in unit
+    assert pod["spec"]["completions"] > pod["spec"]["backoffLimit"], "0 is no end: SIGTERM gives it"
+    assert pod["spec"]["parallelism"] == 1
+    probe = container["livenessProbe"]
+    assert probe["timeoutSeconds"] >= 10 and probe["failureThreshold"] > 3, "it starts a Python"
     told = shlex.split(re.search(r"ExecStart=(.*)", unit)[1])
     for words in (told, container["command"]):
         assert words[0].endswith("eo-kafka") and words[1] == "run"

@@ -215,3 +215,9 @@ def test_the_head_is_among_the_last_records(topic: Records) -> None:
     topic[100] = (export.KEY, b"{}")
     with pytest.raises(CorruptSnapshot):
         export.read_head({}, "t", 102)
+
+
+def test_an_export_of_many_partitions_can_be_read() -> None:
+    """As the ledger has its lines: 55,000 partitions make one of more than 1 MiB."""
+    long = Export("many", "shout", 1, HEAD, ("x" * ((1 << 20) + 1),))
+    assert export.decode(export.encode(long)) == long

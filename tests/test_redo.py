@@ -136,3 +136,13 @@ def test_what_the_ledger_knows_nothing_of_stays_as_it_is(tmp_path):
     assert after["offsets/4"] == f"{HEADER}\n{WRITTEN[4][0]}"
     assert {"offsets/6", "offsets/7", "commits/6", "commits/7"} <= after.keys()
     assert "offsets/5" not in after
+
+
+def test_a_log_of_sources_with_names_is_not_written_in_the_form_of_those_without(tmp_path):
+    """Nothing is there that says how this Spark writes it: of 4.2 and 4.3, version 2."""
+    found = checkpoint(tmp_path, {}, -1)
+    named = {batch: [f'clicks:{{"t":{{"0":{batch}}}}}'] for batch in range(2)}
+    with pytest.raises(CheckpointError, match="its sources have names.*Nothing was changed"):
+        redo(found, named, 1)
+    assert logs(tmp_path) == {}
+    assert redo(found, dict.fromkeys(range(2), WRITTEN[3]), 1) == [0, 1]

@@ -36,6 +36,9 @@ class _Seat:
     def look(self) -> None:
         pass
 
+    def check_understood(self) -> None:
+        pass
+
     def tell(self, told: Told) -> None:
         self.told = told
         self.heard.append(told)

@@ -21,6 +21,8 @@ from eo_kafka.core.offsets import Position, TopicPartition
 from eo_kafka.errors import DataLossError, SourceError
 from eo_kafka.sources.lookup import Ends, Topics
 from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.planner import Planner
+from eo_kafka.sources.topic_identity import WAYS_OUT
 
 Record = tuple[str, int, int, int]  # topic, which of that name, partition, offset
 
@@ -260,3 +262,20 @@ def test_the_way_on_that_the_error_names(is_planned: bool) -> None:
     query.run()
     assert kafka.records <= query.rows.keys()
     assert max(query.rows.values()) == 1
+
+
+def test_in_a_cluster_that_took_over_the_lower_of_two_offsets_loses_nothing():
+    """The query had read to 100, the copy was made to 90, and producers went on: what is at 90 to
+    99 are other records now."""
+    for words in ("the lower of two", "'endOffset'", "up to which the copy was made"):
+        assert words in WAYS_OUT
+    assert "'eo-kafka verify'" in WAYS_OUT
+    read, copied, now = 100, 90, 130
+    kafka = Kafka()
+    kafka.topics = {"orders": (1, [now])}
+    given = {"subscribe": "orders", "kafka.bootstrap.servers": "unused:1"}
+    given["startingOffsets"] = json.dumps({"orders": {"0": min(read, copied)}})
+    planner = Planner(SourceOptions.parse(given, streaming=True), kafka)  # type: ignore[arg-type]
+    start = planner.stored_start()
+    (wanted,) = planner.ranges(start, Position(planner.newest(Position(start))), first=True)
+    assert (wanted.start, wanted.end) == (copied, now)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...core.errors import EnvironmentRefused, Unreachable
 from .outages import is_no_answer
@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S = 30.0
 ATTEMPTS = 3
+DEFAULT_REPLICAS = -1  # as many as the brokers give a topic by default
+WithReplicas: TypeAlias = Callable[[int], Any]  # makes a NewTopic
 
 
 def exists(admin: Any, topic: str) -> bool:
@@ -76,7 +78,15 @@ def settings_of(
         return {}
 
 
-def create(admin: Any, topic: Any, advice: str, *, dispensable: Collection[str] = ()) -> bool:
+def create(
+    admin: Any,
+    topic: Any,
+    advice: str,
+    *,
+    dispensable: Collection[str] = (),
+    with_replicas: WithReplicas | None = None,
+    named: str = "",
+) -> bool:
     """Create a `NewTopic`. Driver, or a command.
 
     Args:
@@ -85,6 +95,10 @@ def create(admin: Any, topic: Any, advice: str, *, dispensable: Collection[str] 
         advice: A sentence: what to do where the brokers refuse.
         dispensable: Its settings that are left out where the brokers have a policy that forbids
             them, as those of hosted Kafka do. What holds instead is for the caller to check.
+        with_replicas: Makes it with fewer, where there are not so many brokers, or with
+            DEFAULT_REPLICAS, where they allow no other number. Without it the number stands.
+        named: What to do in place of `advice` where it may be the name that is refused: that helps
+            by hand no more than here.
 
     Returns:
         Whether it was created by this call; False if it was there. A broker that does not say what
@@ -113,18 +127,45 @@ def create(admin: Any, topic: Any, advice: str, *, dispensable: Collection[str] 
             if _are_all_away(error) and time.monotonic() < deadline:
                 time.sleep(0.2)
                 continue
+            if with_replicas and _are_too_few(error) and topic.replication_factor > 1:
+                topic = _like(with_replicas(topic.replication_factor - 1), topic)
+                continue
             forbidden = _forbidden(admin, topic, dispensable) if _is_of_policy(error) else set()
             if forbidden:
                 _tell_of(forbidden, topic, error)
                 topic, dispensable = _without(topic, forbidden), ()
                 continue
+            if with_replicas and (_is_of_policy(error) or _are_too_few(error)):
+                other = _like(with_replicas(DEFAULT_REPLICAS), topic)
+                with_replicas = None
+                if _is_valid(admin, other):
+                    _tell_of_replicas(topic, error)
+                    topic = other
+                    continue
             is_known = not _may_be_away(error)
-            problem = f"Topic '{topic.topic}' could not be created: {error.str()}. {advice}"
+            ways = named if named and _is_perhaps_of_name(error) else advice
+            problem = f"Topic '{topic.topic}' could not be created: {error.str()}. {ways}"
         else:
             return True
         if is_known or attempt == ATTEMPTS:
             raise (EnvironmentRefused if is_known else Unreachable)(problem)
         attempt += 1
+
+
+def _are_too_few(error: Any) -> bool:
+    """Whether more replicas are asked for than there are brokers."""
+    from confluent_kafka import KafkaError
+
+    found: bool = error.code() == KafkaError.INVALID_REPLICATION_FACTOR
+    return found and not _are_all_away(error)
+
+
+def _is_perhaps_of_name(error: Any) -> bool:
+    """Whether another name may be allowed: Kafka takes '.' and '_' for the same in a new one, and
+    a policy of theirs may go by it."""
+    from confluent_kafka import KafkaError
+
+    return error.code() in (KafkaError.TOPIC_EXCEPTION, KafkaError.POLICY_VIOLATION)
 
 
 def _is_of_policy(error: Any) -> bool:
@@ -161,6 +202,33 @@ def _forbidden(admin: Any, topic: Any, dispensable: Collection[str]) -> set[str]
     except (KafkaException, FutureTimeout) as error:
         log.warning("Which settings the brokers forbid is not known: %s", error)
         return set()
+
+
+def _like(other: Any, topic: Any) -> Any:
+    """`other`, without the settings that are left out of `topic` already."""
+    return _without(other, other.config.keys() - topic.config.keys())
+
+
+def _is_valid(admin: Any, topic: Any) -> bool:
+    """Whether the brokers would create it. False if they do not say."""
+    from confluent_kafka import KafkaException
+
+    try:
+        admin.create_topics([topic], validate_only=True)[topic.topic].result(TIMEOUT_S)
+    except (KafkaException, FutureTimeout) as error:
+        log.info("Topic '%s' is not wanted with the default of replicas: %s", topic.topic, error)
+        return False
+    return True
+
+
+def _tell_of_replicas(topic: Any, error: Any) -> None:
+    log.warning(
+        "Topic '%s' is created with the number of replicas that the brokers give by default: they "
+        "do not allow %d (%s). What it has is checked.",
+        topic.topic,
+        topic.replication_factor,
+        error.str(),
+    )
 
 
 def _without(topic: Any, settings: Collection[str | None]) -> Any:

@@ -16,6 +16,7 @@ from ...sinks.targets.custom import told
 from ...targets.files.formats import read
 from ...targets.files.home import Home, Shown, home_of
 from ...targets.files.manifest import DataFile, Manifest, misread, staged_name
+from ..one_build import OneBuild
 from ..plain_errors import plain_errors
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def columns(given: Mapping[str, str]) -> StructType:
 
 
 @plain_errors
-class FilesReader(DataSourceReader):
+class FilesReader(OneBuild, DataSourceReader):
     """One `load()`."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:

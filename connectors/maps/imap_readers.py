@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from ..one_build import OneBuild
 from ..plain_errors import plain_errors
 from ..spark_versions import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from .filters import Pushing
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @plain_errors
-class ImapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ImapStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The event journal of a map.
 
     Spark asks `initialOffset()` again when it restarts before batch 0 is committed, and stores no
@@ -107,7 +108,7 @@ class ImapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @plain_errors
-class ImapBatchReader(DataSourceReader):
+class ImapBatchReader(OneBuild, DataSourceReader):
     """All entries of a map, as they are when they are read; it is no snapshot."""
 
     def __init__(self, options: MapOptions, typed: Typed, schema: StructType) -> None:

@@ -20,6 +20,7 @@ from ...sources.maps.topic_reader import (
     read_entries,
     removals_kept_ms,
 )
+from ..one_build import OneBuild
 from ..plain_errors import plain_errors
 from ..spark_versions import ReadLimit, SupportsTriggerAvailableNow
 from .filters import Pushing
@@ -34,7 +35,7 @@ _RENEWALS = 4  # so many times in `delete.retention.ms` an idle stream says that
 
 
 @plain_errors
-class TopicMapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TopicMapStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The changes of a map that is a topic: the Kafka source's stream, batch for batch. Its offsets
     are in `TopicPosition`s; see there for what else they hold."""
 
@@ -117,7 +118,7 @@ class TopicMapStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @plain_errors
-class TopicMapBatchReader(DataSourceReader):
+class TopicMapBatchReader(OneBuild, DataSourceReader):
     """All entries of a map that is a topic, as they are when they are read: every action on the
     DataFrame reads anew."""
 

@@ -13,6 +13,7 @@ from ...sinks.maps.options import MapSinkOptions, read_topic
 from ...sinks.maps.two_phase_options import read_two_phase
 from ..kafka_sink import KafkaBatchWriter, KafkaStreamWriter
 from ..ledger_writer import LedgerWriter, task_context, told_batch
+from ..one_build import OneBuild
 from ..pickling import tells_errors
 from ..plain_errors import plain_errors
 from ..spark_versions import StreamArrowWriter, refuse_without_admission_control
@@ -99,7 +100,7 @@ class TopicMapBatchWriter(_TopicMap, DataSourceArrowWriter):
         self._sink.abort(messages)
 
 
-class _Imap:
+class _Imap(OneBuild):
     """What both writers of an IMap share."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:

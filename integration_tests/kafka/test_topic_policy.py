@@ -19,11 +19,12 @@ from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.broker.jars import kafka_jars
 from eo_kafka.broker.java import find_java
 from eo_kafka.clients.kafka.cluster import connect
-from eo_kafka.clients.kafka.topics import settings_of
+from eo_kafka.clients.kafka.topics import partitions_of, settings_of
 from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.sources.queues import topic as inbox
 from eo_kafka.state.ledger import compacted_topic
-from harness import assert_exactly_once, make_copy, produce
+from eo_kafka.state.ledger.topic_settings import wanted_settings
+from harness import assert_exactly_once, make_copy, produce, wait_until
 
 POLICY = """
 import java.util.Arrays;
@@ -40,6 +41,9 @@ public class SomePolicy implements CreateTopicPolicy {
     @Override public void validate(RequestMetadata asked) {
         if (asked.topic().startsWith(String.valueOf(given.get("test.policy.name"))))
             throw new PolicyViolationException("names like " + asked.topic() + " are ours");
+        boolean isOne = asked.replicationFactor() == null || asked.replicationFactor() == 1;
+        if (asked.topic().startsWith("__eo_kafka.one") && !isOne)
+            throw new PolicyViolationException("Replication factor must be 1");
         if (asked.topic().startsWith("__transaction") || asked.topic().startsWith("__consumer"))
             return;  // the brokers' own
         String allowed = String.valueOf(given.get("test.policy.settings"));
@@ -116,6 +120,14 @@ def test_what_is_forbidden_is_left_out_and_told(admin, caplog):
     assert "cannot be set" in told and "retention.ms=-1" not in told
 
 
+def test_a_name_that_is_like_another_one_is_said_with_the_options(admin):
+    """Kafka takes '.' and '_' for the same in a new name."""
+    name = f"{uuid.uuid4().hex[:8]}"
+    compacted_topic.ensure(admin, f"__eo_kafka.a.{name}.ledger", 2, 1)
+    with pytest.raises(EnvironmentRefused, match=r"collides.*'jobName'.*'ledgerTopic'"):
+        compacted_topic.ensure(admin, f"__eo_kafka.a_{name}.ledger", 2, 1)
+
+
 def test_an_inbox_keeps_its_retention(admin):
     name = f"inbox-{uuid.uuid4().hex[:8]}"
     inbox._create(admin, name, 1)
@@ -128,5 +140,24 @@ def test_a_name_that_is_forbidden_is_said_with_the_policys_own_words(admin, capl
     with pytest.raises(EnvironmentRefused) as refused:
         compacted_topic.ensure(admin, "__eo_kafka.taken.ledger", 2, 1)
     assert "names like __eo_kafka.taken.ledger are ours" in str(refused.value)
-    assert "Create it by hand (2 partition(s), cleanup.policy=compact)" in str(refused.value)
+    assert "'jobName'" in str(refused.value) and "'ledgerTopic'" in str(refused.value)
     assert "created without" not in caplog.text
+
+
+def test_three_nodes(jars, caplog):
+    """Of which one is away, as in a rolling restart: a ledger gets three replicas all the same.
+    And with brokers that allow one replica only, which is theirs by default."""
+    properties = {"create.topic.policy.class.name": "SomePolicy", "default.replication.factor": 1}
+    properties["test.policy.settings"] = " ".join(wanted_settings(3))
+    properties["test.policy.name"] = "__eo_kafka.taken"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedded, "kafka_jars", lambda _: jars)
+        with embedded.cluster(3, properties=properties) as three:
+            admin = connect({"bootstrap.servers": three.bootstrap_servers}, 30.0)[0]
+            assert len(compacted_topic.ensure(admin, "__eo_kafka.one.ledger", 2, 3)) == 1
+            assert "they do not allow 3 (Replication factor must be 1)" in caplog.text
+            three.brokers[2].kill()
+            wait_until(lambda: len(admin.list_topics(timeout=30).brokers) == 2, "one is away")
+            assert compacted_topic.ensure(admin, "__eo_kafka.pay.ledger", 2, 2) == []
+            there = partitions_of(admin, "__eo_kafka.pay.ledger")
+            assert [len(one.replicas) for one in there.values()] == [3, 3]

@@ -85,10 +85,12 @@ class Marker:
             numbers = (found.holder, found.decision, found.done)
             if fields["v"] != 1 or {*map(type, numbers)} != {int} or type(found.digest) is not str:
                 raise ValueError
+            if json.loads(found.encode()) != {"digest": "", **fields}:
+                raise ValueError  # it says more than this version reads, and would write back
         except (LookupError, TypeError, ValueError):
             raise LedgerError(
-                f"Map '{MARKERS}' holds what eo-kafka has not written there: {cut(written)}. "
-                "Nothing was applied."
+                f"Map '{MARKERS}' holds what this eo-kafka has not written there: {cut(written)}. "
+                "Nothing was applied. If a newer version wrote it, run that."
             ) from None
         return found
 

@@ -40,9 +40,12 @@ class Marker:
             found = cls(fields["batch"], fields["rows"], fields["keys"])
             if fields["v"] != 1 or type(found.batch) is not int or not isinstance(found.keys, str):
                 raise ValueError
+            if json.loads(found.encode()) != fields:  # it says more than this version reads
+                raise ValueError
         except (LookupError, TypeError, ValueError):
             raise SinkError(
-                f"Map '{MAP}' holds what eo-kafka has not written there: {cut(written)}."
+                f"Map '{MAP}' holds what this eo-kafka has not written there: {cut(written)}. If a "
+                "newer version wrote it, run that."
             ) from None
         return found
 

@@ -51,11 +51,15 @@ class MapPosition:
                 and len(sequences) == len(anchors) > 0
             ):
                 raise ValueError
+            found = cls(name, cluster, tuple(sequences), tuple(anchors))
+            if found.encode() != written:  # it says more than this version reads
+                raise ValueError
         except (KeyError, TypeError, ValueError, AttributeError):
             raise SourceError(
-                f"The offset in the checkpoint is not one of a map: {cut(written)}."
+                f"The offset in the checkpoint is not one of a map: {cut(written)}. If a newer "
+                "eo-kafka wrote it, run that version."
             ) from None
-        return cls(name, cluster, tuple(sequences), tuple(anchors))
+        return found
 
 
 class JournalRange(NamedTuple):

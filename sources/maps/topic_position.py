@@ -50,14 +50,17 @@ class TopicPosition:
                 raise ValueError
             if not 0 <= caught_up < _TIME_MAX:
                 raise ValueError
-            found = decode_position(offsets)
-            if any(at.topic != name for at in found.offsets):
+            found = cls(name, decode_position(offsets), caught_up)
+            if any(at.topic != name for at in found.position.offsets):
+                raise ValueError
+            if found.encode() != written:  # it says more than this version reads
                 raise ValueError
         except (KeyError, TypeError, ValueError):
             raise SourceError(
                 f"The offset in the checkpoint is not one of a map that is a topic: {cut(written)}."
+                " If a newer eo-kafka wrote it, run that version."
             ) from None
-        return cls(name, found, caught_up)
+        return found
 
 
 def after(

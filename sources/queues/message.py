@@ -15,6 +15,10 @@ MESSAGE_ID, BODY, HEADER = "message-id", "body", "header:"
 # The first header of each record; the message's own headers follow it.
 META = "eo-queue"
 VERSION = 1
+# What a record of the inbox says of its message, beside `v`, and may say: a share group's has an
+# id, and one out of the poison topic its reason.
+SAID = frozenset(("exchange", "routingKey", "redelivered", "deliveries", "sent", "properties"))
+MAY_SAY = SAID | {"id", "reason"}
 _DELIVERIES = "x-delivery-count"  # a quorum queue's count of earlier deliveries
 _PROPERTIES = (
     *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id"),

@@ -40,9 +40,12 @@ class OffsetMemory:
         for offset, key, value in read(self._topic, 0, ends[self._topic]):
             try:
                 topic_id, partition = json.loads(key)
-                steps = json.loads(value or b"")[KEPT]
+                said = json.loads(value or b"")
+                steps = said.pop(KEPT)
+                if said:
+                    raise ValueError(f"it says more: {said}")
                 self._kept[topic_id, int(partition)] = KeptOffsets.unpacked(steps)
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
                 raise EnvironmentRefused(
                     f"Record {offset} of topic '{self._topic}' was not written by this version of "
                     f"eo-queue ({type(error).__name__}): which messages are in inbox "

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import SourceError
-from .message import META, VERSION
+from .message import MAY_SAY, META, SAID, VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,5 +87,6 @@ def _meta(value: bytes | None) -> dict[str, Any] | None:
         found = json.loads(value or b"")
     except ValueError:
         return None
-    is_ours = isinstance(found, dict) and found.get("v") == VERSION
-    return found if is_ours else None
+    if not isinstance(found, dict) or found.pop("v", None) != VERSION:
+        return None
+    return found if SAID <= found.keys() <= MAY_SAY else None

@@ -11,7 +11,7 @@ from ...clients.kafka.topics import exists
 from ...core.errors import EnvironmentRefused
 from . import unused_topic
 from .job import Job
-from .topic_settings import faults, wanted_settings
+from .topic_settings import GIVE_MORE, REPLICAS, faults, wanted_settings
 
 log = logging.getLogger(__name__)
 
@@ -66,16 +66,33 @@ def judge(job: Job, problems: list[str], loss: str) -> None:
 
 
 def create(admin: Any, name: str, partitions: int, brokers: int) -> None:
-    """Create it, unless somebody has. Raises EnvironmentRefused."""
+    """Create it, unless somebody has. With three replicas: of `brokers`, those that live, one may
+    be away for a moment, and its replica is made when it is back. Raises EnvironmentRefused."""
     from confluent_kafka.admin import NewTopic
 
-    replicas = min(3, brokers)
-    wanted = wanted_settings(replicas)
-    topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=wanted)
-    topics.create(
+    asked = []
+
+    def with_replicas(number: int) -> Any:
+        asked.append(number)
+        wanted = wanted_settings(number)
+        return NewTopic(name, num_partitions=partitions, replication_factor=number, config=wanted)
+
+    by_hand = f"{partitions} partition(s), cleanup.policy=compact"
+    is_new = topics.create(
         admin,
-        topic,
-        f"Create it by hand ({partitions} partition(s), cleanup.policy=compact), or grant Create "
-        "on it.",
-        dispensable=wanted.keys() - {"cleanup.policy"},  # `faults` judges what could lose a record
+        with_replicas(REPLICAS),
+        f"Create it by hand ({by_hand}), or grant Create on it.",
+        dispensable=wanted_settings(REPLICAS).keys() - {"cleanup.policy"},  # `faults` judges
+        with_replicas=with_replicas,
+        named="If it is its name: the names of a job's topics come from 'jobName', so take another "
+        "one; or set option 'ledgerTopic' (of the state topic: 'stateTopic'; for exports, views, "
+        "plans and control topics there is none). Else let who runs the brokers create it "
+        f"({by_hand}).",
     )
+    if is_new and 0 < asked[-1] < REPLICAS and brokers > 1:
+        log.warning(
+            "Topic '%s' has %d replicas: so many brokers are all that Kafka knows of now. %s",
+            name,
+            asked[-1],
+            GIVE_MORE,
+        )

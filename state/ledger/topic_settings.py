@@ -11,12 +11,18 @@ from typing import Any
 
 from ...clients.kafka.topics import partitions_of, settings_of
 
+REPLICAS = 3
+GIVE_MORE = (
+    "One broker away stops each commit until it is back. If there are more brokers, let "
+    "kafka-reassign-partitions.sh give it three replicas."
+)
 MAX_MESSAGE_BYTES = 8 << 20  # a decision names every task of its batch
 
 
 def wanted_settings(replicas: int) -> dict[str, str]:
-    """What the topic is created with."""
-    return {
+    """What the topic is created with. Where the brokers choose the number of replicas, theirs are
+    the settings that depend on it, too."""
+    wanted = {
         "cleanup.policy": "compact",
         "retention.ms": "-1",
         "max.message.bytes": str(MAX_MESSAGE_BYTES),
@@ -25,6 +31,9 @@ def wanted_settings(replicas: int) -> dict[str, str]:
         # Tombstones and markers may be asked for by a recovery after a long holiday.
         "delete.retention.ms": str(7 * 24 * 3600 * 1000),
     }
+    if replicas < 1:
+        del wanted["min.insync.replicas"]
+    return wanted
 
 
 def faults(admin: Any, name: str, partitions: int, brokers: int) -> tuple[list[str], list[str]]:
@@ -54,7 +63,9 @@ def weak_points(name: str, there: Any, config: Mapping[str, str], brokers: int) 
     replicas = min((len(partition.replicas) for partition in there.values()), default=0)
     if brokers > 1 and replicas < 2:
         weak.append(
-            f"Topic '{name}' has one replica: let kafka-reassign-partitions.sh give it more."
+            f"Topic '{name}' has one replica: let kafka-reassign-partitions.sh give it more. (Of "
+            "brokers whose storage keeps copies of its own, as an object store does, that is "
+            "right: there 'allowWeakReplication' accepts it.)"
         )
     # Settings that may not be seen are not wrong ones: a warning has been given.
     in_sync = int(config.get("min.insync.replicas", replicas))
@@ -66,3 +77,12 @@ def weak_points(name: str, there: Any, config: Mapping[str, str], brokers: int) 
     if config.get("unclean.leader.election.enable") == "true":
         weak.append(f"Topic '{name}' allows unclean leader elections.")
     return weak
+
+
+def few_copies(name: str, there: Any, brokers: int) -> list[str]:
+    """A sentence if the topic has fewer replicas than it could have: it loses nothing, and stops
+    more often. (One of a single replica is among the weak points.)"""
+    replicas = min((len(partition.replicas) for partition in there.values()), default=0)
+    if not 2 <= replicas < min(REPLICAS, brokers):
+        return []
+    return [f"Topic '{name}' has {replicas} replicas, on {brokers} brokers. {GIVE_MORE}"]

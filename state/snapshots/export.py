@@ -20,6 +20,7 @@ from ..ledger import records
 from ..ledger.blob_names import SnapshotHead
 from ..ledger.job_topics import RESERVED, is_part
 from ..ledger.log_reader import read_records
+from ..ledger.record_fields import OFFSETS_MAX
 from . import blobs
 from .assembly import pieces
 from .manifest import Manifest
@@ -31,7 +32,6 @@ LATEST = "latest"  # what the job's own newest snapshot is called
 _TOPIC = "__eo_kafka.{job}.export.{name}"
 _TOPIC_MAX = 249  # Kafka's limit
 _HEAD_WITHIN = 16  # offsets before the end: behind the head is the marker of its transaction
-_OFFSETS_MAX = 1 << 20  # characters of one source's
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def decode(value: bytes) -> Export:
             job=_text(fields["job"]),
             made_ms=_whole(fields["madeMs"]),
             snapshot=records.decode_snapshot(_dump(fields["snapshot"])),
-            offsets=tuple(_text(line, _OFFSETS_MAX) for line in fields["offsets"]),
+            offsets=tuple(_text(line, OFFSETS_MAX) for line in fields["offsets"]),
         )
         # Two values never mean the same: what a reading would pass over is seen here.
         if encode(found) != value:

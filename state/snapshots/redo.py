@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from ...core.errors import CheckpointError
 from ...core.transaction import Begun
-from .batch_ends import is_replayable, same_lines
+from .batch_ends import is_replayable, name_of, same_lines
 from .checkpoint import Checkpoint
 from .offset_log import plan_of, planned_batch
 from .snapshot import RESTORING
@@ -99,6 +99,12 @@ def _problem(
         )
     if not all(is_replayable(line) for line in written.get(newest, ())):
         return "a source of the query is not Kafka and keeps more than offsets in a checkpoint"
+    if not planned and any(name_of(line) for lines in written.values() for line in lines):
+        # Spark has a form of its own for these, by its version, and refuses the other one.
+        return (
+            "its sources have names, and it has no planned batch by which to write their log: take "
+            "a copy of the checkpoint that has one in 'offsets'"
+        )
     unknown = [
         batch
         for batch in (newest, newest - 1)  # what Spark starts from, and looks for besides

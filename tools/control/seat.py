@@ -18,7 +18,7 @@ from typing import Any
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.config import connection_settings, consumer, producer
 from ...clients.kafka.topics import TIMEOUT_S, exists
-from ...core.errors import EnvironmentRefused
+from ...core.errors import EnvironmentRefused, cut
 from ...state.ledger import compacted_topic
 from ...state.ledger.job import Job
 from ...state.ledger.job_topics import CONTROL_TOPIC
@@ -57,6 +57,7 @@ class Seat:
         self._topic = topic_of(name)
         self._assigned = self._read = self._at_end = False
         self._refused = ""
+        self._unknown: dict[bytes | None, str] = {}  # by key: the newest record is not understood
         self._gone_s = self._gone_look_s = 0.0  # the topic was said not to be there; next look
         self._admin, brokers = connect(job.kafka, TIMEOUT_S)
         compacted_topic.ensure_one(job, self._admin, self._topic, brokers)
@@ -85,6 +86,18 @@ class Seat:
             self._check_there()
         if self._assigned and self._at_end and not self._read:
             self._read = self._is_whole()
+
+    def check_understood(self) -> None:
+        """Before a driver is started. Raises EnvironmentRefused if what holds may stand in a record
+        that this version does not understand."""
+        for why in self._unknown.values():
+            raise EnvironmentRefused(
+                f"Job '{self.job}': {why} Nothing is started of a job that may be suspended or "
+                "cancelled. Start this supervisor with the version that wrote it; or say by this "
+                f"one what is to hold: 'eo-kafka job resume {self.job} --bootstrap-servers ...' "
+                "(or 'suspend', 'cancel'), which is recorded although nobody answers, and then "
+                "start it again."
+            )
 
     def tell(self, told: Told) -> None:
         """To whoever asks; it is sent meanwhile."""
@@ -117,6 +130,7 @@ class Seat:
         if partitions:
             self._assigned, self._read, self._at_end = True, False, False
             self.wish = self.told = None
+            self._unknown.clear()
         consumer.incremental_assign(partitions)
 
     def _taken(self, consumer: Any, partitions: list[Any]) -> None:
@@ -179,6 +193,7 @@ class Seat:
         leaves the newest wish, and a topic's beginning where it was. Raises EnvironmentRefused."""
         from confluent_kafka import KafkaException, TopicPartition
 
+        self.check_understood()
         told = self.told
         if self.wish is not None or (told is not None and (told.done or not told.wish)):
             return True
@@ -199,12 +214,19 @@ class Seat:
         return True
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
+        if value is None or (key == words.TOLD_KEY and self._read):  # later ones are our own
+            return
         try:
-            if key == words.WISH_KEY and value is not None:
+            if key == words.WISH_KEY:
                 self.wish = words.decode_wish(value)
-            elif key == words.TOLD_KEY and value is not None and not self._read:
-                self.told = words.decode_told(value)  # later ones are our own
+                self._unknown.clear()  # it takes the place of all before it
+            elif key == words.TOLD_KEY:
+                self.told = words.decode_told(value)
+                self._unknown.pop(key, None)
+            else:
+                raise UnknownWords(words.not_understood(f"its key is {cut(key)}"))
         except UnknownWords as unknown:
+            self._unknown[key] = str(unknown)
             log.error("%s", unknown)
 
 

@@ -136,15 +136,16 @@ def _decode(value: bytes, kind: type[T]) -> T:
                 _check(len(content) <= TEXT_MAX and content.isprintable(), f"{name} is no text")
         return kind(**written)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise UnknownWords(_sentence(f"{type(error).__name__}: {cut(error)}")) from None
+        raise UnknownWords(not_understood(f"{type(error).__name__}: {cut(error)}")) from None
 
 
 def _check(holds: bool, otherwise: str) -> None:
     if not holds:
-        raise UnknownWords(_sentence(otherwise))
+        raise UnknownWords(not_understood(otherwise))
 
 
-def _sentence(why: str) -> str:
+def not_understood(why: str) -> str:
+    """What is said of such a record."""
     return (
         f"A record of the control topic is not understood ({why}). Another version of eo-kafka "
         "wrote it, or somebody else did. It is not obeyed: ask again with this version."

@@ -174,7 +174,9 @@ def _ledger_says(options: SinkOptions) -> list[Finding]:
 def _kept(admin: Any, subject: str, topic: str, partitions: int, brokers: int) -> list[Finding]:
     """Whether Kafka keeps what is in one of the job's own topics, and takes more."""
     config = settings_of(admin, topic)
-    waiting = _waiting(subject, topic, partitions_of(admin, topic), config)
+    there = partitions_of(admin, topic)
+    waiting = _waiting(subject, topic, there, config)
+    few = topic_settings.few_copies(topic, there, brokers)
     refusals, weak = topic_settings.faults(admin, topic, partitions, brokers)
     if refusals and topic.startswith(compacted_topic.OURS) and is_unused(admin, topic):
         text = f"{' '.join(refusals)} It never held a record: its first use sets it right."
@@ -184,6 +186,8 @@ def _kept(admin: Any, subject: str, topic: str, partitions: int, brokers: int) -
         text = f"the settings of '{topic}' are not visible: grant DescribeConfigs on it"
         return [Finding(Level.WARNING, subject, text), *waiting]
     small = _too_small(subject, topic, config)
+    if few and not problems:
+        return [Finding(Level.WARNING, subject, few[0]), *small, *waiting]
     return [*durability(subject, problems), *small, *waiting]
 
 

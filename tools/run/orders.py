@@ -35,6 +35,9 @@ class Orders:
         """What holds now. Called ten times a second."""
         return Order.GO
 
+    def check_start(self) -> None:
+        """Before a driver is started. Raises EnvironmentRefused if it may not be."""
+
     def why(self) -> str:
         """Who asked for what holds, and when."""
         return ""

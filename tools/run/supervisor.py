@@ -131,7 +131,9 @@ class Supervisor:
         return ExitCode.CANCELLED
 
     def _one_run(self) -> ExitCode | None:
-        """Start a driver, and see to its end. None: go on as is asked for then."""
+        """Start a driver, and see to its end. None: go on as is asked for then. Raises
+        EnvironmentRefused."""
+        self._orders.check_start()
         if self._orders.pending:
             self._orders.obeyed("starting", f"{self._how} Its driver is started.".strip())
         self._runs += 1
