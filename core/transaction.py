@@ -265,10 +265,17 @@ def _said_by(one: Participant, batch: int) -> tuple[int, int, int, int, str]:
     return batch, one.partition, one.round, one.generation, one.digest
 
 
+def with_ids(recorded: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Of topics as they were recorded, those whose id is known. Before, eo-kafka wrote "None" where
+    brokers knew no ids; once they do, the topic has one, and is the same."""
+    return {name: topic_id for name, topic_id in recorded if topic_id != "None"}
+
+
 def gone_topics(written: Iterable[Participant | Token], topic_ids: Mapping[str, str]) -> list[str]:
     """The topics that rows went to and that are not there any more, or were made again: `topic_ids`
     are the ids of what is there."""
-    return sorted({name for one in written for name, _ in set(one.topics) - set(topic_ids.items())})
+    gone = {at for one in written for at in with_ids(one.topics).items() - topic_ids.items()}
+    return sorted({name for name, _ in gone})
 
 
 def without_token(decision: Decision, tokens: list[Token]) -> tuple[Participant, ...]:

@@ -13,7 +13,8 @@ import logging
 from collections.abc import Mapping
 
 from ..clients.kafka import control_plane
-from ..core.errors import OptionsError, cut
+from ..clients.kafka.control_errors import is_not_offered
+from ..core.errors import EnvironmentRefused, OptionsError, cut
 from ..core.offsets import Position, TopicPartition, names
 from .lookup import Ends
 from .options import SourceOptions
@@ -56,12 +57,12 @@ def _epoch_ends(
 ) -> dict[TopicPartition, int]:
     """Where what leaders up to the first epoch wrote ends now; of none where that cannot be asked,
     which is told."""
-    from kafka.errors import UnsupportedVersionError
-
     asked = {(at.topic, at.partition): pair for at, pair in epochs.items()}
     try:
         found = control_plane.shared(options.kafka).epoch_ends(asked)
-    except (OptionsError, UnsupportedVersionError) as error:
+    except (OptionsError, EnvironmentRefused) as error:
+        if not (isinstance(error, OptionsError) or is_not_offered(error)):
+            raise
         log.warning(
             "The leaders of %s changed. Whether their logs still hold all that was read cannot be "
             "asked: %s",

@@ -132,6 +132,7 @@ class OffsetLookup:
                 self._client.check()
                 if not self._may_ask_again(trials, error.args[0]):
                     raise self._refused("topics", error.args[0]) from None
+                self.close()
                 trials.pause()
             else:
                 self._client.was_let_in = True
@@ -284,6 +285,8 @@ class OffsetLookup:
             if not failed:
                 return answers
             about, error = failed.popitem()
+            if lookup_errors.is_of_old_metadata(error) or lookup_errors.is_silence(error):
+                self.close()
             if lookup_errors.is_without_leader(error):
                 self._described(topics)
             if not self._may_ask_again(trials, error):
@@ -291,8 +294,6 @@ class OffsetLookup:
             if told != error.str():  # an outage says the same again and again
                 log.warning("looking up %s: %s; asking again", subject(about), error.str())
                 told = error.str()
-            if lookup_errors.is_of_old_metadata(error):
-                self.close()
             trials.pause()
 
     def _may_ask_again(self, trials: Trials, error: KafkaError) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from ..core.errors import DataLossError, SourceError, UnknownTopic
 from ..core.offsets import Offsets, Position, TopicPartition, encode_text
-from ..core.transaction import DecisionState
+from ..core.transaction import DecisionState, with_ids
 from ..state.ledger.job_topics import MAIN_SINK
 from ..state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ..state.ledger.log_reader import read_records
@@ -114,7 +114,7 @@ def _topic_ids(ledger: Ledger) -> Mapping[str, str]:
     before had."""
     decided = ledger.of_sink(MAIN_SINK)
     counts = [batch for batch in decided if decided[batch].state is not DecisionState.VOID]
-    return dict(decided[max(counts)].source_ids if counts else ledger.succession.source_ids)
+    return with_ids(decided[max(counts)].source_ids if counts else ledger.succession.source_ids)
 
 
 def check_is_there(end: Offsets, newest: Offsets) -> None:

@@ -45,11 +45,12 @@ NEW = {0: 13, 1: 18, 2: 11, METADATA: 13, COORDINATOR: 6, API_VERSIONS: 4, END_T
 
 class Broker:
     """`versions`: the highest of each request. `silent`: takes connections and requests, and
-    answers nothing; over TLS not even the handshake."""
+    answers nothing; over TLS not even the handshake. `deaf`: to how many of the next connections it
+    never answers."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.versions, self.transaction_version = OLD, 0
-        self.silent = False
+        self.silent, self.deaf = False, 0
         self._tls, self._listening = tls, socket.create_server(("127.0.0.1", 0))
         self._port: int = self._listening.getsockname()[1]
         self.servers = f"127.0.0.1:{self._port}"
@@ -74,6 +75,10 @@ class Broker:
         with suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
+                if self.deaf:
+                    self.deaf -= 1
+                    self._clients.append(client)
+                    continue
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:

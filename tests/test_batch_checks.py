@@ -276,6 +276,8 @@ def test_a_source_topic_that_was_replaced_stops_the_query(caplog) -> None:
     with pytest.raises(DataLossError, match="The source reads the new topic from its beginning"):
         source_checks.check_sources(options(), knows, found, [("in", "B")])
     source_checks.check_sources(options(failOnDataLoss="false"), batch, found, [("in", "B")])
+    unknown = ledger([line(9)], source_ids=(("in", "None"),))  # as brokers without ids have it
+    source_checks.check_sources(options(), batch, unknown, [("in", "B")])
     assert "Batch 6 goes on, as the sink's" in caplog.text
 
 

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
+from eo_kafka.clients.kafka import topic_lists
 from eo_kafka.clients.kafka.control_requests import Look
 from eo_kafka.core.transaction import Described, TransactionState
+from eo_kafka.errors import OutcomeUnknown
 from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import recovery
 from eo_kafka.state.ledger import coordinator
+from eo_kafka.state.ledger.appender import AppendFailed
 from eo_kafka.state.ledger.coordinator import Coordinator
 
 PREPARED, COMPLETE = TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT
@@ -60,3 +64,31 @@ def test_one_that_never_completes_is_left_to_librdkafka(
     control: Any = Control(PREPARED)
     Coordinator(options, control).look_first(may_be_new=True)
     assert control.asked > 1
+
+
+def test_that_topics_have_no_ids_is_said_once(
+    options: SinkOptions, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic_lists.warn_of_no_ids.cache_clear()
+    control: Any = Control(COMPLETE)
+    for _ in range(2):
+        Coordinator(options, control).look_first(may_be_new=True)
+    (said,) = [one.message for one in caplog.records if "have no ids" in one.message]
+    assert said.startswith("Kafka at b:1: ")
+
+
+def test_why_no_generation_could_be_taken_is_said(
+    options: SinkOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be another driver; brokers whose transactions begin with a record do the same."""
+    control: Any = Control(COMPLETE)
+    made = Coordinator(options, control)
+
+    def append(*_: object, **__: object) -> None:
+        raise AppendFailed("it was read to offset 4, and goes on at 5")
+
+    monkeypatch.setattr(made, "fence", lambda: None)
+    monkeypatch.setattr(made, "read", lambda: made.ledger)
+    monkeypatch.setattr(made, "append", append)
+    with pytest.raises(OutcomeUnknown, match=r"5 attempts: it was read to offset 4, and .* at 5\."):
+        recovery._take_generation(made, control, options, lambda _: None)

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from eo_kafka.clients.kafka.needed_requests import NEEDED
 from eo_kafka.state.ledger import topic_settings
-from eo_kafka.tools.doctor import topic_check
+from eo_kafka.tools.doctor import cluster_check, topic_check
 from eo_kafka.tools.doctor.machine_check import (
     Level,
     check_lookup,
@@ -15,7 +16,7 @@ from eo_kafka.tools.doctor.machine_check import (
     check_same,
     check_versions,
 )
-from eo_kafka.tools.doctor.request_check import NEEDED, offered
+from eo_kafka.tools.doctor.request_check import offered
 from eo_kafka.tools.doctor.topic_rehearsal import clock
 
 GOOD = {
@@ -133,3 +134,15 @@ def test_a_topic_that_takes_too_small_records_only_is_told(monkeypatch, subject,
     assert [finding.level for finding in found] == levels
     said = [finding.text for finding in found if finding.level is not Level.OK]
     assert all(f"max.message.bytes={largest}" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("topics", "ids", "told"), [("ab", {}, True), ("ab", {"a": "id"}, False), ("", {}, False)]
+)
+def test_a_cluster_without_ids_of_topics_is_told(topics, ids, told):
+    view = SimpleNamespace(look=lambda others: SimpleNamespace(topic_ids=ids))
+    admin = SimpleNamespace(
+        list_topics=lambda timeout: SimpleNamespace(topics=dict.fromkeys(topics))
+    )
+    found = cluster_check._topic_ids(view, admin)
+    assert [finding.level for finding in found] == [Level.WARNING] * told

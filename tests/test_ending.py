@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from unittest.mock import Mock
 
 import pytest
 
 from eo_kafka.clients.kafka.control_plane import ControlPlane
+from eo_kafka.core import driver_directory, patience
 from eo_kafka.core.transaction import Decision, DecisionState, EndTxnAnswer, Identity, Participant
-from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, ParticipantsLost
+from eo_kafka.errors import EnvironmentRefused, LedgerError, OutcomeUnknown, ParticipantsLost
 from eo_kafka.sinks.protocol import batch, finisher, stragglers
 
 IDS = [Identity(name, 1, 0) for name in ("a", "b")]
@@ -50,6 +52,27 @@ def test_what_has_no_answer_in_time_is_told():
     cluster = Answers({"a": "NONE", "b": "NETWORK"})
     assert cluster.end_all(IDS, True, 5, timeout_s=0)["b"] == (RETRY, "NETWORK")
     assert Answers({}).end_all([], True, 5, timeout_s=0) == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_waited_for"),
+    [
+        ("NETWORK", True),
+        ("COORDINATOR_LOAD_IN_PROGRESS", True),
+        ("COORDINATOR_NOT_AVAILABLE", True),
+        ("CONCURRENT_TRANSACTIONS", False),
+    ],
+)
+def test_a_coordinator_that_comes_back_is_waited_for_as_one_that_is_away(
+    answer: str, is_waited_for: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may load for minutes."""
+    monkeypatch.setattr(patience, "OUTAGE_S", 1.5)
+    monkeypatch.setattr(driver_directory, "_seen", set())
+    patience.served("servers")
+    began = time.monotonic()
+    assert Answers({"a": answer}).end_all(IDS[:1], True, 5, 0.2) == {"a": (RETRY, answer)}
+    assert (time.monotonic() - began > 1) is is_waited_for
 
 
 def abort(cluster: Answers) -> None:
@@ -93,3 +116,22 @@ def test_what_the_answers_mean(monkeypatch, act, answer, error, sentence):
 @pytest.mark.parametrize("act", [abort, finish])
 def test_one_that_had_ended_is_settled_by_its_token(act):
     act(Answers({"a": "NONE", "b": "INVALID_TXN_STATE"}))
+
+
+def test_topics_of_which_no_id_was_recorded_are_never_gone() -> None:
+    """Ledgers and tokens of eo-kafka before: brokers that know no ids were written down as "None".
+    Later the topic has one, and its rows are there all the same."""
+    unknown, known, other = ("out", "None"), ("more", "id"), ("more", "made again")
+
+    def gone(accept: bool, *topics: tuple[str, str]) -> bool:
+        cluster = Mock(agreed_topic_ids=lambda _: {"out": "new", "more": "id"})
+        mine = finisher.Finisher(Mock(), cluster, Mock(), accept_gone=accept)
+        part = Participant(0, 0, 1, IDS[0], 1, "d", topics)
+        return bool(mine.gone([part], 7, cluster.agreed_topic_ids(())))
+
+    assert not gone(False, unknown)
+    assert not gone(False, unknown, known)
+    assert gone(False, other)
+    assert not gone(True, unknown, other)  # the rows in the first may be there
+    with pytest.raises(LedgerError, match=r"topics \['more'\] were deleted"):
+        gone(False, unknown, other)

@@ -26,8 +26,27 @@ def test_no_client_creates_topics_by_asking(monkeypatch, kind):
     make({**NOWHERE, "allow.auto.create.topics": "true"})
     (settings,) = made
     assert settings.pop("error_cb")
-    assert settings == {**NOWHERE, "allow.auto.create.topics": "false"}
+    wanted = {"allow.auto.create.topics": "false", "connections.max.idle.ms": "180000"}
+    assert settings == {**NOWHERE, **wanted}
     assert confluent_kafka.admin is not None
+
+
+@pytest.mark.parametrize("kind", ["admin_client", "producer", "consumer", "share_consumer"])
+def test_connections_end_before_what_is_between_forgets_them(monkeypatch, kind):
+    """Balancers and firewalls forget a flow after four minutes and more, and tell nobody."""
+    given = []
+    made = kafka_config.token_feed.make
+
+    def make(of, settings, **named):
+        given.append(settings)
+        return made(of, settings, **named)  # that it takes them
+
+    monkeypatch.setattr(kafka_config.token_feed, "make", make)
+    group = {"group.id": "g"} if kind.endswith("consumer") else {}
+    own = kafka_config.connection_settings({"connections.max.idle.ms": "7000"})
+    for settings in ({}, own):
+        getattr(kafka_config, kind)({**NOWHERE, **group, **settings})
+    assert [one["connections.max.idle.ms"] for one in given] == ["180000", "7000"]
 
 
 @pytest.mark.parametrize(("value", "is_refused"), [("true", True), ("1", True), ("False", False)])

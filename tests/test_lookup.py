@@ -60,16 +60,17 @@ def lookup(admin: FakeAdmin, timeout_ms: int = 30_000, **topics: str) -> OffsetL
     return found
 
 
-def test_a_partition_whose_leader_did_not_answer_is_asked_for_again():
+def test_a_partition_whose_leader_did_not_answer_is_asked_for_again(monkeypatch):
     admin = FakeAdmin({0: 7, 1: NOT_KNOWN}, {0: 8, 1: 5})
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda settings: admin)
     assert lookup(admin).latest(AT) == {AT[0]: 8, AT[1]: 5}
 
 
 def test_no_answer_is_never_taken_for_an_offset():
     with pytest.raises(ReadTimeout, match="no batch could be planned"):
-        lookup(FakeAdmin({0: 7, 1: NOT_KNOWN})).latest(AT)
+        lookup(FakeAdmin({0: 7, 1: NOT_KNOWN}), timeout_ms=300).latest(AT)
     with pytest.raises(ReadTimeout, match="no batch could be planned"):
-        lookup(FakeAdmin({0: NOT_KNOWN, 1: NOT_KNOWN})).earliest(AT)
+        lookup(FakeAdmin({0: NOT_KNOWN, 1: NOT_KNOWN}), timeout_ms=300).earliest(AT)
 
 
 def test_a_position_that_an_open_transaction_is_before_is_where_the_log_ends_for_us():
@@ -101,6 +102,15 @@ def test_a_client_that_knows_only_old_leaders_is_replaced(monkeypatch):
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda settings: fresh)
     old = FakeAdmin(KafkaError.FENCED_LEADER_EPOCH)
     assert lookup(old).latest(AT) == {AT[0]: 7, AT[1]: 5}
+
+
+@pytest.mark.parametrize("silence", [KafkaError._TIMED_OUT, {0: 7, 1: NOT_KNOWN}])
+def test_a_client_that_got_no_answer_is_replaced(monkeypatch, silence):
+    """Its connection may be one that something between has forgotten, or its leader one whose host
+    went: it would ask there again."""
+    fresh = FakeAdmin({0: 7, 1: 5})
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda settings: fresh)
+    assert lookup(FakeAdmin(silence)).latest(AT) == {AT[0]: 7, AT[1]: 5}
 
 
 def test_a_partition_that_has_no_leader_now_is_waited_for():

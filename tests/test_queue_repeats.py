@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 
 import pika
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from eo_kafka.clients.amqp.queue import Delivery
 from eo_kafka.connectors.queues.reader import checked
+from eo_kafka.errors import Fenced, OutcomeUnknown
 from eo_kafka.sources.queues.id_window import IdWindows
+from eo_kafka.sources.queues.inbox import Inbox
 from eo_kafka.sources.queues.message import Message, Record, message_of
 from eo_kafka.sources.queues.receiver import Receiver, _Counts
 
@@ -106,3 +109,69 @@ def test_a_restart_remembers_an_id_from_where_it_was_newest() -> None:
     memory.recall({INBOX: len(names), POISON: 0}, topics.read)
     assert memory.has(message("a"), is_poison=False)
     assert memory.has(message("149"), is_poison=False)
+
+
+class Silent:
+    """A producer whose broker answers nothing, or what `error` says."""
+
+    def __init__(self, error: int | None = None) -> None:
+        self._error = error
+
+    def begin_transaction(self) -> None:
+        if self._error is not None:
+            raise KafkaException(KafkaError(self._error))
+
+    def abort_transaction(self, _: float) -> None: ...
+
+    def produce(self, *_: object, **__: object) -> None: ...
+
+    def flush(self, seconds: float) -> int:
+        assert seconds > 60, "librdkafka itself gives up a connection after a minute"
+        return 1
+
+
+def silent_inbox(error: int | None = None) -> Inbox:
+    made = Inbox.__new__(Inbox)
+    made._options, made._producer, made.is_lost = checked(OPTIONS).queue, Silent(error), False
+    return made
+
+
+@pytest.mark.parametrize(
+    "error", [None, KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT]
+)
+def test_an_inbox_that_gets_no_answer_is_made_anew(
+    error: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What became of its transaction, the next one finds out."""
+    made: list[object] = []
+
+    class Next(Topics):
+        def __init__(self, options: object, memory: object) -> None:
+            super().__init__()
+            made.append(self)
+
+        def try_out(self) -> None: ...
+
+        is_lost = False
+
+    monkeypatch.setattr("eo_kafka.sources.queues.receiver.Inbox", Next)
+    monkeypatch.setattr("eo_kafka.sources.queues.receiver._PAUSE_S", 0)
+    found = Receiver(checked(OPTIONS).queue)
+    found._inbox = silent = silent_inbox(error)
+
+    def received(all_there: bool, counts: _Counts) -> int:
+        found.open()
+        if found._inbox is silent:
+            silent._write({INBOX: [Record(b"k", b"v", [])]})
+        return 1
+
+    monkeypatch.setattr(found, "_received", received)
+    assert found.receive() == 1
+    assert found._inbox is made[0]
+
+
+def test_an_inbox_that_is_refused_stops_the_query() -> None:
+    with pytest.raises(OutcomeUnknown):
+        silent_inbox(KafkaError.INVALID_TXN_STATE)._write({INBOX: []})
+    with pytest.raises(Fenced):
+        silent_inbox(KafkaError._FENCED)._write({INBOX: []})

@@ -15,14 +15,19 @@ from typing import Any
 
 import psutil
 import pytest
-from fake_broker import NEW, Broker, broker
+from fake_broker import DESCRIBE, METADATA, NEW, OLD, Broker, broker
+from kafka.errors import KafkaTimeoutError, UnsupportedVersionError
 
-from eo_kafka.clients.kafka import bootstrap, control_plane
+from eo_kafka.clients.kafka import bootstrap, control_plane, topic_lists
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.core import driver_directory, patience
 from eo_kafka.core.transaction import EndTxnAnswer, Identity, TransactionState
 from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import preflight
 from eo_kafka.testing.processes import wait_until
+
+COMPLETE = {**OLD, 22: 5, 24: 5, 32: 4, 66: 1}
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +101,42 @@ def test_a_server_that_completes_no_handshake_is_passed_over(
             assert plane.describe_one("a").state is TransactionState.ONGOING
 
 
+def test_a_connection_to_the_only_server_that_is_never_answered_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A balancer whose backend went just then; those after it are answered at once."""
+    monkeypatch.setattr(bootstrap, "TURN_MAX_S", 0.5, raising=False)
+    with broker() as one:
+        one.deaf = 1
+        with closing(within(5, ControlPlane, {"bootstrap.servers": one.servers})) as plane:
+            assert plane.describe_one("a").state is TransactionState.ONGOING
+
+
+@pytest.mark.parametrize(
+    ("servers", "turns"),
+    [("127.0.0.1:1", [4, 4, 4, 4]), ("127.0.0.1:1,127.0.0.1:2", [1, 2, 4, 4])],
+)
+def test_turns_get_no_longer_than_a_connection_needs(
+    servers: str, turns: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one server hangs, the others are looked at no later than that."""
+    given: list[float] = []
+
+    def connected_to(_: object, __: object, within_s: float, ___: object) -> None:
+        given.append(within_s * 1000)
+        time.sleep(within_s)
+        raise KafkaTimeoutError
+
+    monkeypatch.setattr(bootstrap, "PATIENCE_S", 0.001)
+    monkeypatch.setattr(bootstrap, "TURN_MAX_S", 0.004, raising=False)
+    monkeypatch.setattr(bootstrap, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(bootstrap, "_connected_to", connected_to)
+    with pytest.raises(KafkaTimeoutError):
+        bootstrap.connected({"bootstrap_servers": servers})
+    assert given[:4] == turns
+    assert max(given) == 4
+
+
 def test_a_broker_that_falls_silent_costs_no_more_than_a_request_may(
     served: Broker, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,3 +197,73 @@ def test_a_certificate_that_is_not_trusted_is_no_outage(
     found = within(20, ControlPlane, asked)
     assert type(found) is EnvironmentRefused, "needs a person"
     assert "certificate verify failed" in str(found)
+
+
+def test_what_is_waited_for_is_looked_at_also_while_others_cannot_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The address of `bootstrap.servers` is away, and the cluster behind it works."""
+    monkeypatch.setattr(control_plane, "OTHERS_AFTER_S", 0.2)
+    monkeypatch.setattr(patience, "OUTAGE_S", 6.0)
+    monkeypatch.setattr(driver_directory, "_seen", set())
+    patience.served("127.0.0.1:1")
+    plane = ControlPlane.__new__(ControlPlane)
+    plane._settings = {"bootstrap.servers": "127.0.0.1:1"}
+    began, meanwhile = time.monotonic(), []
+
+    def end_offset(*_: object) -> int:
+        return 10 if time.monotonic() - began > 0.5 else 5
+
+    monkeypatch.setattr(plane, "end_offset", end_offset)
+    assert plane.reach(("t", 0, True), 10, 60, lambda: meanwhile.append(time.monotonic())) == 10
+    assert time.monotonic() - began < 4
+    assert meanwhile[-1] - began > 0.3, "what is in the way is not ended meanwhile"
+
+
+@pytest.mark.parametrize(
+    ("versions", "said"),
+    [
+        (OLD, "InitProducerId 1, to take"),
+        ({**COMPLETE, METADATA: 8}, "do not offer Metadata 10, for the ids of topics"),
+        ({**COMPLETE, DESCRIBE: -1}, "DescribeTransactions 0, to see"),
+        (COMPLETE, ""),
+    ],
+)
+def test_brokers_that_lack_a_request_are_refused_before_a_ledger_is_made(
+    versions: dict[int, int], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    for name in ("_check_topics", "check_timeout"):
+        monkeypatch.setattr(preflight, name, lambda *_: None)
+    monkeypatch.setattr(preflight, "connect", lambda *_: (None, 1))
+    monkeypatch.setattr(preflight.topics, "ensure", lambda *_: made.append(1))
+    with broker() as one:
+        one.versions = versions
+        given = {"kafka.bootstrap.servers": one.servers, "topic": "t", "jobName": "j"}
+        options = SinkOptions.parse(given, streaming=True)
+        try:
+            found = within(10, preflight.ensure, options) if said else preflight.ensure(options)
+        finally:
+            control_plane.forget(options.kafka)
+    if said:
+        assert type(found) is EnvironmentRefused
+        assert said in str(found)
+    assert bool(made) is not bool(said)
+
+
+def test_a_request_that_a_broker_lacks_is_refused_with_a_sentence() -> None:
+    with broker() as one:
+        one.versions = {key: highest for key, highest in OLD.items() if key != DESCRIBE}
+        with closing(ControlPlane({"bootstrap.servers": one.servers})) as plane:
+            with pytest.raises(EnvironmentRefused, match="offer what is needed to describe trans"):
+                plane.describe_one("a")
+            # What is asked where there is another way, too
+            with pytest.raises(EnvironmentRefused) as refused:
+                plane.open_transactions("a", bool)
+    assert isinstance(refused.value.__cause__, UnsupportedVersionError)
+
+
+def test_an_answer_of_before_topics_had_ids_is_named_as_that() -> None:
+    rows = [{"name": "t", "error_code": 0}]
+    with pytest.raises(UnsupportedVersionError, match="ids of topics"):
+        topic_lists.ids_of(rows)

@@ -30,31 +30,33 @@ CONNECT_TIMEOUT_MS = 10_000  # with TLS and the login; less than a request that 
 # process of a batch waits by itself.
 RECONNECT_MAX_MS = 1_000
 LOOK_S = 1.0  # for a connection, before that
-PATIENCE_S = 3.0  # where there are several servers; in the next round twice as long
+PATIENCE_S = 3.0  # where there are several servers; in the next round twice as long, up to
+TURN_MAX_S = 12.0  # what a connection needs: one that is not answered says nothing of the next
 
 
-def connected(control: Mapping[str, Any]) -> Any:
-    """A KafkaAdminClient that has found the cluster. Raises what kafka-python raises; ssl.SSLError
-    where one of the two sides does not trust the other's certificate."""
+def connected(control: Mapping[str, Any], within_s: float | None = None) -> Any:
+    """A KafkaAdminClient that has found the cluster, `within_s`, by default as long as one waits
+    for it in an outage. Raises what kafka-python raises; ssl.SSLError where one of the two sides
+    does not trust the other's certificate."""
     from kafka.errors import KafkaTimeoutError
 
     servers = [name.strip() for name in control["bootstrap_servers"].split(",") if name.strip()]
     random.shuffle(servers)
-    timeout_s = patience_s(control["bootstrap_servers"], TIMEOUT_S)
-    deadline = time.monotonic() + timeout_s
-    each_s = PATIENCE_S if len(servers) > 1 else timeout_s
+    longest_s = within_s or patience_s(control["bootstrap_servers"], TIMEOUT_S)
+    deadline = time.monotonic() + longest_s
+    each_s = PATIENCE_S if len(servers) > 1 else TURN_MAX_S
     distrust: list[ssl.SSLError] = []
     while True:
         for wanted in _ways(servers):
-            within_s = min(each_s, max(0.0, deadline - time.monotonic()))
+            turn_s = min(each_s, max(0.0, deadline - time.monotonic()))
             try:
-                return _connected_to(wanted, control, within_s, distrust)
+                return _connected_to(wanted, control, turn_s, distrust)
             except KafkaTimeoutError:
                 if time.monotonic() >= deadline and distrust:
                     raise distrust[-1] from None
                 if time.monotonic() >= deadline:
                     raise
-        each_s *= 2
+        each_s = min(TURN_MAX_S, 2 * each_s)
 
 
 def _ways(servers: list[str]) -> Iterator[list[str]]:

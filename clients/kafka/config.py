@@ -39,6 +39,7 @@ _CONNECTION_PREFIXES = (
     "socket.",
     "reconnect.",
     "metadata.max.age",
+    "connections.",
 )
 
 # librdkafka leaves the connection it began with once it knows the brokers, and waits for half of
@@ -50,6 +51,11 @@ _QUICK_CONNECT = {"reconnect.backoff.ms": "22", "reconnect.backoff.max.ms": "100
 # librdkafka writes to stderr, past `logging`, of every attempt of every client. What it has to say
 # comes as errors, too: of a call, or to the callback. `kafka.debug` is louder than this.
 _QUIET = {"log_level": "0"}
+
+# Clients are kept for as long as a query lives, and librdkafka keeps connections for ever. What is
+# between forgets a flow that nothing goes over, after four minutes or more, and tells nobody: the
+# next request would get no answer.
+_IDLE = {"connections.max.idle.ms": "180000"}
 
 # What every client of ours is made with, over all else.
 _ALWAYS = {
@@ -99,7 +105,7 @@ def _ours(settings: Mapping[str, Any]) -> dict[str, Any]:
         if told_too is not None:
             told_too(error)
 
-    return {**_QUIET, **settings, **_ALWAYS, "error_cb": told}
+    return {**_QUIET, **_IDLE, **settings, **_ALWAYS, "error_cb": told}
 
 
 def topic_ids(described: Mapping[str, Any]) -> dict[str, str]:

@@ -28,6 +28,13 @@ def is_outage(error: BaseException | None) -> bool:
     return isinstance(cause, of_others) or is_silence(cause)
 
 
+def is_not_offered(error: BaseException) -> bool:
+    """Whether a broker lacks the request, or a version of it that is of use."""
+    from kafka import errors
+
+    return isinstance(error.__cause__, errors.UnsupportedVersionError)
+
+
 def is_retriable(error: Exception) -> bool:
     """Whether a broker that answers this may answer otherwise soon."""
     return bool(getattr(error, "retriable", False))

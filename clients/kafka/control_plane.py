@@ -23,8 +23,9 @@ from ...core.transaction import (
 )
 from . import bootstrap, outages, topic_lists
 from .config import control_settings
-from .control_errors import is_outage, is_retriable, is_silence, named
+from .control_errors import is_not_offered, is_outage, is_retriable, is_silence, named
 from .control_requests import End, Look, TransactionRequests, create_nothing
+from .needed_requests import not_offered
 
 LOOKUP_TIMEOUT_S = 30.0
 OTHERS_AFTER_S = 3.0
@@ -34,6 +35,8 @@ _QUESTIONS = {
     "epoch_ends": "compare a partition's log with what was read",
     "look": "look at transactions and topics",
 }
+# Answers to EndTxn of an outage: a coordinator that has just started loads for minutes.
+_AWAY = (NO_ANSWER, "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE")
 _shared: dict[tuple[tuple[str, str], ...], ControlPlane] = {}
 
 
@@ -60,12 +63,13 @@ class ControlPlane:
     NO_ANSWER, and the caller decides.
     """
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], within_s: float | None = None) -> None:
+        """`within_s`: see bootstrap.connected."""
         self._settings = settings
         self._servers = settings.get("bootstrap.servers", "")
         control = control_settings(settings)
         try:
-            self._admin: Any = bootstrap.connected(control)
+            self._admin: Any = bootstrap.connected(control, within_s)
         except Exception as error:
             is_silent = type(error).__name__ == "KafkaTimeoutError"
             raise (Unreachable if is_silent else EnvironmentRefused)(
@@ -80,6 +84,12 @@ class ControlPlane:
     def close(self) -> None:
         """Close all connections."""
         self._admin.close()
+
+    def check_offers(self) -> None:
+        """Raise EnvironmentRefused where the broker that was met first did not offer, when it was,
+        what the protocol needs. Asks nothing."""
+        if problem := not_offered(self._servers, self._requests.offered()):
+            raise EnvironmentRefused(problem)
 
     def transaction_version(self) -> int:
         """The finalized level of `transaction.version`; 0 where the broker has no such feature."""
@@ -123,7 +133,7 @@ class ControlPlane:
                 found[name] = (answer := end_txn_answer(error)), error
                 if answer is not EndTxnAnswer.RETRY:
                     del pending[name]
-            away = any(found[name][1] == NO_ANSWER for name in pending)
+            away = any(found[name][1] in _AWAY for name in pending)
             problem = f"{self._servers} ends no transactions ({error})."
             if not pending or not wait.goes_on(away, problem):
                 break
@@ -142,15 +152,15 @@ class ControlPlane:
         """Ongoing transactions whose id matches, and none of `but`, nor a later one of the same
         id and producer. Every broker is asked; this is for cleaning up, and safety never rests on
         it. Raises OutcomeUnknown if one is silent."""
-        from kafka.errors import UnsupportedVersionError
-
         try:
             listings = self._call(
                 self._admin.list_transactions,
                 state_filters=["Ongoing"],
                 transactional_id_pattern=pattern,
             )
-        except UnsupportedVersionError:
+        except EnvironmentRefused as error:
+            if not is_not_offered(error):
+                raise
             listings = self._call(self._admin.list_transactions, state_filters=["Ongoing"])
         known = {(one.transactional_id, one.producer_id) for one in but}
         rows = [row for of_broker in listings.values() for row in of_broker or ()]
@@ -198,7 +208,7 @@ class ControlPlane:
         `timeout_s`, what it is. `meanwhile` is called between two questions. A client that stays
         with a leader that is cut off would never hear more, so others are asked, too."""
         started = asked_others = time.monotonic()
-        pause = 0.002
+        pause, within_s = 0.002, OTHERS_AFTER_S
         while True:
             asked = time.monotonic()
             found = self.end_offset(*end)
@@ -207,23 +217,27 @@ class ControlPlane:
             if found >= at_least or now - started > timeout_s:
                 break
             if now - asked_others > OTHERS_AFTER_S:
-                asked_others = now
-                found = self._as_others_say(end)
+                found = self._as_others_say(end, within_s)
                 if found >= at_least:
                     break
+                asked_others = time.monotonic()
+                within_s = min(2 * within_s, bootstrap.TURN_MAX_S)
             meanwhile()
             time.sleep(pause)
             pause = min(0.1, pause * 2)
         return found
 
-    def _as_others_say(self, end: End) -> int:
-        """The same, by whichever broker a new client begins with; -1 if that does not work."""
+    def _as_others_say(self, end: End, within_s: float) -> int:
+        """The same, by whichever broker a new client begins with; -1 if that does not work. One's
+        own may know better meanwhile: so it is asked once, and has `within_s` to find a broker."""
         try:
-            other = ControlPlane(self._settings)
+            other = ControlPlane(self._settings, within_s)
         except EnvironmentRefused:
             return -1
+        asks = other._requests
         try:
-            return other.end_offset(*end)
+            look: Look = other._once(asks.run, asks.look, [], [end], [], False)
+            return look.ends[0]
         except EoKafkaError:
             return -1
         finally:
@@ -283,8 +297,12 @@ class ControlPlane:
             found = method(*args, **kwargs)
             self._was_let_in = True
             return found
-        except UnsupportedVersionError:
-            raise
+        except UnsupportedVersionError as error:
+            raise EnvironmentRefused(
+                f"{self._servers} does not offer what is needed to {what} ({named(error)}). Use an "
+                "Apache Kafka of 3.9 or newer; 'eo-kafka doctor --bootstrap-servers ...' says of "
+                "each broker what it lacks."
+            ) from error
         except SaslAuthenticationFailedError as error:
             raise EnvironmentRefused(
                 f"{self._servers} did not let this principal in, to {what}: {cut(error)}. Correct "

@@ -6,10 +6,10 @@ its public admin client covers ListTransactions. What it lacks (EndTxn, Describe
 answer per id, several questions at once) goes through its connection manager; a test fails when an
 upgrade changes that.
 
-Private are: _manager.run, .call_soon, .send and .cluster, _find_coordinator_ids,
-_list_partition_offsets_request and _process_response, _async_describe_features,
-_get_cluster_metadata, and in the cluster its config and the cached _coordinators and
-_coordinator_brokers.
+Private are: _manager.run, .call_soon, .send, .broker_version_data and .cluster,
+_find_coordinator_ids, _list_partition_offsets_request and _process_response,
+_async_describe_features, _get_cluster_metadata, and in the cluster its config and the cached
+_coordinators and _coordinator_brokers.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 from ...core.errors import OutcomeUnknown
 from ...core.transaction import NO_ANSWER, Described, Identity, TransactionState
+from .topic_lists import check_known, ids_of
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,11 @@ class TransactionRequests:
     def run(self, coroutine: Callable[..., Any], *args: Any) -> Any:
         """What the coroutine returns, or raises."""
         return self._admin._manager.run(coroutine, *args)
+
+    def offered(self) -> dict[int, tuple[int, int]]:
+        """The requests that the broker offers that was met first, as it said then: key -> least
+        and greatest version."""
+        return dict(self._admin._manager.broker_version_data.api_versions)
 
     def refresh(self) -> None:
         """Look again where the brokers are, soon."""
@@ -284,17 +290,6 @@ def _error_name(code: int) -> str:
     return "NONE" if code == 0 else str(errors.for_code(code).message)
 
 
-def check_known(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Raise the error of a topic, but for one that is not there: a topic that we may not see, or
-    that has no leader yet, is another thing than one that does not exist."""
-    from kafka import errors
-
-    for row in rows:
-        error = errors.for_code(row["error_code"])
-        if error not in (errors.NoError, errors.UnknownTopicOrPartitionError):
-            raise error(row["name"])
-
-
 def _leaders(
     rows: Iterable[Mapping[str, Any]], wanted: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], int]:
@@ -313,11 +308,6 @@ def _leaders(
         if leader < 0:
             raise errors.LeaderNotAvailableError(f"{topic}-{number}")
     return found
-
-
-def ids_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Topic -> its id, of those that exist, from an answer about topics."""
-    return {row["name"]: str(row["topic_id"]) for row in rows if row["error_code"] == 0}
 
 
 def _version(features: Mapping[str, Mapping[str, Any]], name: str) -> int:

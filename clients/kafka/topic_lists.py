@@ -6,15 +6,32 @@ clients can, goes on with an old one: it lacks a new topic, or has the id of one
 
 from __future__ import annotations
 
+import functools
+import logging
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...core.errors import OutcomeUnknown
-from .control_requests import check_known, ids_of
+
+log = logging.getLogger(__name__)
 
 AGREE_TIMEOUT_S = 30.0
-Answers = Mapping[Any, Mapping[str, str] | None]  # of each broker: topic -> id; None: no answer
+_NO_ID = uuid.UUID(int=0)
+# Of each broker: topic -> id; None: no answer, or one that lacks the id of a topic that is there.
+Answers = Mapping[Any, Mapping[str, str] | None]
+NO_IDS = (
+    "Topics have no ids here (inter.broker.protocol.version below 2.8), so nobody can tell one "
+    "from another that was made under its name later: rows that went with a topic are not written "
+    "again, and eo-postgres and eo-target are refused. Raise it."
+)
+
+
+@functools.cache
+def warn_of_no_ids(servers: str) -> None:
+    """Once."""
+    log.warning("Kafka at %s: %s", servers, NO_IDS)
 
 
 async def of_each(admin: Any, names: list[str]) -> Answers:
@@ -36,7 +53,9 @@ async def of_each(admin: Any, names: list[str]) -> Answers:
             check_known(rows)
         except (errors.KafkaError, OSError):
             return None
-        return ids_of(rows)
+        there = {row["name"] for row in rows if row["error_code"] == 0}
+        ids = ids_of(rows)
+        return ids if ids.keys() == there else None
 
     asked = {
         broker.node_id: manager.call_soon(ask, broker.node_id)
@@ -62,3 +81,30 @@ def agreed(ask: Callable[[], Answers], names: Iterable[str], servers: str) -> Ma
                 "when all brokers see each other."
             )
         time.sleep(0.2)
+
+
+def check_known(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Raise the error of a topic, but for one that is not there: a topic that we may not see, or
+    that has no leader yet, is another thing than one that does not exist."""
+    from kafka import errors
+
+    for row in rows:
+        error = errors.for_code(row["error_code"])
+        if error not in (errors.NoError, errors.UnknownTopicOrPartitionError):
+            raise error(row["name"])
+
+
+def ids_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Topic -> its id, of those that exist, from an answer about topics. Brokers with an old
+    inter.broker.protocol.version know none, and say 0, which kafka-python gives as None. Raises
+    UnsupportedVersionError for an answer of a version that has none."""
+    from kafka import errors
+
+    asked = list(rows)
+    if any("topic_id" not in row for row in asked):
+        raise errors.UnsupportedVersionError("Metadata before version 10 has no ids of topics")
+    return {
+        row["name"]: str(topic_id)
+        for row in asked
+        if row["error_code"] == 0 and (topic_id := row["topic_id"]) not in (None, _NO_ID)
+    }

@@ -201,9 +201,8 @@ class Finisher:
         if gone_topics(written, topic_ids):
             named = {name for part in written for name, _ in part.topics}
             topic_ids = self._control.agreed_topic_ids(named)
-        there = set(topic_ids.items())
-        gone = [part for part in written if set(part.topics) - there]
-        in_part = [part for part in gone if set(part.topics) & there]
+        gone = [part for part in written if gone_topics([part], topic_ids)]
+        in_part = [part for part in gone if len(gone_topics([part], topic_ids)) < len(part.topics)]
         if in_part and not self._accept_gone:
             raise LedgerError(
                 f"Batch {batch}: topics {gone_topics(in_part, topic_ids)} were deleted after rows "

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...clients.kafka import control_plane
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.option_checks import ALLOWED_BY_BROKERS
 from ...clients.kafka.topics import TIMEOUT_S, exists, settings_of
@@ -40,6 +41,7 @@ def ensure(options: SinkOptions) -> None:
     if key in _checked:
         return
     admin, brokers = connect(options.kafka, TIMEOUT_S)
+    control_plane.shared(options.kafka).check_offers()
     _check_topics(options, admin)  # first: without an output topic there will be no ledger
     topics.ensure(options, admin, brokers)
     check_timeout(admin, options)
@@ -100,6 +102,7 @@ def check_output(options: SinkOptions) -> None:
         return
     admin, _ = connect(options.kafka, TIMEOUT_S)
     if options.exactly_once:
+        control_plane.shared(options.kafka).check_offers()
         check_timeout(admin, options)
     _check_topics(options, admin)
     _checked.add((servers, *outputs))

@@ -129,7 +129,8 @@ def _take_generation(
             return generation, next_batch
     raise OutcomeUnknown(
         f"No generation could be taken in ledger '{coordinator.topic}' in {ATTEMPTS} attempts: "
-        "another driver of the same job may be starting at the same time. Run one of them."
+        f"{coordinator.problem}. If another driver of the same job is starting at the same time, "
+        "run one of them. If none is, the brokers do not append as Kafka's do, or one is cut off."
     )
 
 

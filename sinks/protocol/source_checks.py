@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from ...core.errors import DataLossError
+from ...core.transaction import with_ids
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots.batch_ends import ids_of
 from ..options import SinkOptions
@@ -46,7 +47,7 @@ def check_sources(
     batch = identity.batch
     newest = decision_before(options, batch, ledger)
     known = newest or ledger.succession  # the query before, whom this one continues
-    before, here = dict(known.source_ids), dict(now)
+    before, here = with_ids(known.source_ids), dict(now)
     if not (replaced := sorted(t for t in here.keys() & before.keys() if here[t] != before[t])):
         return
     since = f"batch {newest.batch}" if newest else "the query before"

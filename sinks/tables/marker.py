@@ -53,7 +53,8 @@ class Markers:
         if not ledger:
             raise OutcomeUnknown(
                 "Kafka did not say the id of the ledger's topic, by which the table knows it. "
-                "Start the query again."
+                "Start the query again. A Kafka whose inter.broker.protocol.version is below 2.8 "
+                "has none: raise it first."
             )
         self._connection = connection
         self._place, self._sink, self._ledger = place, sink, ledger

@@ -136,7 +136,8 @@ class Marks:
         if not ledger.topic_id:
             raise OutcomeUnknown(
                 f"Kafka did not say the id of the ledger's topic, by which {target.place} knows "
-                "it. Start the query again."
+                "it. Start the query again. A Kafka whose inter.broker.protocol.version is below "
+                "2.8 has none: raise it first."
             )
         self._target, self.ledger = target, ledger.topic_id
         self.writer = writer_of(*_whose(job))

@@ -27,7 +27,7 @@ from ...clients.kafka.transactional_producer import (
     transaction_failure,
 )
 from ...core.crash_points import crash_point
-from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown
+from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown, ReadTimeout
 from ...state.ledger.append_point import AppendPoint
 from ...state.ledger.log_reader import read_records
 from . import topic
@@ -37,6 +37,7 @@ from .options import QueueOptions
 
 PARTITION = 0
 TRANSACTION_TIMEOUT_MS = 60_000
+ANSWER_S = 70.0  # librdkafka gives up what gets no answer after a minute, and says why
 _CLOCKS_MS = 10_000
 _TRIAL = (Record(b"trial", b"", []),)  # a compacted topic takes none without a key
 _SETTINGS = {"linger.ms": "5", "compression.type": "lz4", "message.max.bytes": str(64 << 20)}
@@ -44,10 +45,11 @@ _SETTINGS = {"linger.ms": "5", "compression.type": "lz4", "message.max.bytes": s
 
 class Inbox:
     """Raises EnvironmentRefused, OutcomeUnknown, ReadTimeout. After an error of `append` nothing is
-    known of it any more: make another, which reads what there is."""
+    known of it any more: make another, which reads what there is. `is_lost`: after a ReadTimeout,
+    too, for it was Kafka that gave no answer."""
 
     def __init__(self, options: QueueOptions, memory: Memory) -> None:
-        self._options, self.memory = options, memory
+        self._options, self.memory, self.is_lost = options, memory, False
         self._both = (options.inbox, options.poison_topic)
         topic.ensure_all(options, memory.topics, *connect(options.kafka, TIMEOUT_S))
         self._control = control_plane.shared(options.kafka)
@@ -73,12 +75,12 @@ class Inbox:
 
     def append(self, kept: Sequence[Record], poison: Sequence[Record]) -> EnvironmentRefused | None:
         """All of them in one transaction, or none: where one is too large, it returns what is to be
-        said of it, and goes on. Raises Fenced, EnvironmentRefused, OutcomeUnknown."""
+        said of it, and goes on. Raises Fenced, EnvironmentRefused, OutcomeUnknown, ReadTimeout."""
         wanted = dict(zip(self._both, (kept, poison), strict=True))
         if not self._write({**wanted, **self.memory.records(wanted)}):
             # librdkafka 2.16 goes on behind the sequence numbers of what was refused: the next
             # transaction fails of that, whatever is in it, and by its abort it gets new ones.
-            with suppress(OutcomeUnknown):
+            with suppress(OutcomeUnknown, ReadTimeout):
                 self._write(dict.fromkeys(self._points, _TRIAL), is_trial=True)
             return self._too_large([*kept, *poison])
         self.memory.note(wanted)
@@ -122,7 +124,7 @@ class Inbox:
             for one in records:
                 record = one.key, one.value
                 send(self._producer, name, record, PARTITION, note, one.headers)
-        flush(self._producer, TIMEOUT_S)
+        flush(self._producer, ANSWER_S)
         if refused:
             # Behind a batch that is too large, others are refused for other reasons.
             refused.sort(key=lambda one: one.code() != KafkaError.MSG_SIZE_TOO_LARGE)
@@ -131,7 +133,7 @@ class Inbox:
             raise KafkaException(failure or refused[0])
         for name, records in wanted.items():
             if len(landed[name]) < len(records):
-                raise OutcomeUnknown(self._failed(f"no answer in {TIMEOUT_S:.0f} s"))
+                raise self._silent(f"no answer in {ANSWER_S:.0f} s")
             problem = self._points[name].landed(landed[name]) if records else ""
             if problem:
                 raise OutcomeUnknown(
@@ -182,7 +184,8 @@ class Inbox:
         inbox = self._options.inbox
         fenced = error.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
         # Kafka says the same of a transaction that it aborted for its age.
-        if fenced and took_s * 1000 < TRANSACTION_TIMEOUT_MS - _CLOCKS_MS:
+        too_old = fenced and took_s * 1000 >= TRANSACTION_TIMEOUT_MS - _CLOCKS_MS
+        if fenced and not too_old:
             return Fenced(
                 f"Another driver of this job fills inbox '{inbox}' now. This one stops; what it "
                 "had taken from the queue goes back into it. Run one of them."
@@ -193,7 +196,13 @@ class Inbox:
                 "needs Write on each. Nothing was acknowledged to the queue. Grant it "
                 "and start again."
             )
+        if too_old or is_no_answer(error) or error.code() == KafkaError._MSG_TIMED_OUT:
+            return self._silent(error.str())
         return OutcomeUnknown(self._failed(error.str()))
+
+    def _silent(self, problem: str) -> ReadTimeout:
+        self.is_lost = True
+        return ReadTimeout(self._failed(problem))
 
     def _failed(self, problem: str) -> str:
         return (

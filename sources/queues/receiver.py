@@ -70,7 +70,8 @@ class Receiver:
 
     def receive(self, *, all_there: bool = False) -> int:
         """Move messages into the inbox: up to `maxMessagesPerTrigger`, or all that wait now. How
-        many were taken. A RabbitMQ that is away is waited for. Driver, once a batch or trigger."""
+        many were taken. A RabbitMQ, or Kafka, that is away is waited for. Driver, once a batch or
+        trigger."""
         counts, told = _Counts(), ""
         place = self._options.place
         deadline = time.monotonic() + (self._options.patience_s or patience_s(place))
@@ -79,8 +80,10 @@ class Receiver:
                 total = self._received(all_there, counts)
                 served(place)
                 return total
-            except ReadTimeout as error:  # of either: who has the inbox keeps it
+            except ReadTimeout as error:  # of either: who has the inbox keeps it, unless it is lost
                 self.close()
+                if self._inbox is not None and self._inbox.is_lost:
+                    self._inbox = None
                 if time.monotonic() > deadline:
                     raise
                 if told != str(error):  # an outage says the same again and again

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...clients.kafka import outages
+from ...clients.kafka import outages, topic_lists
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.control_requests import End
 from ...core.errors import EnvironmentRefused, Fenced, ForeignLedger, LedgerError, OutcomeUnknown
@@ -45,7 +45,8 @@ Attempt = Callable[[Ledger], "Write | None"]
 
 
 class Coordinator:
-    """Fences, reads and appends. Lives on the driver, for one call of Spark's."""
+    """Fences, reads and appends. Lives on the driver, for one call of Spark's. `problem`: why the
+    last append that failed did."""
 
     def __init__(self, options: Job, control: ControlPlane) -> None:
         self._options = options
@@ -56,6 +57,7 @@ class Coordinator:
         self._appender = Appender(options)
         self._learnt: Identity | None = None
         self._end_at_fence: int | None = None
+        self.problem = ""
 
     @property
     def identity(self) -> Identity | None:
@@ -93,6 +95,8 @@ class Coordinator:
         stable, token_from = found.ends
         if wrote and not stable and not may_be_new:
             self._check_still_empty()
+        if self.topic not in found.topic_ids:
+            topic_lists.warn_of_no_ids(self._options.kafka.get("bootstrap.servers", ""))
         self._memory.recall(found.topic_ids.get(self.topic, ""), stable)
         self._memory.read_to(stable)
         return token_from, found.end_txn_version
@@ -284,6 +288,7 @@ class Coordinator:
         return True
 
     def _warn(self, error: AppendFailed) -> None:
+        self.problem = str(error).rstrip(".")
         log.warning("Ledger '%s': %s; asking again from the fence.", self.topic, error)
 
 

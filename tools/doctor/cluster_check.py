@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
+from ...clients.kafka import topic_lists
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.topics import settings_of
@@ -52,6 +53,7 @@ def check_cluster(options: SinkOptions) -> list[Finding]:
     findings = [_brokers(brokers, options)]
     with closing(ClusterView(options.kafka)) as view:
         findings += _tried("broker version", lambda: list(_versions(view, admin)))
+        findings += _tried("topic ids", lambda: _topic_ids(view, admin))
         findings += _tried("transactional ids", lambda: [_may_describe_ids(view, options)])
     findings += _tried("open transactions", lambda: [_open(options)])
     findings += _tried("broker limits", lambda: list(_limits(admin, options)))
@@ -106,6 +108,15 @@ def _versions(view: ClusterView, admin: Any) -> Iterator[Finding]:
         "with transaction.version=2 ends that (kafka-features.sh upgrade)."
     )
     yield Finding(Level.NOTE, "transaction.version", text)
+
+
+def _topic_ids(view: ControlPlane, admin: Any) -> list[Finding]:
+    """Whether a topic that is made again is told from the one before. Nothing, where no topic is to
+    be seen; of the first ten, one may just be deleted."""
+    some = sorted(admin.list_topics(timeout=TIMEOUT_S).topics)[:10]
+    if not some or view.look(others=some).topic_ids:
+        return []
+    return [Finding(Level.WARNING, "topic ids", topic_lists.NO_IDS)]
 
 
 def _may_describe_ids(view: ClusterView, options: SinkOptions) -> Finding:
