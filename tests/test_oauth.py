@@ -16,7 +16,8 @@ import pytest
 
 from eo_kafka.clients.kafka import oauth, token_endpoint, token_feed
 from eo_kafka.clients.kafka.oauth import Token, Tokens
-from eo_kafka.errors import EnvironmentRefused
+from eo_kafka.core import driver_directory, patience
+from eo_kafka.errors import EnvironmentRefused, Unreachable
 
 P = "sasl.oauthbearer"
 SASL = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
@@ -268,6 +269,73 @@ def test_the_secret_follows_no_redirect(endpoint: Callable[[bytes], dict[str, st
     here = endpoint(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %b\r\n\r\n" % to)
     with pytest.raises(EnvironmentRefused, match="HTTP 302"):
         token_feed.make(dict, here)
+
+
+AWAY = b"HTTP/1.1 %d Away\r\nContent-Length: 8\r\n\r\nstarting"
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_an_endpoint_that_is_away_is_an_outage(
+    endpoint: Callable[[bytes], dict[str, str]], monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setattr(token_endpoint, "_PATIENCE_AT_FIRST_S", 0.0)
+    with pytest.raises(Unreachable, match=f"HTTP {status}: starting.*it answers again") as away:
+        token_feed.make(dict, endpoint(AWAY % status))
+    assert away.value.retriable
+    assert "client.secret" not in str(away.value)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_one_that_refuses_is_none(endpoint: Callable[[bytes], dict[str, str]], status: int) -> None:
+    with pytest.raises(EnvironmentRefused, match=r"starting.*Check .*client\.secret") as refused:
+        token_feed.make(dict, endpoint(AWAY % status))
+    assert not refused.value.retriable
+
+
+def test_one_that_has_given_a_token_is_waited_for_as_brokers_are(
+    endpoint: Callable[[bytes], dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_directory, "_seen", set())
+    monkeypatch.setattr(token_endpoint, "_PATIENCE_AT_FIRST_S", 0.0)
+    monkeypatch.setattr(patience, "OUTAGE_S", 0.7)
+    tells = endpoint(AWAY % 503)
+    url = tells[f"{P}.token.endpoint.url"]
+    seen: list[float] = []
+    for _ in range(2):
+        began = time.monotonic()
+        with pytest.raises(token_endpoint.NoToken):
+            token_endpoint.ask(url, ("me", "s3cret"), None, oauth._tls({}), patient=True)
+        seen.append(time.monotonic() - began)
+        patience.served(url)
+    assert seen[0] < 0.5
+    assert 0.7 <= seen[1] < 10
+
+
+def test_threads_that_waited_for_another_one_hear_of_the_same_outage() -> None:
+    asks, fails = threading.Event(), threading.Event()
+
+    def source(_: bool) -> Token:
+        asks.set()
+        assert fails.wait(10)
+        raise Unreachable("away")
+
+    tokens, raised = Tokens(source), []
+
+    def ask() -> None:
+        try:
+            tokens.current()
+        except EnvironmentRefused as error:
+            raised.append(type(error))
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(2)]
+    threads[0].start()
+    assert asks.wait(10)
+    threads[1].start()
+    time.sleep(0.2)  # it waits for its turn
+    fails.set()
+    for thread in threads:
+        thread.join(10)
+    assert raised == [Unreachable, Unreachable]
 
 
 class Client:

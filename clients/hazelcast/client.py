@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SourceError, cut
 from ...core.options import Option, OptionReader, boolean, text, whole_number
@@ -143,19 +143,27 @@ def _tls(reader: OptionReader) -> tuple[tuple[str, Any], ...]:
     return (("ssl_enabled", True), *((name, one) for name, one in found.items() if one is not None))
 
 
+_Key: TypeAlias = "tuple[int, HazelcastSettings]"  # a fork has the dictionary and not the threads
+
 _lock = threading.Lock()
-_clients: dict[tuple[int, HazelcastSettings], HazelcastClient] = {}
+_clients: dict[_Key, HazelcastClient] = {}
+_making: dict[_Key, threading.Lock] = {}  # connecting takes its time, and holds up nobody else
 
 
 def client(settings: HazelcastSettings) -> HazelcastClient:
     """This process's client of that cluster, connected. Spark's workers live on from task to task,
     and connecting takes longer than a small batch. Raises EnvironmentRefused, ReadTimeout."""
+    key = os.getpid(), settings
     with _lock:
-        key = (os.getpid(), settings)  # a fork has the dictionary and not the threads
-        known = _clients.get(key)
+        making = _making.setdefault(key, threading.Lock())
+    with making:
+        with _lock:
+            known = _clients.get(key)
         if known is not None and known.lifecycle_service.is_running():
             return known
-        _clients[key] = made = connect(settings)
+        made = connect(settings)
+        with _lock:
+            _clients[key] = made
         return made
 
 
@@ -163,10 +171,10 @@ def client(settings: HazelcastSettings) -> HazelcastClient:
 def close_clients() -> None:
     """Disconnect all clients of this process."""
     with _lock:
-        for (pid, _), one in _clients.items():
-            if pid == os.getpid():
-                one.shutdown()
+        ours = [one for (pid, _), one in _clients.items() if pid == os.getpid()]
         _clients.clear()
+    for one in ours:
+        one.shutdown()
 
 
 def connect(settings: HazelcastSettings) -> HazelcastClient:
@@ -182,9 +190,10 @@ def connect(settings: HazelcastSettings) -> HazelcastClient:
     from hazelcast.config import IntType
 
     from .internals import refuse_pickle
-    from .repairs import fix_waker, steady_clock
+    from .repairs import bound_login, fix_waker, steady_clock
 
     steady_clock()
+    bound_login()
     arguments: dict[str, Any] = dict(settings.tls)
     if settings.credentials is not None:
         arguments["creds_username"], arguments["creds_password"] = settings.credentials

@@ -1,14 +1,16 @@
-"""Repairs two faults of Hazelcast's client 5.7, in its private parts.
+"""Repairs three faults of Hazelcast's client 5.7, in its private parts.
 
-`integration_tests/maps/test_hazelcast_internals.py` shows both, and fails when the waker is mended.
+`integration_tests/maps/test_hazelcast_internals.py` shows two, and fails when the waker is mended;
+`tests/test_hazelcast_silence.py` shows the third.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from functools import cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hazelcast import HazelcastClient
@@ -54,3 +56,30 @@ def steady_clock() -> None:
 
     for module in (connection, invocation, reactor):
         module.time = _steady
+
+
+@cache
+def bound_login() -> None:
+    """Give up members that take a connection and do not answer the login. Before the first client.
+
+    Client 5.7 waits for that answer for ever, beside other members: `connection_timeout` ends with
+    TCP's part, heartbeats begin behind the login. Half of the time for connecting leaves the next
+    member its turn.
+    """
+    from hazelcast.connection import ConnectionManager
+
+    unbound = ConnectionManager._authenticate
+
+    def authenticate(manager: Any, connection: Any) -> Any:
+        answer = unbound(manager, connection)
+        longest_s = manager._config.cluster_connect_timeout / 2
+
+        def give_up() -> None:
+            if not answer.done():
+                connection.close_connection(None, OSError("no answer to the login"))
+
+        if longest_s > 0:  # -1 is for ever
+            manager._reactor.add_timer(longest_s, give_up)
+        return answer
+
+    ConnectionManager._authenticate = authenticate

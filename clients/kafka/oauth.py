@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...core.errors import EnvironmentRefused, cut
+from ...core.errors import EnvironmentRefused, Unreachable, cut
 from ...core.imported import imported
 from . import token_endpoint
 
@@ -59,13 +59,14 @@ class Tokens:
         """`get` is told whether to be patient with whom it asks."""
         self._get = get
         self._lock = threading.Lock()  # both clients ask in threads of their own
-        self._failed = 0.0, ""  # when (time.monotonic), and why
+        self._failed = 0.0, EnvironmentRefused()  # when (time.monotonic), and why
         self.newest: Token | None = None
         self.renew_at = 0.0  # seconds since 1970
 
     def current(self) -> Token:
-        """A token that lasts. Raises EnvironmentRefused if there is none to be had. Waits for
-        another thread that asks only where there is none that lasts."""
+        """A token that lasts. Raises EnvironmentRefused if there is none to be had, Unreachable
+        where that may pass. Waits for another thread that asks only where there is none that
+        lasts."""
         began, now, token = time.monotonic(), time.time(), self.newest
         lasting = token if token is not None and now < token.expires else None
         if lasting is not None and now < self.renew_at:
@@ -83,13 +84,13 @@ class Tokens:
             return token
         failed, why = self._failed
         if failed > began:  # while this thread waited for its turn
-            raise EnvironmentRefused(why)
+            raise type(why)(*why.args)
         try:
             found = self._get(token is None or now >= token.expires)
         except EnvironmentRefused as error:
             now = time.time()  # an endpoint that hangs has taken its time
             if token is None or now >= token.expires:
-                self._failed = time.monotonic(), str(error)
+                self._failed = time.monotonic(), error
                 raise
             self.renew_at = min(now + TRY_AGAIN_S, token.expires)
             log.warning("%s The token of before is used until it expires.", error)
@@ -233,10 +234,13 @@ def _by_client_credentials(settings: Mapping[str, str], patient: bool) -> Token:
     except token_endpoint.NoToken as refused:
         names = (_ID, _SECRET, _SCOPE) if refused.by_endpoint else (_URL, _CA_FILE)
         check = ", ".join(f"'kafka.{name}'" for name in names)
-        raise EnvironmentRefused(
+        sentence = (
             f"The token endpoint {settings[_URL]} gave no token ({refused}). Check {check}"
             f"{'' if refused.by_endpoint else ' and the network'}."
-        ) from None
+        )
+        if refused.is_outage:
+            raise Unreachable(f"{sentence} If it is away, start when it answers again.") from None
+        raise EnvironmentRefused(sentence) from None
     extensions = dict(one.strip().split("=", 1) for one in _pairs(settings))
     token = Token(text, expires, extensions=extensions)
     return _lasting(token, f"the token endpoint {settings[_URL]}")

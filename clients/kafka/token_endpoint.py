@@ -12,20 +12,21 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
-from ...core.driver_directory import is_seen, remember
 from ...core.errors import cut
+from ...core.patience import Wait, served
 
 _ANSWER_S = 10.0
-_PATIENCE_S, _PATIENCE_AT_FIRST_S = 30.0, 6.0
+_PATIENCE_AT_FIRST_S = 6.0  # a mistake is likelier than an outage
 _FEW, _LONGEST = 400, 1 << 20
 
 
 class NoToken(Exception):
-    """Why there is none. `by_endpoint`: it answered, and refused."""
+    """Why there is none. `by_endpoint`: it answered, and refused. `is_outage`: it is away, or too
+    busy to answer."""
 
-    def __init__(self, why: str, *, by_endpoint: bool = False) -> None:
+    def __init__(self, why: str, *, by_endpoint: bool = False, is_outage: bool = False) -> None:
         super().__init__(why)
-        self.by_endpoint = by_endpoint
+        self.by_endpoint, self.is_outage = by_endpoint, is_outage
 
 
 def ask(
@@ -40,7 +41,7 @@ def ask(
         scope: What is asked for, if the endpoint wants to know.
         tls: Which authorities count.
         patient: Whether a server that does not answer, or is overloaded, is asked again: for six
-            seconds, or for 30 if it has given a token here before.
+            seconds, or as long as brokers if it has given a token here before.
 
     Raises:
         NoToken: There is none to be had.
@@ -55,16 +56,21 @@ def ask(
         },
     )
     try:
-        now, given = _answer(request, tls, _patience_s(url) if patient else 0.0)
+        now, given = _answer(request, tls, patient)
         text, lasts = checked(given["access_token"]), float(given.get("expires_in") or 0)
     except HTTPError as error:
-        raise NoToken(f"HTTP {error.code}: {_said(error)}", by_endpoint=True) from None
+        away = _may_pass(error)
+        raise NoToken(
+            f"HTTP {error.code}: {_said(error)}", by_endpoint=not away, is_outage=away
+        ) from None
     except (
         *(OSError, HTTPException, ValueError, LookupError, TypeError, AttributeError),
         RecursionError,
     ) as error:
-        raise NoToken(f"{type(error).__name__}: {cut(error, _FEW)}") from None
-    remember(url)
+        raise NoToken(
+            f"{type(error).__name__}: {cut(error, _FEW)}", is_outage=_may_pass(error)
+        ) from None
+    served(url)
     return text, now + lasts if lasts else _expiry(text)
 
 
@@ -75,18 +81,19 @@ def checked(token: object) -> str:
     return token
 
 
-def _patience_s(url: str) -> float:
-    """At first contact a mistake is likelier than an outage."""
-    return _PATIENCE_S if is_seen(url) else _PATIENCE_AT_FIRST_S
-
-
-def _answer(request: Request, tls: ssl.SSLContext, patience_s: float) -> tuple[float, Any]:
+def _answer(request: Request, tls: ssl.SSLContext, patient: bool) -> tuple[float, Any]:
     """When it was asked, and the JSON."""
     import tenacity
 
+    url = request.full_url
+    wait = Wait(url, _PATIENCE_AT_FIRST_S)
+
+    def goes_on(error: BaseException) -> bool:
+        problem = f"The token endpoint {url} gives no token ({cut(error, _FEW)})."
+        return patient and _may_pass(error) and wait.goes_on(True, problem)
+
     @tenacity.retry(
-        retry=tenacity.retry_if_exception(_may_pass),
-        stop=tenacity.stop_after_delay(patience_s),
+        retry=tenacity.retry_if_exception(goes_on),
         wait=tenacity.wait_random_exponential(multiplier=0.2, max=2.0),
         reraise=True,
     )

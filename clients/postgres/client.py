@@ -5,6 +5,7 @@ Nothing of the connection's URL but host, port and database is ever shown.
 
 from __future__ import annotations
 
+import selectors
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SinkError, cut
 from ...core.kept import Kept
 from ...core.options import Option, OptionReader, text
-from ...core.patience import Wait, served
+from ...core.patience import AT_FIRST_S, Wait, served
 
 if TYPE_CHECKING:
     import psycopg
@@ -33,16 +34,20 @@ PASSWORD: Option[str | None] = Option(
 OPTIONS: tuple[Option[Any], ...] = (URL, USER, PASSWORD)
 _DEFAULTS = {
     "connect_timeout": "10",
-    "tcp_user_timeout": "60000",
+    "tcp_user_timeout": "60000",  # which counts only what the host has not taken
+    "keepalives_idle": "15",  # for what it has taken; the kernel's own is two hours
+    "keepalives_interval": "5",
+    "keepalives_count": "6",
     "target_session_attrs": "read-write",
     "application_name": "eo-kafka",
 }
 _ENCODING = "client_encoding"
 _PAUSE_S = 0.5
+_SOON_S = 10.0  # a host that hangs may take what is said to it, and login may still work
 _NEEDED = "PostgreSQL needs its client on driver and executors: pip install 'eo-kafka[postgres]'."
 # An acknowledged commit must be on the server's disk, and a batch takes as long as it takes, but
 # nobody waits for a lock for ever: whatever the role's settings are.
-_SAFE = """
+_SAFE = b"""
 SELECT set_config(name, CASE name WHEN 'synchronous_commit' THEN 'on'
     WHEN 'lock_timeout' THEN '60s' ELSE '0' END, false)
 FROM pg_settings WHERE (name = 'synchronous_commit' AND setting = 'off')
@@ -151,9 +156,33 @@ def connected(settings: PostgresSettings) -> Iterator[psycopg.Connection[Any]]:
 
 def _answers(connection: psycopg.Connection[Any]) -> bool:
     with suppress(Exception):
-        connection.execute("SELECT 1")
+        _execute_soon(connection, b"SELECT 1")
         return True
     return False
+
+
+def _execute_soon(connection: psycopg.Connection[Any], statement: bytes) -> None:
+    """Nothing else bounds it where a host takes the statement and answers nothing. Raises
+    psycopg.Error; the connection is of no use then."""
+    import psycopg
+    from psycopg.pq import ExecStatus
+
+    asked, end = connection.pgconn, time.monotonic() + _SOON_S
+    asked.send_query(statement)
+    failed: psycopg.Error | None = None
+    with selectors.DefaultSelector() as selector:
+        selector.register(asked.socket, selectors.EVENT_READ)
+        while True:
+            while asked.is_busy():
+                if not selector.select(max(0.0, end - time.monotonic())):
+                    raise psycopg.OperationalError(f"no answer in {_SOON_S:g} s")
+                asked.consume_input()
+            if (result := asked.get_result()) is None:
+                break
+            if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+                failed = psycopg.errors.error_from_result(result)
+    if failed is not None:
+        raise failed
 
 
 def _connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
@@ -162,12 +191,15 @@ def _connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
     except ImportError:
         raise EnvironmentRefused(_NEEDED) from None
     parameters: dict[str, Any] = dict(settings.parameters)
-    wait = Wait(settings.place, at_first_s=0)
+    wait = Wait(settings.place, at_first_s=AT_FIRST_S if _is_task() else 0)
     while True:
+        made = None
         try:
             made = psycopg.connect(**parameters, autocommit=True)
-            made.execute(_SAFE)
+            _execute_soon(made, _SAFE)
         except psycopg.Error as error:
+            if made is not None:
+                _close(made)
             problem = f"No answer from PostgreSQL at {settings.place} ({said(error)})."
             if not may_pass(error) or not wait.goes_on(True, problem):
                 raise
@@ -175,6 +207,14 @@ def _connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
         else:
             served(settings.place)
             return made
+
+
+def _is_task() -> bool:
+    """The driver has planned, so the database was there: on a machine that has not met it yet, an
+    outage is likelier than a wrong address."""
+    from pyspark import TaskContext
+
+    return TaskContext.get() is not None
 
 
 def may_pass(error: psycopg.Error) -> bool:

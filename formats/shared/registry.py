@@ -6,11 +6,14 @@ is confluent-kafka's; it remembers what it was told, because a number never chan
 
 from __future__ import annotations
 
+import ssl
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...core.errors import OptionsError, SourceError, cut
+from ...core.errors import OptionsError, ReadTimeout, SourceError, cut
+from ...core.patience import Wait, served
 from .ranges import Ranges
 
 if TYPE_CHECKING:
@@ -24,7 +27,9 @@ _HEAD = struct.Struct(">bI")
 HEAD_SIZE = _HEAD.size
 _MAGIC = 0
 AVRO, PROTOBUF = "AVRO", "PROTOBUF"  # types of schemas
+ANSWER_S = 10.0  # for one attempt; the client itself would wait for ever
 _NOT_FOUND = 404
+_PAUSE_S = 1.0
 
 
 def unpack(value: bytes) -> tuple[int, bytes]:
@@ -69,6 +74,7 @@ class Registry:
         if not settings.get("url", "").strip():
             raise OptionsError(["The schema registry's settings must hold its 'url'."])
         self._settings = dict(settings)
+        self._timeout = _seconds(settings["timeout"]) if "timeout" in settings else None
         self._known: Any = None
 
     @property
@@ -80,7 +86,7 @@ class Registry:
         return f"Registry({', '.join(sorted(self._settings))}: values hidden)"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_settings": self._settings, "_known": None}
+        return {**vars(self), "_known": None}
 
     @property
     def _client(self) -> Any:
@@ -88,12 +94,18 @@ class Registry:
             from confluent_kafka.schema_registry import SchemaRegistryClient
 
             # Its memory of what is newest would never end; a number's meaning never changes.
-            self._known = SchemaRegistryClient({"cache.latest.ttl.sec": 1, **self._settings})
+            self._known = SchemaRegistryClient(
+                {
+                    "cache.latest.ttl.sec": 1,
+                    **self._settings,
+                    "timeout": self._timeout or ANSWER_S,
+                }
+            )
         return self._known
 
     def schema(self, number: int, kind: str = AVRO) -> str:
         """The schema of this number. Raises UnknownSchema if there is none of this kind,
-        SourceError if the registry does not say."""
+        SourceError if the registry does not say, ReadTimeout if it is away for too long."""
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         def question() -> Any:
@@ -159,25 +171,71 @@ class Registry:
         )
 
     def _asked(self, what: str, question: Any, if_unknown: str = "") -> Any:
-        from confluent_kafka.schema_registry import SchemaRegistryError
+        wait = Wait(self.url)
+        while True:
+            try:
+                found = question()
+            except UnknownSchema:
+                served(self.url)
+                raise
+            except Exception as error:
+                problem = _problem(error, what, if_unknown)
+                if not _may_pass(error):
+                    raise SourceError(problem) from None
+                if not wait.goes_on(True, problem):
+                    raise ReadTimeout(
+                        f"{problem} Start again when it is up: the job goes on where it was."
+                    ) from None
+                time.sleep(_PAUSE_S)
+            else:
+                served(self.url)
+                return found
 
-        try:
-            return question()
-        except SchemaRegistryError as error:
-            sentence = (
-                f"The schema registry refused {what}: {cut(error.error_message, 400)} "
-                f"({error.error_code})."
-            )
-            if if_unknown and error.http_status_code == _NOT_FOUND:
-                sentence += f" {if_unknown}"
-            raise SourceError(sentence) from None
-        except UnknownSchema:
-            raise
-        except Exception as error:  # its HTTP library's errors are nobody's API
-            raise SourceError(
-                f"The schema registry was asked for {what} and did not answer: "
-                f"{type(error).__name__}. Check its 'url', and whether it is up."
-            ) from None
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether the registry is only away, starting or busy: the same question may do."""
+    status = getattr(error, "http_status_code", None)
+    if status is not None:
+        return bool(status >= 500 or status == 429)
+    # By name: it is httpx's or httpx2's, whichever confluent-kafka finds.
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "TransportError" not in kinds or "UnsupportedProtocol" in kinds:
+        return False
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
+            return False
+        cause = cause.__cause__ or cause.__context__
+    return True
+
+
+def _problem(error: Exception, what: str, if_unknown: str) -> str:
+    """What the client raised, as a sentence."""
+    from confluent_kafka.schema_registry import SchemaRegistryError
+
+    if not isinstance(error, SchemaRegistryError):  # its HTTP library's errors are nobody's API
+        return (
+            f"The schema registry was asked for {what} and did not answer: "
+            f"{type(error).__name__}. Check its 'url', and whether it is up."
+        )
+    status, said = error.http_status_code, cut(error.error_message, 400)
+    if _may_pass(error):
+        return f"The schema registry was asked for {what} and is not well: HTTP {status}, {said}."
+    sentence = f"The schema registry refused {what}: {said} ({error.error_code})."
+    return f"{sentence} {if_unknown}" if if_unknown and status == _NOT_FOUND else sentence
+
+
+def _seconds(given: object) -> float:
+    """The client takes a number only, and options are texts."""
+    try:
+        found = float(str(given))
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise OptionsError(
+            [f"The schema registry's 'timeout' must be a number of seconds; it is '{given}'."]
+        )
+    return found
 
 
 def _wanted(schema: str, kind: str, refers_to: Sequence[Reference]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import date
 from decimal import Decimal
+from functools import partial
 
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -12,7 +13,8 @@ from pyspark.sql import functions as f
 
 import eo_kafka
 from eo_kafka.broker.registry import SchemaRegistry
-from eo_kafka.errors import OptionsError, SourceError
+from eo_kafka.errors import OptionsError, ReadTimeout, SourceError
+from eo_kafka.formats.shared import registry
 from harness import committed, produce
 
 PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
@@ -112,14 +114,15 @@ def test_bad_bytes_fail_the_query_or_are_null(spark, broker, make_topic, orders,
     assert len(found) == 6
 
 
-def test_what_is_missing_is_said_at_once(settings):
+def test_what_is_missing_is_said_at_once(settings, monkeypatch):
     with pytest.raises(OptionsError, match="needs a 'schema', or a 'registry' and a 'subject'"):
         eo_kafka.from_avro("value", registry=settings)
     with pytest.raises(OptionsError, match="must be FAILFAST or PERMISSIVE"):
         eo_kafka.from_avro("value", FIRST, mode="guess")
     with pytest.raises(OptionsError, match="needs the 'subject'"):
         eo_kafka.to_avro("value", FIRST, registry=settings)
-    with pytest.raises(SourceError, match="did not answer"):
+    monkeypatch.setattr(registry, "Wait", partial(registry.Wait, at_first_s=0))
+    with pytest.raises(ReadTimeout, match="did not answer"):
         eo_kafka.from_avro("value", registry={"url": "http://127.0.0.1:1"}, subject="s")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import socket
 import ssl
 import threading
 import time
@@ -19,6 +21,7 @@ from secure_broker import KEY_PASSWORD, Certificates
 from test_map_batch import without_spark
 
 SOON = {"hazelcast.connect.timeout.ms": "1500"}
+LATER = {"hazelcast.connect.timeout.ms": "6000"}
 
 
 @contextmanager
@@ -75,7 +78,7 @@ def test_a_map_is_read_by_tls_through_one_address(grid, hazelcast_client, certif
     stored = new_map(hazelcast_client)
     stored.put_all({f"k{number}": f"v{number}" for number in range(1000)})
     with tls_in_front_of(grid.members[0].port, certificates) as port:
-        given = tls_options(port, certificates.ca, certificates)
+        given = {**tls_options(port, certificates.ca, certificates), **LATER}
         found = without_spark(grid, stored, **given)
         assert sorted(row["key"] for row in found) == sorted(f"k{number}" for number in range(1000))
         close_clients()
@@ -113,3 +116,16 @@ def test_without_the_clients_package_the_command_is_named(grid, monkeypatch) -> 
     monkeypatch.setitem(__import__("sys").modules, "hazelcast", None)
     with pytest.raises(EnvironmentRefused, match=r"pip install 'eo-kafka\[hazelcast\]'"):
         connect(settings(grid))
+
+
+def test_a_member_that_says_nothing_is_passed_over(grid, hazelcast_client, monkeypatch) -> None:
+    stored = new_map(hazelcast_client)
+    stored.set("k", "v")
+    monkeypatch.setattr(random, "shuffle", lambda addresses: None)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        members = ",".join([address, *grid.addresses])
+        client = connect(settings(grid, **LATER, **{"hazelcast.members": members}))
+        silent.accept()[0].close()  # it was asked
+        assert client.get_map(stored.name).blocking().get("k") == "v"
+        client.shutdown()

@@ -1,0 +1,195 @@
+"""Hosts of PostgreSQL that go away, or take what is said to them and answer nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+from pyspark import TaskContext
+
+from eo_kafka.clients.postgres import client
+from eo_kafka.clients.postgres.client import PostgresSettings, connected
+from eo_kafka.core import driver_directory
+from eo_kafka.core.options import OptionReader
+from eo_kafka.core.patience import served
+from eo_kafka.errors import ReadTimeout
+
+
+def message(kind: bytes, body: bytes = b"") -> bytes:
+    return kind + struct.pack("!I", len(body) + 4) + body
+
+
+READY = message(b"Z", b"I")
+KNOWN = {"server_version": "17.5", "client_encoding": "UTF8", "standard_conforming_strings": "on",
+         "default_transaction_read_only": "off", "in_hot_standby": "off"}  # fmt: skip
+LOGIN = b"".join(
+    [
+        message(b"R", bytes(4)),
+        *(message(b"S", f"{name}\0{value}\0".encode()) for name, value in KNOWN.items()),
+        message(b"K", struct.pack("!II", 1, 2)),
+        READY,
+    ]
+)
+
+
+class Host:
+    """As much of a server as a connection needs. `mute`: it answers that no more."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.mute: Callable[[bytes], bool] = lambda query: False
+        self.heard: list[bytes] = []
+        self._listener = listener
+        self.port = listener.getsockname()[1]
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        with suppress(OSError):
+            while True:
+                talk = self._listener.accept()[0]
+                threading.Thread(target=self._serve, args=(talk,), daemon=True).start()
+
+    def _serve(self, talk: socket.socket) -> None:
+        with talk, talk.makefile("rb") as said, suppress(OSError, struct.error):
+            while True:
+                body = said.read(struct.unpack("!I", said.read(4))[0] - 4)
+                if struct.unpack("!I", body[:4])[0] not in (80877103, 80877104):
+                    break
+                talk.sendall(b"N")  # neither TLS nor GSS
+            self._answer(talk, b"login", LOGIN)
+            query = b""
+            while (kind := said.read(1)) not in (b"", b"X"):
+                body = said.read(struct.unpack("!I", said.read(4))[0] - 4)
+                if kind in b"PQ":
+                    query = body
+                if kind == b"Q":
+                    self._answer(talk, query, message(b"C", b"SELECT 0\0") + READY)
+                if kind == b"S":
+                    done = [b"1", b"2", b"n"]
+                    self._answer(
+                        talk,
+                        query,
+                        b"".join(map(message, done)) + message(b"C", b"SELECT 0\0") + READY,
+                    )
+
+    def _answer(self, talk: socket.socket, query: bytes, answer: bytes) -> None:
+        self.heard.append(query)
+        if not self.mute(query):
+            talk.sendall(answer)
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Host]]:
+    """Two: the second takes over from the first."""
+    monkeypatch.setattr(driver_directory, "_seen", set())
+    monkeypatch.setattr(client, "_SOON_S", 0.5)
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in "ab"]
+        yield [Host(listener) for listener in listeners]
+    client._kept.close()
+
+
+def settings_of(hosts: list[Host]) -> PostgresSettings:
+    places = ",".join(f"127.0.0.1:{host.port}" for host in hosts)
+    url = f"postgresql://u@{places}/d?connect_timeout=2&sslmode=disable&gssencmode=disable"
+    return PostgresSettings.read(OptionReader({"url": url}))
+
+
+def use(settings: PostgresSettings, within_s: float = 10) -> bool:
+    """Whether a connection is had."""
+    done: list[bool] = []
+
+    def work() -> None:
+        with connected(settings) as connection:
+            connection.execute("SELECT 5")
+            done.append(True)
+
+    works = threading.Thread(target=work, daemon=True)
+    works.start()
+    works.join(within_s)
+    return bool(done)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of the kernel's")
+def test_a_host_that_is_gone_is_noticed_under_a_statement(hosts: list[Host]) -> None:
+    """Without it, nothing is sent for two hours while one waits for an answer."""
+    with (
+        connected(settings_of(hosts)) as connection,
+        socket.socket(fileno=os.dup(connection.fileno())) as used,
+    ):
+        assert used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle, between, count = (
+            used.getsockopt(socket.IPPROTO_TCP, name)
+            for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+    assert idle + between * count <= 60
+
+
+def test_a_kept_connection_whose_host_answers_no_more_is_given_up(hosts: list[Host]) -> None:
+    settings = settings_of(hosts)
+    assert use(settings)
+    assert not hosts[1].heard
+    hosts[0].mute = lambda query: True
+    began = time.monotonic()
+    assert use(settings), "the next host of the URL is asked"
+    assert hosts[1].heard
+    assert time.monotonic() - began < 8
+
+
+def test_so_is_a_new_one_that_is_not_made_safe(hosts: list[Host]) -> None:
+    settings = settings_of(hosts)
+    served(settings.place)
+    muted: list[bytes] = []
+
+    def first(query: bytes) -> bool:
+        """The host hangs as soon as the login is over."""
+        if query == b"login" and not muted:
+            return False
+        muted.append(query)
+        return True
+
+    hosts[0].mute = first
+    assert use(settings)
+    assert b"set_config" in muted[0]
+    assert hosts[1].heard
+
+
+# --- first contact ------------------------------------------------------------------------------
+
+
+def test_a_task_that_meets_the_database_first_waits_for_it(
+    hosts: list[Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That the driver has planned says that the database was there: Spark's four attempts would be
+    over in no time."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    settings = PostgresSettings.read(
+        OptionReader({"url": f"postgresql://u@127.0.0.1:{port}/d?gssencmode=disable"})
+    )
+    began = time.monotonic()
+    with pytest.raises(ReadTimeout), connected(settings):
+        pass
+    assert time.monotonic() - began < 5, "the driver may have a wrong address"
+
+    monkeypatch.setattr(TaskContext, "_taskContext", TaskContext.__new__(TaskContext))
+    opened: list[socket.socket] = []
+
+    def open_it() -> None:
+        opened.append(socket.create_server(("127.0.0.1", port)))
+        Host(opened[0])
+
+    later = threading.Timer(1.0, open_it)
+    later.start()
+    try:
+        with connected(settings) as connection:
+            connection.execute("SELECT 5")
+    finally:
+        later.join()
+        opened[0].close()
