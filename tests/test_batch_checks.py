@@ -372,8 +372,8 @@ def test_with_state_a_batch_of_another_watermark_is_another(
 def test_repartitions_of_state_are_passed(
     tmp_path: Path, ends: list[int], partitions: list[int | None], following: int, is_passed: bool
 ) -> None:
-    told = options(commit="idempotent", checkpointlocation=str(tmp_path))
     plans = planned_by_spark(tmp_path, ends, partitions)
+    told = options(commit="idempotent", checkpointlocation=str(tmp_path))
     last = 4 + len(ends)
     found = ledger([line(9)])
     assert next_batch(told, found, plans) == following
