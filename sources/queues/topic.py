@@ -9,7 +9,7 @@ from typing import Any
 from ...clients.kafka import topics
 from ...core.errors import EnvironmentRefused
 from ...state.ledger import compacted_topic
-from ...state.ledger.topic_settings import weak_points
+from ...state.ledger.topic_settings import REPLICAS, safe_settings, weak_points
 from .options import QueueOptions
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def ensure_all(options: QueueOptions, remembered: Sequence[str], admin: Any, bro
         _judge(options, compacted_topic.ensure(admin, name, 1, brokers))
     for name in (options.inbox, options.poison_topic):
         if not topics.exists(admin, name):
-            _create(admin, name, brokers)
+            _create(admin, name)
         config = topics.settings_of(admin, name)
         if "compact" in config.get("cleanup.policy", "delete"):
             raise EnvironmentRefused(
@@ -49,21 +49,23 @@ def _judge(options: QueueOptions, weak: list[str]) -> None:
         log.warning("allowWeakReplication: %s", " ".join(weak))
 
 
-def _create(admin: Any, name: str, brokers: int) -> None:
+def _create(admin: Any, name: str) -> None:
     from confluent_kafka.admin import NewTopic
 
-    replicas = min(3, brokers)
-    config = {
-        "cleanup.policy": "delete",
-        "retention.ms": str(_KEPT_MS),
-        "max.message.bytes": str(MAX_MESSAGE_BYTES),
-        "min.insync.replicas": str(replicas // 2 + 1),
-        "unclean.leader.election.enable": "false",
-    }
+    def with_replicas(number: int) -> Any:
+        config = {
+            **safe_settings(number),
+            "cleanup.policy": "delete",
+            "retention.ms": str(_KEPT_MS),
+            "max.message.bytes": str(MAX_MESSAGE_BYTES),
+        }
+        return NewTopic(name, num_partitions=1, replication_factor=number, config=config)
+
     topics.create(
         admin,
-        NewTopic(name, num_partitions=1, replication_factor=replicas, config=config),
+        with_replicas(REPLICAS),
         "Create it by hand (1 partition, cleanup.policy=delete), or grant Create on it.",
         # `weak_points` judges those that could lose a message; one that is too large is refused
-        dispensable=config.keys() - {"cleanup.policy", "retention.ms"},
+        dispensable={*safe_settings(REPLICAS), "max.message.bytes"},
+        with_replicas=with_replicas,
     )

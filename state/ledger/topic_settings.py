@@ -20,20 +20,22 @@ MAX_MESSAGE_BYTES = 8 << 20  # a decision names every task of its batch
 
 
 def wanted_settings(replicas: int) -> dict[str, str]:
-    """What the topic is created with. Where the brokers choose the number of replicas, theirs are
-    the settings that depend on it, too."""
-    wanted = {
+    """What the topic is created with."""
+    return {
+        **safe_settings(replicas),
         "cleanup.policy": "compact",
         "retention.ms": "-1",
         "max.message.bytes": str(MAX_MESSAGE_BYTES),
-        "min.insync.replicas": str(replicas // 2 + 1),
-        "unclean.leader.election.enable": "false",
         # Tombstones and markers may be asked for by a recovery after a long holiday.
         "delete.retention.ms": str(7 * 24 * 3600 * 1000),
     }
-    if replicas < 1:
-        del wanted["min.insync.replicas"]
-    return wanted
+
+
+def safe_settings(replicas: int) -> dict[str, str]:
+    """By which no record is lost that was acknowledged. Where the brokers choose the number of
+    replicas (-1), theirs are the settings that depend on it, too."""
+    majority = {"min.insync.replicas": str(replicas // 2 + 1)} if replicas > 0 else {}
+    return {**majority, "unclean.leader.election.enable": "false"}
 
 
 def faults(admin: Any, name: str, partitions: int, brokers: int) -> tuple[list[str], list[str]]:
