@@ -20,6 +20,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from test_restore import FILES, LARGE, Counted, Topic, content_of
 
+from eo_kafka.clients.kafka import outages
 from eo_kafka.errors import CorruptSnapshot, ReadTimeout
 from eo_kafka.state.ledger import log_reader
 from eo_kafka.state.ledger.blob_names import SnapshotHead
@@ -276,6 +277,12 @@ def test_the_watchdog_lets_a_long_read_be(state, monkeypatch):
 
 
 # --- a coordinator that died in the middle of a transaction -----------------------------------
+
+
+@pytest.fixture(autouse=True)
+def no_broker_is_away(monkeypatch) -> None:
+    """One that a test before this one has stopped would make each read wait for minutes."""
+    monkeypatch.setattr(outages, "_watched", set())
 
 
 @pytest.fixture
