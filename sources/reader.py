@@ -183,7 +183,7 @@ def _batches(
             _raise(wanted, position, *fetched.error)
         if fetched.eof_offset is not None and position < end and not is_there:
             end, is_there = _end_there(options, wanted), True
-        timeout_s = stall_timeout_s(options)
+        timeout_s = stall_timeout_s(options, moved)
         if client.was_kept:
             timeout_s = min(timeout_s, KEPT_STALL_TIMEOUT_S)
         if time.monotonic() - moved > timeout_s:

@@ -19,11 +19,11 @@ def lookup_timeout_s(options: SourceOptions) -> float:
     return patience_s(options.servers) if given is None else given / 1000
 
 
-def stall_timeout_s(options: SourceOptions) -> float:
-    """For how many seconds a read may make no progress."""
+def stall_timeout_s(options: SourceOptions, moved: float) -> float:
+    """For how many seconds after `moved` (time.monotonic()) a read may make no progress."""
     if options.poll_timeout_ms is not None:
         return options.poll_timeout_ms / 1000
-    return outages.stall_timeout_s(STALL_S)
+    return outages.stall_timeout_s(STALL_S, moved)
 
 
 class Trials:

@@ -42,6 +42,24 @@ def is_looked_for(port: int) -> bool:
     return ("127.0.0.1", port) in outages._watched
 
 
+def test_a_read_has_its_time_from_when_the_broker_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has got nothing for longer than it may without an outage; now it is answered soon."""
+    monkeypatch.setattr(outages, "_watched", set())
+    there = listener()
+    port = there.getsockname()[1]
+    there.close()
+    moved = time.monotonic() - 100
+    assert outages.stall_timeout_s(60, time.monotonic()) == 60
+    outages.suspect(f"127.0.0.1:{port}")
+    assert outages.stall_timeout_s(60, moved) == outages.OUTAGE_S
+    time.sleep(0.5)
+    there = listener(port)
+    until(lambda: not is_looked_for(port))
+    there.close()
+    assert 160 < outages.stall_timeout_s(60, moved) < 220
+    assert outages.stall_timeout_s(60, time.monotonic()) == 60
+
+
 def test_many_failed_attempts_are_one_outage(caplog: pytest.LogCaptureFixture) -> None:
     there = listener()
     port = there.getsockname()[1]

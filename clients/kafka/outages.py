@@ -31,6 +31,7 @@ SILENT = "no answer"
 _PAUSE_S, _PAUSE_MAX_S = 0.25, 5.0  # one that never comes back is looked for at leisure
 _REFUSAL_COUNTS_S = 60.0  # as long as one waits for an answer; librdkafka tries more often
 _watched: set[tuple[str, int]] = set()
+_back: deque[float] = deque([0.0], maxlen=1)  # when (time.monotonic()) one was back
 _refused: deque[tuple[float, str]] = deque(maxlen=1)  # when (time.monotonic()), and why
 _lock = threading.Lock()
 
@@ -63,10 +64,13 @@ def is_no_answer(error: KafkaError) -> bool:
     return error.retriable() or error.code() in silence
 
 
-def stall_timeout_s(usual_s: float) -> float:
-    """For how many seconds a read may make no progress: `usual_s`, or longer while a broker that
-    this process has talked to, or tried to, is away."""
-    return OUTAGE_S if _watched else usual_s
+def stall_timeout_s(usual_s: float, moved: float) -> float:
+    """For how many seconds after `moved` (time.monotonic()) a read may make no progress: `usual_s`,
+    or longer while a broker that this process has talked to, or tried to, is away. What passed
+    before it was back does not count: it takes a moment until it is asked again, and answers."""
+    if _watched:
+        return OUTAGE_S
+    return usual_s + max(0.0, _back[-1] - moved)
 
 
 def suspect(servers: str) -> None:
@@ -105,9 +109,8 @@ def _until_back(host: str, port: int) -> None:
         while connection_problem(host, port) is not None:
             time.sleep(pause)
             pause = min(1.1 * pause, _PAUSE_MAX_S)
-        log.warning(
-            "Kafka broker %s:%d is back after %.0f s.", host, port, time.monotonic() - began
-        )
+        _back.append(time.monotonic())
+        log.warning("Kafka broker %s:%d is back after %.0f s.", host, port, _back[-1] - began)
     finally:
         with _lock:
             _watched.discard((host, port))

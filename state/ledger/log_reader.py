@@ -157,7 +157,7 @@ def _until(
                 moved = time.monotonic()  # only now: the caller may take its time
             elif message.offset() > position:
                 moved = time.monotonic()
-        stall_timeout_s = outages.stall_timeout_s(STALL_TIMEOUT_S)
+        stall_timeout_s = outages.stall_timeout_s(STALL_TIMEOUT_S, moved)
         if was_kept:
             stall_timeout_s = KEPT_STALL_TIMEOUT_S
         if time.monotonic() - moved > stall_timeout_s:
