@@ -19,6 +19,7 @@ from ...core.patience import AT_FIRST_S, Wait, served
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg.pq.abc import PGresult
 
 URL: Option[str | None] = Option(
     "url",
@@ -156,33 +157,38 @@ def connected(settings: PostgresSettings) -> Iterator[psycopg.Connection[Any]]:
 
 def _answers(connection: psycopg.Connection[Any]) -> bool:
     with suppress(Exception):
-        _execute_soon(connection, b"SELECT 1")
+        execute_soon(connection, b"SELECT 1", _SOON_S)
         return True
     return False
 
 
-def _execute_soon(connection: psycopg.Connection[Any], statement: bytes) -> None:
-    """Nothing else bounds it where a host takes the statement and answers nothing. Raises
-    psycopg.Error; the connection is of no use then."""
+def execute_soon(
+    connection: psycopg.Connection[Any], statement: bytes, within_s: float
+) -> PGresult | None:
+    """The last result. Nothing else bounds it where a host takes the statement and answers
+    nothing. Raises psycopg.Error; the connection is of no use then."""
     import psycopg
     from psycopg.pq import ExecStatus
 
-    asked, end = connection.pgconn, time.monotonic() + _SOON_S
+    asked, end = connection.pgconn, time.monotonic() + within_s
     asked.send_query(statement)
+    found: PGresult | None = None
     failed: psycopg.Error | None = None
     with selectors.DefaultSelector() as selector:
         selector.register(asked.socket, selectors.EVENT_READ)
         while True:
             while asked.is_busy():
                 if not selector.select(max(0.0, end - time.monotonic())):
-                    raise psycopg.OperationalError(f"no answer in {_SOON_S:g} s")
+                    raise psycopg.OperationalError(f"no answer in {within_s:g} s")
                 asked.consume_input()
             if (result := asked.get_result()) is None:
                 break
+            found = result
             if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
                 failed = psycopg.errors.error_from_result(result)
     if failed is not None:
         raise failed
+    return found
 
 
 def _connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
@@ -196,7 +202,7 @@ def _connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
         made = None
         try:
             made = psycopg.connect(**parameters, autocommit=True)
-            _execute_soon(made, _SAFE)
+            execute_soon(made, _SAFE, _SOON_S)
         except psycopg.Error as error:
             if made is not None:
                 _close(made)

@@ -6,12 +6,11 @@ an acknowledged commit durable would be made in one session, and the commit in a
 
 from __future__ import annotations
 
-import select
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import EnvironmentRefused
-from .client import PostgresSettings
+from .client import PostgresSettings, execute_soon
 
 if TYPE_CHECKING:
     import psycopg
@@ -54,14 +53,13 @@ def _session(connection: psycopg.Connection[Any]) -> int:
 
 def _session_soon(connection: psycopg.Connection[Any]) -> int | None:
     """The same; None where none is free within _WAIT_S. The connection is of no use then."""
-    asked = connection.pgconn
-    asked.send_query(_WHO)
-    if not select.select([asked.socket], [], [], _WAIT_S)[0]:
+    import psycopg
+
+    try:
+        result = execute_soon(connection, _WHO, _WAIT_S)
+    except psycopg.Error:
         return None
-    result = asked.get_result()
     found = result.get_value(0, 0) if result is not None else None
-    while asked.get_result() is not None:
-        pass
     return None if found is None else int(found)
 
 

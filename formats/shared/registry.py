@@ -74,7 +74,7 @@ class Registry:
         if not settings.get("url", "").strip():
             raise OptionsError(["The schema registry's settings must hold its 'url'."])
         self._settings = dict(settings)
-        self._timeout = _seconds(settings["timeout"]) if "timeout" in settings else None
+        self._timeout = _seconds(settings.get("timeout", ANSWER_S))
         self._known: Any = None
 
     @property
@@ -98,7 +98,7 @@ class Registry:
                 {
                     "cache.latest.ttl.sec": 1,
                     **self._settings,
-                    "timeout": self._timeout or ANSWER_S,
+                    "timeout": self._timeout,
                 }
             )
         return self._known
