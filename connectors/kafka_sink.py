@@ -16,7 +16,7 @@ from ..formats.writing import Writing
 from ..formats.writing import column_problems as writing_problems
 from ..sinks.options import SinkOptions
 from ..sinks.rows.columns_needed import ENCODABLE, column_problems
-from .ledger_writer import LedgerWriter, Report, task_context
+from .ledger_writer import LedgerWriter, Report, all_tasks, task_context
 from .one_build import OneBuild
 from .pickling import tells_errors
 from .plain_errors import plain_errors
@@ -49,11 +49,17 @@ def _options(
     problems += column_problems(columns, topic_option="topic" in given, encoded=encoded)
     if formats is not None:
         problems += writing_problems(formats, schema)
+    letters = bad_records.goes_to(schema)
+    if options is not None and letters in options.own_topics:
+        problems.append(
+            f"Dead letter topic '{letters}' (option 'deadLetterTopic' of the source) is also the "
+            "sink's option 'ledgerTopic' or 'stateTopic'. Name another one."
+        )
     if problems or options is None or formats is None:
         raise OptionsError(problems)
     writing = Writing.of(formats, schema)
     if writing.routes:
-        options = replace(options, dead_letter_topic=bad_records.goes_to(schema))
+        options = replace(options, dead_letter_topic=letters)
     return options, writing
 
 
@@ -160,7 +166,7 @@ class KafkaBatchWriter(OneBuild, DataSourceArrowWriter):
         if self._options.exactly_once:
             from ..sinks.protocol import batch
 
-            batch.commit(self._options, self._batch, [_task(message) for message in messages])
+            batch.commit(self._options, self._batch, all_tasks(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when a task or `commit` failed."""

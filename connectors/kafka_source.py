@@ -29,6 +29,8 @@ from ..sources.planner import Planner
 from ..sources.range_split import gather
 from ..sources.recorded_ends import RecordedEnds, check_is_there
 from ..sources.trigger_delay import TriggerDelay
+from ..state.snapshots import first_starts
+from ..state.snapshots.first_starts import FirstStart
 from .one_build import OneBuild
 from .plain_errors import plain_errors
 from .spark_versions import (
@@ -207,11 +209,16 @@ class KafkaStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailab
         first = self._is_first(begin, until.offsets)
         if first:
             self._first_end = until.offsets
-        return self._planner.ranges(begin, until, first=first)
+        found = self._planner.ranges(begin, until, first=first)
+        if first:
+            begins = {one.partition: one.start for one in reversed(found)}  # none is empty
+            told = FirstStart({**until.offsets, **begins}, self._options.starts_by_default)
+            first_starts.tell(until.offsets, told)
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task's ranges. Executor, once for each task attempt."""
-        return _read(self._options, self._reading, partition)
+        return _read(self._options, self._reading, *partition.value)
 
     def commit(self, end: Any) -> None:
         """Nothing to do: the offsets are in the checkpoint."""
@@ -251,9 +258,10 @@ class KafkaStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailab
 
 @plain_errors
 class KafkaBatchReader(OneBuild, DataSourceReader):
-    """A batch over the subscribed topics. `earliest` and `latest` mean what they mean when a task
-    runs, so that every action on the DataFrame reads anew, as with the JVM connector. But only of
-    the topics that were there at the load: else some tasks might read those of before, and others
+    """A batch over the subscribed topics. `earliest` and `latest` mean what they mean at the first
+    action on the DataFrame: each attempt of a task, and each action, reads the same. To read on,
+    load again. But a stream that is joined with it reads it anew in each batch, as Spark's own: of
+    the topics that were there at the load, else some tasks might read those of before, and others
     those that were made again.
     """
 
@@ -274,14 +282,22 @@ class KafkaBatchReader(OneBuild, DataSourceReader):
             ranges = planner.batch_ranges()
         finally:
             lookup.close()
-        return _tasks(ranges, self._options.max_partitions, planner.topic_ids)
+        tasks = _tasks(ranges, self._options.max_partitions, planner.topic_ids)
+        opened = planner.open_ranges
+        for task in tasks:
+            held, ids = task.value
+            task.value = held, ids, [opened[one.partition] for one in held if opened]
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task's ranges. Executor, once for each task attempt. Where there is no
         range at all, Spark makes a partition of nothing."""
         if partition.value is None:
             return iter(())
-        return _read(self._options, self._reading, partition)
+        ranges, ids, opened = partition.value
+        if opened and _is_in_a_stream():
+            ranges = opened
+        return _read(self._options, self._reading, ranges, ids)
 
 
 def _tasks(
@@ -295,14 +311,23 @@ def _tasks(
     return tasks
 
 
+def _is_in_a_stream() -> bool:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context is not None and context.getLocalProperty("sql.streaming.queryId") is not None
+
+
 def _read(
-    options: SourceOptions, reading: Reading | None, partition: InputPartition
+    options: SourceOptions,
+    reading: Reading | None,
+    ranges: Sequence[OffsetRange],
+    ids: Mapping[str, str],
 ) -> Iterator[pa.RecordBatch]:
     from ..sources.reader import read_ranges
 
-    ranges, ids = partition.value
     if reading is None:
         return read_ranges(options, ranges, ids)
-    if reading.needs_headers:
-        options = replace(options, include_headers=True)
+    if reading.unread:
+        options = replace(options, include_headers=True, unread=reading.unread)
     return reading.batches(read_ranges(options, ranges, ids))

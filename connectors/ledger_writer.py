@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import WriterCommitMessage
 
 from ..core import build, task_slots
-from ..core.errors import SinkError
+from ..core.errors import SinkError, Undecided
 from ..core.moment import Moment
 from ..sinks.options import SinkOptions
 from ..sinks.protocol.committable import TaskReport, WritePlan
@@ -88,7 +88,7 @@ class LedgerWriter(OneBuild, StreamArrowWriter):
             from ..sinks.protocol import batch_figures, committer, driver_memory
 
             build.check_tasks([one.build for one in told])
-            done = [one.task for one in told if one.task]
+            done = all_tasks(messages)
             course = committer.commit(self._options, done, batchId)
             driver_memory.end(self._options)
             planned = [one.planned_ms for one in told]
@@ -132,6 +132,7 @@ class LedgerWriter(OneBuild, StreamArrowWriter):
             partition=context.partitionId(),
             task_attempt_id=context.taskAttemptId(),
             checkpoint=self._options.checkpoint or _default_checkpoint(self._options, context),
+            follows=context.attemptNumber() > 0,
         )
 
 
@@ -156,6 +157,20 @@ def told_batch(context: Any, needed_for: str) -> tuple[str, int]:
             f"Connect does not inside foreachBatch){needed_for} Nothing was written."
         )
     return query_id, int(batch)
+
+
+def all_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[Any]:
+    """What the tasks of a write reported that has succeeded, one of each partition. Driver. Raises
+    Undecided where one said nothing: nobody would miss its rows."""
+    tasks = _reports(messages)
+    told = {one.partition for one in tasks if one is not None}
+    if lacking := sorted(set(range(len(tasks))) - told):
+        raise Undecided(
+            f"Spark says that all {len(tasks)} tasks have written, and brings no report of "
+            f"partitions {lacking[:20]}. Nothing was decided. Start the query, or the write, "
+            "again."
+        )
+    return [one for one in tasks if one is not None]
 
 
 def _default_checkpoint(options: SinkOptions, context: Any) -> str | None:

@@ -10,6 +10,7 @@ counting loop before, or has a limit that it looks at. None makes an array.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -220,6 +221,34 @@ def high(_typing, a, b):
         return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
 
     return U64(U64, U64), generate
+
+
+def sum_of_products(factors: Sequence[int]) -> Any:
+    """A part of a loop: the sum of `more` and of the 64-bit words from an address on, each times
+    its factor, that of `more` first. In three words, the lowest first."""
+
+    @intrinsic
+    def sum_up(_typing, more, address):
+        def generate(_context, builder, _signature, arguments):
+            word, wide, widest = (ir.IntType(bits) for bits in (64, 128, 192))
+            at = builder.inttoptr(arguments[1], word.as_pointer())
+            words = [arguments[0]] + [
+                builder.load(builder.gep(at, [ir.Constant(word, i)]), align=1)
+                for i in range(len(factors) - 1)
+            ]
+            total = ir.Constant(widest, 0)
+            for one, factor in zip(words, factors, strict=True):
+                product = builder.mul(builder.zext(one, wide), ir.Constant(wide, factor))
+                total = builder.add(total, builder.zext(product, widest))
+            parts = [
+                builder.trunc(builder.lshr(total, ir.Constant(widest, 64 * i)), word)
+                for i in range(3)
+            ]
+            return cgutils.pack_array(builder, parts)
+
+        return types.UniTuple(U64, 3)(U64, I64), generate
+
+    return sum_up
 
 
 @part

@@ -3,11 +3,25 @@
 
 from __future__ import annotations
 
-from .compiled import I64, U64, high, part, u8, u64
+from .compiled import I64, U64, high, part, sum_of_products, u8, u64
 from .digest import INVERSES, PRIMES
 
 _PRIME_A, _PRIME_B = PRIMES
 _INVERSE_A, _INVERSE_B = INVERSES
+
+
+def _block_of(words, prime):
+    """The sum of a residue and some words, each times 2**-64 to the power of its place from behind,
+    times 2**128: two reductions take that away again."""
+    powers = [pow(2, 128 - 64 * place, prime) for place in range(words, 0, -1)]
+    return sum_of_products([powers[0], *powers])
+
+
+# Word by word, each waits for the one before. In a block their products do not: half the time for
+# fields of 1000 bytes.
+_LONG, _SHORT = 16, 4
+_long_a, _long_b = (_block_of(_LONG, prime) for prime in PRIMES)
+_short_a, _short_b = (_block_of(_SHORT, prime) for prime in PRIMES)
 
 
 @part
@@ -30,14 +44,41 @@ def _fold_word(a, b, word):
 
 
 @part
+def _reduced(total, prime, inverse):
+    """A sum of three words / 2**128 modulo prime, where the highest is at most `_LONG`."""
+    taken = high(total[0] * inverse, prime)
+    low = total[1] - taken
+    upper = I64(total[2]) - (I64(1) if total[1] < taken else I64(0))
+    taken = high(low * inverse, prime)
+    if upper < 0 or taken > U64(upper):
+        return U64(upper) - taken + prime
+    return U64(upper) - taken
+
+
+@part
+def _reduced_pair(a, b):
+    return (
+        _reduced(a, U64(_PRIME_A), U64(_INVERSE_A)),
+        _reduced(b, U64(_PRIME_B), U64(_INVERSE_B)),
+    )
+
+
+@part
 def _fold_bytes(a, b, address, size):
-    whole = size >> 3
-    for i in range(whole):
-        a, b = _fold_word(a, b, u64(address + 8 * i))
+    at, end = address, address + (size & ~7)
+    while end - at >= 8 * _LONG:
+        a, b = _reduced_pair(_long_a(a, at), _long_b(b, at))
+        at += 8 * _LONG
+    while end - at >= 8 * _SHORT:
+        a, b = _reduced_pair(_short_a(a, at), _short_b(b, at))
+        at += 8 * _SHORT
+    while at < end:
+        a, b = _fold_word(a, b, u64(at))
+        at += 8
     if size & 7:
         word = U64(0)
         for i in range(size & 7):
-            word |= U64(u8(address + 8 * whole + i)) << U64(8 * i)
+            word |= U64(u8(end + i)) << U64(8 * i)
         a, b = _fold_word(a, b, word)
     return a, b
 

@@ -24,15 +24,16 @@ class Moment:
     @classmethod
     def now(cls) -> Moment:
         """This moment."""
-        return cls(_machine(), _seconds())
+        return cls(_machine(), seconds())
 
     def age_s(self) -> float | None:
         """How long ago it was; None if that was on another machine."""
-        return _seconds() - self.seconds if self.machine == _machine() else None
+        return seconds() - self.seconds if self.machine == _machine() else None
 
 
-def _seconds() -> float:
-    if hasattr(time, "CLOCK_BOOTTIME"):  # it goes on while the machine sleeps, as Kafka's does
+def seconds() -> float:
+    """Goes on while the machine sleeps, as `time.monotonic` does not."""
+    if hasattr(time, "CLOCK_BOOTTIME"):  # as Kafka's clock does
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
 

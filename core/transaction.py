@@ -44,6 +44,10 @@ class Identity:
     epoch: int
 
 
+# Of a producer id. Who takes the transactional id next gets another producer id with it; on Kafka 4
+# it gets one, too, when a transaction ends that has this epoch, and Kafka tells no more how that
+# ended. So none is begun with it: the id is taken once more.
+LAST_EPOCH = 32_766
 ALARM_MS = 900_000
 NO_TRANSACTION = Identity("", -1, -1)  # of who took part, and has none that could be ended
 

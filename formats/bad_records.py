@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 COLUMN = "_bad_record"
+UNREAD = "_unread"  # the column in which the source says what it could not read of a record
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 TYPE = f"struct<topic:string,key:binary,value:binary,headers:{HEADERS_TYPE},reason:string>"
 _GOES_TO = "Records that cannot be read; the sink sends them to topic "
-# What a dead letter's headers say of it, behind its own.
+# What a dead letter's headers say of it, behind its own. Each is there once: a header of its own of
+# such a name (it was a dead letter before, or somebody forges one) gets _EARLIER behind the name.
 REASON, TOPIC, PARTITION, OFFSET = (
     f"eo_kafka.bad_record.{name}" for name in ("reason", "topic", "partition", "offset")
 )
+_OURS = (REASON, TOPIC, PARTITION, OFFSET)
+_EARLIER = ".earlier"
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,10 @@ def column_of(batch: pa.RecordBatch, bad: Sequence[BadRecord], goes_to: str | No
     own = batch.column("headers") if "headers" in batch.schema.names else None
     for one in bad:
         at = {name: batch.column(name)[one.row].as_py() for name in batch.schema.names[:5]}
-        headers = list((own[one.row].as_py() if own is not None else None) or ())
+        headers = [
+            {**header, "key": f"{header['key']}{_EARLIER}"} if header["key"] in _OURS else header
+            for header in (own[one.row].as_py() if own is not None else None) or ()
+        ]
         headers += [
             {"key": REASON, "value": one.reason.encode()},
             {"key": TOPIC, "value": at["topic"].encode()},

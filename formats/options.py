@@ -10,6 +10,7 @@ from typing import Any
 
 from ..core.errors import cut
 from ..core.options import Option, OptionReader
+from ..state.ledger.job_topics import check_output
 from . import declared
 from .declared import AVRO, DEADLETTER, FAILFAST, JSON, PERMISSIVE, PROTOBUF, REGISTRY_PREFIX
 from .protobuf import options as protobuf
@@ -55,6 +56,7 @@ class FormatOptions:
                 f"Option 'mode' {DEADLETTER} and option 'deadLetterTopic' go together: one says "
                 "that bad records are sent somewhere, the other where."
             )
+        check_output(reader, "'deadLetterTopic'", letters)
         if declared.MODE.name in reader and not columns:
             reader.problem(
                 "Option 'mode' says what becomes of records that are not of their format; without "

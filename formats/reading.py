@@ -6,6 +6,7 @@ The types are settled on the driver, when the query is made; records are read on
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _REASON_MAX = 300
+_PLAIN = re.compile("[A-Za-z_][A-Za-z_0-9]*")  # a name that needs no quotes
 
 
 def schema(options: FormatOptions, raw: StructType) -> StructType | str:
@@ -84,9 +86,13 @@ class Reading:
         }
 
     @property
-    def needs_headers(self) -> bool:
-        """Whether headers must be fetched, asked for or not: a bad record keeps its own."""
-        return self._options.shows_bad_records
+    def unread(self) -> str | None:
+        """The column in which the source says why it gives no timestamp or headers of a record: a
+        bad one. None: there are no bad records here, and it is refused.
+
+        With it headers must be fetched, asked for or not: a bad record keeps its own.
+        """
+        return bad_records.UNREAD if self._options.shows_bad_records else None
 
     def batches(self, fetched: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Each batch with its columns typed. Raises SourceError for a bad record under FAILFAST, or
@@ -100,7 +106,9 @@ class Reading:
         import pyarrow as pa
 
         columns = {name: batch.column(name) for name in batch.schema.names}
-        reasons: dict[int, str] = {}
+        unread = columns.pop(bad_records.UNREAD, None)
+        found = enumerate(unread.to_pylist() if unread is not None else ())
+        reasons: dict[int, str] = {row: why for row, why in found if why}
         for name, decode in self._decode.items():
             kind = shape.field(name).type
             columns[name] = _decoded(batch.column(name), decode, kind, name, reasons)
@@ -172,8 +180,24 @@ def _type(column: Column) -> DataType | str:
 
 
 def words(kind: DataType | str) -> str:
-    """A type in Spark's words."""
-    return kind if isinstance(kind, str) else kind.simpleString()
+    """A type in Spark's words. `timestamp` would be what the session's `spark.sql.timestampType`
+    says."""
+    from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
+
+    if isinstance(kind, str):
+        return kind
+    if isinstance(kind, ArrayType):
+        return f"array<{words(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{words(kind.keyType)},{words(kind.valueType)}>"
+    if isinstance(kind, StructType):
+        fields = (f"{_quoted(one.name)}:{words(one.dataType)}" for one in kind.fields)
+        return f"struct<{','.join(fields)}>"
+    return "timestamp_ltz" if isinstance(kind, TimestampType) else kind.simpleString()
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
 def _decoder(options: FormatOptions, column: Column, kind: DataType) -> Decoder:

@@ -24,6 +24,7 @@ from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.core import driver_directory
 from eo_kafka.testing import kafka_places, plugin, shared_servers
 from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: F401 - fixtures
+from leaderless import nodes, three, torn  # noqa: F401 - fixtures
 from map_backends import a_map, target  # noqa: F401 - fixtures
 from map_two_phase_job import map_job, staged, written_map  # noqa: F401 - fixtures
 from queue_job import own_rabbitmq, queue_copy  # noqa: F401 - fixtures

@@ -18,13 +18,16 @@ def insisting(
     pause_s: float,
 ) -> None:
     """`do`, again when it raises one of `again`: what has become of it, it sees by itself. Driver.
-    Raises OutcomeUnknown after a minute."""
-    deadline = time.monotonic() + APPLY_TIMEOUT_S
+    Raises OutcomeUnknown a minute after the first failure: work that takes longer says nothing of
+    an outage."""
+    deadline: float | None = None
     while True:
         try:
             return do()
         except again as error:
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            deadline = deadline or now + APPLY_TIMEOUT_S
+            if now > deadline:
                 raise OutcomeUnknown(
                     f"Batch {batch} is decided, and whether {place} has it is unknown: "
                     f"{str(error) or type(error).__name__} Start the query again when that is "

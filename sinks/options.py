@@ -34,6 +34,7 @@ from ..state.ledger.job import (
     Job,
     read_topics,
 )
+from ..state.ledger.job_topics import check_output
 from ..state.ledger.succession import CONTINUE, ON_RESET, STOP
 from . import new_topics
 from .default_job import default_job
@@ -185,6 +186,8 @@ class SinkOptions(Job):
         named = named or bool(given.get("queryname"))
         snapshots = _snapshots(reader, keeps_ledger and named)
         check_different(reader, {"topic": topic, "ledgerTopic": ledger, "stateTopic": state})
+        if topic not in (ledger, state):  # else that has been told
+            check_output(reader, "'topic' (of an eo-map: 'map')", topic)
         options = cls(
             kafka=kafka,
             guarantee=guarantee,
@@ -238,6 +241,17 @@ class SinkOptions(Job):
     def exactly_once(self) -> bool:
         """Whether rows go into transactions that the ledger keeps account of."""
         return self.guarantee == EXACTLY_ONCE
+
+    @property
+    def own_topics(self) -> frozenset[str]:
+        """Those that no row may go to, whatever their names are."""
+        return frozenset(name for name in (self.ledger_topic, self.state_topic) if name)
+
+    @property
+    def outputs(self) -> frozenset[str]:
+        """Topics that the job's transactions write to, beside its ledger and those rows name."""
+        named = (self.topic, self.dead_letter_topic, self.state_topic)
+        return frozenset(name for name in named if name)
 
     @property
     def one_phase(self) -> bool:

@@ -7,11 +7,14 @@ called on the driver.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..core.transaction import Decision, Participant
 from ..state.ledger.job import Job
 from ..state.ledger.ledger import Ledger
+
+if TYPE_CHECKING:
+    from .options import SinkOptions
 
 
 class StagedRows(Protocol):
@@ -60,11 +63,15 @@ class StagedTarget(Protocol):
     def how_lost(self) -> str:
         """How staged rows are lost, if they are: the end of a sentence."""
 
-    def check_same(self, job: Job, ledger: Ledger, *, fenced: bool) -> None:
+    def check_same(self, job: SinkOptions, ledger: Ledger, *, fenced: bool) -> None:
         """S1, before anything is rolled forward: raise LedgerError if what the job's batches went
-        into is gone, OptionsError if it cannot take the rows, EnvironmentRefused if what it
-        remembers would not stay. Not `fenced`, the ledger may have
-        been read before the newest batch."""
+        into is gone, or shows what the ledger does not know; OptionsError if it cannot take the
+        rows; EnvironmentRefused if what it remembers would not stay. Not `fenced`, the ledger may
+        have been read before the newest batch."""
+
+    def is_same(self, place: str, sink: str, ledger: str | None) -> bool:
+        """Whether rows that were staged for `place` go into it, whatever the options call it. With
+        `ledger`, a ledger's id: whether they went into this very one, by the marker of that."""
 
     def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:
         """S1, after everything is rolled forward: remove what generations before `generation`

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..core.errors import LedgerError, RepairNeeded
 from ..core.transaction import Decision, Participant
+from ..state.ledger.ledger import Ledger
+from ..state.snapshots.checkpoint import open_checkpoint
+from ..state.snapshots.offset_log import batches_in
 from .marker import History, Marker
+
+if TYPE_CHECKING:
+    from .options import SinkOptions
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +52,35 @@ def check_restored(
             "and a new 'jobName'."
         )
     log.warning("%s Going on with what is there, as 'failOnDataLoss' is false.", sentence)
+
+
+def check_begins(
+    place: str, options: SinkOptions, ledger: Ledger, marker: Marker | None, *, fail: bool
+) -> None:
+    """Of a target on which a ledger begins anew, beside the `marker` of another ledger of the job:
+    raise LedgerError, unless losses are accepted, if the query has written there by that one the
+    batch that Spark runs now. Batch 0 is a new query's."""
+    shown = marker.batch if marker is not None else None
+    if not shown or options.checkpoint is None or ledger.owner is not None or ledger.decisions:
+        return
+    batch = max(batches_in("offsets", open_checkpoint(options.checkpoint).paths()), default=0)
+    if not 0 < batch <= shown:
+        return
+    sentence = (
+        f"{place} shows batch {shown} of job '{options.job}', by another ledger, and ledger "
+        f"'{options.ledger_topic}' is empty. Spark runs batch {batch} now: its rows would be there "
+        "twice."
+    )
+    if fail:
+        raise LedgerError(
+            f"{sentence} Nothing was written. Start the query with the Kafka and the 'ledgerTopic' "
+            "that it had. If they are gone for good: a query without state goes on with a new "
+            f"checkpoint, and with 'startingOffsets' of where batch {shown} ended (file "
+            f"'offsets/{shown}' of the old checkpoint). Or take the rows of the batches from "
+            f"{batch} on out of it, and set option 'failOnDataLoss' to false until a batch is "
+            "written: they are written again."
+        )
+    log.warning("%s Going on, as 'failOnDataLoss' is false.", sentence)
 
 
 def check_gone_with_topic(

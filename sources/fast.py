@@ -29,6 +29,10 @@ BYTES_MAX = 4 * 2**20
 _SLICE_S = 0.2  # callbacks and signals wait this long at most
 _FIRST_TAKE = 2
 _INT32_MAX = 2**31 - 1
+_NO_HEADERS = (
+    "Kafka's C client does not read its headers: there are more than 100,000, or they are damaged"
+)
+_OR_WITHOUT = "read the topic without 'includeHeaders', or this record by Spark's own connector"
 
 
 def fetch(
@@ -40,6 +44,7 @@ def fetch(
     max_rows: int = ROWS_MAX,
     timeout: float = 0.5,
     include_headers: bool = False,
+    unread: str | None = None,
 ) -> Fetched:
     """What is there of one partition before offset `end`, waiting up to `timeout` seconds for it.
 
@@ -48,7 +53,8 @@ def fetch(
     a partition was read this way, its records do not come out of the consumer's poll() any more.
 
     Raises SourceError for timestamps that no column holds and headers that librdkafka does not
-    read, librdkafka.Unavailable when the consumer is not one this can drive.
+    read, unless `unread` is given (see plain.fetch); librdkafka.Unavailable when the consumer is
+    not one this can drive.
     """
     with _own_queue(consumer, topic, partition) as queue:
         deadline = time.monotonic() + timeout
@@ -56,10 +62,12 @@ def fetch(
             # What came before the queue was ours is older than all in it.
             early = consumer.consume(max_rows, 0)
             if early:
-                return plain.from_messages(early, end, include_headers)
+                return plain.from_messages(early, end, include_headers, unread)
             left = deadline - time.monotonic()
             wait_ms = int(1000 * min(max(left, 0), _SLICE_S))
-            fetched = _take(queue, topic, partition, end, max_rows, wait_ms, include_headers)
+            fetched = _take(
+                queue, topic, partition, end, max_rows, wait_ms, include_headers, unread
+            )
             if fetched is not None:
                 return fetched
             if left <= 0:
@@ -96,6 +104,7 @@ def _take(
     max_rows: int,
     wait_ms: int,
     include_headers: bool,
+    unread: str | None,
 ) -> Fetched | None:
     """One batch from the queue, or None when nothing came in time."""
     import numpy as np
@@ -118,17 +127,13 @@ def _take(
             want = min(max_rows - count, fit, 4 * count)
         if not count:
             return None
-        if totals[loops.UNREAD] >= 0:
-            raise SourceError(
-                f"The headers of the record at offset {totals[loops.UNREAD]} of partition "
-                f"{topic}-{partition} cannot be read: Kafka's C client takes up to 100,000 of a "
-                "record, and none that are damaged. Read the topic without 'includeHeaders', or "
-                "this record by Spark's own connector."
-            )
+        if totals[loops.UNREAD] >= 0 and unread is None:
+            offset = int(totals[loops.UNREAD])
+            raise plain.refused(topic, partition, offset, _NO_HEADERS, _OR_WITHOUT)
         batch = None
         if totals[loops.ROWS]:
             batch = _record_batch(
-                messages[:count], totals, cells, topic, partition, end, include_headers
+                messages[:count], totals, cells, topic, partition, end, include_headers, unread
             )
         eof, error = _events(messages[:count]) if totals[loops.EVENTS] else (None, None)
         last = int(totals[loops.LAST])
@@ -146,6 +151,7 @@ def _record_batch(
     partition: int,
     end: int,
     include_headers: bool,
+    unread: str | None = None,
 ) -> pa.RecordBatch:
     import numpy as np
     import pyarrow as pa
@@ -164,12 +170,12 @@ def _record_batch(
         messages, messages.size, end, key, value, offsets, times, kinds,
         include_headers, lists, name, content, cells,
     )  # fmt: skip
-    beyond = np.flatnonzero(np.abs(times) > (2**63 - 1) // 1000)
-    if beyond.size:
-        raise SourceError(
-            f"The timestamp of the record at offset {offsets[beyond[0]]} of partition "
-            f"{topic}-{partition} is {times[beyond[0]]} ms, which no timestamp column can hold."
-        )
+    beyond = plain.is_beyond(times)
+    reasons = {row: plain.beyond(int(times[row])) for row in np.flatnonzero(beyond).tolist()}
+    if reasons and unread is None:
+        row, why = next(iter(reasons.items()))
+        raise plain.refused(topic, partition, int(offsets[row]), why, plain.OR_DELETE)
+    times[beyond] = 0
     schema = plain.arrow_schema(include_headers)
     columns = [
         _binary(key),
@@ -177,12 +183,18 @@ def _record_batch(
         pa.repeat(pa.scalar(topic, pa.string()), rows),
         pa.array(np.full(rows, partition, np.int32)),
         pa.array(offsets),
-        pa.array(times * 1000).cast(schema.field("timestamp").type),
+        pa.array(times * 1000, mask=beyond if reasons else None).cast(
+            schema.field("timestamp").type
+        ),
         pa.array(kinds),
     ]
     if include_headers:
+        for row in np.flatnonzero(lists[1] == loops.NOT_READ).tolist():
+            reasons[row] = f"{reasons[row]}; {_NO_HEADERS}" if row in reasons else _NO_HEADERS
+            lists[1][row] = 0
         columns.append(_header_lists(lists, name, content, schema.field("headers").type))
-    return pa.record_batch(columns, schema=schema)
+    batch = pa.record_batch(columns, schema=schema)
+    return batch if unread is None else plain.with_unread(batch, unread, reasons)
 
 
 def _column(rows: int, size: int) -> tuple[Any, Any, Any]:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
+_STARTS = (STARTING_OFFSETS, STARTING_TIMESTAMP, STARTING_BY_TIMESTAMP)
 _ENDINGS = {
     ENDING_OFFSETS.name: "offset",
     ENDING_TIMESTAMP.name: "timestamp",
@@ -84,7 +85,11 @@ class SourceOptions:
     lookup_timeout_ms: int | None
     ledger_topic: str | None
     continues: bool = False  # onReset=continue
+    starts_by_default: bool = False  # no option says where a new query starts
     topics_given_by: str = "option 'subscribe'"  # for sentences
+    # The column that says of a record why its timestamp or headers are null: they cannot be read.
+    # Without it such a record is refused.
+    unread: str | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, str], streaming: bool) -> SourceOptions:
@@ -119,6 +124,7 @@ class SourceOptions:
             lookup_timeout_ms=reader.get(LOOKUP_TIMEOUT_MS),
             ledger_topic=_ledger(reader),
             continues=reader.get(ON_RESET) == CONTINUE,
+            starts_by_default=not any(option.name in reader for option in _STARTS),
             topics_given_by=f"option '{strategy}'",
         )
         for name, limit in (

@@ -35,7 +35,8 @@ log = logging.getLogger(__name__)
 
 _CANNOT_REPEAT = (
     "A batch since the restored snapshot must be repeated and cannot be; nothing was read. Give "
-    "the job's memory up: 'eo-kafka job reset', and a new checkpoint."
+    "the job's memory up: 'eo-kafka job reset', and a new checkpoint with 'startingOffsets' "
+    "(without it, it starts at 'latest')."
 )
 _WARN = "To stop the query in such a case, set 'failOnDataLoss' to true."
 
@@ -55,6 +56,8 @@ class Planner:
         self._anew: frozenset[str] = frozenset()
         self._epochs: Offsets = {}  # of the leaders, in the last look
         self._lost: dict[TopicPartition, int] = {}  # what was gone, and how far it had been read
+        # Of a batch query whose ranges are not cut: with EARLIEST and LATEST, as the options say
+        self.open_ranges: dict[TopicPartition, OffsetRange] = {}
         self._late: set[TopicPartition] = set()  # a new query finds them, and starts at their ends
 
     def stored_start(self) -> dict[TopicPartition, int]:
@@ -253,16 +256,18 @@ class Planner:
         return Topics(found.partitions, ids), gone
 
     def batch_ranges(self) -> list[OffsetRange]:
-        """A batch query's ranges; EARLIEST and LATEST are left for the tasks to resolve, unless
-        they must be known to cut the ranges or to share them out."""
+        """A batch query's ranges, with EARLIEST and LATEST as they are now. If tasks resolved them,
+        an attempt that is run again, behind a shuffle or for a part of a cached table, would read
+        other rows than the first."""
         present, self._now = self._lookup.look()
         starts = self._given.resolved("startingOffsets", self._options.starting, present)
         ends = self._given.resolved("endingOffsets", self._options.ending, present)
         ranges = [OffsetRange(at, starts[at], ends[at]) for at in sorted(present)]
-        if not self._options.cuts:
-            return ranges
-        fail = self._options.fail_on_data_loss
-        return self._tasks(resolved(self._lookup, ranges, fail=fail))
+        bound = resolved(self._lookup, ranges, fail=self._options.fail_on_data_loss)
+        if self._options.cuts:
+            return self._tasks(bound)
+        self.open_ranges = {one.partition: one for one in ranges}
+        return bound
 
     def _tell_loss(self, sentence: str) -> None:
         tell_loss(sentence, fail=self._options.fail_on_data_loss)

@@ -14,6 +14,7 @@ from .read_loops import (
     KEY_BYTES,
     LAST,
     NAME_BYTES,
+    NOT_READ,
     ROWS,
     UNREAD,
     VALUE_BYTES,
@@ -117,7 +118,7 @@ def pack(
     """Copy the records among messages[:count] that lie before `end` into columns, in order.
 
     `key`, `value`, `name`, `content` are (data, offsets, present) of exactly the counted sizes;
-    `lists` is (offsets, present). Messages stay with the caller.
+    `lists` is (offsets, present or NOT_READ). Messages stay with the caller.
     """
     row, header = 0, 0
     cell = cells.ctypes.data
@@ -140,7 +141,7 @@ def pack(
                 _append(i64(cell + 16), i64(cell + 24), header, content[0], content[1], content[2])
                 header += 1
             lists[0][row + 1] = header
-            lists[1][row] = found > 0
+            lists[1][row] = NOT_READ if found < 0 else found > 0
         row += 1
     return row
 

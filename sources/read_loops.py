@@ -8,6 +8,7 @@ from ..core.loops import Loop
 ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, NAME_BYTES, CONTENT_BYTES, LAST, EVENTS, BEYOND = range(9)
 UNREAD = 9  # the offset of a record whose headers librdkafka does not read
 TOTALS = 10
+NOT_READ = 2  # where `pack` says whether a record has headers: it has some that are not read
 
 _MODULE = f"{__package__}.read_kernels"
 take = Loop(_MODULE, "take", results=1)

@@ -168,7 +168,11 @@ def _batches(
     moved = time.monotonic()
     is_there = False
     while position < end:
-        fetched = fetch(consumer, topic, partition, end, include_headers=options.include_headers)
+        fetched = fetch(
+            *(consumer, topic, partition, end),
+            include_headers=options.include_headers,
+            unread=options.unread,
+        )
         reached = max(fetched.next_offset or 0, fetched.eof_offset or 0)
         if fetched.batch is not None:
             if (first := fetched.batch["offset"][0].as_py()) < position:
@@ -226,7 +230,16 @@ def _raise(wanted: OffsetRange, position: int, code: int, text: str) -> None:
             f"Not authorized to read {wanted}: the query's principal needs READ on the topic."
         )
     if code != plain.GROUP_AUTHORIZATION_FAILED:
-        raise SourceError(f"Reading {wanted} failed at offset {position}: {text}.")
+        advice = ""
+        if (
+            code == KafkaError._BAD_COMPRESSION
+        ):  # also of sound records, by zstd, that are too large
+            advice = (
+                " If other clients can read it, it unpacks to more than option "
+                "'kafka.receive.message.max.bytes' (100 MB by default) allows: raise that."
+            )
+        said = text.rstrip(".")
+        raise SourceError(f"Reading {wanted} failed at offset {position}: {said}.{advice}")
 
 
 def consumer_settings(options: SourceOptions) -> dict[str, str]:

@@ -76,7 +76,7 @@ class RecordedEnds:
                 f"'{self._options.ledger_topic}' says of no source, or of several, that it read "
                 f"only topics that this one reads ({', '.join(sorted(topics))}). Nothing was read. "
                 "Give the query the sources that it had; or choose 'new-job', which reads "
-                "everything again."
+                "everything again, from 'startingOffsets' on (without it, from 'latest')."
             )
         self._before = _topic_ids(ledger)
         self._ends = found
@@ -98,7 +98,7 @@ class RecordedEnds:
             f"'onReset' is 'continue'), but the topics now end at {encode_text(now)}"
             f"{f', and {sorted(others)} have other ids' if others else ''}: they were deleted, or "
             "made again, or are not read any more. Nothing was read. Restore the topics; or choose "
-            "'new-job', which reads everything that there is."
+            "'new-job', which reads everything that there is, if 'startingOffsets' is 'earliest'."
         )
 
     def _look(self) -> Mapping[str, Position]:
@@ -126,7 +126,8 @@ def check_is_there(end: Offsets, newest: Offsets) -> None:
             "A batch since the restored snapshot must be repeated. It ended at "
             f"{encode_text(short)}, but the topics now end at {encode_text(now)}: they were "
             "deleted and created again, or lost records. Nothing was read. Restore the topics; "
-            "or give the job's memory up: 'eo-kafka job reset', and a new checkpoint."
+            "or give the job's memory up: 'eo-kafka job reset', and a new checkpoint with "
+            "'startingOffsets' (without it, it starts at 'latest')."
         )
 
 

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from ..core.errors import cut
 from ..core.offsets import PARTITION_MAX, TopicPartition
 from ..core.options import json_object
+from ..state.ledger.job_topics import is_internal
 
-# Kafka's own, and ours: what a pattern is never meant to find.
-_INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-_OURS = "__eo_kafka."
 _ASSIGN_EXAMPLE = '{"topicA":[0,1],"topicB":[2,4]}'
 
 
@@ -33,11 +31,6 @@ class Subscription:
         # As the JVM connector: found anywhere in the name.
         found = re.compile(self.pattern).search
         return {at for at in there if not is_internal(at.topic) and found(at.topic)}
-
-
-def is_internal(topic: str) -> bool:
-    """Whether Kafka or eo-kafka keeps its own books in the topic."""
-    return topic in _INTERNAL or topic.startswith(_OURS)
 
 
 def topic_list(value: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from ..clients.kafka.topics import exists
-from ..core.errors import EoKafkaError, OptionsError
+from ..core.errors import EoKafkaError, Fenced, OptionsError
 from ..core.options import text
 from . import view
 from .ledger import compacted_topic
@@ -15,6 +15,8 @@ from .ledger.job_topics import RESERVED, is_part, topic_name
 from .snapshots.search import SnapshotSearch
 from .snapshots.writer import ExportWriter
 from .view import Marker, View
+
+_PORTION = 32 << 20  # bytes that readers see at once: a batch's, but for a large one
 
 
 def topic_of(job: str, name: str) -> str:
@@ -55,7 +57,18 @@ class ViewWriter:
         compacted_topic.ensure_one(search.options, search.admin, self.topic, search.brokers)
         self._writer = ExportWriter(search.options, search.control, self.topic)
         self._settings = search.options.kafka
-        self.marker = self.read().marker
+        self._marker = self.read().marker
+        self._is_known = True
+
+    @property
+    def marker(self) -> Marker | None:
+        """What was written last. After a `write` that failed the topic is taken and read anew.
+        Raises EnvironmentRefused, OutcomeUnknown, ReadTimeout, CorruptSnapshot."""
+        if not self._is_known:
+            self._writer.take()
+            self._marker = self.read().marker
+            self._is_known = True
+        return self._marker
 
     def read(self) -> View:
         """What the view shows."""
@@ -65,5 +78,11 @@ class ViewWriter:
         """Append the changes and then, with the last of them, the marker: in one transaction, but
         for changes of more than 32 MiB or 10,000 keys. Raises Fenced, EnvironmentRefused,
         OutcomeUnknown."""
-        self._writer.write(chain(changes, [(view.MARKER, marker.encode())]))
-        self.marker = marker
+        try:
+            self._writer.write(chain(changes, [(view.MARKER, marker.encode())]), _PORTION)
+        except Fenced:  # and it stays so
+            raise
+        except EoKafkaError:
+            self._is_known = False
+            raise
+        self._marker = marker

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 import commit_model
 import model_checkpoint
 import model_fences
+import model_markers
 import model_stale
 import model_sweep
 import model_tasks
@@ -80,6 +81,12 @@ def moves(world: World, setting: Setting) -> Moves:
             yield f"{name}: {label}", after
 
 
+def _moves(world: World, setting: Setting) -> Moves:
+    if not setting.lost_markers:
+        return moves(world, setting)
+    return model_markers.in_all_ways(world, moves(world, setting), setting)
+
+
 def _chaos(world: World, setting: Setting) -> Moves:
     all_gone = all(driver.step is commit_model.gone for driver in world.drivers)
     if len(world.drivers) < setting.drivers and (all_gone or not setting.one_by_one):
@@ -129,6 +136,7 @@ def fault(world: World, setting: Setting) -> str:
         or _done_without_its_participants(world)
         or model_tasks.held_up(world, setting)
         or model_fences.foreign_holder(world)
+        or model_markers.hides(world)
     )
 
 
@@ -163,7 +171,7 @@ def explore(setting: Setting, *, liveness: bool = False) -> Outcome:
     """
     of_commit = Model(
         start(setting),
-        lambda world: moves(world, setting),
+        lambda world: _moves(world, setting),
         lambda world: fault(world, setting),
         lambda world: _is_finished(world, setting),
         lambda world: len(world.drivers) < setting.drivers,
@@ -261,9 +269,10 @@ def assert_kept(setting: Setting, *, liveness: bool = False) -> Outcome:
     return outcome
 
 
-def assert_needed(rule: str, setting: Setting, seen: str) -> None:
+def assert_needed(rule: str, setting: Setting, seen: str, *, liveness: bool = False) -> None:
     """Without the rule a promise is broken: `seen` is part of what is said then."""
-    outcome = explore(setting._replace(rules=Rules()._replace(**{rule: False})))
+    without = setting._replace(rules=Rules()._replace(**{rule: False}))
+    outcome = explore(without, liveness=liveness)
 
     assert seen in outcome.fault
     assert outcome.trace

@@ -12,12 +12,12 @@ replayed in another partitioning. All generations share their transactional ids 
 harder than what the code does.
 
 What the code decides without I/O is the code itself: Decision.check_follows, without_token,
-WritePlan. Not modelled: markers, compaction, several sinks.
+WritePlan. Not modelled: compaction, several sinks.
 
 Each subject has a file of its own, whose steps a `Setting` puts in: model_tasks.py (attempts,
 topics), model_sweep.py (what is committed can be read; abort), model_fences.py (who may fence),
 model_checkpoint.py (offsets, a checkpoint that goes back), model_stale.py (answers of a leader that
-is cut off), one_phase_model.py.
+is cut off), model_markers.py (transactions that end without their marker), one_phase_model.py.
 
 Each rule of the protocol can be switched off (`Rules`); the tests show what then goes wrong. Of the
 newer rules, switched off, the shortest trace ends in:
@@ -43,7 +43,13 @@ newer rules, switched off, the shortest trace ends in:
 | append_where_read_ended | a decision is not seen: its transactions are aborted |
 | tokens_known_to_reach, barrier_before_tokens | committed rows are taken for lost, and repeated |
 | gone_as_most_say | committed rows are taken for gone with their topic, and repeated |
+| end_of_rows_is_true | a part of a task's rows is committed: no way leads to the end |
 | newer_barrier_stops | a task commits behind a newer driver that has read the tokens: repeated |
+| markers_before_done | DONE, and committed rows are hidden for ever |
+| markers_of_skipped | the sweep of a skipped batch leaves it hidden |
+| markers_before_ids | no task may take its id: no way leads to the end |
+| hung_id_is_given_up | a commit shows aborted rows: repeated; an abort takes committed ones: lost |
+| ledger_tells (in the code: a person) | how a transaction ended is forgotten: no way to the end |
 """
 
 from __future__ import annotations
@@ -98,6 +104,7 @@ class Rules(NamedTuple):
     looks_for_earlier_attempt: bool = True
     nobody_came_between: bool = True
     torn_must_be_equal: bool = True
+    end_of_rows_is_true: bool = True  # not that of a JVM that has let go of its worker
     topic_id_in_token: bool = True
     # of who may take the coordinator's id (model_fences.py)
     look_before_fence: bool = True
@@ -125,6 +132,12 @@ class Rules(NamedTuple):
     tokens_known_to_reach: bool = True
     barrier_before_tokens: bool = True
     gone_as_most_say: bool = True
+    # of transactions that Kafka ended without their marker (model_markers.py)
+    markers_before_done: bool = True
+    markers_of_skipped: bool = True  # also where a batch is skipped as a whole
+    markers_before_ids: bool = True
+    hung_id_is_given_up: bool = True  # a task looks once it has taken its id
+    ledger_tells: bool = True  # how a transaction ended, if its id was taken again since
 
 
 class Setting(NamedTuple):
@@ -152,6 +165,7 @@ class Setting(NamedTuple):
     crash_loops: bool = False  # a driver of another query starts again and again
     attempt_slots: int = 0  # 0: each attempt has an id of its own
     task_deaths: int = 0
+    early_ends: int = 0  # of a task's rows: the JVM's half of it fails, and Python's goes on
     recreations: int = 0  # of the output topic
     stop_step: Step | None = None  # query.stop()
     one_by_one: bool = False  # a driver starts when those before it are gone; their tasks may live
@@ -164,6 +178,10 @@ class Setting(NamedTuple):
     cuts: int = 0  # of the ledger's leader from the other brokers
     old_coordinators: int = 0  # cuts of the broker that coordinates the coordinator's id
     old_topics: int = 0  # cuts of a broker that is asked for topics
+    lost_markers: int = 0  # so often a transaction ends without its marker on the output
+    on_tokens: bool = False  # or rather on the ledger's partition of tokens
+    before_plan: Step | None = None  # when S1 has aborted what was open
+    after_end: Step | None = None  # when a batch's transactions are ended
 
 
 class Txn(NamedTuple):
@@ -177,6 +195,7 @@ class Txn(NamedTuple):
     late: bool = False  # begun after the coordinator's next fence
     orphan: bool = False  # late, and its task was killed before it looked again
     topic: int = 0  # which output topic of that name the rows went to
+    hides: int = 0  # the first generation that may have rows behind its own
 
     @property
     def is_open(self) -> bool:
@@ -212,6 +231,7 @@ class Task(NamedTuple):
     first: bool = False  # one-phase: nobody had the id before, in this generation
     slot: int = -1  # of its id, if it chose one
     topic: int = -1  # the id of the output topic, as it was before the first row
+    is_cut_off: bool = False  # from the JVM: its rows end early, and nobody hears its report
     barrier: int = 0  # one-phase: the newest generation whose barrier stands before its token
 
 
@@ -249,6 +269,18 @@ class Cut(NamedTuple):
     waiting: tuple[Token, ...]  # those of transactions that were open
 
 
+class Hung(NamedTuple):
+    """What a transaction left open on a partition, which ended there without its marker."""
+
+    name: str
+    epoch: int
+    committed: bool
+    rows: tuple[tuple[int, str], ...] = ()  # on the output
+    token: Token | None = None  # on the ledger
+    hides: int = 0  # as in its Txn
+    known: bool = True  # the coordinator can still tell how it ended
+
+
 class World(NamedTuple):
     drivers: tuple[Driver, ...]
     tasks: tuple[Task, ...] = ()
@@ -267,6 +299,7 @@ class World(NamedTuple):
     ended: tuple[Identity, ...] = ()
     owner: str = ""  # of the ledger
     deaths: int = 0  # of tasks
+    early_ends: int = 0
     topic: int = 0  # how often the output topic was made again
     deleted: tuple[tuple[int, str], ...] = ()  # rows that were visible, and went with their topic
     readable: int = -1  # the newest generation in Spark's commit log, where that matters
@@ -279,6 +312,8 @@ class World(NamedTuple):
     cut: Cut | None = None
     old_holder: Holder | None = None  # of the coordinator's id, as a broker says that is cut off
     old_topic: int | None = None  # the output topic, as one says
+    hung: tuple[Hung, ...] = ()
+    lost_markers: int = 0
     fault: str = ""
 
 
@@ -320,7 +355,7 @@ def end_txn(world: World, identity: Identity, *, commit: bool, exact: bool) -> W
         rows = tuple((batch, row) for row in txn.rows if txn.topic == world.topic)
         world = world._replace(
             visible=tuple(sorted(world.visible + rows)),
-            tokens=tuple(sorted({*world.tokens, txn.token}, key=_token_order)),
+            tokens=tuple(sorted({*world.tokens, txn.token}, key=token_order)),
         )
     return set_txn(world, identity.transactional_id, Txn(txn.epoch + 1))
 
@@ -464,6 +499,8 @@ def s1_roll_forward(world: World, index: int, setting: Setting) -> Moves:
 def s1_settle(world: World, index: int, setting: Setting) -> Moves:
     driver = world.drivers[index]
     decision = required(driver.decision)
+    if _hides_tokens(world, decision):
+        return
     missing = _missing(world, decision, setting)
     partly = len(missing) < len(decision.participants) or not setting.rules.void
     if missing and partly:
@@ -503,24 +540,34 @@ def _s1_fences_again(world: World, index: int, setting: Setting) -> Moves:
 def s1_list(world: World, index: int, setting: Setting) -> Moves:
     """List the open transactions of the job; those of a lost batch have all ended."""
     found = tuple(Identity(name, 1, txn.epoch) for name, txn in world.txns if txn.is_open)
-    none = setting.find_torn or s1_plan
-    step = s1_check if found and setting.rules.list_then_check else s1_abort if found else none
-    yield f"S1 lists {len(found)}", driver_of(world, index, found=found, step=step)
+    may = s1_check if setting.rules.list_then_check else s1_abort
+    after = {"step": may} if found else _after_aborts(setting)
+    yield f"S1 lists {len(found)}", driver_of(world, index, found=found, **after)
     if found and setting.hidden:
-        yield "S1's list misses all", driver_of(world, index, found=(), step=none)
+        yield "S1's list misses all", driver_of(world, index, found=(), **_after_aborts(setting))
+
+
+def _after_aborts(setting: Setting) -> dict[str, Step | None]:
+    return (
+        {"step": setting.find_torn} if setting.find_torn else looked(setting.before_plan, s1_plan)
+    )
+
+
+def looked(look: Step | None, then: Step) -> dict[str, Step | None]:
+    """What comes next, behind a look for markers that lack, where there is one."""
+    return {"then": then, "step": look} if look else {"step": then}
 
 
 def s1_check(world: World, index: int, setting: Setting) -> Moves:
     found = world.drivers[index].found if holds(world, index) else ()
-    step = s1_abort if found else setting.find_torn or s1_plan
-    yield f"S1 may abort {len(found)}", driver_of(world, index, found=found, step=step)
+    after = {"step": s1_abort} if found else _after_aborts(setting)
+    yield f"S1 may abort {len(found)}", driver_of(world, index, found=found, **after)
 
 
 def s1_abort(world: World, index: int, setting: Setting) -> Moves:
     for identity in world.drivers[index].found:
         world = end_txn(world, identity, commit=False, exact=setting.rules.abort_by_epoch)
-    step = setting.find_torn or s1_plan
-    yield "S1 aborts stragglers", driver_of(world, index, found=(), step=step)
+    yield "S1 aborts stragglers", driver_of(world, index, found=(), **_after_aborts(setting))
 
 
 def s1_plan(world: World, index: int, setting: Setting) -> Moves:
@@ -717,7 +764,10 @@ def s6_check(world: World, index: int, setting: Setting) -> Moves:
     ):
         yield "S6 undecided", fail(world, index, setting)
     else:
-        yield "S6 may decide", driver_of(world, index, decision=decision, step=s6_decide)
+        # Nobody ends a transaction behind this decision: it is DONE at once.
+        look = setting.after_end if decision.state is DecisionState.DONE else None
+        after = looked(look, s6_decide)
+        yield "S6 may decide", driver_of(world, index, decision=decision, **after)
 
 
 def _s6_landed(world: World, index: int, setting: Setting, decision: Decision) -> Moves:
@@ -826,8 +876,8 @@ def s7_end(world: World, index: int, setting: Setting) -> Moves:
     """One EndTxn after another, in any order. Of a batch, or in S1 of an earlier driver's."""
     driver = world.drivers[index]
     if not driver.found:
-        step = s1_settle if driver.plan is None else s7_tokens
-        yield "S7 all ended", driver_of(world, index, step=step)
+        then = s1_settle if driver.plan is None else s7_tokens
+        yield "S7 all ended", driver_of(world, index, **looked(setting.after_end, then))
     for identity in driver.found:
         left = tuple(other for other in driver.found if other != identity)
         ended = end_txn(world, identity, commit=True, exact=setting.rules.commit_by_epoch)
@@ -835,7 +885,10 @@ def s7_end(world: World, index: int, setting: Setting) -> Moves:
 
 
 def s7_tokens(world: World, index: int, setting: Setting) -> Moves:
-    missing = _missing(world, required(world.drivers[index].decision), setting)
+    decision = required(world.drivers[index].decision)
+    if _hides_tokens(world, decision):
+        return
+    missing = _missing(world, decision, setting)
     if missing:
         yield f"S7 finds {len(missing)} lost", fail(_lost(world, missing), index, setting)
     else:
@@ -993,6 +1046,7 @@ def is_waited_for(world: World, task: Task) -> bool:
     driver = world.drivers[task.driver]
     return (
         driver.step is wait_for_tasks
+        and not task.is_cut_off
         and driver.plan == task.plan
         and all(report.partition != task.partition for report in driver.reports)
     )
@@ -1004,6 +1058,7 @@ def task_fails(world: World, task: Task, setting: Setting) -> World:
     alive = any(
         (other.partition, other.driver, other.plan) == (task.partition, task.driver, task.plan)
         for other in world.tasks
+        if not other.is_cut_off
     )
     return fail(world, task.driver, setting) if is_waited_for(world, task) and not alive else world
 
@@ -1029,6 +1084,14 @@ def _missing(world: World, decision: Decision, setting: Setting) -> tuple[Partic
     return tuple(part for part in decision.participants if part in lost or is_gone(world, part))
 
 
+def _hides_tokens(world: World, decision: Decision) -> bool:
+    """Tokens are read as far as the decision says that they reach, once nothing is open there."""
+    written = [one.token for one in world.hung if one.token]
+    return any(
+        token.answers(part, decision.batch) for token in written for part in decision.participants
+    )
+
+
 def ended_from_outside(world: World, name: str) -> World:
     """What is prepared under this id will be ended, and no rule of the protocol is to blame."""
     identity = Identity(name, 1, txn_of(world, name).epoch)
@@ -1043,7 +1106,7 @@ def _lost(world: World, missing: tuple[Participant, ...]) -> World:
     return world._replace(fault="a decided transaction was lost though nothing timed out")
 
 
-def _token_order(token: Token) -> tuple[object, ...]:
+def token_order(token: Token) -> tuple[object, ...]:
     return token.batch, token.partition, token.round, token.generation, token.topics
 
 

@@ -21,8 +21,10 @@ from commit_model import (
     fail,
     fence,
     holds,
+    looked,
     must_look,
     newer,
+    required,
     s6_fence,
     wait_for_tasks,
     write_commit_log,
@@ -58,8 +60,11 @@ def sweep_check(world: World, index: int, setting: Setting) -> Moves:
 
 def sweep_end(world: World, index: int, setting: Setting) -> Moves:
     driver = world.drivers[index]
-    then = {"swept": (), "then": None, "step": driver.then}
-    yield f"sweep ends {len(driver.swept)}", driver_of(_end(world, index), index, **then)
+    then = required(driver.then)
+    # Where a batch is skipped, no S7 follows, which looks.
+    is_last = then is write_commit_log and setting.rules.markers_of_skipped
+    after = {"swept": (), "then": None, **looked(setting.after_end if is_last else None, then)}
+    yield f"sweep ends {len(driver.swept)}", driver_of(_end(world, index), index, **after)
 
 
 def _end(world: World, index: int) -> World:

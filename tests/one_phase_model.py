@@ -23,6 +23,7 @@ from commit_model import (
     id_of,
     is_gone,
     is_waited_for,
+    looked,
     s1_plan,
     set_txn,
     task_fails,
@@ -41,18 +42,21 @@ from eo_kafka.sinks.protocol.committable import Torn
 def s1_pending(world: World, index: int, setting: Setting) -> Moves:
     """The tokens in the log by now (the fence is behind us), and whose transactions are open."""
     if world.drivers[index].lost is not None:
-        yield "S1 knows what is torn", driver_of(world, index, step=s1_plan)
+        after = looked(setting.before_plan, s1_plan)
+        yield "S1 knows what is torn", driver_of(world, index, **after)
         return
     found = tuple(Identity(name, 1, txn.epoch) for name, txn in world.txns if txn.token)
-    step = s1_wait if found and setting.rules.waits_for_open_tokens else s1_read_tokens
-    yield f"S1 waits for {len(found)}", driver_of(world, index, found=found, step=step)
+    waits = found and setting.rules.waits_for_open_tokens
+    after = {"step": s1_wait} if waits else looked(setting.before_plan, s1_read_tokens)
+    yield f"S1 waits for {len(found)}", driver_of(world, index, found=found, **after)
 
 
 def s1_wait(world: World, index: int, setting: Setting) -> Moves:
     """Until none of them is open; what is in the way is aborted, while nobody newer is there."""
     still = [x for x in world.drivers[index].found if _is_open(world, x)]
     if not still:
-        yield "S1 has waited", driver_of(world, index, found=(), step=s1_read_tokens)
+        after = looked(setting.before_plan, s1_read_tokens)
+        yield "S1 has waited", driver_of(world, index, found=(), **after)
     elif holds(world, index):
         for identity in still:
             ended = end_txn(world, identity, commit=False, exact=True)
@@ -60,6 +64,8 @@ def s1_wait(world: World, index: int, setting: Setting) -> Moves:
 
 
 def s1_read_tokens(world: World, index: int, setting: Setting) -> Moves:
+    if any(one.token for one in world.hung):
+        return  # it waits: its own barrier stands behind that
     newest = max(world.decisions, key=lambda known: known.batch, default=None)
     settled = (newest.batch, newest.round) if newest else (-1, -1)
     found = [
@@ -112,17 +118,39 @@ def s2_init(world: World, task: Task, setting: Setting) -> Moves:
 
 
 def s3_write(world: World, task: Task, setting: Setting) -> Moves:
-    """Look for the token of an earlier attempt; without one, write."""
+    """Look for the token of an earlier attempt; without one, write. When the rows end, look whether
+    that is their end, or that of the JVM's half of the task."""
+    if task.is_cut_off and setting.rules.end_of_rows_is_true:
+        ended = end_txn(world, _identity(task, setting), commit=False, exact=True)
+        yield "S3 sees that the JVM is gone", with_task(ended, task, None)
+        return
     looks = setting.rules.looks_for_earlier_attempt and not task.first
     earlier = _earlier(world, task, setting) if looks else None
     if earlier is not None and is_gone(world, earlier):
         yield "S2 finds that its rows are gone", task_fails(world, task, setting)
+    elif earlier is not None and earlier.digest != digest_of(task.rows):
+        yield "S2 finds other rows", task_fails(world, task, setting)
     elif earlier is not None:
         yield "S2 finds its token", _reported(world, task, setting, earlier)
     elif txn_of(world, id_of(task, setting)).epoch != task.epoch:
         yield "S3 is fenced", task_fails(world, task, setting)
     else:
         yield from s5_flush(world, task, setting)
+        yield from _ends_early(world, task, setting)
+
+
+def _ends_early(world: World, task: Task, setting: Setting) -> Moves:
+    """What is in front of the sink throws when some of the rows have gone out. The JVM closes the
+    worker's socket and tries again; to Python that looks like the end of the rows."""
+    may = world.early_ends < setting.early_ends and len(task.rows) > 1
+    if may and is_waited_for(world, task):
+        rest = task._replace(rows=task.rows[:1], is_cut_off=True)
+        first = setting.first_step or s2_look
+        again = Task(*task[:3], task.attempt + 1, task.rows, task.plan, first)
+        others = (other for other in world.tasks if other != task)
+        tasks = tuple(sorted((*others, rest, again), key=lambda one: (*one[:4], one.is_cut_off)))
+        ended = world._replace(early_ends=world.early_ends + 1, tasks=tasks)
+        yield "the JVM's half fails", ended
 
 
 def s5_flush(world: World, task: Task, setting: Setting) -> Moves:
@@ -186,9 +214,10 @@ def _token(task: Task, setting: Setting) -> Token:
 
 
 def _earlier(world: World, task: Task, setting: Setting) -> Token | None:
-    """What an attempt before left visible, of whichever topic."""
-    mine = replace(_token(task, setting), topics=())
-    return next((token for token in world.tokens if replace(token, topics=()) == mine), None)
+    """What an attempt before left visible, of whichever topic, and whatever its rows."""
+    mine = replace(_token(task, setting), topics=(), rows=0, digest="")
+    same = (one for one in world.tokens if replace(one, topics=(), rows=0, digest="") == mine)
+    return next(same, None)
 
 
 def _participant(token: Token, identity: Identity) -> Participant:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from eo_kafka.clients.kafka import transactional_producer
+from eo_kafka.core.transaction import Described, TransactionState
 from eo_kafka.errors import OutcomeUnknown
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.state.ledger.appender import Appender, AppendFailed, Record
 from eo_kafka.state.snapshots.writer import ExportWriter
 
+EMPTY = TransactionState.EMPTY
 DECISION: Record = (b"decision", b"names the snapshot")
 SNAPSHOT: list[Record] = [(b"chunk-0", b"state"), (b"chunk-1", b"state")]
 
@@ -106,12 +109,30 @@ def test_what_is_there_is_committed(options: SinkOptions) -> None:
     assert producer.ended == ["commit"]
 
 
+@pytest.mark.parametrize("end", [0, 5])
+def test_a_snapshot_that_counts_on_what_is_there_lands_right_behind_it(
+    options: SinkOptions, end: int
+) -> None:
+    """Else something was not read, perhaps a tombstone."""
+    made, producer = Appender(options), Producer()
+    made._producer = producer
+    made.state_point.read_to(end)
+    if end == 0:  # where the producer's records land
+        made.append([DECISION], SNAPSHOT)
+    else:
+        with pytest.raises(AppendFailed, match="read to offset 5, and goes on at 0"):
+            made.append([DECISION], SNAPSHOT)
+    assert producer.ended == ["abort" if end else "commit"]
+
+
 @pytest.mark.parametrize("how", ["lost", "silent"])
 def test_an_export_of_which_records_are_not_known_to_be_there_is_not_finished(
     options: SinkOptions, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = Producer(**{how: "export"})
+    monkeypatch.setattr(ExportWriter, "_settle", lambda _: None)
     monkeypatch.setattr(transactional_producer, "take", lambda *_, **__: producer)
+    control: Any = SimpleNamespace(describe_one=lambda name: Described(name, EMPTY))
     with pytest.raises(OutcomeUnknown, match="holds more" if how == "lost" else "No broker said"):
-        ExportWriter(options, None, "export").append(SNAPSHOT)  # type: ignore[arg-type]
-    assert producer.ended == []
+        ExportWriter(options, control, "export").append(SNAPSHOT)
+    assert producer.ended == ["abort"]

@@ -195,6 +195,10 @@ def test_a_second_target_of_one_name_is_refused() -> None:
     ):
         mine = now(target="topic 'b'")
         batch_checks.check_written(options(), mine, found, [report(0, b"a")])
+    found.owner = "q"  # a new name would let this very query write the batch once more
+    with pytest.raises(BatchMismatch, match="start it once more with the old one") as raised:
+        batch_checks.check_written(replace(options(), query_id="q"), mine, found, [])
+    assert "its own 'jobName'" not in str(raised.value)
 
 
 def test_what_a_person_has_accepted_is_not_compared() -> None:
@@ -442,3 +446,29 @@ def test_what_a_later_batch_was_planned_with_stays_while_it_may_be_torn() -> Non
     found.begun, mine = Begun(7, "v1\n{}\n" + line(20)), Begun(6, "v1\n{}\n" + line(30))
     assert one_phase_recovery.begins(found, mine, may_be_torn=True) == []
     assert len(one_phase_recovery.begins(found, mine, may_be_torn=False)) == 1
+
+
+def test_a_source_that_got_another_name_is_a_new_one(caplog: pytest.LogCaptureFixture) -> None:
+    before = [line(400, name="orders"), line(7, "other", name="other")]
+    renamed = now([line(500, name="orders_v2"), before[1]], before, batch=6)
+    with pytest.raises(
+        BatchMismatch, match=r"'orders' .* gone, and source 'orders_v2' .*\"in\":\{\"0\":400\}"
+    ):
+        batch_checks.check_decided(options(), renamed, ledger(before))
+    batch_checks.check_decided(options(failOnDataLoss="false"), renamed, ledger(before))
+    assert "source 'orders_v2' has come" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        [line(500, name="orders")],
+        [line(500, name="orders"), line(5, name="more")],  # reads the same topic beside it
+        [line(5, "another", name="more")],  # one went, and another one came
+        [],
+        [line(500)],  # sources without names are known by their places
+    ],
+)
+def test_sources_may_come_and_go(ends: list[str]) -> None:
+    source_checks.check_names(options(), now(ends, [line(400, name="orders")], batch=6))
+    source_checks.check_names(options(), now([line(500, name="orders")], ends, batch=6))

@@ -14,7 +14,6 @@ import pytest
 from pyarrow import fs
 
 from eo_kafka.errors import CheckpointError
-from eo_kafka.state.snapshots import checkpoint as module
 from eo_kafka.state.snapshots.checkpoint import (
     Checkpoint,
     LocalCheckpoint,
@@ -214,7 +213,7 @@ class failing_deletions(pytest.MonkeyPatch):
 
     def __enter__(self) -> None:
         if isinstance(self._checkpoint, LocalCheckpoint):
-            for owner, name in ((module.shutil, "rmtree"), (os, "unlink")):
+            for owner, name in ((os, "rmdir"), (os, "unlink")):
                 self.setattr(owner, name, self._limited(getattr(owner, name)))
             return
         system = self._checkpoint._system  # type: ignore[attr-defined]

@@ -57,3 +57,10 @@ def test_tables_are_aligned():
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
+
+
+def test_what_others_named_moves_no_cursor():
+    evil = "x\n\x1b[1A\x1b[2Keo-kafka.orders"
+    lines = table(("id", "state"), [(evil, "open"), ("é-1", "open")]).splitlines()
+    quoted = r"'x\n\x1b[1A\x1b[2Keo-kafka.orders'"
+    assert lines[1:] == [f"{quoted}  open", f"{'é-1':<{len(quoted)}}  open"]

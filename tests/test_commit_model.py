@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import test_model_checkpoint
 import test_model_fences
+import test_model_markers
 import test_model_readable
 import test_model_stale
 import test_one_phase_model
@@ -102,6 +103,7 @@ def test_every_rule_is_tried() -> None:
         test_model_fences,
         test_model_checkpoint,
         test_model_stale,
+        test_model_markers,
     )
     tried = {rule for subject in subjects for rule in subject.NEEDED}
     assert set(NEEDED) | tried == set(Rules._fields)
@@ -184,7 +186,14 @@ def overtaken(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(recovery, "Finisher", Nothing)
     monkeypatch.setattr(preflight, "ensure", lambda _: None)
     monkeypatch.setattr(control_plane, "shared", lambda _: Nothing())
-    known = {"kafka": {}, "sink": "main", "one_phase": False, "on_reset": "stop"}
+    known = {
+        "kafka": {},
+        "sink": "main",
+        "one_phase": False,
+        "on_reset": "stop",
+        "outputs": (),
+        "topic": "t",
+    }
     known |= dict.fromkeys(("query_id", "staging", "checkpoint"))
     return type("Options", (), known)()
 

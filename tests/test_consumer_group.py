@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from eo_kafka.connectors.monitoring import group_commits
+from eo_kafka.connectors.monitoring import consumer_group, group_commits
 from eo_kafka.connectors.monitoring.consumer_group import ConsumerGroup
 from eo_kafka.connectors.monitoring.group_commits import GroupCommits
 from eo_kafka.connectors.spark_reports import slowest
@@ -76,6 +76,9 @@ class Group:
         progress = SimpleNamespace(name="q", id="i", sources=sources)
         self.listener.onQueryProgress(SimpleNamespace(progress=progress))
 
+    def idle(self, query: str = "i") -> None:
+        self.listener.onQueryIdle(SimpleNamespace(id=query, runId="r", timestamp=""))
+
     def end(self, query: str = "i") -> None:
         self.listener.onQueryTerminated(SimpleNamespace(id=query, runId="r", exception=None))
 
@@ -121,6 +124,29 @@ def test_no_listener_waits_for_a_commit_and_the_end_is_the_querys_own(group) -> 
     assert group.closed.wait(60)
     group.batch('{"a":{"0":3}}')  # it is started again
     wait_until(lambda: group.commits[-1] == {"a": 3}, "another thread")
+
+
+def test_a_query_that_waits_for_weeks_keeps_its_offsets(group, monkeypatch) -> None:
+    """Kafka drops those of a group without members seven days after they were committed."""
+    now = [1000.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr(consumer_group, "time", clock)
+    group.idle()  # nothing is known yet
+    group.batch('{"a":{"0":7}}')
+    wait_until(lambda: group.commits == [{"a": 7}], "the batch")
+    for _ in range(48):
+        now[0] += 3600
+        count = len(group.commits)
+        group.idle("another's")
+        group.idle()
+        is_due = now[0] % (6 * 3600) == 1000
+        wait_until(lambda: len(group.commits) == count + is_due, "it is committed again")  # noqa: B023
+    assert group.commits == [{"a": 7}] * 9
+    group.end()
+    now[0] += 10**6
+    group.idle()
+    assert group.listener._thread is None
+    assert len(group.commits) == 9
 
 
 def test_topics_of_another_cluster_are_left_out(group) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.tools.control import words
@@ -22,7 +24,13 @@ RUNNING = Told("running")
 
 
 class Kafka:
-    """Nothing more comes; the topic begins at its beginning."""
+    """Nothing more comes; the topic begins at its beginning. What is told stands in `told`."""
+
+    def __init__(self) -> None:
+        self.told: list[bytes] = []
+
+    def produce(self, _topic: str, said: bytes, *_: Any, **__: Any) -> None:
+        self.told.append(said)
 
     def poll(self, _timeout_s: float) -> None:
         return None
@@ -38,7 +46,7 @@ def seat() -> Seat:
     made.job, made._topic = "pay", "__eo_kafka.pay.control"
     made.wish = made.told = None
     made._assigned, made._at_end, made._read, made._refused = True, True, False, ""
-    made._gone_s, made._unknown = 0.0, {}
+    made._gone_s, made._unknown, made._on_way, made._is_untold = 0.0, {}, [], False
     made._consumer = made._producer = Kafka()
     return made
 
@@ -96,3 +104,40 @@ def test_a_driver_that_runs_goes_on_and_no_other_one_is_started(seat: Seat) -> N
     put(seat, CANCEL)
     assert orders.look() is not Order.GO
     orders.check_start()
+
+
+ASKED = Wish("cancel", "ann@laptop", snapshot="monday", id="w2", at_ms=1)
+REFUSED = Told("running", "run", "w2", done=True, said="Refused.", host="B", pid=7)
+LATE = Told("waiting", "run", "w1", done=True, ok=True, host="A", pid=9)
+
+
+def as_stored(records: list[bytes]) -> list[Any]:
+    return [words.decode_told(said) for said in records]
+
+
+def test_a_late_answer_of_who_has_lost_the_job_does_not_hold(seat: Seat) -> None:
+    """Else the next start takes what was refused for what nobody has answered."""
+    orders = ControlledOrders(seat, {})
+    orders.look()
+    put(seat, ASKED)
+    seat.tell(REFUSED)
+    put(seat, LATE, REFUSED)
+    assert as_stored(seat._producer.told) == [REFUSED], "it stands behind the late one anyway"
+    put(seat, LATE)
+    assert as_stored(seat._producer.told) == [REFUSED, REFUSED]
+    put(seat, REFUSED)
+    assert len(seat._producer.told) == 2, "one's own"
+    assert orders.look() is Order.GO
+
+
+def test_what_could_not_be_told_in_time_is_told_by_who_has_the_job_only(seat: Seat) -> None:
+    orders = ControlledOrders(seat, {})
+    orders.look()
+    lost: Any = SimpleNamespace(value=lambda: words.encode(REFUSED))
+    for has_it, times in ((True, 2), (False, 3)):
+        seat.tell(REFUSED)
+        seat._assigned = has_it
+        seat._delivered(KafkaError(KafkaError._MSG_TIMED_OUT), lost)
+        orders.look()
+        assert len(seat._producer.told) == times
+        seat._on_way.clear()

@@ -9,12 +9,13 @@ import pytest
 from eo_kafka.clients.kafka import topic_lists
 from eo_kafka.clients.kafka.control_requests import Look
 from eo_kafka.core.transaction import Described, TransactionState
-from eo_kafka.errors import OutcomeUnknown
+from eo_kafka.errors import LedgerError, OutcomeUnknown
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import recovery
-from eo_kafka.state.ledger import coordinator
+from eo_kafka.state.ledger import coordinator, ledger_memory, records
 from eo_kafka.state.ledger.appender import AppendFailed
 from eo_kafka.state.ledger.coordinator import Coordinator
+from eo_kafka.state.ledger.succession import SUCCESSION_KEY, Succession, encode_succession
 
 PREPARED, COMPLETE = TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT
 
@@ -30,8 +31,25 @@ class Control:
         self.asked += 1
         return Described(name, self._states.pop(0) if len(self._states) > 1 else self._states[0])
 
-    def look(self, ids: list[str], ends: list[Any], topics: list[str], version: bool) -> Look:
-        return Look({name: self.describe_one(name) for name in ids}, [0 for _ in ends], {}, 0)
+    begin = end = 0  # of the ledger
+
+    def look(
+        self,
+        ids: Any = (),
+        ends: Any = (),
+        topics: Any = (),
+        version: bool = False,
+        others: Any = (),
+    ) -> Look:
+        found = {name: self.describe_one(name) for name in ids}
+        return Look(found, [self.end for _ in ends], {}, 0)
+
+    def end_offset(self, topic: str, partition: int, committed: bool | None) -> int:
+        assert committed is None
+        self.asked_begin = True
+        return self.begin
+
+    asked_begin = False
 
 
 @pytest.fixture
@@ -92,3 +110,39 @@ def test_why_no_generation_could_be_taken_is_said(
     monkeypatch.setattr(made, "append", append)
     with pytest.raises(OutcomeUnknown, match=r"5 attempts: it was read to offset 4, and .* at 5\."):
         recovery._take_generation(made, control, options, lambda _: None)
+
+
+GENERATION = (records.GENERATION_KEY, records.encode_generation(60))
+OWNER = (records.OWNER_KEY, records.encode_owner("q"))
+LOOKED_AT = (SUCCESSION_KEY, encode_succession(Succession(replaced=("",))))
+
+
+@pytest.mark.parametrize(
+    ("left", "begin", "is_refused"),
+    [
+        ([], 240, True),  # all of it is deleted
+        ([GENERATION], 230, True),  # the first segments are, and the owner with them
+        ([GENERATION], 0, False),  # the driver of the first batch died before it decided
+        ([OWNER, GENERATION], 230, False),  # what was before was another query's
+        ([LOOKED_AT, GENERATION], 230, False),  # 'eo-kafka job reset' came after it
+    ],
+)
+def test_a_ledger_whose_records_were_deleted_is_not_a_new_one(
+    options: SinkOptions,
+    monkeypatch: pytest.MonkeyPatch,
+    left: list[tuple[bytes, bytes]],
+    begin: int,
+    is_refused: bool,
+) -> None:
+    log = [(begin + at, *record) for at, record in enumerate(left)]
+    monkeypatch.setattr(ledger_memory, "read_records", lambda *_: iter(log))
+    control: Any = Control(COMPLETE)
+    control.begin, control.end = begin, 240
+    made = Coordinator(options, control)
+    if is_refused:
+        with pytest.raises(LedgerError, match=rf"begins at offset {begin}.*job reset job"):
+            made.look_first(may_be_new=False)
+    else:
+        made.look_first(may_be_new=False)
+    assert control.asked_begin == (OWNER not in left and LOOKED_AT not in left)
+    Coordinator(options, control).look_first(may_be_new=True)

@@ -57,6 +57,23 @@ def test_compiled_and_plain_agree_on_any_slice(rows, start, topic):
     assert fast.row_digest([sliced], topic) == (expected.rows, expected.text())
 
 
+EXTREME = [0, 1, 2**64 - 1, 2**63, *PRIMES, *(prime - 1 for prime in PRIMES)]
+
+
+@pytest.mark.skipif(librdkafka.available() is not None, reason=str(librdkafka.available()))
+@pytest.mark.parametrize("word", EXTREME)
+def test_compiled_and_plain_agree_on_any_length(word):
+    """The compiled loop takes several words at a time."""
+    rng = random.Random(word)
+    values = [
+        b"".join(rng.choice([word, word, *EXTREME]).to_bytes(8, "little") for _ in range(40))
+        for _ in range(320)
+    ]
+    rows = batch([(None, value[:size], "t", None, None) for size, value in enumerate(values)])
+    expected = plain_digest(rows)
+    assert fast.row_digest([rows], None) == (expected.rows, expected.text())
+
+
 @settings(deadline=None)
 @given(st.lists(row, min_size=1, max_size=20), st.randoms(), st.integers(0, 20))
 def test_order_and_batches_do_not_matter(rows, rng, cut):

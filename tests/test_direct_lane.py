@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +12,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from eo_kafka.connectors.direct import start
 from eo_kafka.connectors.direct.format import format_for
 from eo_kafka.connectors.direct.lane import Lane, LaneRead, range_rows, ranges_of
 from eo_kafka.connectors.direct.sinks import LaneStreamWriter
@@ -142,7 +144,48 @@ def test_a_lane_travels_with_its_function() -> None:
     sent = pickle.loads(cloudpickle.dumps(format_for(lane(tagged))))
     (made,) = sent.lane.transform(iter([pa.record_batch({"value": [b"1", b"2"]})]))
     assert made["value"].to_pylist() == [tag, tag]
-    assert sent.name() != format_for(lane(tagged)).name()
+
+
+class Session:
+    """Stands in for Spark's: what it is told of, it keeps for ever."""
+
+    def __init__(self) -> None:
+        self.formats: list[type] = []
+
+    @property
+    def dataSource(self) -> Session:
+        return self
+
+    def register(self, made: type) -> None:
+        self.formats.append(made)
+
+
+def test_what_a_session_has_it_is_not_told_again() -> None:
+    """An application may start a lane each minute, for years."""
+    model = {"large": 1}
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+    session = Session()
+
+    def names(*transforms: object, spark: Session = session) -> list[str]:
+        made = (start._format(spark, given, one, VALUE, 4, True) for one in transforms)  # type: ignore[arg-type]
+        return [one.name() for one in made]
+
+    def by(factor: int):
+        return lambda batches: (one for one in batches if factor and model)
+
+    first, again, other, none = names(by(1), by(1), by(2), None)
+    assert first == again
+    assert len({first, other, none}) == len(session.formats) == 3
+    model["large"] = 2  # a writer that was made before must not get it
+    assert names(by(1), by(1)) == [session.formats[-1].name()] * 2 != [first] * 2
+    assert names(by(1), spark=Session()) == [session.formats[-1].name()]
+    assert len(session.formats) == 4
+
+
+def test_what_cannot_be_pickled_is_left_to_spark() -> None:
+    lock = threading.Lock()
+    one, two = (format_for(lane(lambda batches: batches if lock else ())) for _ in "12")
+    assert one.name() != two.name()
 
 
 KAFKA = {"kafka.bootstrap.servers": "127.0.0.1:1", "jobName": "j"}

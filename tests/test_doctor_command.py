@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ from eo_kafka.tools.doctor import cluster_check, topic_check
 from eo_kafka.tools.doctor.machine_check import (
     Level,
     check_lookup,
+    check_machine,
     check_path,
     check_same,
     check_versions,
@@ -82,6 +84,14 @@ def test_a_path_with_a_space_is_a_problem():
     assert (bad.level, "PYSPARK_PYTHON=python" in bad.text) == (Level.PROBLEM, True)
 
 
+def test_a_drivers_python_that_is_none_is_a_problem_with_a_way_out(monkeypatch):
+    """Jupyter's own program, which Spark asks for Python's formats."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/usr/bin/false")
+    (bad,) = [one for one in check_machine() if one.subject == "PYSPARK_DRIVER_PYTHON"]
+    assert (bad.level, "eo_kafka.register(spark)" in bad.text) == (Level.PROBLEM, True)
+
+
 def test_driver_and_workers_must_be_the_same():
     assert check_same(GOOD, {**GOOD, "python": "3.11.9"}).level is Level.OK
     other = check_same(GOOD, {**GOOD, "python": "3.12.1"})
@@ -134,6 +144,23 @@ def test_a_topic_that_takes_too_small_records_only_is_told(monkeypatch, subject,
     assert [finding.level for finding in found] == levels
     said = [finding.text for finding in found if finding.level is not Level.OK]
     assert all(f"max.message.bytes={largest}" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("subject", "config", "told"),
+    [
+        ("ledger", {"segment.ms": "604800000", "segment.bytes": "1073741824"},
+         "--add-config segment.ms=14400000,segment.bytes=134217728"),
+        ("ledger", {"segment.ms": "3600000", "segment.bytes": "1073741824"},
+         "--add-config segment.bytes=134217728"),
+        ("ledger", topic_settings.SEGMENTS, ""),
+        ("ledger", {}, ""),  # they may not be seen
+        ("state topic", {"segment.ms": "604800000"}, ""),
+    ],
+)  # fmt: skip
+def test_a_ledger_that_is_compacted_late_is_told_with_the_command(subject, config, told):
+    found = [one.text for one in topic_check._long_segments(subject, "l", config)]
+    assert [text.endswith(f"--alter --topic l {told}") for text in found] == [True] * bool(told)
 
 
 @pytest.mark.parametrize(

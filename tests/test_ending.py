@@ -22,7 +22,7 @@ class Answers(ControlPlane):
     """A cluster that answers, round by round, what it is told to; the last round for ever."""
 
     def __init__(self, *rounds: dict[str, str]) -> None:
-        self._servers = "servers"
+        self.servers = "servers"
         self.rounds = list(rounds)
         self.asked: list[list[str]] = []
 

@@ -130,6 +130,24 @@ def test_a_shuffle_of_what_differs_within_a_run_is_not_known(to):
         assert judge(pipeline(to, SOURCE, after)).guarantee == MAYBE
 
 
+@pytest.mark.parametrize("kind", ["changing side", "compacted", "function", "nondeterministic"])
+def test_a_stage_that_runs_again_with_other_rows_is_harmless_only_where_spark_notices(kind):
+    """Two stages of one map task may have been read by the tasks of one batch."""
+    one = step(kind, SHUFFLE)
+    found = judge(pipeline(SINK, SOURCE, one))
+    assert found.guarantee == MAYBE
+    assert any("rows are lost and repeated" in why for why in found.why)
+    assert any("orderIndependentChecksum.enabled" in remedy for remedy in found.remedies)
+    found = judge(pipeline(SINK, SOURCE, one, compares_stages=True))
+    assert found.guarantee == EXACT
+    assert any("The shuffle is Spark's own" in need for need in found.needs)
+
+
+def test_of_a_topic_that_is_compacted_is_said_what_it_takes():
+    found = judge(pipeline(SINK, SOURCE, Step("shuffle", "repartition")))
+    assert any("min.compaction.lag.ms" in need for need in found.needs)
+
+
 @pytest.mark.parametrize("kind", ["plain", "batch time", "state", "watermark", "fixed side"])
 def test_deterministic_steps_go_anywhere(kind):
     for to in (SINK, IMAP, sink(commit="idempotent"), sink("parquet")):

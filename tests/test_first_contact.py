@@ -113,8 +113,11 @@ def test_a_transaction_that_cannot_be_opened_while_brokers_are_away_is_an_outage
     def take_id() -> None:
         raise KafkaException(KafkaError(code))
 
-    options = SimpleNamespace(prefix="eo-kafka", transaction_timeout_ms=60_000)
+    options = SimpleNamespace(
+        prefix="eo-kafka", transaction_timeout_ms=60_000, topic="out", ledger_topic=None
+    )
     task = SimpleNamespace(_options=options, _take_id=take_id, _who="Task 1", _id="eo-kafka.1")
+    task.identity = None
     with pytest.raises(EnvironmentRefused, match="no transaction could be opened") as told:
         TaskTransaction._open(task)  # type: ignore[arg-type]
     assert told.value.retriable is is_outage
@@ -136,6 +139,7 @@ def test_what_brokers_allow_is_not_known_in_an_outage(monkeypatch: pytest.Monkey
     told = SimpleNamespace(brokers={1: None})
     admin = SimpleNamespace(list_topics=lambda **_: told, describe_configs=describe)
     monkeypatch.setattr(preflight, "connect", lambda *_: (admin, 1))
+    monkeypatch.setattr(preflight, "TIMEOUT_S", 0.0)  # asked once
     given = {"kafka.bootstrap.servers": NOWHERE, "topic": "t", "jobName": "j"}
     options = SinkOptions.parse({**given, "transactionTimeout": "max"}, streaming=True)
     for is_outage in (True, True, False):

@@ -121,6 +121,18 @@ def test_columns_given_as_in_sql_are_left_to_spark() -> None:
     assert isinstance(text, str)
     assert text.startswith("`key` binary, `value` STRUCT<id BIGINT, name STRING>, `topic` string")
     assert text.endswith(f", `_bad_record` {bad_records.TYPE}")
+    assert "`timestamp` timestamp_ltz" in text, "whatever spark.sql.timestampType says"
+
+
+def test_types_in_sparks_words_are_read_as_they_were() -> None:
+    times = t.ArrayType(t.TimestampType())
+    inner = t.StructType().add("timestamp", t.TimestampType()).add("a `b`", times)
+    inner = inner.add("at", t.TimestampNTZType()).add("n", t.DecimalType(9, 2))
+    kind = t.MapType(t.StringType(), inner)
+    assert reading.words(kind) == (
+        "map<string,struct<timestamp:timestamp_ltz,`a ``b```:array<timestamp_ltz>,"
+        "at:timestamp_ntz,n:decimal(9,2)>>"
+    )
     assert bad_records.spark_type().simpleString() == bad_records.TYPE
 
 
@@ -229,13 +241,35 @@ def test_a_bad_record_is_shown_whole_and_its_neighbours_are_not_touched() -> Non
     assert with_string_key.num_rows == 3
 
 
+def test_what_a_record_says_of_itself_is_not_taken_for_ours() -> None:
+    """Forged, or of an earlier dead letter that was written into the input again."""
+    mine = "eo_kafka.bad_record."
+    own = [(f"{mine}reason", b"forged"), ("h", b"1"), (f"{mine}offset", None)]
+    own += [(f"{mine}reason", b"again"), (f"{mine}reason.earlier", b"old")]
+    batch = fetched([b"{"])
+    at, kind = batch.schema.get_field_index("headers"), batch.schema.field("headers").type
+    given = [[{"key": key, "value": value} for key, value in own]]
+    batch = batch.set_column(at, batch.schema.field("headers"), pa.array(given, kind))
+    options = of_reader(**JSON_ORDERS, mode="PERMISSIVE")
+    (bad,) = typed(options, ORDER_TYPE, batch).column("_bad_record").to_pylist()
+    names = [one["key"] for one in bad["headers"]]
+    assert names == [
+        *(f"{mine}reason.earlier", "h", f"{mine}offset.earlier"),
+        *(f"{mine}reason.earlier", f"{mine}reason.earlier"),
+        *(f"{mine}{name}" for name in ("reason", "topic", "partition", "offset")),
+    ]
+    values = [one["value"] for one in bad["headers"]]
+    assert values[:5] == [value for _, value in own], "none is lost"
+    assert b"no JSON" in values[5] and values[8] == b"100"
+
+
 def test_headers_are_fetched_for_every_mode_that_shows_bad_records() -> None:
     """They are a part of the record, asked for or not."""
     shown = {"permissive": {}, "deadletter": {"deadLetterTopic": "bad"}, "failfast": {}}
     for mode, more in shown.items():
         options = of_reader(value_format="string", mode=mode, **more)
         schema = spark_schema(options, t.StringType())
-        assert Reading(options, raw(), schema).needs_headers == (mode != "failfast")
+        assert bool(Reading(options, raw(), schema).unread) == (mode != "failfast")
 
 
 def test_a_value_that_no_column_can_hold_is_a_bad_record() -> None:

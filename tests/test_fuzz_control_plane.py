@@ -108,8 +108,8 @@ class Wire:
 
 def plane(reply: Callable[[Any], Any], mutate: Mutate = lambda payload: payload) -> ControlPlane:
     made = ControlPlane.__new__(ControlPlane)
-    made._servers, made._admin = "wire:1", Wire(reply, mutate)
-    made._requests = TransactionRequests(made._admin, made._servers)
+    made.servers, made.admin = "wire:1", Wire(reply, mutate)
+    made._requests = TransactionRequests(made.admin, made.servers)
     return made
 
 
@@ -270,7 +270,7 @@ def test_a_negative_end_of_a_partition_is_never_taken_for_an_empty_one(offset: i
             return {at: errors_offset(offset) for at in asked}
 
     made = plane(end_txn(0))
-    made._admin = Offsets(end_txn(0), lambda payload: payload)
+    made.admin = Offsets(end_txn(0), lambda payload: payload)
     with pytest.raises(OutcomeUnknown, match="wire:1"):
         made.end_offset("ledger", 0, committed=True)
 

@@ -32,7 +32,7 @@ AS_KAFKA_SAYS = {
 
 def remembered(fields: dict[str, Any]) -> int:
     memory = OffsetMemory("t", "inbox")
-    kept = [(0, json.dumps(["id", 0]).encode(), json.dumps(fields).encode())]
+    kept = [(0, json.dumps(["id", 0]).encode(), json.dumps(fields).encode(), [])]
     memory.recall({"t": 1, "inbox": 1}, lambda topic, *_: kept if topic == "t" else [])
     return memory.end("id", 0)
 
@@ -56,7 +56,7 @@ def encoded(record: Any) -> dict[str, Any]:
 # Those after the first of a kind are forms of earlier versions.
 RECORDS: list[tuple[Callable[[dict[str, Any]], Any], dict[str, Any]]] = [
     (MapPosition.decode, MapPosition("m", CLUSTER, (1, 2), ("", "0" * 12)).encode()),
-    (TopicPosition.decode, TopicPosition("m", Position({AT: 3}, ids={"m": "i"}), 5).encode()),
+    (TopicPosition.decode, TopicPosition("m", Position({AT: 3}, ids={"m": "i"}), 5, 7).encode()),
     (TopicPosition.decode, {"map": "m", "offsets": {"m": {"0": 3}}, "caughtUp": 5}),
     (text(LaneMarker.decode), encoded(LaneMarker(3, 2, 1, "d"))),
     (text(LaneMarker.decode), {"v": 1, "holder": 3, "decision": 2, "done": 1}),

@@ -16,7 +16,7 @@ import pytest
 
 from eo_kafka.clients.kafka import oauth, token_endpoint, token_feed
 from eo_kafka.clients.kafka.oauth import Token, Tokens
-from eo_kafka.core import driver_directory, patience
+from eo_kafka.core import driver_directory, moment, patience
 from eo_kafka.errors import EnvironmentRefused, Unreachable
 
 P = "sasl.oauthbearer"
@@ -125,6 +125,26 @@ def test_a_token_is_renewed_before_it_ends(clock: list[float]) -> None:
     for clock[0] in (1000, 1007, 1008, 1015, 1016.5):
         shown.append(tokens.current().text)
     assert shown == ["1", "1", "2", "2", "3"]
+
+
+def test_a_clock_that_is_set_back_makes_no_token_last(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = [50.0]
+    monkeypatch.setattr(moment, "seconds", lambda: running[0])
+    source = Source()
+    tokens = Tokens(source)
+    shown = []
+    for clock[0], running[0] in ((1000, 50), (800, 57), (801, 58), (808, 65), (809.5, 66.5)):
+        shown.append(tokens.current().text)
+    assert shown == ["1", "1", "2", "2", "3"]
+    source.broken = True
+    for clock[0], running[0] in ((500, 75), (500.1, 75.1)):
+        assert tokens.current().text == "3"
+    assert source.asked == 4, "it is left in peace while the old one lasts"
+    running[0] = 77
+    with pytest.raises(EnvironmentRefused, match="away"):
+        tokens.current()
 
 
 def test_the_old_one_is_used_while_it_lasts_and_the_source_is_left_in_peace(

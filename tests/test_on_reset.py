@@ -4,7 +4,8 @@ ledger says of its owners."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from eo_kafka.connectors import kafka_source
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.core.offsets import TopicPartition, decode, decode_position
 from eo_kafka.core.transaction import Decision, DecisionState
-from eo_kafka.errors import DataLossError, OptionsError, SourceError
+from eo_kafka.errors import DataLossError, ForeignLedger, OptionsError, SourceError
 from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import on_reset
 from eo_kafka.sources import recorded_ends
 from eo_kafka.sources.lookup import Ends, Topics
 from eo_kafka.sources.options import SourceOptions
@@ -89,9 +91,12 @@ def stream(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(module, "OffsetLookup", Kafka)
     monkeypatch.setattr(recorded_ends, "read_records", read_records)
 
-    def make(*log: tuple[bytes, bytes], **extra: str) -> KafkaStreamReader:
+    def make(
+        *log: tuple[bytes, bytes], unset: Sequence[str] = (), **extra: str
+    ) -> KafkaStreamReader:
         monkeypatch.setattr(Kafka, "log", log)
         given = {**KAFKA, "subscribe": "t", "startingOffsets": "earliest", "jobName": "job"}
+        given = {name: given[name] for name in given if name not in unset}
         options = SourceOptions.parse({**given, "onReset": "continue", **extra}, streaming=True)
         return KafkaStreamReader(options)
 
@@ -262,3 +267,58 @@ def test_what_has_no_ledger_or_cannot_continue_is_refused() -> None:
         sink(onReset="continue", commit="idempotent", jobName="j")
     with pytest.raises(OptionsError, match="have no ledger"):
         SinkOptions.parse({**KAFKA, "topic": "out", "onReset": "new-job"}, streaming=False)
+
+
+@pytest.fixture
+def lost_checkpoint(stream, tmp_path, monkeypatch):
+    """A query ended at 40 in each partition, and the topic at 100: batch 0 of a new one with
+    `onReset=new-job`, as the reader plans it and Spark stores it. What the sink's S1 says."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    ended = fold([decided(7, at(40, 40)), (records.OWNER_KEY, records.encode_owner("old"))])
+
+    def begin(starting: str | None, *, told: bool = True) -> tuple[SinkOptions, Coordinator]:
+        given = {} if starting is None else {"startingOffsets": starting}
+        reader = stream(onReset="stop", unset=("startingOffsets",), **given)
+        end = reader.latestOffset(start := reader.initialOffset())
+        if told:
+            reader.partitions(start, end)
+        (tmp_path / "offsets").mkdir(exist_ok=True)
+        (tmp_path / "metadata").write_text('{"id":"new"}')
+        (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(end)}")
+        options = sink(jobName="job", onReset="new-job", checkpointlocation=str(tmp_path))
+        return replace(options, query_id="new"), Coordinator(ended)
+
+    return begin
+
+
+class Coordinator:
+    topic, barrier = "__eo_kafka.job.ledger", 0
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    def write(self, generation: int, attempt) -> None:
+        fold(attempt(self.ledger).records, self.ledger)
+
+
+def test_a_new_job_that_would_pass_over_records_by_default_is_refused(lost_checkpoint) -> None:
+    options, coordinator = lost_checkpoint(None)
+    with pytest.raises(ForeignLedger, match="startingOffsets") as told:
+        on_reset.is_new_query(options, coordinator)
+    assert '{"t":{"0":100,"1":100}}' in str(told.value)
+    assert '{"t":{"0":40,"1":40}}' in str(told.value)
+    options, coordinator = lost_checkpoint("earliest")  # as it says, with the same checkpoint
+    assert on_reset.is_new_query(options, coordinator)
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest", '{"t":{"0":40,"1":50}}', None])
+def test_what_a_new_job_passes_over_is_told(lost_checkpoint, caplog, starting) -> None:
+    options, coordinator = lost_checkpoint(starting, told=starting is not None)
+    assert on_reset.is_new_query(options, coordinator)
+    on_reset.take_over(options, coordinator, 4, None)
+    (told,) = [one.getMessage() for one in caplog.records if "has taken job" in one.getMessage()]
+    assert ("would be read by neither" in told) == (starting not in ("earliest", None))
+    assert ("is not known here" in told) == (starting is None)
+    if starting and starting.startswith("{"):
+        assert '{"t":{"1":50}}' in told
+    assert coordinator.ledger.owner == "new"

@@ -9,6 +9,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ from eo_kafka.connectors.ledger_writer import LedgerWriter, Report
 from eo_kafka.connectors.one_build import OneBuild
 from eo_kafka.core import build
 from eo_kafka.core.moment import Moment
-from eo_kafka.errors import EnvironmentRefused
+from eo_kafka.errors import EnvironmentRefused, Undecided
+from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sources.options import SourceOptions
 
 ROWS = StructType([StructField("value", BinaryType())])
@@ -112,6 +114,30 @@ def test_a_report_of_another_build_is_not_decided(
     reports = [Report(build=build.mark()), None, Report(build=told)]
     with pytest.raises(EnvironmentRefused, match=f"{named}.*Nothing was decided"):
         writer().commit(reports, 7)
+    assert decided == []
+
+
+@pytest.mark.parametrize("told", [[0, None], [0, 0], [0, 2]])
+def test_a_write_of_which_a_task_said_nothing_is_not_decided(
+    told: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from eo_kafka.sinks.protocol import batch, committer
+
+    decided: list[Any] = []
+    for module in (batch, committer):
+        monkeypatch.setattr(module, "commit", lambda *given: decided.append(given))
+    reports: list[Any] = [
+        None if one is None else Report(SimpleNamespace(partition=one), build=build.mark())
+        for one in told
+    ]
+    with pytest.raises(Undecided, match=r"no report of partitions \[1\].*Start the query"):
+        writer().commit(reports, 7)
+    saving = object.__new__(KafkaBatchWriter)
+    given = {"kafka.bootstrap.servers": "localhost:1", "topic": "out"}
+    saving._options = SinkOptions.parse(given, streaming=False)
+    saving._batch = batch.BatchIdentity("batch", 2)
+    with pytest.raises(Undecided, match=r"no report of partitions \[1\]"):
+        saving.commit(reports)
     assert decided == []
 
 

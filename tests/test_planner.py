@@ -223,7 +223,7 @@ def test_a_batch_between_two_times() -> None:
     cluster = Cluster(p0=(0, 10), p1=(3, 20))
     cluster.times = {A: {50: 4, 60: 6}, B: {50: 5}}
     plan = planner(cluster, startingTimestamp="50", streaming=False, endingTimestamp="60")
-    assert plan.batch_ranges() == [OffsetRange(A, 4, 6), OffsetRange(B, 5, LATEST)]
+    assert plan.batch_ranges() == [OffsetRange(A, 4, 6), OffsetRange(B, 5, 20)]
 
 
 def test_large_partitions_are_cut_into_tasks() -> None:
@@ -235,9 +235,12 @@ def test_large_partitions_are_cut_into_tasks() -> None:
     ]
 
 
-def test_a_batch_that_is_cut_is_resolved_beforehand() -> None:
+def test_a_batch_is_resolved_once_when_it_is_planned() -> None:
+    """Else an attempt of a task that is run again would read other rows than the first."""
     cluster = Cluster(p0=(2, 10))
-    assert planner(cluster, streaming=False).batch_ranges() == [OffsetRange(A, EARLIEST, LATEST)]
+    plan = planner(cluster, streaming=False)
+    assert plan.batch_ranges() == [OffsetRange(A, 2, 10)]
+    assert plan.open_ranges == {A: OffsetRange(A, EARLIEST, LATEST)}, "for a side of a stream"
     assert planner(cluster, streaming=False, maxPartitions="2").batch_ranges() == [
         OffsetRange(A, 2, 10)
     ]
@@ -299,7 +302,7 @@ def test_the_first_batch_ends_where_the_group_is_and_reads_nothing(
 def test_a_batch_reads_from_where_the_group_is() -> None:
     cluster = Cluster(p0=(0, 10))
     cluster.groups = {A: 7}
-    assert planner(cluster, streaming=False, **GROUP).batch_ranges() == [OffsetRange(A, 7, LATEST)]
+    assert planner(cluster, streaming=False, **GROUP).batch_ranges() == [OffsetRange(A, 7, 10)]
 
 
 @pytest.mark.parametrize(("position", "end"), [(1, 3), (21, 20)])

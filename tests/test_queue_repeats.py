@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 
 import pika
 import pytest
@@ -11,10 +12,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 from eo_kafka.clients.amqp.queue import Delivery
 from eo_kafka.connectors.queues.reader import checked
-from eo_kafka.errors import Fenced, OutcomeUnknown
+from eo_kafka.core.transaction import Described, Identity, TransactionState
+from eo_kafka.errors import Fenced, OutcomeUnknown, ReadTimeout
 from eo_kafka.sources.queues.id_window import IdWindows
 from eo_kafka.sources.queues.inbox import Inbox
-from eo_kafka.sources.queues.message import Message, Record, message_of
+from eo_kafka.sources.queues.message import Headers, Message, Record, message_of
 from eo_kafka.sources.queues.receiver import Receiver, _Counts
 
 INBOX, POISON = "inbox", "inbox.poison"
@@ -45,9 +47,11 @@ class Topics:
             self.records[name] += records
         self.memory.note(wanted)
 
-    def read(self, name: str, begin: int, end: int) -> Iterator[tuple[int, bytes, bytes | None]]:
+    def read(
+        self, name: str, begin: int, end: int
+    ) -> Iterator[tuple[int, bytes, bytes | None, Headers]]:
         for offset, one in enumerate(self.records[name][begin:end], begin):
-            yield offset, one.key or b"", one.value
+            yield offset, one.key or b"", one.value, one.headers
 
 
 class Queue:
@@ -111,6 +115,27 @@ def test_a_restart_remembers_an_id_from_where_it_was_newest() -> None:
     assert memory.has(message("149"), is_poison=False)
 
 
+def test_an_id_of_another_source_or_queue_is_not_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    """Both may be counters; what was kept by versions before says no kind, and counts."""
+    topics = Topics()
+    by_property, by_header = "message-id of orders", "header:order-id of orders"
+    one = Delivery(1, b"x", "", "orders", False, pika.BasicProperties())
+    kept = [message_of(one, b"1001", by_property), message_of(one, b"1002", by_header)]
+    topics.append([*(each.record() for each in kept), message("1003").record()], [])
+    for kind, known in ((by_header, ["1002", "1003"]), (by_property, ["1001", "1003"])):
+        memory = IdWindows((INBOX, POISON), 100, kind)
+        caplog.clear()
+        memory.recall({INBOX: 3, POISON: 0}, topics.read)
+        names = ("1001", "1002", "1003")
+        assert [name for name in names if memory.has(message(name), is_poison=False)] == known
+        (told,) = caplog.messages
+        assert "1 are of another kind" in told
+        assert kind in told
+    fresh = IdWindows((INBOX, POISON), 100, "message-id of orders-v2")
+    fresh.recall({INBOX: 3, POISON: 0}, topics.read)
+    assert not fresh.has(message("1001"), is_poison=False)
+
+
 class Silent:
     """A producer whose broker answers nothing, or what `error` says."""
 
@@ -132,6 +157,7 @@ class Silent:
 
 def silent_inbox(error: int | None = None) -> Inbox:
     made = Inbox.__new__(Inbox)
+    made._control = made._mine = None  # type: ignore[assignment]
     made._options, made._producer, made.is_lost = checked(OPTIONS).queue, Silent(error), False
     return made
 
@@ -168,6 +194,22 @@ def test_an_inbox_that_gets_no_answer_is_made_anew(
     monkeypatch.setattr(found, "_received", received)
     assert found.receive() == 1
     assert found._inbox is made[0]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "kind"), [(4, ReadTimeout), (5, Fenced)], ids=["nobody else has it", "taken"]
+)
+def test_an_inbox_whose_machine_slept_is_made_anew_unless_it_was_taken(
+    epoch: int, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka says the same of both, and a clock may have stood still."""
+    monkeypatch.setattr("eo_kafka.clients.kafka.fenced._TAKES_S", 0.05)
+    slept, aborted = silent_inbox(), TransactionState.COMPLETE_ABORT
+    slept._mine, slept._is_heard = Identity("id", 7, 3), True
+    told = Described("id", aborted, 7, epoch)
+    slept._control = SimpleNamespace(describe_one=lambda _: told)  # type: ignore[assignment]
+    assert isinstance(slept._explained(KafkaError(KafkaError._FENCED), 0.3), kind)
+    assert slept.is_lost == (kind is ReadTimeout)
 
 
 def test_an_inbox_that_is_refused_stops_the_query() -> None:

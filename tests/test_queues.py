@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
 import pickle
+import socket
+import ssl
 import struct
+from dataclasses import replace
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -15,6 +19,11 @@ import pyarrow as pa
 import pyspark_eo_queue
 import pytest
 from confluent_kafka import KafkaError
+from pika.adapters.utils.connection_workflow import (
+    AMQPConnectionWorkflowFailed,
+    AMQPConnectorSocketConnectError,
+)
+from pika.adapters.utils.io_services_utils import _AsyncTransportBase
 
 from eo_kafka.clients.amqp.client import explained
 from eo_kafka.clients.amqp.queue import Delivery
@@ -127,8 +136,8 @@ def test_a_share_group_has_options_of_its_own() -> None:
 class OfShareGroup:
     """A record as confluent-kafka gives it."""
 
-    def __init__(self, count: int | None, kind: int) -> None:
-        self._count, self._kind = count, kind
+    def __init__(self, count: int | None, kind: int, sent: int = 1_700_000_000_000) -> None:
+        self._count, self._kind, self._sent = count, kind, sent
 
     def __getattr__(self, name: str):
         found = {
@@ -139,7 +148,7 @@ class OfShareGroup:
             "value": None,
             "delivery_count": self._count,
             "headers": [("h", None)],
-            "timestamp": (self._kind, 1_700_000_000_000),
+            "timestamp": (self._kind, self._sent),
         }[name]
         return lambda: found
 
@@ -160,6 +169,25 @@ def test_a_record_of_a_share_group_is_a_message_with_a_key_of_its_own() -> None:
     assert dict(first["properties"]) == {**place, "timestampType": "CreateTime"}
     assert dict(third["properties"]) == place
     assert first["headers"] == [{"key": "h", "value": None}]
+
+
+@pytest.mark.parametrize("sent", [1_764_000_000_000_000_000, -(2**60), 253_402_300_800_000])
+def test_a_time_that_is_no_date_is_left_in_the_properties(sent: int) -> None:
+    """Kafka takes any number, and whoever takes nanoseconds for milliseconds writes one."""
+    raw = arrow_schema(with_messages(checked(SHARED).source.schema()))
+    one = message_of_share_group(OfShareGroup(1, 1, sent), "its id")
+    older = replace(one, said={**one.said, "sent": sent})  # as it stands in an inbox
+    (found,) = unpacked(iter([rows_of(one.record(), older.record())]), raw)
+    assert found.column("sent").to_pylist() == [None, None]
+    assert dict(found.column("properties")[0].as_py())["timestamp"] == str(sent)
+
+
+@pytest.mark.parametrize("sent", [-62_135_596_800_000, -1, 0, 253_402_300_799_999])
+def test_any_date_is_kept(sent: int) -> None:
+    raw = arrow_schema(with_messages(checked(SHARED).source.schema()))
+    record = message_of_share_group(OfShareGroup(1, 1, sent), "its id").record()
+    (found,) = unpacked(iter([rows_of(record)]), raw)
+    assert found.column("sent")[0].value == sent * 1000
 
 
 def test_a_record_that_cannot_be_read_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,19 +360,94 @@ def test_headers_are_read_as_they_were_sent() -> None:
     assert id_of("header:n")(delivery(headers=found)) == b"5000000000"
 
 
+def lost(cause: BaseException) -> pika.exceptions.AMQPError:
+    return pika.exceptions.StreamLostError(f"Stream connection lost: {cause!r}")
+
+
 @pytest.mark.parametrize(
-    ("cause", "kind"),
+    "cause",
     [
-        (ConnectionResetError(104, "reset"), ReadTimeout),
-        (OSError(5, "input"), ReadTimeout),
-        (ValueError("year"), SourceError),
-        (struct.error("short"), SourceError),
-        (pika.exceptions.InvalidFieldTypeException("?"), SourceError),
+        ValueError("year"),
+        struct.error("short"),
+        pika.exceptions.InvalidFieldTypeException("?"),
+        pika.exceptions.UnsupportedAMQPFieldException("?", 1),
+        RecursionError("maximum recursion depth exceeded"),
+        OverflowError("too large"),
+        MemoryError(),
+        decimal.InvalidOperation("what no version of pika has raised yet"),
+        RuntimeError("connection lost: OSError(5, 'in it')"),
     ],
+    ids=repr,
 )
-def test_what_the_client_cannot_read_is_not_an_outage(cause, kind) -> None:
-    lost = pika.exceptions.StreamLostError(f"Stream connection lost: {cause!r}")
-    assert type(explained(lost, checked(GIVEN).queue.amqp, "orders")) is kind
+def test_what_the_client_cannot_read_is_not_an_outage(cause) -> None:
+    assert type(explained(lost(cause), checked(GIVEN).queue.amqp, "orders")) is SourceError
+
+
+@pytest.mark.parametrize("depth", [900, 5000])
+def test_headers_that_are_nested_too_deep_are_not_an_outage(depth) -> None:
+    """Each attempt would be a delivery of all that was fetched with it, and the broker drops what
+    was delivered too often."""
+    repair()
+    table = b""
+    for _ in range(depth):
+        table = b"\x01aF" + struct.pack(">I", len(table)) + table
+    with pytest.raises(RecursionError) as told:
+        pika.data.decode_table(struct.pack(">I", len(table)) + table, 0)
+    found = explained(lost(told.value), checked(GIVEN).queue.amqp, "orders")
+    assert type(found) is SourceError
+    assert "cannot be read by the client" in str(found)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        lost(ConnectionResetError(104, "Connection reset by peer")),
+        lost(BrokenPipeError(32, "Broken pipe")),
+        lost(TimeoutError(110, "Connection timed out")),
+        lost(TimeoutError("timed out")),
+        lost(PermissionError(1, "Operation not permitted")),  # a firewall that refuses
+        lost(OSError(113, "No route to host")),
+        lost(OSError(5, "input")),
+        lost(EOFError()),
+        lost(socket.gaierror(-3, "Temporary failure in name resolution")),
+        lost(ssl.SSLError(1, "[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC] decryption failed")),
+        lost(ssl.SSLEOFError(8, "EOF occurred in violation of protocol")),
+        lost(ssl.SSLZeroReturnError(6, "TLS/SSL connection has been closed (EOF)")),
+        lost(_AsyncTransportBase.RxEndOfFile()),  # the end of a TLS connection
+        lost(pika.exceptions.ConnectionWrongStateError()),
+        lost(pika.exceptions.InvalidFrameError("Unknown frame type: 72")),
+        lost(pika.exceptions.UnexpectedFrameError("a body")),
+        lost(pika.exceptions.AMQPHeartbeatTimeout("No activity")),
+        lost(pika.exceptions.ChannelWrongStateError("Channel is closed.")),
+        pika.exceptions.StreamLostError("Transport indicated EOF"),
+        pika.exceptions.AMQPHeartbeatTimeout("No activity or too many missed heartbeats"),
+        pika.exceptions.ConnectionClosedByBroker(320, "CONNECTION_FORCED - shut down"),
+        pika.exceptions.ConnectionWrongStateError(),
+        pika.exceptions.AMQPConnectionError(
+            AMQPConnectionWorkflowFailed(
+                [AMQPConnectorSocketConnectError(ConnectionRefusedError(111, "refused"))]
+            )
+        ),
+        pika.exceptions.IncompatibleProtocolError(repr(lost(ConnectionResetError(104, "reset")))),
+        ConnectionResetError(104, "reset"),
+    ],
+    ids=repr,
+)
+def test_whatever_ends_a_connection_is_an_outage(error) -> None:
+    assert type(explained(error, checked(GIVEN).queue.amqp, "orders")) is ReadTimeout
+
+
+def test_what_the_client_raises_for_an_end_is_known() -> None:
+    """All of pika's own errors but what it says of a field that it does not know."""
+    own = {name for name, one in vars(pika.exceptions).items() if isinstance(one, type)}
+    unknown = {"InvalidFieldTypeException", "UnsupportedAMQPFieldException"}
+    assert unknown < own
+    for name in own:
+        text = f"Stream connection lost: {name}: ..."
+        found = explained(
+            pika.exceptions.StreamLostError(text), checked(GIVEN).queue.amqp, "orders"
+        )
+        assert type(found) is (SourceError if name in unknown else ReadTimeout), name
 
 
 @pytest.mark.parametrize(

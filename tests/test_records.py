@@ -24,6 +24,7 @@ from eo_kafka.core.transaction import (
 )
 from eo_kafka.errors import CorruptLedger
 from eo_kafka.state.ledger import appender, records
+from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.record_fields import OFFSETS_MAX
 from eo_kafka.state.ledger.succession import Succession, decode_succession, encode_succession
 
@@ -77,6 +78,9 @@ TOKEN = Token("main", 1, 12, 1, 34, 8, "4567 é")
 UNTIL = replace(DECISION, token_until=58)
 SUCCESSION = Succession(("a1", "b1-c2"), ('{"t":{"0":5}}', "o:{}"), (("t", "id-1"),), "q")
 OF_WATERMARK = replace(DECISION, watermark_ms=0)
+OF_OFFSETS = replace(DECISION, offsets=('{"t":{"0":5}}', "-"), starts=('{"t":{"0":3}}', "-"))
+BEGUN = Begun(12, '{"t":{"0":[3,5]}}')
+HEAD = SnapshotHead(12, 34, "a1", Blob("0f" * 32, 99), 3, 2, 1234, 56, 1795260342977, 4, "id-1")
 OF_TIME = replace(DECISION, watermark_ms=0, time_ms=1795260342977)
 DECISION_KEY = records.decision_key("main", 12, 1)
 WITH_TOPICS = replace(TOKEN, topics=(("out", "id-1"), ("öut", "id-2")))
@@ -86,6 +90,9 @@ FILES: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
     "v1_generation.json": (records.encode_generation(34), records.decode_generation, 34),
     "v1_owner.json": (records.encode_owner("b1-c2"), records.decode_owner, "b1-c2"),
     "v1_one_phase.json": (records.encode_one_phase(56), records.decode_one_phase, 56),
+    "v1_begun.json": (records.encode_begun(BEGUN), records.decode_begun, BEGUN),
+    "v1_loading.json": (records.encode_loading(7, "id-1"), records.decode_loading, (7, "id-1")),
+    "v1_snapshot.json": (records.encode_snapshot(HEAD), records.decode_snapshot, HEAD),
     "v1_succession.json": (encode_succession(SUCCESSION), decode_succession, SUCCESSION),
     "v1_succession_only_replaced.json": (
         encode_succession(Succession(("a1", "b1-c2"))),
@@ -96,6 +103,11 @@ FILES: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
         records.encode_decision(DECISION),
         lambda value: records.decode_decision(b"decision/main/12/1", value),
         DECISION,
+    ),
+    "v1_decision_with_offsets.json": (
+        records.encode_decision(OF_OFFSETS),
+        lambda value: records.decode_decision(b"decision/main/12/1", value),
+        OF_OFFSETS,
     ),
     "v1_decision_of_map.json": (
         records.encode_decision(OF_MAP),
@@ -292,3 +304,15 @@ def test_a_record_with_changed_bytes_decodes_or_is_corrupt(data: st.DataObject) 
     value[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
 
     decodes_or_is_corrupt(bytes(value))
+
+
+def test_equal_lists_of_topics_are_in_memory_once() -> None:
+    """Each task of each batch that is kept has one: a hundred batches were gigabytes."""
+    named = tuple((f"topic-{number}", f"id-{number}") for number in range(3))
+    tasks = tuple(replace(DECISION.participants[0], partition=at, topics=named) for at in (0, 1))
+    found = [
+        records.decode_decision(*records.decision_record(replace(DECISION, participants=tasks)))
+        for _ in range(2)
+    ]
+    assert found[0] == found[1] == replace(DECISION, participants=tasks)
+    assert len({id(part.topics) for one in found for part in one.participants}) == 1

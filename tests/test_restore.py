@@ -371,9 +371,9 @@ class Dying(LocalCheckpoint):
         self.written.append(path)
         super().take(path, file)
 
-    def finish(self, marker: str) -> None:
+    def finish(self, marker: str, check: Callable[[], object] = lambda: None) -> None:
         self._step()
-        super().finish(marker)
+        super().finish(marker, check)
 
 
 def test_a_restore_that_is_interrupted_anywhere_is_completed_by_the_next(
@@ -399,7 +399,7 @@ def test_a_restore_that_is_interrupted_anywhere_is_completed_by_the_next(
 
 
 class DyingAtTheEnd(LocalCheckpoint):
-    def finish(self, marker: str) -> None:
+    def finish(self, marker: str, check: Callable[[], object] = lambda: None) -> None:
         raise Interrupted
 
 

@@ -29,6 +29,17 @@ SPARKS = (
 )
 
 
+FENCED = "eo_kafka.errors.Fenced: x\n"
+TORN = (
+    "org.apache.spark.SparkException: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when "
+    "Python streaming data source perform commit: "
+)
+TASK = (
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 0.3 in stage 1.0 "
+    "(TID 3) (host executor driver): org.apache.spark.api.python.PythonException: "
+)
+
+
 def test_every_class_of_the_tree_is_in_the_pages_table_with_what_is_done():
     rows = {
         name: way.strip()
@@ -76,6 +87,16 @@ def test_the_last_error_of_ours_is_found_in_sparks_message():
         (137, SPARKS, None),
         (1, f"{SPARKS}py4j.protocol.Py4JNetworkError: Answer from Java side is empty\n", None),
         (1, f"ConnectionRefusedError: [Errno 111]\n{SPARKS}", "ForeignLedger"),
+        (1, f"{TORN}eo_kafka.errors.BatchMismatch: x", "BatchMismatch"),
+        (1, f"ENDED\n{TORN.partition(': ')[2]}eo_kafka.errors.BatchMismatch: x", "BatchMismatch"),
+        (1, f"Caused by: {TASK}eo_kafka.errors.WriteFailed: x\n", "WriteFailed"),
+        (1, f"calling o57.save.\n: org.apache.spark.SparkException: {TASK}{FENCED}", "Fenced"),
+        (1, f"  | {FENCED}", "Fenced"),
+        # What a program says of a record is not what ended it
+        (1, f"INFO row name={FENCED}ConnectionError: geocoder is away\n", None),
+        (1, f"[INFO] row: {FENCED}ConnectionError: geocoder is away\n", None),
+        (1, f"ValueError: no answer for {FENCED}", None),
+        (1, f"{SPARKS}INFO row: {FENCED}", "ForeignLedger"),
     ],
 )
 def test_what_ended_a_script(code, stderr, name):

@@ -172,11 +172,6 @@ def time_mode(mode: str, *states: str) -> bytes:
     return described("transformWithStateInPySparkExec", operatorPropertiesJson=properties)
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What our code said: a client that another test left may say something, too."""
-    return [one.getMessage() for one in caplog.records if one.name.startswith("eo_kafka.")]
-
-
 V1, V2 = "state/0/_metadata/metadata", "state/1/_metadata/v2/4"
 
 
@@ -200,7 +195,7 @@ def test_state_that_may_depend_on_the_clock_makes_each_batch_take_one(
         for _ in range(2):
             assert due(ledger(3, THREE), files=Files(files))
 
-    assert [why in message and "has no effect" in message for message in said(caplog)] == [True]
+    assert [why in message and "has no effect" in message for message in caplog.messages] == [True]
 
 
 def test_state_that_goes_by_records_and_watermarks_does_not() -> None:
@@ -215,7 +210,7 @@ def test_a_source_that_would_not_follow_is_told_of_once(caplog: pytest.LogCaptur
         for _ in range(2):
             assert due(ledger(3, mixed), lines=[line(6), '{"logOffset":2}'])
 
-    (message,) = said(caplog)
+    (message,) = caplog.messages
     assert "does not repeat recorded batches" in message
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from eo_kafka.core.errors import LedgerError, OptionsError, SourceError
+from eo_kafka.sinks.marker import Marker
 from eo_kafka.sinks.targets.custom import name_of, writer_of
 from eo_kafka.sinks.targets.options import read_options
-from eo_kafka.sinks.targets.target import Marks
+from eo_kafka.sinks.targets.target import Marks, encoded
 from eo_kafka.state.ledger.ledger import Ledger
 from eo_kafka.targets import Target
 
@@ -90,3 +92,66 @@ def test_a_marker_that_is_text_is_told() -> None:
     options, target = read()
     with pytest.raises(LedgerError, match="is not what eo-kafka wrote"):
         Marks(target, options, Ledger(topic_id="id")).read()
+
+
+class Kept(Odd):
+    """Keeps its marker."""
+
+    raw: bytes | None = None
+
+    def marker(self, writer: str) -> bytes | None:
+        return self.raw
+
+    def apply(
+        self, writer: str, names: Mapping[str, int], before: bytes | None, after: bytes
+    ) -> None:
+        self.raw = after
+
+
+def spark_runs(folder: Path, batch: int) -> str:
+    """A checkpoint when the tasks of a batch start."""
+    for log, newest in (("offsets", batch), ("commits", batch - 1)):
+        (folder / log).mkdir(exist_ok=True)
+        for number in range(max(0, newest - 1), newest + 1):
+            (folder / log / f"{number}").write_text(f'v1\n{{}}\n{{"in":{{"0":{number}}}}}')
+    (folder / "metadata").write_text('{"id":"q"}')
+    return str(folder)
+
+
+@pytest.mark.parametrize("batch", [57, 40])  # the newest checkpoint, and an older copy
+def test_a_batch_that_is_shown_by_a_ledger_that_is_gone_is_not_written_again(
+    tmp_path, caplog, batch
+) -> None:
+    """The ledger's Kafka died when batch 57 was applied, and the job was given another one."""
+    given = {"target": f"{__name__}:Kept", "target.n": f"{tmp_path}"}
+    given["checkpointlocation"] = spark_runs(tmp_path, batch)
+    options, target = read(**given)
+    theirs = encoded(Marker("gone", 60, 57, 0, 60, "d"))
+    target.made().raw = theirs
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=rf"shows batch 57 .*Spark runs batch {batch} now"):
+            target.check_same(options, Ledger(topic_id="new"), fenced=True)
+        assert target.made().raw == theirs
+    options, target = read(**given, failOnDataLoss="false")
+    target.check_same(options, Ledger(topic_id="new"), fenced=True)
+    assert "Going on" in caplog.text
+    assert b'"ledger":"new"' in target.made().raw
+
+
+@pytest.mark.parametrize(
+    ("batch", "owner"),
+    [
+        (58, None),  # batch 57 was noted
+        (0, None),  # a new query
+        (57, "q"),  # the ledger knows the query: of a start from an export, say
+        (None, None),
+    ],
+)
+def test_a_new_ledger_goes_on_where_the_target_ends(tmp_path, batch, owner) -> None:
+    given = {"target": f"{__name__}:Kept", "target.n": f"{tmp_path}"}
+    if batch is not None:
+        given["checkpointlocation"] = spark_runs(tmp_path, batch)
+    options, target = read(**given)
+    target.made().raw = encoded(Marker("gone", 60, 57, 0, 60, "d"))
+    target.check_same(options, Ledger(owner=owner, topic_id="new"), fenced=True)
+    assert b'"ledger":"new"' in target.made().raw

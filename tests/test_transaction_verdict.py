@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from eo_kafka.clients.kafka.lost_markers import Missing, Open
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds, parse_id
 from eo_kafka.core.transaction import (
     Decision,
@@ -24,6 +25,7 @@ from eo_kafka.state.ledger.ledger import Ledger
 from eo_kafka.tools.transactions import command, verdict
 from eo_kafka.tools.transactions import search as search_module
 from eo_kafka.tools.transactions.ending import Asked, refusal
+from eo_kafka.tools.transactions.report import details, listing
 from eo_kafka.tools.transactions.search import TransactionSearch
 from eo_kafka.tools.transactions.verdict import JobLedger, Judged, Standing, TokenState, judge
 
@@ -211,19 +213,38 @@ def test_an_undecided_transaction_needs_somebody_when_it_is_old(age_ms, reason):
     assert found is None if reason is None else reason in found
 
 
-def test_a_hung_transaction_is_never_ended_by_its_coordinator():
-    gone = Described("(unknown)", TransactionState.MISSING, 7, 0, partitions={("out", 0)})
-    judged = Judged(gone, Standing.FOREIGN, hung_on=frozenset({("out", 0)}))
-    assert "never times out" in judged.needs_attention(NOW)
-    assert "kafka-transactions.sh abort --topic out" in refusal(
-        judged, Asked(commit=False, force=True)
-    )
+HUNG = Open("out", 0, 7, 0, 0, 0)
+
+
+def ended(commit: bool) -> Missing:
+    return Missing(HUNG, "name", 0, commit)
+
+
+@pytest.mark.parametrize(
+    ("ours", "how", "advice", "commit", "abort"),
+    [
+        (True, ended(True), "it was committed", "yes", "no"),
+        (True, ended(False), "it was aborted", "no", "yes"),
+        (True, None, "docs/troubleshooting.md", "force", "force"),
+        (False, ended(True), "txn commit --topic out --force", "force", "no"),
+        (False, ended(False), "txn abort --topic out --force", "no", "force"),
+        (False, None, "never times out", "force", "force"),
+    ],
+)
+def test_a_hung_transaction_ends_as_it_did_only(ours, how, advice, commit, abort):
+    name = DECIDED_ID if ours else "billing"
+    gone = Described(name, TransactionState.MISSING, 7, 0)
+    judged = replace(judge(gone, None), hung=(HUNG,), ended=how)
+    assert judged.is_open
+    assert advice in judged.needs_attention(NOW)
+    for may, commits in ((commit, True), (abort, False)):
+        refused = [refusal(judged, Asked(commits, force=force)) for force in (False, True)]
+        assert [one is None for one in refused] == [may == "yes", may != "no"]
 
 
 def test_a_listing_of_older_ones_keeps_those_without_an_age_that_need_somebody():
-    at = frozenset({("out", 0)})
-    gone = Described("(unknown)", TransactionState.MISSING, 7, 0, partitions=at)
-    hung = Judged(gone, Standing.FOREIGN, hung_on=at)
+    gone = Described("(unknown)", TransactionState.MISSING, 7, 0)
+    hung = Judged(gone, Standing.FOREIGN, hung=(HUNG,))
     ended = described(DECIDED_ID, state=TransactionState.COMPLETE_ABORT)
     aborted, done = (
         judge(ended, ledger(one)) for one in (DecisionState.DECIDED, DecisionState.DONE)
@@ -262,3 +283,9 @@ def test_a_listing_looks_at_all_tokens_once(monkeypatch):
     judged = [judge(described(one.identity.transactional_id, 1, ended), job) for one in parts]
     assert [one.token for one in judged] == [TokenState.VISIBLE] + [TokenState.NOT_VISIBLE] * 199
     assert len(looks) == 1
+
+
+def test_an_id_that_others_chose_moves_no_cursor():
+    one = Judged(described("x\n\x1b[2Keo-kafka.orders"), Standing.FOREIGN)
+    for said in (listing([one], 0), details(one, 0)):
+        assert r"'x\n\x1b[2Keo-kafka.orders'" in said and "\x1b" not in said

@@ -66,7 +66,7 @@ class Finished:
 
     aborted = 0
 
-    def __init__(self, *_: object) -> None: ...
+    def __init__(self, *_: object, **__: object) -> None: ...
 
     def finish(self, _decision: object) -> Outcome:
         return Outcome()

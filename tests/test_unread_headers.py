@@ -54,7 +54,7 @@ def read(consumer: Any, end: int, include_headers: bool) -> list[int | None]:
 
 
 def test_a_record_with_more_than_librdkafka_reads_is_refused(consumer: Any) -> None:
-    with pytest.raises(SourceError, match="headers of the record at offset 2 of partition t-0"):
+    with pytest.raises(SourceError, match="record of t-0 at offset 2 .* headers"):
         read(consumer, 3, include_headers=True)
 
 

@@ -1,9 +1,11 @@
-"""What Spark's JVM and a worker write each other does not wait for TCP's timers."""
+"""Whether the JVM holds on to its end; and what it and a worker write each other does not wait for
+TCP's timers."""
 
 from __future__ import annotations
 
 import gc
 import socket
+import struct
 import sys
 from collections.abc import Iterator
 
@@ -84,3 +86,45 @@ def test_unix_sockets_and_other_processes_are_left_alone(pair, monkeypatch):
     worker_socket.speak_at_once()
     assert worker_socket._mine == []
     assert not is_set(pair[0], socket.TCP_NODELAY)
+
+
+def in_worker(sock: socket.socket) -> bool:
+    def worker(sock: socket.socket) -> bool:  # as pyspark/daemon.py calls it
+        return worker_socket.jvm_holds_on()
+
+    return worker(sock)
+
+
+def test_a_jvm_that_waits_or_has_said_more_holds_on(pair):
+    mine, jvm = pair
+    assert in_worker(mine)
+    jvm.sendall(b"that was all")
+    assert in_worker(mine)
+    assert mine.recv(100) == b"that was all", "it was not only looked at"
+
+
+def test_a_jvm_that_has_closed_its_end_has_let_go(pair):
+    mine, jvm = pair
+    jvm.close()
+    assert not in_worker(mine)
+
+
+def test_a_jvm_that_was_reset_has_let_go(pair):
+    mine, jvm = pair
+    mine.sendall(b"unread")
+    jvm.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    jvm.close()
+    assert not in_worker(mine)
+
+
+def test_a_process_for_one_task_knows_its_jvm_by_the_port(pair, monkeypatch):
+    mine, jvm = pair
+    monkeypatch.setenv("PYTHON_WORKER_FACTORY_PORT", str(mine.getpeername()[1]))
+    assert worker_socket.jvm_holds_on()
+    jvm.close()
+    assert not worker_socket.jvm_holds_on()
+
+
+def test_where_there_is_no_jvm_nothing_is_said_of_it(pair):
+    pair[1].close()
+    assert worker_socket.jvm_holds_on()

@@ -24,7 +24,7 @@ from ..state.ledger import records
 from ..state.ledger import topics as ledger_topic
 from ..state.ledger.appender import Record
 from ..state.ledger.coordinator import Coordinator, Write
-from ..state.ledger.ledger import Ledger
+from ..state.ledger.ledger import DECISION_PARTITION, Ledger
 from ..state.ledger.succession import SUCCESSION_KEY, Succession, encode_succession
 from ..state.snapshots.checkpoint import open_checkpoint
 from ..state.snapshots.query_id import read_query_id
@@ -156,15 +156,19 @@ def _row(found: Decision) -> tuple[object, ...]:
 def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:
     plan = make_plan(options, by_hand=True)
     _refuse_torn(plan, options)
-    coordinator = Coordinator(options, control_plane.shared(options.kafka))
+    control = control_plane.shared(options.kafka)
+    coordinator = Coordinator(options, control)
     before = coordinator.read(fenced=False)
     maps, given_up = _maps(before, options), _given_up(before)
+    # As after a deletion, which the next start would find: that it was looked at is written down.
+    is_cut = control.end_offset(coordinator.topic, DECISION_PARTITION, None) > 0
+    looked_at = [(SUCCESSION_KEY, encode_succession(Succession(replaced=("",))))] if is_cut else []
     coordinator.write(
         plan.generation,
         lambda ledger: Write(
             [
                 (records.OWNER_KEY, None),
-                *_given_up(ledger),
+                *(_given_up(ledger) or looked_at),
                 *forgotten(options, ledger),
             ]
         ),

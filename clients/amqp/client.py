@@ -5,8 +5,10 @@ Nothing of the connection's URL but host, port and virtual host is ever shown.
 
 from __future__ import annotations
 
+import builtins
 import logging
 import re
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,11 +37,11 @@ PASSWORD: Option[str | None] = Option(
 OPTIONS: tuple[Option[Any], ...] = (URL, USER, PASSWORD)
 _SCHEMES = ("amqp", "amqps")
 _NEEDED = "Queues need pika on the driver: pip install 'eo-kafka[queue]'."
-# What pika says of its own when it cannot make sense of what arrived
-_UNREADABLE = re.compile(
-    r"connection lost: (struct\.)?(error|\w*(Value|Type|Key|Index|Decode|Attribute)Error"
-    r"|InvalidFieldTypeException)[(:]"
-)
+# Why pika has given a connection up: the exception, by its name
+_LOST = re.compile(r"connection lost: (\w*)")
+_END_OF_TLS = "RxEndOfFile"  # pika's own OSError, of a private class
+# Of pika's errors, what it says of a header that it does not know
+_UNREADABLE = ("InvalidFieldTypeException", "UnsupportedAMQPFieldException")
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _GONE, _LOCKED, _REFUSED = 404, 405, 403
 
@@ -67,7 +69,9 @@ class AmqpSettings:
             return found
         try:
             parameters, said = found.parameters(), urlsplit(url)
-            if said.scheme.lower() not in _SCHEMES or not said.hostname:
+            # A password that is not escaped ends early, and its rest would be taken for a place
+            is_cut = "@" in said.path or "@" in said.fragment
+            if said.scheme.lower() not in _SCHEMES or not said.hostname or is_cut:
                 raise ValueError
         except ImportError:
             reader.problem(_NEEDED)
@@ -76,7 +80,8 @@ class AmqpSettings:
             reader.problem(
                 "Option 'url' cannot be read: it must be amqp://user:password@host:5672/vhost, with"
                 " only the parameters that pika's URLParameters knows, and with a password if it "
-                "has a user."
+                "has a user. In a password or a virtual host, '/' is written %2F, '@' %40, '#' %23"
+                " and '%' %25."
             )
             return found
         for option, in_url in ((USER, said.username), (PASSWORD, said.password)):
@@ -137,7 +142,7 @@ def explained(error: Exception, settings: AmqpSettings, queue: str) -> EoKafkaEr
     refusal = _refusal(error, said, place, queue)
     if refusal is not None:
         return EnvironmentRefused(refusal)
-    if isinstance(error, AMQPError | OSError) and not _UNREADABLE.search(said):
+    if isinstance(error, AMQPError | OSError) and _is_outage(said):
         return ReadTimeout(
             f"No answer from RabbitMQ at {place} for queue '{queue}' ({said}). Start again when it "
             "is up: messages that were not acknowledged are delivered again, and those that are in "
@@ -147,6 +152,26 @@ def explained(error: Exception, settings: AmqpSettings, queue: str) -> EoKafkaEr
         f"A message of queue '{queue}' at {place} cannot be read by the client ({said}). Nothing "
         "of it was acknowledged: it is still in the queue, near its head. Take it out with "
         "RabbitMQ's own tools, and start again."
+    )
+
+
+def _is_outage(said: str) -> bool:
+    """Not where pika has given the connection up because it could not read what arrived. That may
+    raise anything, so what ends a connection is what is known. The next attempt would end the same
+    way, and count as a delivery of all that came with it."""
+    found = _LOST.search(said)
+    if found is None or found[1] == _END_OF_TLS:
+        return True
+    from pika import exceptions
+
+    name = found[1]
+    if hasattr(exceptions, name):
+        return name not in _UNREADABLE
+    # struct's `error` is none of socket's, which is a second name of OSError
+    kinds = [getattr(module, name, None) for module in (builtins, socket, ssl)]
+    return any(
+        isinstance(kind, type) and issubclass(kind, OSError | EOFError) and kind.__name__ == name
+        for kind in kinds
     )
 
 

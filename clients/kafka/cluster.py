@@ -40,6 +40,7 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
         raise EnvironmentRefused(
             f"No client can be made of these 'kafka.*' settings: {cut(error.args[0].str())}."
         ) from None
+    admin.servers = servers  # for `topics.asked`: whom one waits for
     future = admin.describe_cluster(request_timeout=timeout_s)
     deadline = time.monotonic() + timeout_s
     while not future.done() and time.monotonic() < deadline:

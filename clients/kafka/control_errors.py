@@ -28,11 +28,25 @@ def is_outage(error: BaseException | None) -> bool:
     return isinstance(cause, of_others) or is_silence(cause)
 
 
+def is_leaderless(error: BaseException) -> bool:
+    """Whether a partition has no leader."""
+    from kafka import errors
+
+    return isinstance(error.__cause__, errors.LeaderNotAvailableError)
+
+
 def is_not_offered(error: BaseException) -> bool:
     """Whether a broker lacks the request, or a version of it that is of use."""
     from kafka import errors
 
     return isinstance(error.__cause__, errors.UnsupportedVersionError)
+
+
+def is_not_allowed(error: BaseException) -> bool:
+    """Whether the principal lacks a right."""
+    from kafka import errors
+
+    return isinstance(error.__cause__, errors.AuthorizationError)
 
 
 def is_retriable(error: Exception) -> bool:

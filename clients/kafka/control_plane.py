@@ -66,29 +66,29 @@ class ControlPlane:
     def __init__(self, settings: Mapping[str, str], within_s: float | None = None) -> None:
         """`within_s`: see bootstrap.connected."""
         self._settings = settings
-        self._servers = settings.get("bootstrap.servers", "")
+        self.servers = settings.get("bootstrap.servers", "")
         control = control_settings(settings)
         try:
-            self._admin: Any = bootstrap.connected(control, within_s)
+            self.admin: Any = bootstrap.connected(control, within_s)
         except Exception as error:
             is_silent = type(error).__name__ == "KafkaTimeoutError"
             raise (Unreachable if is_silent else EnvironmentRefused)(
-                f"No Kafka broker at {self._servers} could be reached for the commit "
+                f"No Kafka broker at {self.servers} could be reached for the commit "
                 f"({named(error) if isinstance(error, ssl.SSLError) else type(error).__name__}). "
                 "Check kafka.bootstrap.servers and security settings."
             ) from None
-        create_nothing(self._admin)
+        create_nothing(self.admin)
         self._was_let_in = False
-        self._requests = TransactionRequests(self._admin, self._servers)
+        self._requests = TransactionRequests(self.admin, self.servers)
 
     def close(self) -> None:
         """Close all connections."""
-        self._admin.close()
+        self.admin.close()
 
     def check_offers(self) -> None:
         """Raise EnvironmentRefused where the broker that was met first did not offer, when it was,
         what the protocol needs. Asks nothing."""
-        if problem := not_offered(self._servers, self._requests.offered()):
+        if problem := not_offered(self.servers, self._requests.offered()):
             raise EnvironmentRefused(problem)
 
     def transaction_version(self) -> int:
@@ -104,7 +104,7 @@ class ControlPlane:
         wanted = list(ids)
         if not wanted:
             return {}
-        found: dict[str, Described] = self._ask(self._requests.describe, wanted)
+        found: dict[str, Described] = self.ask(self._requests.describe, wanted)
         return found
 
     def describe_one(self, transactional_id: str) -> Described:
@@ -116,7 +116,7 @@ class ControlPlane:
         wanted = list(identities)
         if not wanted:
             return {}
-        answers: dict[str, str] = self._ask(self._requests.end, wanted, commit, version)
+        answers: dict[str, str] = self.ask(self._requests.end, wanted, commit, version)
         return answers
 
     def end_all(
@@ -127,14 +127,14 @@ class ControlPlane:
         name."""
         pending = {identity.transactional_id: identity for identity in identities}
         found: dict[str, tuple[EndTxnAnswer, str]] = {}
-        wait, pause = Wait(self._servers, timeout_s), 0.002
+        wait, pause = Wait(self.servers, timeout_s), 0.002
         while pending:
             for name, error in self.end(pending.values(), commit, version).items():
                 found[name] = (answer := end_txn_answer(error)), error
                 if answer is not EndTxnAnswer.RETRY:
                     del pending[name]
             away = any(found[name][1] in _AWAY for name in pending)
-            problem = f"{self._servers} ends no transactions ({error})."
+            problem = f"{self.servers} ends no transactions ({error})."
             if not pending or not wait.goes_on(away, problem):
                 break
             time.sleep(pause)
@@ -143,7 +143,7 @@ class ControlPlane:
 
     def topics(self) -> list[str]:
         """The names of all that the principal may see."""
-        names: list[str] = self._call(self._admin.list_topics)
+        names: list[str] = self.call(self.admin.list_topics)
         return names
 
     def open_transactions(
@@ -153,15 +153,15 @@ class ControlPlane:
         id and producer. Every broker is asked; this is for cleaning up, and safety never rests on
         it. Raises OutcomeUnknown if one is silent."""
         try:
-            listings = self._call(
-                self._admin.list_transactions,
+            listings = self.call(
+                self.admin.list_transactions,
                 state_filters=["Ongoing"],
                 transactional_id_pattern=pattern,
             )
         except EnvironmentRefused as error:
             if not is_not_offered(error):
                 raise
-            listings = self._call(self._admin.list_transactions, state_filters=["Ongoing"])
+            listings = self.call(self.admin.list_transactions, state_filters=["Ongoing"])
         known = {(one.transactional_id, one.producer_id) for one in but}
         rows = [row for of_broker in listings.values() for row in of_broker or ()]
         ids = {
@@ -181,7 +181,7 @@ class ControlPlane:
         OutcomeUnknown if most do not answer, or one says otherwise."""
         wanted = sorted(set(names))
         return topic_lists.agreed(
-            lambda: self._ask(topic_lists.of_each, self._admin, wanted), wanted, self._servers
+            lambda: self.ask(topic_lists.of_each, self.admin, wanted), wanted, self.servers
         )
 
     def end_offset(self, topic: str, partition: int, committed: bool | None) -> int:
@@ -194,7 +194,7 @@ class ControlPlane:
     ) -> dict[tuple[str, int], int]:
         """Where what was read under a leader epoch ends in the log of each (topic, partition) now;
         -1 if that is not known. Asked are the epoch and one the leader has reached."""
-        ends: dict[tuple[str, int], int] = self._ask(self._requests.epoch_ends, asked)
+        ends: dict[tuple[str, int], int] = self.ask(self._requests.epoch_ends, asked)
         return ends
 
     def reach(
@@ -254,15 +254,16 @@ class ControlPlane:
         """What `describe`, `end_offset`, `topic_ids` and `transaction_version` answer, all asked at
         once: nothing may hang on which was answered first. Raises what each would raise. Of
         `others`, topics that the principal may not be allowed to see, the ids of those it sees."""
-        found: Look = self._ask(
+        found: Look = self.ask(
             self._requests.look, list(ids), list(ends), sorted(set(topics)), version, others
         )
         return found
 
-    def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What a method of kafka-python's client answers, asked again as a look-up is."""
         import tenacity
 
-        wait = Wait(self._servers, LOOKUP_TIMEOUT_S)
+        wait = Wait(self.servers, LOOKUP_TIMEOUT_S)
 
         def stop(state: tenacity.RetryCallState) -> bool:
             error = state.outcome.exception() if state.outcome else None
@@ -299,40 +300,41 @@ class ControlPlane:
             return found
         except UnsupportedVersionError as error:
             raise EnvironmentRefused(
-                f"{self._servers} does not offer what is needed to {what} ({named(error)}). Use an "
+                f"{self.servers} does not offer what is needed to {what} ({named(error)}). Use an "
                 "Apache Kafka of 3.9 or newer; 'eo-kafka doctor --bootstrap-servers ...' says of "
                 "each broker what it lacks."
             ) from error
         except SaslAuthenticationFailedError as error:
             raise EnvironmentRefused(
-                f"{self._servers} did not let this principal in, to {what}: {cut(error)}. Correct "
+                f"{self.servers} did not let this principal in, to {what}: {cut(error)}. Correct "
                 "the 'kafka.sasl.*' settings, or what the brokers know of the principal, and start "
                 "again."
             ) from error
         except AuthorizationError as error:
             raise EnvironmentRefused(
-                f"{self._servers} does not let this principal {what}: {cut(error)}. It needs Write "
+                f"{self.servers} does not let this principal {what}: {cut(error)}. It needs Write "
                 "and Describe on the job's transactional ids, Describe on its topics: "
                 "docs/security.md has the list. Grant what is missing and start again."
             ) from error
         except (KafkaError, OSError) as error:
             if is_silence(error):
-                outages.suspect(self._servers)
+                outages.suspect(self.servers)
                 # It may not have heard yet that a broker is back.
                 self._requests.refresh()
                 raise OutcomeUnknown(
-                    f"{self._servers} did not answer when asked to {what} ({named(error)})."
+                    f"{self.servers} did not answer when asked to {what} ({named(error)})."
                 ) from error
             if is_retriable(error):
-                raise OutcomeUnknown(f"{self._servers} answered {named(error)}.") from error
+                raise OutcomeUnknown(f"{self.servers} answered {named(error)}.") from error
             raise EnvironmentRefused(
-                f"{self._servers} refused to {what}: {named(error)}."
+                f"{self.servers} refused to {what}: {named(error)}."
             ) from error
         except (ValueError, TypeError, LookupError, AttributeError, struct.error) as error:
             raise OutcomeUnknown(
-                f"{self._servers}, asked to {what}, gave an answer that cannot be read "
+                f"{self.servers}, asked to {what}, gave an answer that cannot be read "
                 f"({named(error)})."
             ) from error
 
-    def _ask(self, coroutine: Callable[..., Any], *args: Any) -> Any:
-        return self._call(self._requests.run, coroutine, *args)
+    def ask(self, coroutine: Callable[..., Any], *args: Any) -> Any:
+        """The same, of a coroutine that runs in its loop."""
+        return self.call(self._requests.run, coroutine, *args)

@@ -8,15 +8,15 @@ upgrade changes that.
 
 Private are: _manager.run, .call_soon, .send, .broker_version_data and .cluster,
 _find_coordinator_ids, _list_partition_offsets_request and _process_response,
-_async_describe_features, _get_cluster_metadata, and in the cluster its config and the cached
-_coordinators and _coordinator_brokers.
+_async_describe_features, _async_get_leader_for_partitions, _get_cluster_metadata, and in the
+cluster its config and the cached _coordinators and _coordinator_brokers.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.errors import OutcomeUnknown
@@ -31,6 +31,8 @@ CONNECTIONS = 8
 PER_CONNECTION = 4  # so many are not worth another handshake
 # Of topic and number: the last stable offset (True), high watermark (False) or beginning (None).
 End = tuple[str, int, bool | None]
+TopicPartition = tuple[str, int]
+LEADERLESS = -2
 _FENCED_LEADER_EPOCH = 74
 
 
@@ -44,6 +46,8 @@ class Look:
     # The finalized levels of features; 0 where the broker has none, or it was not asked for.
     transaction_version: int
     share_version: int = 0
+    # Of all partitions of the topics that any question was about; LEADERLESS without a leader.
+    leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def end_txn_version(self) -> int:
@@ -97,6 +101,13 @@ class TransactionRequests:
             topic_ids={name: i for name, i in ids_of(rows).items() if name in {*topics, *others}},
             transaction_version=_version(found, "transaction.version"),
             share_version=_version(found, "share.version"),
+            leader_epochs={
+                (topic["name"], one["partition_index"]): (
+                    one["leader_epoch"] if one["leader_id"] >= 0 else LEADERLESS
+                )
+                for topic in rows
+                for one in topic["partitions"]
+            },
         )
 
     async def _ends(self, rows: Iterable[Mapping[str, Any]], ends: list[End]) -> dict[End, int]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from ...core import moment
 from ...core.errors import EnvironmentRefused, Unreachable, cut
 from ...core.imported import imported
 from . import token_endpoint
@@ -62,12 +63,18 @@ class Tokens:
         self._failed = 0.0, EnvironmentRefused()  # when (time.monotonic), and why
         self.newest: Token | None = None
         self.renew_at = 0.0  # seconds since 1970
+        self._got = 0.0, 0.0  # when `newest` was asked for: by that clock, and by one never set
+
+    def _now(self) -> float:
+        """Seconds since 1970, for what expires. A clock that was set back makes nothing last."""
+        at, seconds = self._got
+        return max(time.time(), at + moment.seconds() - seconds if self.newest else 0.0)
 
     def current(self) -> Token:
         """A token that lasts. Raises EnvironmentRefused if there is none to be had, Unreachable
         where that may pass. Waits for another thread that asks only where there is none that
         lasts."""
-        began, now, token = time.monotonic(), time.time(), self.newest
+        began, now, token = time.monotonic(), self._now(), self.newest
         lasting = token if token is not None and now < token.expires else None
         if lasting is not None and now < self.renew_at:
             return lasting
@@ -79,7 +86,7 @@ class Tokens:
             self._lock.release()
 
     def _renewed(self, began: float) -> Token:
-        now, token = time.time(), self.newest
+        now, token, asked = self._now(), self.newest, (time.time(), moment.seconds())
         if token is not None and now < self.renew_at:
             return token
         failed, why = self._failed
@@ -88,14 +95,15 @@ class Tokens:
         try:
             found = self._get(token is None or now >= token.expires)
         except EnvironmentRefused as error:
-            now = time.time()  # an endpoint that hangs has taken its time
+            now = self._now()  # an endpoint that hangs has taken its time
             if token is None or now >= token.expires:
                 self._failed = time.monotonic(), error
                 raise
             self.renew_at = min(now + TRY_AGAIN_S, token.expires)
             log.warning("%s The token of before is used until it expires.", error)
             return token
-        self.newest, self.renew_at = found, now + _RENEWED_AT * (found.expires - now)
+        self.newest, self._got, now = found, asked, asked[0]
+        self.renew_at = now + _RENEWED_AT * (found.expires - now)
         return found
 
 

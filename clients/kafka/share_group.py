@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SourceError
+from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SourceError, Unreachable
 from . import config, control_plane, topics
 from .config import connection_settings, quick_connect
 
@@ -114,12 +114,10 @@ class ShareGroup:
 
     def partitions(self, admin: Any) -> list[int]:
         """The numbers of the topic's partitions."""
-        from confluent_kafka import KafkaException
-
         try:
             return list(topics.partitions_of(admin, self._topic))
-        except KafkaException as error:
-            raise self._explained(error.args[0]) from None
+        except Unreachable as error:
+            raise ReadTimeout(str(error)) from None
 
     def begins(self, admin: Any, numbers: Iterable[int]) -> dict[int, int]:
         """The first offset that is left of each partition."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 from ...core.errors import OptionsError
 
+log = logging.getLogger(__name__)
+_FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.crl.location")
 # Each is in a format that Python's ssl cannot load; the PEM settings say the same.
 _NOT_PEM = ("ssl.keystore.location", "ssl.engine.location")
 
@@ -25,13 +29,49 @@ def tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
                     "(or '.pem' with the texts)."
                 ]
             )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     check = settings.get("ssl.endpoint.identification.algorithm", "https").lower()
     verify = settings.get("enable.ssl.certificate.verification", "true").lower()
     context.check_hostname = check != "none" and verify != "false"
     if verify == "false":
         context.verify_mode = ssl.CERT_NONE
+    context.settings, context.read = settings, _written(settings)
+    _load(context, settings)
+    return context
+
+
+class _Context(ssl.SSLContext):
+    """Reads its files again where they were renewed: certificates may live for an hour, and a
+    control plane, which connects again and again, as long as its process."""
+
+    settings: Mapping[str, str]
+    read: list[tuple[int, int, int]]  # of which files it is
+
+    def wrap_socket(self, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
+        """For each new connection."""
+        if (now := _written(self.settings)) != self.read:
+            try:
+                _load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.settings)  # one that may break
+                _load(self, self.settings)
+                self.read = now
+            except OptionsError as error:  # they are being written, perhaps
+                log.warning("The files of before are used: %s", error)
+        return super().wrap_socket(*args, **kwargs)
+
+
+def _written(settings: Mapping[str, str]) -> list[tuple[int, int, int]]:
+    """What changes with each of the files, as far as they are there."""
+    found = []
+    for name in _FILES:
+        with suppress(OSError):
+            told = os.stat(settings.get(name, ""))
+            found.append((told.st_ino, told.st_size, told.st_mtime_ns))
+    return found
+
+
+def _load(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:
+    """Raises OptionsError."""
     step = "ssl.ca"
     try:
         _load_authorities(context, settings)
@@ -55,7 +95,6 @@ def tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
                 "read, with the right password?"
             ]
         ) from None
-    return context
 
 
 def _load_authorities(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:

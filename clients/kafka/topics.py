@@ -6,24 +6,73 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from ...core.errors import EnvironmentRefused, Unreachable
-from .outages import is_no_answer
+from ...core.errors import EnvironmentRefused, Unreachable, cut
+from ...core.patience import Wait, patience_s
+from .outages import is_no_answer, refused_login
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 30.0
 ATTEMPTS = 3
+_PAUSE_S = 0.1
 DEFAULT_REPLICAS = -1  # as many as the brokers give a topic by default
 WithReplicas: TypeAlias = Callable[[int], Any]  # makes a NewTopic
 
 
+def asked(admin: Any, what: str, attempt: Callable[[float], T], *, once: bool = False) -> T:
+    """What `attempt` returns, which may wait for Kafka for the seconds that it is told. While no
+    broker answers it is made again, but for `once`: for as long as `patience.py` says of where an
+    admin of `connect` leads to, else for TIMEOUT_S.
+
+    Raises Unreachable, which names `what` was asked for; KafkaException: what a broker answered.
+    """
+    from confluent_kafka import KafkaException
+
+    servers = servers_of(admin)
+    wait, began = Wait(servers, TIMEOUT_S), time.monotonic()
+    while True:
+        left = patience_s(servers, TIMEOUT_S) - (time.monotonic() - began)
+        within_s = max(_PAUSE_S, min(TIMEOUT_S, left))
+        try:
+            return attempt(within_s)
+        except FutureTimeout:
+            problem = f"no answer in {within_s:.0f} s"
+        except KafkaException as error:
+            if not _may_be_away(error.args[0]):
+                raise
+            problem = cut(error.args[0].str())
+        said = f"{servers or 'Kafka'} did not answer when asked for {what} ({problem})."
+        if once or not wait.goes_on(True, said):
+            raise Unreachable(f"{said}{refused_login()} Start again when Kafka answers.")
+        time.sleep(_PAUSE_S)
+
+
+def servers_of(admin: Any) -> str:
+    """The `bootstrap.servers` of an admin that `connect` made; "" of another."""
+    servers: str = getattr(admin, "servers", "")
+    return servers
+
+
+def metadata(admin: Any, topic: str | None = None) -> Any:
+    """What Kafka says of its brokers, and of the topic, or of all that the principal may see. As
+    `asked`; raises EnvironmentRefused in place of KafkaException."""
+    from confluent_kafka import KafkaException
+
+    what = "its topics" if topic is None else f"topic '{topic}'"
+    try:
+        return asked(admin, what, lambda within_s: admin.list_topics(topic=topic, timeout=within_s))
+    except KafkaException as error:
+        raise EnvironmentRefused(f"Kafka does not tell {what}: {error.args[0].str()}.") from None
+
+
 def exists(admin: Any, topic: str) -> bool:
-    """Whether the topic exists and may be described."""
+    """Whether the topic exists and may be described. Raises as `metadata`."""
     from confluent_kafka import KafkaError
 
-    found = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    found = metadata(admin, topic).topics[topic]
     if found.error is None:
         return True
     if found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -35,13 +84,15 @@ def exists(admin: Any, topic: str) -> bool:
 
 
 def partitions_of(admin: Any, topic: str) -> Any:
-    """The topic's partitions. Each broker hears of a new topic in its own time."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        found = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
-        if found or time.monotonic() > deadline:
-            return found
-        time.sleep(0.1)
+    """The topic's partitions. Each broker hears of a new topic in its own time. Raises as
+    `metadata`."""
+    deadline = None
+    while not (found := metadata(admin, topic).topics[topic].partitions):
+        deadline = deadline or time.monotonic() + TIMEOUT_S  # an outage before it does not count
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_PAUSE_S)
+    return found
 
 
 def settings_of(
@@ -49,31 +100,34 @@ def settings_of(
 ) -> dict[str, str]:
     """The effective settings of a topic (or of a `kind`); none if they may not be seen, or if the
     broker that was asked has not heard of a new topic for long. No answer counts as that, unless
-    it `must_answer`: then it raises Unreachable."""
+    it `must_answer`: then it raises Unreachable. A broker, which is the only one that knows its
+    own, is asked once: it may be away for good."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
-    is_silent = False
     resource = ConfigResource(kind or ResourceType.TOPIC, name)
-    deadline = time.monotonic() + TIMEOUT_S
+    what = f"the configuration of {resource.restype.name.lower()} {name}"
+    deadline = None
+
+    def attempt(within_s: float) -> Any:
+        return admin.describe_configs([resource])[resource].result(within_s)
+
     while True:
         try:
-            entries = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+            entries = asked(admin, what, attempt, once=kind == ResourceType.BROKER)
         except KafkaException as error:
-            new = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-            if new and time.monotonic() < deadline:
-                time.sleep(0.1)
-                continue
             problem = error.args[0].str()
-            is_silent = _may_be_away(error.args[0])
-        except FutureTimeout:
-            problem, is_silent = f"no answer in {TIMEOUT_S:.0f} s", True
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                deadline = deadline or time.monotonic() + TIMEOUT_S
+                if time.monotonic() < deadline:
+                    time.sleep(_PAUSE_S)
+                    continue
+        except Unreachable:
+            if must_answer:
+                raise
+            problem = "no answer"
         else:
             return {name: entry.value for name, entry in entries.items() if entry.value is not None}
-        if is_silent and must_answer:
-            raise Unreachable(
-                f"Configuration of {name} not seen: {problem}. Start again when Kafka answers."
-            )
         log.warning("Configuration of %s not checked: %s", name, problem)
         return {}
 
@@ -103,14 +157,15 @@ def create(
     Returns:
         Whether it was created by this call; False if it was there. A broker that does not say what
         became of an attempt is asked again: what is there then counts as created. Brokers that have
-        just started, or miss a heartbeat, are waited for.
+        just started, or miss a heartbeat, are waited for, and as `patience.py` says in an outage.
 
     Raises:
         EnvironmentRefused: The brokers refuse; Unreachable: nobody says whether they did it.
     """
     from confluent_kafka import KafkaError, KafkaException
 
-    attempt, deadline = 1, time.monotonic() + TIMEOUT_S
+    servers = servers_of(admin)
+    attempt, wait, outage = 1, Wait(servers, TIMEOUT_S), Wait(servers, 0.0)
     while True:
         try:
             admin.create_topics([topic])[topic.topic].result(TIMEOUT_S)
@@ -124,7 +179,7 @@ def create(
             error = raised.args[0]
             if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return attempt > 1
-            if _are_all_away(error) and time.monotonic() < deadline:
+            if _are_all_away(error) and wait.goes_on(True, f"{servers}: {error.str()}."):
                 time.sleep(0.2)
                 continue
             if with_replicas and _are_too_few(error) and topic.replication_factor > 1:
@@ -147,9 +202,10 @@ def create(
             problem = f"Topic '{topic.topic}' could not be created: {error.str()}. {ways}"
         else:
             return True
-        if is_known or attempt == ATTEMPTS:
+        if is_known or (attempt >= ATTEMPTS and not outage.goes_on(True, problem)):
             raise (EnvironmentRefused if is_known else Unreachable)(problem)
         attempt += 1
+        time.sleep(_PAUSE_S)
 
 
 def _are_too_few(error: Any) -> bool:

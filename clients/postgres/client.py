@@ -43,6 +43,8 @@ _DEFAULTS = {
     "application_name": "eo-kafka",
 }
 _ENCODING = "client_encoding"
+_SCHEMES = ("postgresql://", "postgres://")
+_PLACE = ("host", "hostaddr", "port", "dbname")  # what is shown, and the host's other name
 _PAUSE_S = 0.5
 _SOON_S = 10.0  # a host that hangs may take what is said to it, and login may still work
 _NEEDED = "PostgreSQL needs its client on driver and executors: pip install 'eo-kafka[postgres]'."
@@ -112,11 +114,23 @@ def _parsed(reader: OptionReader, url: str) -> dict[str, str]:
     except ImportError:
         reader.problem(_NEEDED)
         return {}
+    url = url.removeprefix("jdbc:")
     try:
-        found = conninfo_to_dict(url.removeprefix("jdbc:"))
+        found = conninfo_to_dict(url)
+        literal = conninfo_to_dict(url.replace("%40", ""))
     except Error:  # its text may show the password
         reader.problem(
             "Option 'url' cannot be read: it must be as libpq's, postgresql://host:5432/database."
+        )
+        return {}
+    # A password that is not escaped ends early, and its rest is taken for a host, port or database
+    is_cut = url.startswith(_SCHEMES) and any("@" in str(literal.get(one, "")) for one in _PLACE)
+    ports = str(found.get("port") or "").split(",")
+    if is_cut or any(one and not one.strip().isdecimal() for one in ports):
+        reader.problem(
+            "Option 'url' has an '@' in its host, port or database, or a port that is no number. "
+            "In a user or a password, '/' is written %2F, '@' %40 and '%' %25; or give them in "
+            "options 'user' and 'password'."
         )
         return {}
     return {name: str(value) for name, value in found.items() if value is not None}

@@ -6,9 +6,10 @@ which Spark hands a user's function to a Python sink. Spark pickles it as it doe
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import InputPartition
 
@@ -41,7 +42,8 @@ class RangesBatchReader(KafkaBatchReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The ranges of one task. Executor, once a task attempt; contacts nobody."""
         if partition.value is not None:
-            yield range_rows(*partition.value)
+            ranges, ids, _opened = partition.value
+            yield range_rows(ranges, ids)
 
 
 @plain_errors
@@ -75,8 +77,22 @@ class DirectDataSource(KafkaDataSource):
 
 
 def format_for(lane: Lane) -> type[DirectDataSource]:
-    """A format for this lane alone. Its name is new each time: a writer that was made and not yet
-    started must not get the function of one that was made after it."""
-    name = f"{NAME}{uuid.uuid4().hex[:12]}"
+    """A format for this lane alone. Its name is that of its content, since a session keeps what is
+    registered for ever. Other content has another name: a writer that was made and not yet started
+    must not get the function of one that was made after it."""
+    name = f"{NAME}{_content_of(lane)}"
     members = {"lane": lane, "name": classmethod(lambda cls: name)}
     return type("DirectLane", (DirectDataSource,), members)
+
+
+def _content_of(lane: Lane) -> str:
+    """By what Spark sends of it. What cannot be pickled is refused when it is registered, in
+    Spark's words."""
+    from pyspark import cloudpickle
+
+    dumps: Any = cloudpickle.dumps
+    try:
+        packed = dumps(lane)
+    except Exception:
+        return uuid.uuid4().hex
+    return hashlib.blake2b(packed, digest_size=16).hexdigest()

@@ -87,8 +87,8 @@ class LaneRead:
         from ...sources.reader import read_ranges
 
         options, reading = self._lane.options, self._lane.reading
-        if reading.needs_headers:
-            options = replace(options, include_headers=True)
+        if reading.unread:
+            options = replace(options, include_headers=True, unread=reading.unread)
         for batch in reading.batches(read_ranges(options, wanted, ids)):
             self.records += batch.num_rows
             self._is_answered = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from ...core.errors import OptionsError
 from ...formats import reading
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _COPIED = ("key", "value", "headers", BAD_RECORD)
+# The names that a session has. Sent once more, a large function is one more file of Spark's.
+_registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 
 
 def direct(
@@ -159,7 +162,9 @@ def _format(
     if isinstance(transform, FrameTransform):
         transform = transform.written_as(shape)
     made = format_for(Lane(options, Reading(formats, raw, columns), transform, written, slots))
-    spark.dataSource.register(made)
+    if made.name() not in (names := _registered.setdefault(spark, set())):
+        spark.dataSource.register(made)
+        names.add(made.name())
     return made
 
 

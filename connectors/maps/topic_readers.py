@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from ...core.offsets import Position, decode, decode_position, encode_position
 from ...sources.lookup import OffsetLookup
 from ...sources.maps.pushed import NOTHING_PUSHED
 from ...sources.maps.topic_options import TopicMapOptions
-from ...sources.maps.topic_position import TopicPosition, after, now_ms
+from ...sources.maps.topic_position import TopicPosition, after, now_ms, read_until_ms
 from ...sources.maps.topic_reader import (
     ChangesTask,
     plan_entries,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from ...sources.maps.rows import Typed
 
-_RENEWALS = 4  # so many times in `delete.retention.ms` an idle stream says that it is there
+_ASK_AGAIN_S = 5.0  # for a setting, while there is nothing to read
 
 
 @plain_errors
@@ -45,7 +46,9 @@ class TopicMapStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvai
         self._options = options
         self._typed = typed
         self._stream = KafkaStreamReader(options.source)
-        self._kept_ms: int | None = None
+        self._lookup = OffsetLookup(options.source)
+        self._kept_ms: int | None = None  # as it was said last, at `_asked_s`
+        self._asked_s = 0.0
         self._until_now = False
         self._looked_ms: int | None = None
 
@@ -70,17 +73,17 @@ class TopicMapStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvai
         Raises what the Kafka source raises, EnvironmentRefused for a topic that is no map.
         """
         begin = self._position(start)
-        kept_ms = self._removals_kept_ms()
+        kept_ms = self._removals_kept_ms(_ASK_AGAIN_S)
         if self._looked_ms is None or not self._until_now:
             self._looked_ms = now_ms()
         end = decode_position(self._stream.latestOffset(encode_position(begin.position), limit))
         newest = decode(self._stream.reportLatestOffset() or {})
-        return after(begin, end, newest, self._looked_ms, kept_ms // _RENEWALS).encode()
+        return after(begin, end, newest, self._looked_ms, kept_ms).encode()
 
     def partitions(self, start: Any, end: Any) -> list[InputPartition]:
         """The tasks of one batch. Driver; after a restart the first call may be this one."""
         begin, until = self._position(start), self._position(end)
-        late = begin.caught_up_ms + self._removals_kept_ms()
+        late = read_until_ms(begin, until, self._removals_kept_ms(), now_ms())
         ranges = self._stream.ranges(begin.position.offsets, until.position)
         ids = self._stream.topic_ids
         return [InputPartition(ChangesTask(one, late, ids)) for one in ranges]
@@ -95,6 +98,7 @@ class TopicMapStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvai
     def stop(self) -> None:
         """Drop the client. Spark ends the process without calling this."""
         self._stream.stop()
+        self._lookup.close()
 
     def _position(self, offset: Any) -> TopicPosition:
         found = TopicPosition.decode(offset)
@@ -107,13 +111,11 @@ class TopicMapStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvai
             )
         return found
 
-    def _removals_kept_ms(self) -> int:
-        if self._kept_ms is None:
-            lookup = OffsetLookup(self._options.source)
-            try:
-                self._kept_ms = removals_kept_ms(self._options, lookup)
-            finally:
-                lookup.close()
+    def _removals_kept_ms(self, within_s: float = 0.0) -> int:
+        """As the topic says now, or said `within_s`: it may be lowered for a purge."""
+        if self._kept_ms is None or time.monotonic() - self._asked_s >= within_s:
+            self._kept_ms = removals_kept_ms(self._options, self._lookup, self._kept_ms)
+            self._asked_s = time.monotonic()
         return self._kept_ms
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     )
 
 LAST_S = 15.0
+RENEW_S = 6 * 3600.0  # brokers may keep offsets for a day only
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +38,9 @@ class ConsumerGroup(StreamingQueryListener):
     batch, in a thread. The query itself never reads the group, and the group must have no members
     of its own. If several sources of the query read one topic, the slowest one's position is
     committed; topics of another cluster are left out. A commit that fails is tried again for ten
-    seconds, then logged; the next batch makes up for it. Deleted topics are logged once.
+    seconds, then logged; the next batch makes up for it. Deleted topics are logged once. While the
+    query waits for records, the last position is committed again each six hours: Kafka drops the
+    offsets of a group without members after seven days.
 
     Args:
         group: The consumer group's name.
@@ -66,6 +70,8 @@ class ConsumerGroup(StreamingQueryListener):
         self._changed = threading.Condition()
         self._query_id = ""
         self._ends: list[str | None] | None = None  # of the newest batch, until they are taken
+        self._newest: list[str | None] = []
+        self._renewed = 0.0  # time.monotonic()
         self._is_over = False
         self._thread: threading.Thread | None = None
 
@@ -73,7 +79,12 @@ class ConsumerGroup(StreamingQueryListener):
         """Nothing to do."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing to do."""
+        """Kafka drops what a group has not committed for offsets.retention.minutes, seven days by
+        default, though nothing came that could be committed."""
+        with self._changed:
+            is_mine = str(event.id) == self._query_id and not self._is_over
+            if is_mine and time.monotonic() - self._renewed >= RENEW_S:
+                self._give(self._newest)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """After a batch is in Spark's commit log. All listeners of a session wait for each other,
@@ -83,11 +94,15 @@ class ConsumerGroup(StreamingQueryListener):
             return
         with self._changed:
             self._query_id, self._is_over = str(progress.id), False
-            self._ends = [source.endOffset for source in progress.sources]
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+            self._give([source.endOffset for source in progress.sources])
+
+    def _give(self, ends: list[str | None]) -> None:
+        self._ends = self._newest = ends
+        self._renewed = time.monotonic()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """A program may end with its query: the last commit has a moment. A query that is started

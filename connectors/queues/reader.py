@@ -65,6 +65,10 @@ class _Reading(reading.Reading):
         self._raw = with_messages(options.source.schema())
         super().__init__(options.formats, self._raw, schema)
 
+    @property
+    def unread(self) -> None:
+        """The receiver writes no such record, and the messages' columns have no place for it."""
+
     def batches(self, fetched: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Each batch in the columns of the format. Raises SourceError."""
         from ...formats.shared.arrow_types import arrow_schema

@@ -61,7 +61,8 @@ class Run:
 
     def create_topics(self) -> None:
         """Make both topics."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        # Of its own accord the client tells of a last event on closing: warnings only.
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 4})
         topics = [NewTopic(name, num_partitions=PARTITIONS) for name in (self.input, self.output)]
         for created in admin.create_topics(topics).values():
             created.result(timeout=30)

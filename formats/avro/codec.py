@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import fastavro
 
+from .depth import depth_of
 from .fitting import SCALARS, Convert, SchemaMismatch
 from .marks import Member, for_reading
 from .types import BARE_ITEMS, Schema, full_name, has_bare_items, is_one_column
@@ -63,12 +64,15 @@ class Decoder:
     def __init__(self, written: Any, wanted: Any = None) -> None:
         if has_bare_items(written):
             raise SchemaMismatch(BARE_ITEMS)
+        self._depth = depth_of(written)
         self._written, self._wanted = for_reading(written, wanted)
         self._convert = _conversion(written if wanted is None else wanted, {}, _READ)
 
     def decode(self, data: bytes) -> Any:
         """Raises what fastavro raises for bytes that are none of the schema's, and ValueError for
         some that are left over."""
+        if self._depth is not None:
+            self._depth.check(data)
         stream = io.BytesIO(data) if self._wanted is None else _Whole(data)
         value = fastavro.schemaless_reader(
             stream,

@@ -16,7 +16,7 @@ from ...core.warm_up import is_ready
 from ..shared.ranges import Ranges
 from .codec import parsed
 from .program import compiled_schema
-from .slots import BAD, GOOD, NULL, Columns, TooLarge, Unsupported
+from .slots import BAD, GOOD, NULL, Columns, TooLarge
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ def decoded(
 def _decoder(written: str, wanted: str) -> _Decoder | None:
     try:
         return _Decoder(written, None if written == wanted else wanted)
-    except Unsupported:
+    except Exception:  # Unsupported, or what fastavro says of a schema: the plain decoder will, too
         return None
 
 

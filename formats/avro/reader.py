@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import functools
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
+from ...core.errors import cut
 from ..shared import registry as wire
 from ..shared.registry import Registry, UnknownSchema
+from ..shared.schema_numbers import SchemaNumbers
 from .codec import Decoder, is_bytes, parsed, with_length
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ..shared.decoding import Rows
 
 _SCHEMAS_MAX = 16  # of one batch, that are read together
-_ASK_AGAIN_S = 5.0  # for a number that the registry did not know
 
 
 class AvroReader:
@@ -30,8 +30,7 @@ class AvroReader:
     def __init__(self, wanted: str, known: Registry | None) -> None:
         self._wanted = as_json(wanted)
         self._known = known
-        self._written: dict[int, str] = {}
-        self._unknown: dict[int, tuple[float, str]] = {}
+        self._schemas: SchemaNumbers[str] = SchemaNumbers()
 
     def decode(self, value: bytes) -> Any:
         """Raises SourceError if the registry does not answer; anything else is the value's fault:
@@ -95,18 +94,20 @@ class AvroReader:
         return avro_columns.decoded(values, schema, self._wanted, kind, wire.HEAD_SIZE)
 
     def _schema(self, number: int) -> str:
-        assert self._known is not None
-        if number in self._written:
-            return self._written[number]
-        asked, reason = self._unknown.get(number, (0.0, ""))
-        if reason and time.monotonic() - asked < _ASK_AGAIN_S:
-            raise UnknownSchema(reason)
-        try:
-            self._written[number] = as_json(self._known.schema(number))
-        except UnknownSchema as unknown:
-            self._unknown[number] = (time.monotonic(), str(unknown))
-            raise
-        return self._written[number]
+        known = self._known
+        assert known is not None
+        return self._schemas.get(number, lambda one: _readable(as_json(known.schema(one)), one))
+
+
+def _readable(schema: str, number: int) -> str:
+    """Registries hold what Java's Avro takes: that ignores what is wrong with a logical type."""
+    try:
+        parsed(json.loads(schema))
+    except Exception as error:  # fastavro's are of many kinds
+        raise UnknownSchema(
+            f"schema {number} cannot be read here: {type(error).__name__}: {cut(error, 200)}"
+        ) from None
+    return schema
 
 
 def as_json(schema: str) -> str:

@@ -6,11 +6,11 @@ registry that schema says which message the value is, and whether its fields are
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from ..shared import registry as wire
-from ..shared.registry import PROTOBUF, Registry, UnknownSchema
+from ..shared.registry import PROTOBUF, Registry
+from ..shared.schema_numbers import SchemaNumbers
 from . import registered
 from .codec import codec
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ..shared.decoding import Rows
 
-_ASK_AGAIN_S = 5.0  # for a number that the registry did not know
-
 
 class ProtobufReader:
     """Pickled to the executors, where it remembers the schemas it met. `schema` was `pruned`."""
@@ -28,8 +26,7 @@ class ProtobufReader:
     def __init__(self, schema: str, message: str, known: Registry | None) -> None:
         self._schema, self._message = schema, message
         self._known = known
-        self._ways: dict[int, frozenset[tuple[int, ...]]] = {}
-        self._unknown: dict[int, tuple[float, str]] = {}
+        self._ways: SchemaNumbers[frozenset[tuple[int, ...]]] = SchemaNumbers()
 
     def decode(self, value: bytes) -> Any:
         """Raises SourceError if the registry does not answer; anything else is the value's fault:
@@ -49,16 +46,10 @@ class ProtobufReader:
         return None
 
     def _own(self, number: int) -> frozenset[tuple[int, ...]]:
-        assert self._known is not None
-        if number in self._ways:
-            return self._ways[number]
-        asked, reason = self._unknown.get(number, (0.0, ""))
-        if reason and time.monotonic() - asked < _ASK_AGAIN_S:
-            raise UnknownSchema(reason)
-        try:
-            text = self._known.schema(number, PROTOBUF)
-            self._ways[number] = registered.ways(text, number, self._schema, self._message)
-        except UnknownSchema as unknown:
-            self._unknown[number] = (time.monotonic(), str(unknown))
-            raise
-        return self._ways[number]
+        known = self._known
+        assert known is not None
+
+        def ask(one: int) -> frozenset[tuple[int, ...]]:
+            return registered.ways(known.schema(one, PROTOBUF), one, self._schema, self._message)
+
+        return self._ways.get(number, ask)

@@ -11,6 +11,7 @@ import struct
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from ...core.errors import OptionsError, ReadTimeout, SourceError, cut
 from ...core.patience import Wait, served
@@ -28,6 +29,7 @@ HEAD_SIZE = _HEAD.size
 _MAGIC = 0
 AVRO, PROTOBUF = "AVRO", "PROTOBUF"  # types of schemas
 ANSWER_S = 10.0  # for one attempt; the client itself would wait for ever
+_USER_INFO = "basic.auth.user.info"
 _NOT_FOUND = 404
 _PAUSE_S = 1.0
 
@@ -73,7 +75,7 @@ class Registry:
     def __init__(self, settings: Mapping[str, str]) -> None:
         if not settings.get("url", "").strip():
             raise OptionsError(["The schema registry's settings must hold its 'url'."])
-        self._settings = dict(settings)
+        self._settings = _without_user(settings)
         self._timeout = _seconds(settings.get("timeout", ANSWER_S))
         self._known: Any = None
 
@@ -236,6 +238,37 @@ def _seconds(given: object) -> float:
             [f"The schema registry's 'timeout' must be a number of seconds; it is '{given}'."]
         )
     return found
+
+
+def _without_user(settings: Mapping[str, str]) -> dict[str, str]:
+    """With the user and the password of the URL in a setting of their own: the client's HTTP
+    library logs each URL. Raises OptionsError, which shows nothing of them."""
+    places, users, is_cut = [], set(), False
+    for one in settings["url"].split(","):
+        try:
+            parts = urlsplit(one.strip())
+        except ValueError:
+            parts = urlsplit("//@/@")
+        user, _, place = parts.netloc.rpartition("@")
+        users.add(user)
+        places.append(parts._replace(netloc=place).geturl())
+        # a password that is not escaped ends early
+        is_cut |= "@" in parts.path + parts.query + parts.fragment
+    if users == {""} and not is_cut:
+        return dict(settings)
+    if is_cut or len(users) > 1 or _USER_INFO in settings:
+        raise OptionsError(
+            [
+                "The schema registry's 'url' has a user or a password that is not clear. Give them "
+                f"in '{_USER_INFO}', as user:password, and take them out of all its URLs."
+            ]
+        )
+    name, _, password = users.pop().partition(":")
+    return {
+        **settings,
+        "url": ",".join(places),
+        _USER_INFO: f"{unquote(name)}:{unquote(password)}",
+    }
 
 
 def _wanted(schema: str, kind: str, refers_to: Sequence[Reference]) -> Any:

@@ -113,7 +113,7 @@ def led_apart(three: KafkaContainers, partition: int) -> tuple[HandMadeTasks, Br
         job.commit(job.write(job.plan(), iter([batch_of(b"0")])))
         ids, control = job.options.ids, control_plane.shared(job.options.kafka)
         names = [ids.coordinator, *(ids.attempt_slots("main", 0, at, 0)[0] for at in (2, 3))]
-        coordinators = {int(node) for node in control._ask(control._requests.coordinators, names)}
+        coordinators = {int(node) for node in control.ask(control._requests.coordinators, names)}
         _, ledger = job.options.job_and_ledger
         leader = admin.list_topics(ledger).topics[ledger].partitions[partition].leader
         if leader not in coordinators:

@@ -78,7 +78,7 @@ def leader(job: Copy, topic: str) -> int:
 
 def coordinator(job: Copy, transactional_id: str) -> int:
     with closing(ControlPlane({"bootstrap.servers": job.servers})) as control:
-        (node,) = control._ask(control._requests.coordinators, [transactional_id])
+        (node,) = control.ask(control._requests.coordinators, [transactional_id])
     return int(node)
 
 

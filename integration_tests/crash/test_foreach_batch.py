@@ -7,9 +7,11 @@ import functools
 import json
 import shutil
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
+from pyspark import inheritable_thread_target
 from pyspark.errors import StreamingQueryException
 
 import eo_kafka
@@ -112,9 +114,10 @@ def test_a_job_needs_a_name():
 
 @dataclass
 class Saving(Copy):
-    """Writes each batch by a `save()` in the user's own function."""
+    """Writes each batch by a `save()` in the user's own function, or in a thread of that."""
 
     numbered: bool = False
+    in_thread: str = ""
 
     def start(self, spark):
         words = self.as_job()
@@ -123,7 +126,22 @@ class Saving(Copy):
         def save(batch, number):
             numbered = {"batchId": str(number)} if self.numbered else {}
             options = {**words["sink_options"], **numbered}
-            batch.select("value").write.format("eo-kafka").mode("append").options(**options).save()
+            writer = (
+                batch.select("value").write.format("eo-kafka").mode("append").options(**options)
+            )
+
+            def in_thread():
+                sessions = spark._jvm.org.apache.spark.sql.SparkSession
+                sessions.setActiveSession(spark._jsparkSession)
+                writer.save()
+
+            if self.in_thread == "that inherits":
+                in_thread = inheritable_thread_target(spark)(in_thread)
+            if self.in_thread:
+                with ThreadPoolExecutor(1) as pool:
+                    pool.submit(in_thread).result()
+            else:
+                writer.save()
 
         writer = rows.writeStream.option("checkpointLocation", str(self.checkpoint))
         return writer.trigger(availableNow=True).foreachBatch(save).start()
@@ -138,3 +156,22 @@ def test_a_plain_save_needs_a_number(broker, make_topic, tmp_path, spark):
     job.numbered = True
     job.run(spark)
     assert committed(job.servers, job.sink_topic) == Counter(VALUES)
+
+
+def test_a_plain_save_in_a_thread_is_seen_where_the_thread_inherits(
+    broker, make_topic, tmp_path, spark
+):
+    """Spark tells the tasks of any other thread nothing of the query."""
+    given = {"partitions": 1, "kind": Saving, "per_batch": None}
+    job = make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES, **given)
+    job.in_thread = "that inherits"
+    with pytest.raises(StreamingQueryException, match="inside foreachBatch would write a batch"):
+        job.run(spark)
+    assert not committed(job.servers, job.sink_topic)
+    job.in_thread = "of its own"
+    job.run(spark)
+    assert committed(job.servers, job.sink_topic) == Counter(VALUES)
+    for path in (job.checkpoint / "commits").iterdir():  # as if the driver had died before
+        path.unlink()
+    job.run(spark)
+    assert set(committed(job.servers, job.sink_topic).values()) == {2}

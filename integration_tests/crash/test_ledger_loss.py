@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION
 from eo_kafka.tools import cli
+from hand_made_job import cut_log
 from harness import (
     Copy,
     assert_exactly_once,
@@ -120,6 +121,34 @@ def test_c22_a_ledger_deleted_under_a_decided_batch_stops_the_job(
     with pytest.raises(Exception, match="LedgerError"):
         job.run(spark)
     assert written(job.servers, job.sink_topic) == before, "rows were repeated"
+
+
+def test_c22_a_ledger_whose_records_were_deleted_is_not_a_new_one(
+    job, spark, crash_points, tmp_path
+):
+    """By a policy that was changed for a while, say: all batches are written, and Spark has not
+    noted the last one."""
+    kill_driver_at(job, crash_points, "S8.after_done", tmp_path / "log")
+    before = written(job.servers, job.sink_topic)
+    assert before
+    cut_log(job.servers, job.ledger, -1)
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"LedgerError.*its first records were deleted"):
+            job.run(spark)
+    assert written(job.servers, job.sink_topic) == before, "rows were repeated"
+
+
+@pytest.mark.full
+def test_c22_a_ledger_whose_records_were_deleted_can_be_reset(job, spark, tmp_path):
+    """Here Spark's commit log knows all batches, so going on repeats and loses nothing."""
+    assert job.run_in_own_driver(tmp_path / "log") == 0
+    cut_log(job.servers, job.ledger, -1)
+    produce(job.servers, job.source_topic, MORE)
+    with pytest.raises(Exception, match=f"LedgerError.*job reset {job.job_name}"):
+        job.run(spark)
+    assert cli.main(["job", "reset", job.job_name, "--bootstrap-servers", job.servers]) == 0
+    job.run(spark)
+    assert_exactly_once(job, VALUES + MORE)
 
 
 @pytest.mark.parametrize(

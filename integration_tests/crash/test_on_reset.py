@@ -37,6 +37,7 @@ from harness import (
     recreate_topic,
     wait_until_timed_out,
 )
+from jobs.copy_job import start_copy
 
 VALUES = [b"%d" % number for number in range(200)]
 MORE = [b"more %d" % number for number in range(60)]
@@ -585,3 +586,18 @@ def test_a_snapshot_of_the_old_query_is_not_the_new_ones(broker, make_topic, tmp
     ledger = ledger_of(new.options)
     assert ledger.snapshot is not None
     assert (ledger.snapshot.query, ledger.loading_from) == (new.query, None)
+
+
+def test_a_new_job_whose_reader_would_start_at_latest_is_refused(job, spark):
+    """What came since the query before ended would be read by neither."""
+    job.run(spark)
+    produce(job.servers, job.source_topic, MORE)
+    second = refreshed(job, "new-job")
+    without = second.as_job()
+    del without["source_options"]["startingOffsets"]
+    for _ in range(2):  # also where the batch is planned already
+        with pytest.raises(Exception, match=r"ForeignLedger.*without option 'startingOffsets'"):
+            assert start_copy(spark, without).awaitTermination(180)
+    assert read_ledger(job).owner == query(job)
+    second.run(spark)  # from 'earliest'; the checkpoint is no worse for it
+    assert_rows(job, ONCE + ONCE + Counter(MORE))

@@ -6,10 +6,16 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from threading import Timer
+
+import pytest
 
 import eo_kafka
 from conftest import topic_maker
+from eo_kafka.clients.kafka.cluster import connect
 from eo_kafka.core.patience import AT_FIRST_S, served
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import preflight
 from eo_kafka.testing.processes import wait_until
 from harness import committed, control_plane, produce
 
@@ -79,7 +85,36 @@ def test_the_control_plane_answers_soon_after_an_outage(own, own_topic):
         answer = asks.submit(control.topic_ids, [topic])
         # By kafka-python's own bound of 30 s it would try again some 15 s later, or more; where
         # the broker's start has taken as long, only this shows it.
-        assert control._admin.config["reconnect_backoff_max_ms"] <= 1000
+        assert control.admin.config["reconnect_backoff_max_ms"] <= 1000
         time.sleep(28.0)
         own.start()
         assert answer.result(timeout=10.0) == before
+
+
+@pytest.mark.parametrize("longest", ["60s", "max"])
+def test_a_new_process_of_a_sink_waits_through_an_outage(own, own_topic, monkeypatch, longest):
+    """Spark ends one that is idle; the next looks at its topics again, in the middle of a query."""
+    topic = own_topic("out")
+    given = {"kafka.bootstrap.servers": own.bootstrap_servers, "topic": topic, "jobName": topic}
+    options = SinkOptions.parse({**given, "transactionTimeout": longest}, streaming=True)
+    preflight.ensure(preflight.with_allowed_timeout(options))
+    served(own.bootstrap_servers)
+    preflight._checked.clear()
+    monkeypatch.setattr(preflight, "_allowed_ms", {})
+    away = []
+
+    def goes_away(*given):
+        """Right after it was reached, and for longer than a wrong address is tried."""
+        found = connect(*given)
+        if not away:
+            own.stop()
+            away.append(Timer(AT_FIRST_S + 3, own.start))
+            away[0].start()
+        return found
+
+    monkeypatch.setattr(preflight, "connect", goes_away)
+    try:
+        preflight.ensure(preflight.with_allowed_timeout(options))
+    finally:
+        away[0].join()
+    assert preflight._checked

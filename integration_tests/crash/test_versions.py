@@ -195,7 +195,7 @@ def init_producer_id(control: ControlPlane, keep_prepared: bool) -> int:
             min_version=6,
             max_version=6,
         )
-        return (await control._admin._manager.send(request, node_id=node)).error_code
+        return (await control.admin._manager.send(request, node_id=node)).error_code
 
     control.describe_one("probe")
     return control._requests.run(ask)
@@ -206,7 +206,7 @@ def test_kafkas_own_two_phase_commit_is_not_usable_yet(broker):
     (docs: `transactionTimeout`). Today version 6 is offered to nobody; where unstable versions are
     switched on, a transaction may be told not to time out, and not be kept by who takes its id."""
     with closing(ControlPlane({"bootstrap.servers": broker.bootstrap_servers})) as control:
-        offered = control._admin.get_broker_version_data(1).api_versions[INIT_PRODUCER_ID]
+        offered = control.admin.get_broker_version_data(1).api_versions[INIT_PRODUCER_ID]
     assert offered[1] == 5, "InitProducerId v6 is stable now"
     with (
         KafkaBroker(properties=UNSTABLE) as own,

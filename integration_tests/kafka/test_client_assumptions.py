@@ -120,7 +120,7 @@ def test_forty_transactions_end_in_one_round(broker, make_topic, control):
     assert sum(committed(broker.bootstrap_servers, topic).values()) == 40
     del producers
     # Kafka works on one request of a connection at a time
-    assert set(control._admin._manager._conns) >= {f"1-{at}" for at in range(1, 8)}
+    assert set(control.admin._manager._conns) >= {f"1-{at}" for at in range(1, 8)}
 
 
 def test_taking_an_id_does_not_wait_out_a_pause_of_the_client(broker):

@@ -57,8 +57,8 @@ def producer(broker):
 @pytest.fixture
 def chosen_here(monkeypatch):
     """How many times partitions were chosen before librdkafka saw the rows."""
-    seen, real = [], write_loops.partition_keys
-    monkeypatch.setattr(write_loops, "partition_keys", lambda *a: (seen.append(1), real(*a)))
+    seen, real = [], write_loops.choose_partitions
+    monkeypatch.setattr(write_loops, "choose_partitions", lambda *a: (seen.append(1), real(*a)))
     return seen
 
 

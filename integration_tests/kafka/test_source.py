@@ -80,7 +80,8 @@ def test_batch_read(spark: Any, broker: Any, make_topic: Any) -> None:
     assert found[1, b"b"].headers is None
 
     produce(broker, topic, b"late", partition=0)
-    assert frame.count() == 4, "latest means what it means when the action runs"
+    assert frame.count() == 3, "each attempt of a task, and each action, reads the same"
+    assert loaded(spark.read, broker, topic).count() == 4
 
 
 def test_batch_read_of_explicit_ranges(spark: Any, broker: Any, make_topic: Any) -> None:
@@ -95,6 +96,31 @@ def test_batch_read_of_explicit_ranges(spark: Any, broker: Any, make_topic: Any)
     )
 
     assert sorted(row.offset for row in frame.collect()) == [3, 4, 5]
+
+
+def test_a_stream_reads_the_batch_that_it_is_joined_with_anew_for_each_batch(
+    spark: Any, broker: Any, make_topic: Any, tmp_path: Path
+) -> None:
+    """As Spark's own connector does, though Spark plans its tasks only once."""
+    topic, side = make_topic("stream"), make_topic("side")
+    produce(broker, topic, b"a")
+    produce(broker, side, b"a")
+    joined = loaded(spark.readStream, broker, topic, startingOffsets="earliest").join(
+        loaded(spark.read, broker, side).selectExpr("value AS value", "offset AS of_side"), "value"
+    )
+    found: list[list[int]] = []
+    writer = joined.writeStream.foreachBatch(
+        lambda rows, _batch: found.append(sorted(row.of_side for row in rows.collect()))
+    )
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        query.processAllAvailable()
+        produce(broker, side, b"a")
+        produce(broker, topic, b"a")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert found[0] == [0] and found[-1] == [0, 1]
 
 
 def test_available_now_is_limited_and_goes_on(

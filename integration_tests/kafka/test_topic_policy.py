@@ -117,7 +117,7 @@ def test_what_is_forbidden_is_left_out_and_told(admin, caplog):
     assert found["max.message.bytes"] == str(8 << 20)
     said = (record.getMessage() for record in caplog.records)
     (told,) = (one for one in said if name in one)
-    assert "is created without delete.retention.ms=604800000, min.insync.replicas=1, unc" in told
+    assert "is created without delete.retention.ms=604800000, min.insync.replicas=1, seg" in told
     assert "cannot be set" in told and "retention.ms=-1" not in told
 
 

@@ -93,6 +93,13 @@ def cleaned_at_once(own, own_topic) -> Callable[..., TopicMap]:
     return make
 
 
+def change_setting(a_map: TopicMap, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    of = ConfigResource(ResourceType.TOPIC, a_map.name, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": a_map.servers})
+    admin.incremental_alter_configs([of])[of].result(30)
+
+
 def keys_in_log(a_map: TopicMap) -> Counter:
     """What the log holds, after something was written that makes it roll, and be cleaned."""
     a_map.put_all({"roll": "again"})
@@ -115,6 +122,10 @@ def test_a_removal_that_was_cleaned_away_before_it_was_read_stops_the_stream(
     until = later.end(end)
     with pytest.raises(DataLossError, match=rf"Removals of map '{cleaned.name}' may be missing"):
         later.read(end, until)
+    change_setting(cleaned, "delete.retention.ms", "86400000")  # that brings nothing back
+    with pytest.raises(DataLossError, match=rf"Removals of map '{cleaned.name}' may be missing"):
+        Stream(cleaned).read(end, until)
+    change_setting(cleaned, "delete.retention.ms", "1")
     lenient = Stream(cleaned, failOnDataLoss="false")
     assert {key for _, key, _ in lenient.read(end, until)} == {"roll"}
     with pytest.raises(DataLossError, match="may be missing"):  # no read is within a millisecond

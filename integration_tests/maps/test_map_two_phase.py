@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from eo_kafka.clients.kafka import control_plane
-from eo_kafka.errors import Fenced, OutcomeUnknown, Undecided
+from eo_kafka.errors import Fenced, LedgerError, OutcomeUnknown, Undecided
 from eo_kafka.sinks.maps import two_phase as map_two_phase
 from eo_kafka.sinks.maps.lanes import MARKERS, TRANSACTION_S, Lanes
 from eo_kafka.sinks.maps.staging import CHUNK_ROWS, ChunkKey, Staging
@@ -21,6 +21,7 @@ from eo_kafka.sinks.protocol import committer, preflight
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.testing.processes import wait_until
+from grid_fixtures import new_map
 from harness import delete_topic
 from map_two_phase_job import ADDING, COLUMNS, QUERY, assert_exact, driver, job_of, kill_at
 
@@ -94,6 +95,66 @@ def test_a_driver_that_was_paused_changes_nothing_when_it_goes_on(
     assert "Fenced" in said
     assert_exact(map_job, hazelcast_client, written_map, 0, 1, 2)
     assert staged.size() == 0
+
+
+@pytest.mark.parametrize("point", ["S7.lanes_taken", pytest.param("S7.after_chunk", marks=FULL)])
+def test_a_decided_batch_is_not_applied_to_another_map(
+    map_job, written_map, staged, hazelcast_client, crash_points, point
+) -> None:
+    """Option `map` is changed between two starts: staged rows are found by the job's name."""
+    map_job.run(0)
+    kill_at(map_job, crash_points, point, 1)
+    here, other = dict(map_job.given), new_map(hazelcast_client)
+    map_job.given["map"] = other.name
+    for accepted in ("true", "false"):
+        map_job.given["failOnDataLoss"] = accepted
+        with pytest.raises(LedgerError, match=f"waits for map '{written_map.name}'"):
+            map_job.prepare(1)
+    assert other.size() == 0
+    map_job.given = here
+    map_job.run(1, 2)
+    assert_exact(map_job, hazelcast_client, written_map, 0, 1, 2)
+
+
+@pytest.mark.parametrize("point", [pytest.param("S6.after_decision", marks=FULL), "S7.after_chunk"])
+def test_a_decided_batch_that_was_passed_brings_no_old_entries_back(
+    map_job, written_map, staged, crash_points, tmp_path, point
+) -> None:
+    """The query went on with `commit=idempotent`, and comes back to two phases."""
+    map_job.given["checkpointlocation"] = str(tmp_path)
+    (tmp_path / "metadata").write_text(f'{{"id":"{QUERY}"}}')
+    map_job.run(0)
+    kill_at(map_job, crash_points, point, 1)
+    (tmp_path / "commits").mkdir()
+    for batch in range(4):  # of these, idempotent puts wrote 1 to 3
+        (tmp_path / "commits" / f"{batch}").touch()
+    newer = dict.fromkeys(map_job.expected(0, 1), "newer")
+    written_map.put_all(newer)
+    before = dict(written_map.entry_set())
+    for accepted in ("true", "false"):
+        map_job.given["failOnDataLoss"] = accepted
+        with pytest.raises(LedgerError, match=r"Batch 1 .* at batch 3: .* a new 'jobName'"):
+            map_job.prepare(4)
+    assert dict(written_map.entry_set()) == before
+    map_job.given["jobName"] += "-new"
+    map_job.run(4)
+    expected = {**before, **map_job.entries(4, 0), **map_job.entries(4, 1)}
+    assert dict(written_map.entry_set()) == {k: v for k, v in expected.items() if v is not None}
+
+
+def test_a_batch_that_is_applied_and_not_done_any_more_is_no_such(
+    map_job, written_map, staged, hazelcast_client, crash_points, tmp_path
+) -> None:
+    """Kafka lost the record that says so: nothing waits."""
+    map_job.given["checkpointlocation"] = str(tmp_path)
+    (tmp_path / "metadata").write_text(f'{{"id":"{QUERY}"}}')
+    map_job.run(0)
+    kill_at(map_job, crash_points, "S7.applied", 1)
+    staged.clear()
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "1").touch()
+    map_job.run(2)
+    assert_exact(map_job, hazelcast_client, written_map, 0, 1, 2)
 
 
 def test_what_nothing_decided_is_removed(map_job, written_map, staged, hazelcast_client) -> None:

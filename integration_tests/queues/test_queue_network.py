@@ -60,7 +60,7 @@ def test_a_commit_of_which_nobody_knows_is_not_acknowledged(
 ) -> None:
     monkeypatch.setattr(inbox, "TIMEOUT_S", 4)
     receiver = proxied(job, network)
-    receiver._options = replace(receiver._options, patience_s=0.001)
+    receiver._options = replace(receiver._options, patience_s=-1)  # none: the first failure counts
     receiver.open()
     receiver._inbox.try_out()  # that ends a transaction, too
     fault = network.add(Api.END_TXN, action)

@@ -6,6 +6,7 @@ import datetime
 import json
 import logging
 import os
+import sys
 
 import pika
 import pytest
@@ -13,8 +14,15 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from eo_kafka.connectors.queues.reader import QueueStreamReader, checked
-from eo_kafka.errors import EnvironmentRefused, Fenced, ReadTimeout, SourceError
+from eo_kafka.errors import (
+    EnvironmentRefused,
+    Fenced,
+    OutcomeUnknown,
+    ReadTimeout,
+    SourceError,
+)
 from eo_kafka.sources.queues.rows import with_messages
+from eo_kafka.testing.processes import wait_until
 from harness import committed, committed_messages
 from queue_job import QueueCopy, channel, new_queue, numbered, once, publish, waiting
 
@@ -158,6 +166,26 @@ def test_a_time_that_python_has_no_date_for_is_read(queue_copy, monkeypatch) -> 
     assert dict(found.headers())["when"] == b"1767225600000"
 
 
+def test_a_message_that_cannot_be_read_takes_nothing_with_it(queue_copy) -> None:
+    """Taken for an outage, it would be asked for again and again, and at the limit RabbitMQ drops
+    what is delivered with it."""
+    job, headers = queue_copy, {}
+    job.queue = new_queue(job.url, "quorum", **{"x-delivery-limit": 4})
+    for _ in range(900):
+        headers = {"a": headers}
+    publish(job.url, job.queue, ["a"])
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(20_000)
+        publish(job.url, job.queue, ["deep"], headers=headers)
+    finally:
+        sys.setrecursionlimit(limit)
+    publish(job.url, job.queue, ["b"])
+    with pytest.raises(SourceError, match="cannot be read by the client .*RecursionError"):
+        job.receiver().receive()
+    wait_until(lambda: waiting(job.url, job.queue) == 3, "all of them are in the queue again")
+
+
 def test_a_message_that_is_too_large_for_kafka_stays_in_the_queue(queue_copy, make_topic) -> None:
     job = queue_copy
     job.source_topic = make_topic("inbox", config={"max.message.bytes": "2000"})
@@ -186,6 +214,40 @@ def test_nobody_else_may_write_into_an_inbox(queue_copy) -> None:
         one.receive()
     assert in_inbox(job) == once(["foreign"])
     assert waiting(job.url, job.queue) == 1
+
+
+def test_a_receiver_that_another_prefix_does_not_fence_is_noticed(queue_copy) -> None:
+    """A job that gets a prefix of its own while its old driver still runs: two ids, one inbox."""
+    job = queue_copy
+    old, new = job.receiver(), job.receiver(transactionalIdPrefix="orders")
+    publish(job.url, job.queue, ["a"])
+    assert old.receive() == 1
+    publish(job.url, job.queue, ["b"])
+    assert new.receive() == 1
+    publish(job.url, job.queue, ["c"])
+    with pytest.raises(OutcomeUnknown, match="somebody else writes into it"):
+        old.receive()
+    assert in_inbox(job) == once(["a", "b"])
+    assert waiting(job.url, job.queue) == 1
+    assert job.receiver().receive() == 1  # which reads all that there is first
+    with pytest.raises(OutcomeUnknown, match="somebody else writes into it"):
+        publish(job.url, job.queue, ["d"])
+        new.receive()
+    assert in_inbox(job) == once(["a", "b", "c"])
+    assert waiting(job.url, job.queue) == 1
+
+
+def test_another_source_of_ids_makes_another_id(queue_copy, caplog) -> None:
+    """A publisher's counter, and the number of an order."""
+    job = queue_copy
+    with channel(job.url) as opened:
+        for body, count, order in ((b"17", "1001", 17), (b"1001", "2002", 1001)):
+            given = pika.BasicProperties(message_id=count, headers={"order": order})
+            opened.basic_publish("", job.queue, body, given)
+            changed = {} if order == 17 else {"messageId": "header:order"}
+            assert job.receiver(**changed).receive(all_there=True) == 1
+    assert in_inbox(job) == once(["17", "1001"])
+    assert "1 are of another kind" in caplog.text
 
 
 def test_a_compacted_inbox_is_refused(queue_copy, make_topic) -> None:

@@ -12,13 +12,14 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import eo_kafka
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.core import crash_points as crash_points_module
 from eo_kafka.core.crash_points import CrashPointReached
 from eo_kafka.errors import CheckpointError, LedgerError, SnapshotFailed
@@ -26,6 +27,7 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, preflight, snapshots, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.state.ledger.coordinator import Coordinator
 from eo_kafka.state.ledger.ledger import Ledger, fold
 from eo_kafka.state.ledger.log_reader import read_records
 from eo_kafka.state.snapshots import restored, restoring
@@ -200,6 +202,50 @@ def test_a_large_snapshot_is_sent_ahead_and_what_a_crash_leaves_of_it_is_removed
     assert (
         job.restored("elsewhere")["state/0/0/1.delta"] == files(job.checkpoint)["state/0/0/1.delta"]
     )
+
+
+@pytest.mark.parametrize("is_stale", [False, True])
+def test_what_an_interrupted_try_has_sent_is_not_sent_again(
+    job, crash_points, monkeypatch, caplog, is_stale
+):
+    """Also where an old end of the state topic is told first, as a leader does that is cut off."""
+    monkeypatch.setattr(snapshots, "INLINE_MAX", 500_000)
+    monkeypatch.setattr(snapshots, "PORTION", 600_000)
+    job.spark_writes(0)
+    job.run(0)
+    job.spark_writes(1, os.urandom(3_000_000))
+    for partition in (1, 2):
+        job.put(f"state/0/{partition}/1.delta", os.urandom(3_000_000))
+    crash_points.arm("S6.snapshot_taken", "raise")
+    with pytest.raises(CrashPointReached):
+        job.run(1)
+    sent, append, look = [], Coordinator.append, ControlPlane.look
+
+    def appended(self, records, state=(), **others):
+        sent.append(sum(len(value or b"") for _, value in state))
+        append(self, records, state, **others)
+
+    def looked(self, *asked, **others):
+        found = look(self, *asked, **others)
+        if (
+            is_stale
+            and others.get("ends", [("",)])[0][0] == job.options.state_topic
+            and not sent[1:]
+        ):
+            return replace(found, ends=[found.ends[0], found.ends[1] - 4])
+        return found
+
+    monkeypatch.setattr(Coordinator, "append", appended)
+    monkeypatch.setattr(ControlPlane, "look", looked)
+    job.run(1)
+    assert sum(sent) < (6_100_000 if is_stale else 100_000)
+    assert ("asking again from the fence" in caplog.text) is is_stale
+    assert job.ledger().loading_from is None
+    assert job.compacted().keys() == named(job)
+    kept, there = job.restored("elsewhere"), files(job.checkpoint)
+    for partition in range(3):
+        path = f"state/0/{partition}/1.delta"
+        assert kept[path] == there[path]
 
 
 def test_a_version_that_a_replay_wrote_anew_is_read_anew(job, crash_points):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from environments import one_build
 from eo_kafka.broker.jars import DEFAULT_VERSION
 from eo_kafka.testing import container_broker, shared_servers
 
@@ -90,15 +91,16 @@ def kafka_image(version: str) -> str:
 def built(image: str, name: str) -> str:
     """The name of a local image of build-local.sh, which builds it, or finds it built."""
     version = name.rpartition(":")[2]
-    done = subprocess.run(
-        [BUILD, image],
-        env={**os.environ, "KAFKA_VERSIONS": version, "EO_KAFKA_REGISTRY": PREFIX},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=BUILD_TIMEOUT_S,
-        check=False,
-    )
+    with one_build():  # of the job's image, a wheel
+        done = subprocess.run(
+            [BUILD, image],
+            env={**os.environ, "KAFKA_VERSIONS": version, "EO_KAFKA_REGISTRY": PREFIX},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
     if done.returncode == CANNOT_BE_HAD:
         pytest.skip(f"No image can be built: {done.stdout.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stdout[-4000:]

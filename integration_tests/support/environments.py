@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import fcntl
 import os
 import re
 import shutil
@@ -10,15 +11,26 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
 
+@contextmanager
+def one_build() -> Iterator[None]:
+    """One at a time, of all processes: each clears away the tree's folder `build`."""
+    with (ROOT / "pyproject.toml").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def build_wheel(folder: Path) -> Path:
     """The wheel of this tree."""
     command = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT]
-    built = subprocess.run(command, capture_output=True, text=True)
+    with one_build():
+        built = subprocess.run(command, capture_output=True, text=True)
     assert built.returncode == 0, built.stdout + built.stderr
     (wheel,) = folder.glob("*.whl")
     return wheel

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
@@ -75,12 +76,13 @@ class TableJob:
         """S1 to S5. `other` goes behind each word: a query that is not deterministic."""
         options, target = self.read()
         plan = make_plan(options)
+        place = self.given.get("checkpointlocation")
         self.reports = [
             self.writing.write(
                 options,
                 target,
                 plan,
-                TaskIdentity(QUERY, batch, partition, partition + attempt),
+                TaskIdentity(QUERY, batch, partition, partition + attempt, checkpoint=place),
                 iter([self._batch(self.rows(batch, partition), other)]),
             )
             for partition in range(TASKS)
@@ -153,6 +155,16 @@ class TableJob:
             f"WHERE n.nspname = '{table}' AND c.relname LIKE 'eo_kafka_staged%' AND c.relkind = 'r'"
         )
         return sorted(name for (name,) in found)
+
+
+def spark_runs(job: TableJob, folder: Path, batch: int) -> None:
+    """The query's checkpoint, and what Spark has written there when a batch's tasks start."""
+    for log, batches in (("offsets", batch + 1), ("commits", batch)):
+        (folder / log).mkdir(parents=True, exist_ok=True)
+        for number in range(batches):
+            (folder / log / f"{number}").write_text(f'v1\n{{}}\n{{"in":{{"0":{number}}}}}')
+    (folder / "metadata").write_text(f'{{"id":"{QUERY}"}}')
+    job.given["checkpointlocation"] = str(folder)
 
 
 def new_table(url: str, more: str = "") -> str:

@@ -16,8 +16,8 @@ from eo_kafka.errors import BatchMismatch, LedgerError, RepairNeeded
 from eo_kafka.sinks.tables.marker import Markers
 from eo_kafka.testing.processes import wait_until
 from eo_kafka.tools import cli
-from harness import copy_topic
-from table_job import TableJob, job_of, kill_at, new_table
+from harness import copy_topic, delete_topic
+from table_job import TableJob, job_of, kill_at, new_table, spark_runs
 
 FULL = pytest.mark.full
 
@@ -80,6 +80,38 @@ def test_another_ledger_of_the_same_name_begins_anew(table_job) -> None:
         0, 1, 2
     )  # the same generations and batches, which the table must not take for old
     assert table_job.there() == table_job.expected(0, 1, 2)
+
+
+@pytest.mark.parametrize("commit", ["staged", pytest.param("two-phase", marks=FULL)])
+def test_a_batch_that_is_in_the_table_by_a_ledger_that_is_gone_is_not_written_again(
+    table_job, crash_points, tmp_path, commit
+) -> None:
+    """Its Kafka died when the batch was applied, and the job has another one."""
+    table_job.given["commit"] = commit
+    spark_runs(table_job, tmp_path, 0)
+    table_job.run(0)
+    spark_runs(table_job, tmp_path, 1)
+    kill_at(table_job, crash_points, "S7.applied", 1)
+    delete_topic(table_job.given["kafka.bootstrap.servers"], table_job.options.job_and_ledger[1])
+    # A Kafka that remembers nothing
+    ledger = f"another-{table_job.given['jobName']}"
+    table_job.given |= {"ledgerTopic": ledger, "transactionalIdPrefix": "another"}
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=r"shows batch 1 .*Spark runs batch 1 now"):
+            table_job.prepare(1)
+    config = tmp_path / "table.properties"
+    config.write_text(f"url={table_job.database}\ntable={table_job.given['table']}\n")
+    words = ["--transactional-id-prefix", "another", "--ledger-topic", ledger]
+    words += ["--bootstrap-servers", table_job.given["kafka.bootstrap.servers"]]
+    name, _ = table_job.options.job_and_ledger
+    assert cli.main(["job", "reset", name, *words, "--table-config", str(config)]) == 0
+    with pytest.raises(LedgerError, match=r"shows batch 1 .*Spark runs batch 1 now"):
+        table_job.prepare(1)
+    assert table_job.there() == table_job.expected(0, 1)
+    for batch in (2, 3):  # as if Spark had noted it
+        spark_runs(table_job, tmp_path, batch)
+        table_job.run(batch)
+    assert table_job.there() == table_job.expected(0, 1, 2, 3)
 
 
 def test_a_job_that_was_reset_goes_on_and_one_whose_marker_is_gone_stops(table_job) -> None:

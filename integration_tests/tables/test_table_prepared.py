@@ -55,11 +55,14 @@ def both(eo_postgres, broker, make_topic) -> TableJob:
     return job_of(url, broker.bootstrap_servers, new_table(url), topic=topic, **TWO_PHASE)
 
 
-def attempt(job: TableJob, plan: object, batch: int, partition: int, number: int):
+def attempt(
+    job: TableJob, plan: object, batch: int, partition: int, number: int, follows: bool = False
+):
     """One attempt of a task."""
     options, target = job.read()
     rows = iter([job._batch(job.rows(batch, partition), "")])
-    return writing.write(options, target, plan, TaskIdentity(QUERY, batch, partition, number), rows)
+    task = TaskIdentity(QUERY, batch, partition, number, follows=follows)
+    return writing.write(options, target, plan, task, rows)
 
 
 @pytest.mark.smoke
@@ -149,10 +152,29 @@ def test_what_a_lost_attempt_prepared_is_out_of_the_way_of_the_next(keyed, monke
     monkeypatch.setattr(preparing, "SIBLING_WAIT_S", 0.5)
     plan = make_plan(keyed.options)
     attempt(keyed, plan, 0, 0, 0)  # its executor is lost with its report
-    keyed.reports = [attempt(keyed, plan, 0, 0, 1), attempt(keyed, plan, 0, 1, 2)]
+    keyed.reports = [attempt(keyed, plan, 0, 0, 1, follows=True), attempt(keyed, plan, 0, 1, 2)]
     assert len(keyed.prepared()) == 2
     keyed.commit(0)
     assert keyed.there() == keyed.expected(0)
+
+
+def test_a_stage_that_runs_again_leaves_what_was_reported_before(job, keyed, monkeypatch) -> None:
+    """Spark takes the report of an attempt of the stage's first run, and ends none of the second:
+    there, attempt 0 is another one."""
+    monkeypatch.setattr(preparing, "SIBLING_WAIT_S", 0.5)
+    monkeypatch.setattr(preparing, "_BEGIN", preparing._BEGIN.replace("'20s'", "'500ms'"))
+    for one, is_locked in ((job, False), (keyed, True)):
+        plan = make_plan(one.options)
+        one.reports = [attempt(one, plan, 0, 0, 0)]
+        if is_locked:
+            with pytest.raises(WriteFailed, match="another transaction has"):
+                attempt(one, plan, 0, 0, 1)
+        else:
+            attempt(one, plan, 0, 0, 1)
+        one.reports.append(attempt(one, plan, 0, 1, 2))
+        one.commit(0)
+        assert one.there() == one.expected(0)
+        assert one.prepared() == []
 
 
 def test_an_attempt_that_lost_is_ended_with_the_batch(job) -> None:

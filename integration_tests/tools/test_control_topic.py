@@ -11,10 +11,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 from eo_kafka.errors import EnvironmentRefused, EoKafkaError
 from eo_kafka.state.ledger.job import Job, read_job
+from eo_kafka.testing import records
 from eo_kafka.tools.control import asking
 from eo_kafka.tools.control import seat as seat_module
 from eo_kafka.tools.control.seat import Seat, topic_of
-from eo_kafka.tools.control.words import Do, Stands, Told, Wish
+from eo_kafka.tools.control.words import TOLD_KEY, Do, Stands, Told, Wish, encode
 from eo_kafka.tools.run import control
 from eo_kafka.tools.run.control import ControlledOrders
 from eo_kafka.tools.run.orders import Order
@@ -67,6 +68,22 @@ def test_a_suspended_job_stays_so_by_its_answer_when_the_wish_is_lost(job):
     cut_log(job.kafka["bootstrap.servers"], topic(job), 1)
     with closing(Seat(job)) as seat:
         wait_until(lambda: holds(seat), "it has the job")
+        assert ControlledOrders(seat, {}).look() is Order.SUSPEND
+
+
+def test_a_late_answer_of_a_supervisor_that_lost_the_job_is_not_the_last_one(job):
+    suspend(job)
+    late = Told("waiting", Stands.RUN.value, "before", done=True, ok=True, host="frozen", pid=9)
+    with closing(Seat(job)) as seat:
+        wait_until(lambda: holds(seat), "it has the job")
+        answer = seat.told
+        assert answer is not None
+        records.write(job.kafka["bootstrap.servers"], topic(job), [(TOLD_KEY, encode(late))])
+        wait_until(lambda: not holds(seat) or seat._on_way, "it has heard")
+        wait_until(lambda: holds(seat) and not seat._on_way, "it has told that again")
+    with closing(Seat(job)) as seat:
+        wait_until(lambda: holds(seat), "it has the job")
+        assert seat.told == answer
         assert ControlledOrders(seat, {}).look() is Order.SUSPEND
 
 

@@ -98,8 +98,12 @@ def test_a_transaction_that_no_coordinator_knows_is_found(doctor, capsys):
         assert code == 1
         level, text = worst["output topic"]
         assert (level, "hangs on partitions [1]" in text) == ("problem", True), text
-        main(["txn", "list", "--topic", topic, "--bootstrap-servers", own.bootstrap_servers])
+        where = ["--topic", topic, "--bootstrap-servers", own.bootstrap_servers]
+        main(["txn", "list", *where])
         assert "hung" in capsys.readouterr().out
+        assert main(["txn", "abort", *where]) == 1
+        assert main(["txn", "abort", *where, "--force"]) == 0
+        assert "hangs" not in doctor(*words)[1]["output topic"][1]
         del producer
 
 

@@ -306,6 +306,20 @@ def test_a_plan(spark, name):
     assert not spark.streams.active
 
 
+@pytest.mark.parametrize(("setting", "guarantee"), [("true", EXACT), ("false", MAYBE)])
+def test_a_shuffle_of_what_may_differ_is_exact_where_spark_compares_stages(
+    spark, setting, guarantee
+):
+    name = "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch"
+    assert spark.conf.get(name) == "true", "Spark's default"
+    rows = source(spark).mapInPandas(unknown, source(spark).schema)
+    spark.conf.set(name, setting)
+    try:
+        assert eo_kafka.explain(written(rows.repartition(3))).guarantee == guarantee
+    finally:
+        spark.conf.unset(name)
+
+
 def test_a_dataframe_has_no_sink_and_a_batch_is_told_as_one(spark):
     found = eo_kafka.explain(source(spark).where("rand() < 0.5").distinct())
     assert found.guarantee == "none", "whatever exactly-once sink follows"

@@ -3,6 +3,7 @@ machines have the clients but not this package."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -146,6 +147,23 @@ def test_register_helps_where_sparks_one_look_for_formats_failed(tmp_path):
     )
     assert "Skipping the lookup of Python Data Sources due to the failure" in ran.stderr
     assert ran.stdout.count(MISSING) == 2, "Spark looks once only"
+    assert "registered ['key', 'value'," in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_register_helps_where_the_drivers_python_is_jupyter(tmp_path):
+    """As in `PYSPARK_DRIVER_PYTHON=jupyter pyspark`: Spark asks that program for the formats."""
+    jupyter = tmp_path / "jupyter"
+    jupyter.write_text('#!/bin/sh\necho "not a Jupyter command: $*" >&2\nexit 1\n')
+    jupyter.chmod(0o755)
+    named = {"PYSPARK_DRIVER_PYTHON": str(jupyter), "PYSPARK_PYTHON": sys.executable}
+    ran = subprocess.run(
+        [sys.executable, "-c", LOOK],
+        cwd=tmp_path,
+        env={**os.environ, **named},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.stdout.count(MISSING) == 2, ran.stdout + ran.stderr
     assert "registered ['key', 'value'," in ran.stdout, ran.stdout + ran.stderr
 
 

@@ -47,6 +47,8 @@ def said(broker, make_topic, crash_folder, tmp_path_factory) -> dict[str, object
         ("avro", [0, 1, 2]),
         ("view", 3),
         ("direct", 100),
+        ("plain_in_foreach_batch", 200),  # twice: a task is not told that it belongs to a query
+        ("numbered_in_foreach_batch", 100),
         ("after_foreach_batch", 300),  # 100 of the query with the listener, none of the refused one
     ],
 )

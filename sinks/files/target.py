@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ...core.errors import OutcomeUnknown
-from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
 from ...targets.files.target import FilesTarget
 from ...targets.port import MarkerChanged
 from ..targets.custom import told, writer_of
 from ..targets.target import StagedCustomTarget
+
+if TYPE_CHECKING:
+    from ..options import SinkOptions
 
 REFERENCE = "eo_kafka.targets.files.target:FilesTarget"
 
@@ -20,7 +22,7 @@ REFERENCE = "eo_kafka.targets.files.target:FilesTarget"
 class StagedFiles(StagedCustomTarget):
     """`StagedTarget` says what is asked."""
 
-    def check_same(self, job: Job, ledger: Ledger, *, fenced: bool) -> None:
+    def check_same(self, job: SinkOptions, ledger: Ledger, *, fenced: bool) -> None:
         made = cast(FilesTarget, self.made())
         with told(self.place):
             made.check()

@@ -14,6 +14,9 @@ from ...core.errors import LedgerError, RepairNeeded, Undecided, cut
 from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
+from ...state.snapshots.checkpoint import open_checkpoint
+from ...state.snapshots.offset_log import batches_in
+from ..options import IDEMPOTENT, SinkOptions
 from .expiry import check_kept
 from .staging import MapTarget, Staging, chunk_keys
 
@@ -39,12 +42,15 @@ class StagedMap(MapTarget):
     def how_lost(self) -> str:
         return "with the members that held them"
 
-    def check_same(self, job: Job, ledger: Ledger, *, fenced: bool) -> None:
+    def check_same(self, job: SinkOptions, ledger: Ledger, *, fenced: bool) -> None:
         if not fenced:
             from .lanes import MARKERS
 
             for name in (Staging(self, job.job_and_ledger[0]).name, MARKERS):
                 check_kept(self.hazelcast, name)
+        self._check_place(job, ledger)
+        if fenced:  # else it may be done by now
+            self._check_not_passed(job, ledger)
         written = [
             found
             for found in ledger.of_sink(job.sink).values()
@@ -72,6 +78,51 @@ class StagedMap(MapTarget):
                 "new 'jobName'."
             )
         log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)
+
+    def _check_place(self, job: Job, ledger: Ledger) -> None:
+        """Staged rows are found by the job's name, and do not say which map they are for. Raise
+        LedgerError if some wait for another one."""
+        for decision in ledger.unfinished():
+            places = {part.staged.place for part in decision.participants if part.staged}
+            if decision.sink == job.sink and places - {self.map}:
+                named = " and ".join(f"'{cut(place)}'" for place in sorted(places))
+                raise LedgerError(
+                    f"Batch {decision.batch} of job '{job.job}' is decided and waits for map "
+                    f"{named}, and option 'map' is '{cut(self.map)}' now. Nothing was written. "
+                    "Start the query with the option as it was until a batch is written, and "
+                    "change it then."
+                )
+
+    def _check_not_passed(self, job: SinkOptions, ledger: Ledger) -> None:
+        """Spark notes a batch when it is done. Raise LedgerError if it has noted one that waits, or
+        a later one: others wrote them, and what waits is older than what is there. A function of
+        foreachBatch may have hidden an error from Spark; what is not staged any more is applied."""
+        waiting = [one for one in ledger.unfinished() if one.sink == job.sink]
+        if not waiting or job.may_pass_batches or job.checkpoint is None:
+            return
+        if ledger.owner != job.query_id:
+            return  # its checkpoint is not the one that the batch ran with
+        checkpoint = open_checkpoint(job.checkpoint)
+        noted = max(batches_in("commits", checkpoint.paths()), default=-1)
+        for decision in (one for one in waiting if one.batch <= noted):
+            keys = [
+                key
+                for part in decision.participants
+                for key in chunk_keys(decision.sink, decision.batch, part)
+            ]
+            if len(Staging(self, job.job_and_ledger[0]).missing(keys)) < len(keys):
+                raise LedgerError(
+                    f"Batch {decision.batch} of job '{job.job}' is decided, and its rows wait for "
+                    f"{self.place} since; but checkpoint '{checkpoint.url}' is at batch {noted}: "
+                    f"batches from {decision.batch} on were written without the ledger ('commit' "
+                    f"'{IDEMPOTENT}', say). To apply old rows now would bring old entries back. "
+                    f"Nothing was written. Give the query a new 'jobName' (readers that have it, "
+                    f"too): its ledger begins behind batch {noted}, and what waits is left as it "
+                    f"is. Or go on with 'commit' '{IDEMPOTENT}'."
+                )
+
+    def is_same(self, place: str, sink: str, ledger: str | None) -> bool:
+        return False  # decisions name it as staged rows do
 
     def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:
         kept = {

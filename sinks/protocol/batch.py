@@ -8,24 +8,36 @@ no later start that could go on with them, as a streaming query has.
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ...clients.kafka import control_plane
 from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.control_requests import TopicPartition
+from ...clients.kafka.lost_markers import Asker, forget, settle
 from ...clients.kafka.transactional_id import TransactionalIds
-from ...core.errors import EnvironmentRefused, OutcomeUnknown, ParticipantsLost, Undecided
-from ...core.transaction import EndTxnAnswer, Identity, TransactionState
+from ...core.errors import (
+    EnvironmentRefused,
+    EoKafkaError,
+    OutcomeUnknown,
+    ParticipantsLost,
+    Undecided,
+)
+from ...core.transaction import Described, EndTxnAnswer, Identity, TransactionState
 from ..options import SinkOptions
+from .earlier_ends import EarlierEnds
 from .preflight import check_output
 from .stragglers import beside, end_all, list_open
 from .task_transaction import SlotTaken, TaskTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 END_TIMEOUT_S = 120.0
 
@@ -70,6 +82,12 @@ def write(
         ids.attempt_slots(options.sink, partition, 0, task_attempt_id),
         who=f"Partition {partition}",
         before_open=partial(_check_slot, options),
+        earlier=EarlierEnds(
+            control_plane.shared(options.kafka),
+            ids,
+            None,
+            raises_epoch=batch.end_txn_version >= 5,
+        ),
     )
     try:
         for found in rows:
@@ -82,10 +100,11 @@ def write(
     return BatchReport(partition, prepared, transaction.topics)
 
 
-def _check_slot(options: SinkOptions, transactional_id: str) -> None:
+def _check_slot(options: SinkOptions, transactional_id: str) -> Described:
     found = control_plane.shared(options.kafka).describe_one(transactional_id)
     if found.state is TransactionState.ONGOING:  # of another attempt, perhaps the reported one
         raise SlotTaken(transactional_id)
+    return found
 
 
 def commit(
@@ -116,6 +135,34 @@ def commit(
     others = beside(lambda: list_open(control, ids, but=identities))
     _commit_all(control, identities, batch.end_txn_version)
     end_all(control, [found.identity for found in others.result()], batch.end_txn_version)
+    wrote = {at for found in described.values() for at in found.partitions}
+    _settle(control, ids, batch, dict(topics), wrote, "is committed, and must not be repeated")
+
+
+def _settle(
+    control: ControlPlane,
+    ids: TransactionalIds,
+    batch: BatchIdentity,
+    topics: Iterable[str],
+    wrote: Collection[TopicPartition],
+    outcome: str,
+) -> None:
+    """No later start does it for these ids. What the write has come to stands, whatever this finds:
+    so it is told, and not raised."""
+    asker = Asker(control, ids, raises_epoch=batch.end_txn_version >= 5)
+    try:
+        unseen = settle(asker, control.look(others=set(topics)).leader_epochs, wrote)
+        problem = f"{sorted(unseen)} have no leader now: that may be left out there" * bool(unseen)
+    except EoKafkaError as error:
+        problem = str(error)
+    finally:
+        forget(asker)
+    if problem:
+        log.warning(
+            "A write %s, and readers of its topics may stand still: %s (KAFKA-20734: 'eo-kafka txn "
+            "list --topic' shows what hangs).",
+            *(outcome, problem.rstrip(".")),
+        )
 
 
 def _commit_all(control: ControlPlane, identities: Sequence[Identity], version: int) -> None:
@@ -145,5 +192,8 @@ def abort(
     """Abort whatever the save has open: of attempts that did not report, too, but for what opens
     later. Runs on the driver; what it misses times out. Raises OutcomeUnknown."""
     control = control_plane.shared(options.kafka)
-    found = list_open(control, TransactionalIds(options.prefix, batch.name))
+    ids = TransactionalIds(options.prefix, batch.name)
+    found = list_open(control, ids)
     end_all(control, [one.identity for one in found], batch.end_txn_version)
+    topics = {name for one in reports if one for name, _ in one.topics} | options.outputs
+    _settle(control, ids, batch, topics, (), "has failed, and what it had open is aborted")

@@ -21,9 +21,11 @@ from ...state.snapshots.batch_ends import (
     without_marks,
 )
 from ..options import SinkOptions
+from . import source_checks
 from .batch_identity import BatchIdentity, plans_in, was_repartition
 from .batch_times import other_times
 from .committable import TaskReport, Torn
+from .other_names import is_other_name
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +46,7 @@ def check_written(
         )
     if written.accepted:
         return
-    if found := _difference(written, identity):
-        raise BatchMismatch(_sentence(options, identity, ledger, written, found))
+    _check_same(options, identity, ledger, written)
     if found := _other_rows(written, identity, reports):
         way = _way_of_rows(options, identity)
         raise BatchMismatch(f"{_is_another(options, identity, found)} {way}")
@@ -53,13 +54,14 @@ def check_written(
 
 def check_decided(options: SinkOptions, identity: BatchIdentity, ledger: Ledger) -> None:
     """S6: raise BatchMismatch if a batch of this number was decided, and is to be mended now, and
-    was another one; or if a new batch does not begin where the one before it ended, or the ledger
-    has older ones and lacks that one, or its rows are not there."""
+    was another one; or if a new batch does not begin where the one before it ended, or a source of
+    it got another name, or the ledger has older ones and lacks that one, or its rows are not
+    there."""
     written = ledger.decisions.get((options.sink, identity.batch))
     if written is not None and written.state is not DecisionState.VOID:
-        if found := _difference(written, identity):
-            raise BatchMismatch(_sentence(options, identity, ledger, written, found))
+        _check_same(options, identity, ledger, written)
         return
+    source_checks.check_names(options, identity)
     before = ledger.decisions.get((options.sink, identity.batch - 1))
     if before is None:
         _check_none_between(options, identity, ledger)
@@ -161,7 +163,8 @@ def check_torn(options: SinkOptions, batch: int, torn: Torn | None) -> None:
         f"one than batch {other} ran with, of before a repartition of the state, say. It may read "
         f"what batch {other} has read. Nothing of batch {batch} is visible. Bring the checkpoint "
         f"back that batch {other} ran with. If it is gone, 'eo-kafka verify' says what the output "
-        f"has; then 'eo-kafka job reset {job}', and a new checkpoint."
+        f"has; then 'eo-kafka job reset {job}', and a new checkpoint with 'startingOffsets' at the "
+        "readers (without it, they start at 'latest')."
     )
 
 
@@ -196,10 +199,21 @@ def _restore(options: SinkOptions) -> str:
     )
 
 
+def _check_same(
+    options: SinkOptions, now: BatchIdentity, ledger: Ledger, written: Decision
+) -> None:
+    """Raise BatchMismatch if a batch of this number was another one, as target and offsets tell."""
+    wrote = written.target
+    if wrote and wrote != now.target and not is_other_name(options, ledger, wrote):
+        found = f"it went to {wrote}, and this one goes to {now.target}"
+        raise BatchMismatch(f"{_is_another(options, now, found)} {_way_of_target(options, ledger)}")
+    if found := _difference(written, now):
+        way = _way_back(options, now, ledger)
+        raise BatchMismatch(f"{_is_another(options, now, found)} {way}")
+
+
 def _difference(written: Decision, now: BatchIdentity) -> str:
-    """What differs, as the end of a sentence; "" if nothing does that offsets and target tell."""
-    if written.target and written.target != now.target:
-        return f"it went to {written.target}, and this one goes to {now.target}"
+    """What of their sources differs, as the end of a sentence; "" if nothing does."""
     if not written.offsets or not now.ends:
         return ""
     known = [(written.offsets, now.ends)]
@@ -234,17 +248,11 @@ def _replayable(theirs: Sequence[str], mine: Sequence[str]) -> bool:
     return all(is_replayable(line) for line in (*theirs, *mine))
 
 
-def _sentence(
-    options: SinkOptions, now: BatchIdentity, ledger: Ledger, written: Decision, found: str
-) -> str:
-    if written.target and written.target != now.target:
-        way = (
-            "A job's name is for one write: give each its own 'jobName'. If the query's target was "
-            "changed between two runs, start it once more with the old one."
-        )
-    else:
-        way = _way_back(options, now, ledger)
-    return f"{_is_another(options, now, found)} {way}"
+def _way_of_target(options: SinkOptions, ledger: Ledger) -> str:
+    back = "If the query's target was changed between two runs, start it once more with the old one"
+    if ledger.owner is None or ledger.owner != options.query_id or options.may_pass_batches:
+        return f"A job's name is for one write: give each its own 'jobName'. {back}."
+    return f"{back}, and change it when a batch is written. By a new 'jobName' it is written twice."
 
 
 def _is_another(options: SinkOptions, now: BatchIdentity, found: str) -> str:

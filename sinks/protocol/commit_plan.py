@@ -8,9 +8,10 @@ files of a large snapshot go ahead (snapshots.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.control_requests import TopicPartition
 from ...core.crash_points import crash_point
 from ...core.errors import LedgerError, RepairNeeded
 from ...core.transaction import Decision, DecisionState, IllegalMove
@@ -40,6 +41,7 @@ class CommittedBatch:
     identity: BatchIdentity
     snapshots: Snapshots | None
     course: Course
+    wrote: set[TopicPartition] = field(default_factory=set)  # what is prepared, once it is checked
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
     decision = _decision(options, previous, reports)
     snapshot = _snapshot(batch, ledger)
     # Last, for transactions can end at any time.
-    source_ids = check_prepared(batch.control, reports, options, batch.identity, ledger)
+    source_ids = check_prepared(
+        batch.control, reports, options, batch.identity, ledger, batch.wrote
+    )
     if options.one_phase:
         one_phase_recovery.check_named(options, batch.control, reports)
     source_checks.check_sources(options, batch.identity, ledger, source_ids)

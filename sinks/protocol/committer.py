@@ -42,7 +42,13 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> C
     _check_reports(reports, batch)
     course = Course()
     control = control_plane.shared(options.kafka)
-    coordinator = Coordinator(options, control)
+    committed = [part for report in reports if report.committed and (part := report.participant)]
+    coordinator = Coordinator(
+        options,
+        control,
+        {*_written(committed), *filter(None, [options.state_topic])},
+        [part.identity for part in committed],
+    )
     identity = BatchIdentity.of(options, reports[0])
     snapshots = Snapshots.of(options, control, reports[0], identity.planned)
     ready = CommittedBatch(options, control, coordinator, reports, identity, snapshots, course)
@@ -60,9 +66,11 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> C
         decision = _decide(ready)
         course.lap(DECIDE)
         crash_point("S6.after_decision")
-        finisher = Finisher(options, control, coordinator)
+        finisher = Finisher(options, control, coordinator, wrote=ready.wrote or None)
         if decision.state is DecisionState.DONE:
             finisher.end_others(decision)  # an attempt may have opened one, and lost
+            if finisher.aborted:
+                coordinator.settle()
             course.lap(FINISH)
         else:
             missing = finisher.finish(decision).missing
@@ -99,7 +107,8 @@ def abort(
     if mine is None:
         return
     control = control_plane.shared(options.kafka)
-    coordinator = Coordinator(options, control)
+    outputs = options.outputs | _written([part for part in prepared if part.has_transaction])
+    coordinator = Coordinator(options, control, outputs)
     newest = coordinator.read(fenced=False).generation
     if newest <= mine:  # not fenced, a read may end before one's own
         # A decision of ours may still be on its way. A newer driver's fence has settled that, and
@@ -120,8 +129,19 @@ def abort(
         found = list_open(control, options.ids, options.sink)
         others = [one for one in found if one.identity not in decided]
         end_listed(control, options.ids, coordinator.identity, others, version)
+    if unseen := coordinator.settle():
+        log.warning(
+            "What was open of the batch is aborted. Partitions %s have no leader now: Kafka 4.3.0 "
+            "to 4.4.0 then leave that out there (KAFKA-20734), and their readers stand still until "
+            "the query is started again, or 'eo-kafka txn abort --topic' writes it.",
+            sorted(unseen),
+        )
     if known and options.staging is not None:
         options.staging.discard(options, coordinator.ledger, known[0].batch, prepared)
+
+
+def _written(parts: Sequence[Participant]) -> set[str]:
+    return {name for part in parts for name, _ in part.topics}
 
 
 def _check_reports(reports: Sequence[TaskReport], batch: int) -> None:

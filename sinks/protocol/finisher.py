@@ -7,12 +7,12 @@ an EndTxn names a (producer id, epoch) that never covers two transactions.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from ...clients.kafka.control_plane import ControlPlane
-from ...clients.kafka.control_requests import Look
+from ...clients.kafka.control_requests import Look, TopicPartition
 from ...core.crash_points import armed, crash_point
 from ...core.errors import EnvironmentRefused, EoKafkaError, LedgerError, OutcomeUnknown
 from ...core.transaction import (
@@ -57,8 +57,11 @@ class Finisher:
         coordinator: Coordinator,
         *,
         accept_gone: bool = False,
+        wrote: Collection[TopicPartition] | None = None,
     ) -> None:
+        """`wrote`: all that the participants have written to, where that is known."""
         self._options = options
+        self._wrote = wrote
         self._accept_gone = accept_gone
         self._control = control
         self._coordinator = coordinator
@@ -85,6 +88,7 @@ class Finisher:
             if lost:
                 given_up = self._accepted(decision, lost, repeated)
         missing: set[Participant] = set()
+        markers = self._coordinator.markers
         if any(part.has_token for part in decision.participants):
             listing = beside(lambda: self._list_others(decision))
             self._end_all(decision)
@@ -95,7 +99,12 @@ class Finisher:
                     self._options, decision.token_partition, decision.token_until or None
                 ),
                 topics=[name for part in decision.participants for name, _ in part.topics],
+                others=markers.outputs,
             )
+            markers.named.update((part.identity, False) for part in decision.participants)
+            markers.saw(seen.leader_epochs)
+            self._coordinator.settle(self._wrote)
+            markers.saw(seen.leader_epochs)  # for DONE
             gone = self.gone(decision.participants, decision.batch, seen.topic_ids)
             missing = {*self._not_committed(decision, seen), *gone}
         if staged is not None:
@@ -258,6 +267,8 @@ class Finisher:
         ids, holder = self._options.ids, self._coordinator.identity
         ended = abort_stragglers(self._control, ids, holder, self._decided(keep), version)
         self.aborted += ended or 0
+        if ended:
+            self._coordinator.settle()
 
     def _decided(self, also: tuple[Participant, ...]) -> set[Identity]:
         parts = [

@@ -34,10 +34,11 @@ from ...state.snapshots.batch_ends import (
 from ...state.snapshots.checkpoint import open_checkpoint
 from ...state.snapshots.offset_log import NOT_PLANNED, planned_batch
 from ..options import BATCH_WRITES, SinkOptions
-from . import one_phase_recovery
+from . import one_phase_recovery, passed_over
 from .batch_checks import shown
 from .batch_identity import BatchIdentity
 from .committable import Torn
+from .other_names import is_other_name
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ def is_new_query(options: SinkOptions, coordinator: Coordinator) -> bool:
     _check_same_job(options, ledger)
     if options.on_reset != CONTINUE:
         _check_readers(options, ledger)
+        passed_over.check_nothing(options, ledger)
     return True
 
 
@@ -123,7 +125,7 @@ def _check_same_job(options: SinkOptions, ledger: Ledger) -> None:
         found = f"its owner are the {ledger.owner}"
     elif name and options.query_name != name:
         found = f"its query is named '{name}', and this one '{options.query_name or ''}'"
-    elif wrote and wrote != options.target:
+    elif wrote and wrote != options.target and not is_other_name(options, ledger, wrote):
         found = f"its batches went to {wrote}, and this query writes to {options.target}"
     if found:
         job, topic = options.job_and_ledger
@@ -170,24 +172,33 @@ def take_over(
             written.append((records.ONE_PHASE_KEY, records.encode_one_phase(tokens_from)))
         return Write(written)
 
-    before, ended = coordinator.ledger.owner, shown(coordinator.ledger.ends(options.sink))
+    sentence = _sentence(options, coordinator.ledger)
     coordinator.write(generation, attempt)
-    _tell(options, before, ended)
+    log.warning("%s", sentence)
     crash_point("reset.after_write")
 
 
-def _tell(options: SinkOptions, before: str | None, ended: str) -> None:
+def _sentence(options: SinkOptions, ledger: Ledger) -> str:
     """The option may stand there for years when a checkpoint is lost, and no refresh is meant."""
-    what = "this one goes on there"
+    what = "this one goes on there."
     if options.on_reset != CONTINUE:
         what = (
-            "this one reads and writes everything again, beside what is there. If that is not "
-            "meant, stop it, and start with a new checkpoint and 'startingOffsets' of that end"
+            "this one reads and writes everything again, beside what is there, from where its "
+            "readers' 'startingOffsets' say. If that is not meant, stop it, and start with a new "
+            "checkpoint and 'startingOffsets' of that end."
         )
-    log.warning(
-        "Query %s has taken job '%s' over from query %s (option 'onReset' is '%s'), which ended at "
-        "%s: %s.",
-        *(options.query_id, options.job, before, options.on_reset, ended, what),
+        found = passed_over.find(options, ledger)
+        if found.begins:
+            what += f" But {found.between}, as the readers' options say."
+        elif not found.is_known:
+            what += (
+                " Where each reader begins is not known here: one without 'startingOffsets' starts "
+                "at 'latest', and what came since that end is read by neither."
+            )
+    return (
+        f"Query {options.query_id} has taken job '{options.job}' over from query {ledger.owner} "
+        f"(option 'onReset' is '{options.on_reset}'), which ended at "
+        f"{shown(ledger.ends(options.sink))}: {what}"
     )
 
 
@@ -246,7 +257,8 @@ def _check_continues(options: SinkOptions, ledger: Ledger) -> Succession:
 
 _WAYS = (
     "Correct that, delete this new checkpoint (a pipeline: full refresh again) and start again; or "
-    "start with the old checkpoint; or choose 'new-job', which reads and writes everything again."
+    "start with the old checkpoint; or choose 'new-job', which reads and writes everything again, "
+    "from 'startingOffsets' on (without it, from 'latest')."
 )
 
 

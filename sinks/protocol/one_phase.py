@@ -9,6 +9,8 @@ S1  After its fence the driver waits until no token is open, and reads them. A b
     again, the rows went with it, and the replay writes them again.
 S2  All attempts of a partition share one transactional id: taking it ends the attempt before. Then
     one looks whether an earlier attempt had committed: its token would be visible.
+S3  When the rows end, one looks whether the JVM is still there: it may have failed, and the rest of
+    the rows is lost with it. Spark ends no worker then, and runs the task again.
 S5  With everything flushed, the token too, read the log up to that token, and only then commit.
     Either the barrier of a newer driver stands before it, a record that S1 writes with its
     generation: then this attempt aborts. Or the token stands before the barrier, and the newer
@@ -26,6 +28,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ...clients.kafka import control_plane
+from ...core import worker_socket
 from ...core.crash_points import crash_point
 from ...core.errors import WriteFailed
 from ...core.transaction import (
@@ -37,14 +40,15 @@ from ...core.transaction import (
     gone_topics,
 )
 from ...state.ledger.barrier import newest_generation, write_barrier
-from ...state.ledger.coordinator import check_owner
+from ...state.ledger.owner import check_owner
 from ...state.ledger.settled_tokens import read_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
 from ..options import SinkOptions
 from ..rows.fast import row_digest
 from . import batch_checks, two_phase
 from .committable import TaskReport, WritePlan
-from .stragglers import abort_stragglers
+from .earlier_ends import EarlierEnds
+from .stragglers import abort_stragglers, end_all
 from .task_transaction import TaskTransaction
 from .two_phase import TaskIdentity
 
@@ -95,10 +99,23 @@ class _Attempt:
             task.name,
             self._before_open,
             lambda: two_phase.check_still_wanted(options, plan, task),
+            EarlierEnds(
+                self._control,
+                options.ids,
+                options.ledger_topic,
+                is_usual=self._is_of_older_batch,
+                raises_epoch=False,
+            ),
         )
 
-    def _before_open(self, name: str) -> None:
-        self._before = two_phase.check_not_replaced(self._options, self._plan, self._task, name)
+    def _before_open(self, name: str) -> Described:
+        found = two_phase.check_not_replaced(self._options, self._plan, self._task, name)
+        if found.state is TransactionState.ONGOING:
+            # Whoever takes the id ends it, too, and Kafka would not tell how: it may be committing
+            end_all(self._control, [found.identity], self._plan.end_txn_version)
+            found = two_phase.check_not_replaced(self._options, self._plan, self._task, name)
+        self._before = found
+        return found
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> TaskReport:
         self.transaction.open()
@@ -109,12 +126,20 @@ class _Attempt:
         for batch in batches:
             self.transaction.send(batch)
             crash_point("S3.while_writing")
+        self._check_all_came()
         participant = two_phase.prepare(self.transaction, self._options, self._plan, self._task)
         self._check_newest(self.transaction.ours_until)
         crash_point("S5.prepared")
         self.transaction.commit()
         crash_point("one-phase.committed")
         return self._report(participant, self.transaction.size)
+
+    def _check_all_came(self) -> None:
+        if not worker_socket.jvm_holds_on():
+            raise WriteFailed(
+                f"{self._task.name}: Spark ended this attempt before all of its rows had come. "
+                "Nothing of it is committed. Spark runs the task again, or says why not."
+            )
 
     def _check_newest(self, until: int) -> None:
         """Raise Fenced if a newer driver has looked, or will, for the tokens before `until`, where
@@ -146,8 +171,13 @@ class _Attempt:
             return False
         if before.state is TransactionState.MISSING:
             return mine.epoch == 0
-        return mine == Identity(self._id, before.producer_id, before.epoch + 1) and any(
-            part.identity == before.identity
+        expected = Identity(self._id, before.producer_id, before.epoch + 1)
+        return mine == expected and self._is_of_older_batch(before)
+
+    def _is_of_older_batch(self, found: Described) -> bool:
+        """Or of none."""
+        return found.state is TransactionState.MISSING or any(
+            part.identity == found.identity
             for decision in self._plan.decisions.values()
             for part in decision.participants
         )

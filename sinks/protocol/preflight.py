@@ -13,8 +13,9 @@ from typing import Any
 from ...clients.kafka import control_plane
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.option_checks import ALLOWED_BY_BROKERS
-from ...clients.kafka.topics import TIMEOUT_S, exists, settings_of
-from ...core.errors import EnvironmentRefused
+from ...clients.kafka.topics import TIMEOUT_S, exists, metadata, settings_of
+from ...core.errors import EnvironmentRefused, Unreachable
+from ...core.patience import Wait
 from ...state.ledger import topics
 from .. import new_topics
 from ..new_topics import NewTopics
@@ -69,7 +70,7 @@ def with_allowed_timeout(options: SinkOptions) -> SinkOptions:
     servers = options.kafka.get("bootstrap.servers", "")
     if servers not in _allowed_ms:
         admin, _ = connect(options.kafka, TIMEOUT_S)
-        found = _allowed_by_brokers(admin, must_answer=True).values()
+        found = _all_allow(admin, servers).values()
         seen = [allowed for allowed in found if allowed is not None]
         if len(seen) < len(found):
             raise EnvironmentRefused(
@@ -81,13 +82,27 @@ def with_allowed_timeout(options: SinkOptions) -> SinkOptions:
     return replace(options, timeout_ms=_allowed_ms[servers])
 
 
+def _all_allow(admin: Any, servers: str) -> dict[int, int | None]:
+    """As `_allowed_by_brokers`, of which each answers; one that is away is soon none of them."""
+    wait = Wait(servers, TIMEOUT_S)
+    while True:
+        try:
+            if found := _allowed_by_brokers(admin, must_answer=True):
+                return found
+            raise Unreachable(f"No broker is ready at {servers}. Start again when one is.")
+        except Unreachable as error:
+            if not wait.goes_on(True, str(error)):
+                raise
+        time.sleep(0.2)
+
+
 def _allowed_by_brokers(admin: Any, *, must_answer: bool = False) -> dict[int, int | None]:
     """For how many milliseconds each broker lets a transaction be open; None where this principal
     may not see it."""
     from confluent_kafka.admin import ResourceType
 
     found: dict[int, int | None] = {}
-    for broker in admin.list_topics(timeout=TIMEOUT_S).brokers:
+    for broker in metadata(admin).brokers:
         config = settings_of(admin, str(broker), ResourceType.BROKER, must_answer=must_answer)
         allowed = config.get("transaction.max.timeout.ms")
         found[broker] = None if allowed is None else int(allowed)
@@ -126,8 +141,9 @@ def _await_topic(admin: Any, option: str, topic: str, new: NewTopics | None) -> 
     """A topic that was made a moment ago is not known to every broker at once."""
     if new is not None:
         new_topics.ensure(admin, topic, new)
-    deadline = time.monotonic() + OUTPUT_TIMEOUT_S
+    deadline = None
     while not exists(admin, topic):
+        deadline = deadline or time.monotonic() + OUTPUT_TIMEOUT_S
         if time.monotonic() > deadline:
             raise EnvironmentRefused(
                 f"Topic '{topic}' does not exist, and a write creates none, whatever the "

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.control_requests import TopicPartition
 from ...core.errors import Undecided
 from ...core.transaction import Participant, alarm_ms, gone_topics
 from ...state.ledger.ledger import Ledger
@@ -22,11 +23,13 @@ def check_prepared(
     options: SinkOptions,
     identity: BatchIdentity,
     ledger: Ledger,
+    wrote_to: set[TopicPartition],
 ) -> list[tuple[str, str]]:
     """Every transaction that waits for the decision must be open, as itself, with time left, and
     every topic it wrote to be there. Raises Undecided.
 
-    Returns the topics that the sources read, with their ids: asked for in the same request.
+    Returns the topics that the sources read, with their ids: asked for in the same request. Adds
+    to `wrote_to` the partitions that are written to.
     """
     prepared = [report.prepared for report in reports if report.prepared is not None]
     if options.staging is not None:
@@ -42,6 +45,7 @@ def check_prepared(
     ids = [part.identity.transactional_id for part in mine]
     found_now = control.look(ids, topics=outputs, others=sources)
     described = found_now.described
+    wrote_to.update(at for found in described.values() for at in found.partitions)
     open_s = {report.partition: report.open_s for report in reports}
     began = reports[0].began
     at_most_s = began.age_s() if began else None

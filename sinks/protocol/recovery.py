@@ -36,7 +36,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
     """
     preflight.ensure(options)
     control = control_plane.shared(options.kafka)
-    coordinator = Coordinator(options, control)
+    coordinator = Coordinator(options, control, options.outputs)
     try:
         token_from, version = coordinator.look_first(may_be_new=by_hand)
         _check_is_mine(coordinator, options, fenced=False)
@@ -146,8 +146,10 @@ def _write_begun(coordinator: Coordinator, generation: int, next_batch: Begun | 
 
 def _check_is_mine(coordinator: Coordinator, options: SinkOptions, *, fenced: bool) -> None:
     """Who must not write is refused: before the fence, by what can be read without it, so that who
-    works is not disturbed; and after it, by all there is."""
+    works is not disturbed; and after it, by all there is. It is known then where it has written."""
     on_reset.is_new_query(options, coordinator)
+    if options.topic is None:  # rows name them
+        coordinator.markers.look_also(coordinator.ledger.written())
     if options.staging is not None:
         options.staging.check_same(options, coordinator.ledger, fenced=fenced)
 

@@ -3,7 +3,7 @@
 Runs on the driver, in `commit(N)`, under the fence. A small snapshot goes into the decision's own
 transaction. Of a large one the files go ahead, in transactions of the same coordinator, because the
 decision's must end within its timeout; the ledger remembers where they began, so that after a crash
-the next snapshot finds and removes those that no manifest names.
+the next snapshot finds them: those that it names it does not send again, the others it removes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.job_topics import LEDGER_TOPIC, STATE_TOPIC
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots import blobs
+from ...state.snapshots.blobs import Strays
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
 from ...state.snapshots.manifest import Manifest
 from ...state.snapshots.offset_log import PlannedBatch
@@ -92,11 +93,11 @@ class Snapshots:
         packed = snapshot.manifest.encode()
         manifest = Blob(digest_of(packed), len(packed))
         fresh = snapshot.new_blobs(before.blobs())
-        sent = sum(blob.size for blob in fresh)
-        ahead = sent > INLINE_MAX
+        left = self._without_what_is_there(coordinator, fresh, strays, start)
+        ahead = sum(blob.size for blob in left) > INLINE_MAX
         if ahead:
-            self._send_ahead(coordinator, ledger, snapshot, fresh, start)
-        gone = _gone(ledger, before, strays, {manifest, *snapshot.manifest.blobs().values()})
+            self._send_ahead(coordinator, ledger, snapshot, left, start)
+        gone = _gone(ledger, before, strays.keys, {manifest, *snapshot.manifest.blobs().values()})
         head = SnapshotHead(
             batch=self._report.batch,
             generation=self._report.generation,
@@ -105,7 +106,7 @@ class Snapshots:
             manifest_from=start,
             files=len(snapshot.manifest.files),
             size=snapshot.size,
-            sent=sent,
+            sent=sum(blob.size for blob in fresh),
             made_ms=int(time.time() * 1000),
             topic_from=began,
             topic=self._topic,
@@ -120,14 +121,30 @@ class Snapshots:
                 *([(records.LOADING_KEY, None)] if loading else []),
             ],
             [
-                *([] if ahead else _records(snapshot, fresh)),
+                *([] if ahead else _records(snapshot, left)),
                 *blobs.chunks(packed, manifest),
                 *((key, None) for key in gone),
             ],
         )
 
-    def _previous(self, ledger: Ledger, began: int, end: int) -> tuple[Manifest, set[bytes]]:
-        """The newest snapshot's manifest, and the keys of what may stand behind it unnamed."""
+    def _without_what_is_there(
+        self, coordinator: Coordinator, fresh: list[Blob], strays: Strays, end: int
+    ) -> list[Blob]:
+        """What an earlier try has not sent. One that took longer than the tasks' transactions may
+        be open would be in vain for ever, if each began anew."""
+        there = strays.whole()
+        left = [blob for blob in fresh if blob.digest not in there]
+        if len(left) < len(fresh):
+            # A tombstone may stand behind an old end, which a leader that is cut off tells.
+            coordinator.count_on_state(end)
+            sizes = [sum(blob.size for blob in some) for some in (left, fresh)]
+            log.info(
+                "Of a snapshot an earlier try has sent a part: %d of %d bytes are left.", *sizes
+            )
+        return left
+
+    def _previous(self, ledger: Ledger, began: int, end: int) -> tuple[Manifest, Strays]:
+        """The newest snapshot's manifest, and what may stand behind it unnamed."""
         head, strays_from, manifest = ledger.snapshot, ledger.loading_from, Manifest()
         lost = ""
         if head is not None:
@@ -137,6 +154,7 @@ class Snapshots:
                 lost = f"{error} "
         if not self._is_mine(ledger.loading_topic):  # what is unnamed here is another job's
             strays_from = None
+        sent_from = end if strays_from is None else strays_from
         cut = head is not None and self._is_mine(head.topic) and began != head.topic_from
         if strays_from is None and not cut and (head is None or lost):
             self._refuse_what_is_anothers(end, lost)
@@ -145,8 +163,9 @@ class Snapshots:
             strays_from = 0
             _last.clear()  # should this one be interrupted: none of that is there
         if strays_from is None:
-            return manifest, set()
-        return manifest, blobs.keys_between(self._options.kafka, self._topic, strays_from, end)
+            return manifest, Strays()
+        kafka = self._options.kafka
+        return manifest, blobs.strays_between(kafka, self._topic, strays_from, end, sent_from)
 
     def _is_mine(self, topic: str) -> bool:
         """Whether the ledger speaks of this state topic. Older records do not say of which."""

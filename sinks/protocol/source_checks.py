@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from ...core.errors import DataLossError
+from ...core.errors import BatchMismatch, DataLossError
 from ...core.transaction import with_ids
 from ...state.ledger.ledger import Ledger
-from ...state.snapshots.batch_ends import ids_of
+from ...state.snapshots.batch_ends import ids_of, name_of, topics_of, without_marks
 from ..options import SinkOptions
 from .batch_identity import BatchIdentity, decision_before
 
@@ -35,8 +35,37 @@ def check_state(
         f"its state; but topics {sorted(gone)} were deleted and made again since, and its records "
         "with them. The state would lack them, so that later rows would be wrong or come twice. "
         "Nothing was written now, whatever 'failOnDataLoss' says. Give up the job's memory: "
-        f"'eo-kafka job reset {options.job} --bootstrap-servers ...', and a new checkpoint."
+        f"'eo-kafka job reset {options.job} --bootstrap-servers ...', and a new checkpoint with "
+        "'startingOffsets' at the readers (without it, they start at 'latest')."
     )
+
+
+def check_names(options: SinkOptions, identity: BatchIdentity) -> None:
+    """Of a new batch: raise BatchMismatch if a source with a name went, and one with another name
+    reads a topic of it: to Spark that is a new source, which starts anew by `startingOffsets`. With
+    `failOnDataLoss=false`, a warning."""
+    before = {name_of(line): line for line in identity.starts}
+    here = {name_of(line): line for line in identity.ends}
+    gone = {name: topics_of(before[name]) for name in before.keys() - here.keys() - {""}}
+    for name in sorted(here.keys() - before.keys() - {""}):
+        was = sorted(old for old in gone if gone[old] & topics_of(here[name]))
+        if not was:
+            continue
+        sentence = (
+            f"Source '{was[0]}' of the query is gone, and source '{name}' has come and reads its "
+            f"topics {sorted(gone[was[0]] & topics_of(here[name]))}: a new name is a new source, "
+            "which starts where its 'startingOffsets' say, and not where the old one ended, at "
+            f"{without_marks(before[was[0]])}. Records between would be passed over, or come twice."
+        )
+        if options.fail_on_data_loss:
+            raise BatchMismatch(
+                f"Batch {identity.batch} of job '{options.job}' is not decided: {sentence} Nothing "
+                f"of it is visible. Give the source its name back ('{was[0]}'), delete "
+                f"'offsets/{identity.batch}' of the checkpoint and the hidden file "
+                f"'.{identity.batch}.crc' beside it, and start again; or, if it starts where it "
+                "should, set 'failOnDataLoss' to false at the sink until a batch is written."
+            )
+        log.warning("%s The sink's 'failOnDataLoss' is false.", sentence)
 
 
 def check_sources(

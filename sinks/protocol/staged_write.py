@@ -14,7 +14,7 @@ from ...core.crash_points import crash_point
 from ...core.digest import Digest
 from ...core.errors import SourceError, WriteFailed
 from ...core.transaction import NO_TRANSACTION, Participant, Staged
-from ...state.ledger.coordinator import check_owner
+from ...state.ledger.owner import check_owner
 from ..options import SinkOptions
 from ..rows.fast import row_digest
 from . import two_phase

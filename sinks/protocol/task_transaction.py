@@ -18,10 +18,11 @@ from ...core.crash_points import crash_point
 from ...core.digest import Digest
 from ...core.errors import EnvironmentRefused, Fenced, SinkError, Unreachable, WriteFailed
 from ...core.patience import served
-from ...core.transaction import Described, Identity
+from ...core.transaction import LAST_EPOCH, Described, Identity
 from ..options import SinkOptions
 from ..rows.fast import arrow_producer
 from ..rows.producer_settings import producer_settings
+from .earlier_ends import EarlierEnds
 from .second_look import SecondLook
 
 if TYPE_CHECKING:
@@ -35,10 +36,11 @@ class SlotTaken(Exception):
 
 
 class TaskTransaction:
-    """A transaction under the first of `ids` that may be taken. `who` names the task in errors.
+    """A transaction under the first of `ids` that may be taken, by `who`, as errors name the task.
 
-    `before_open` is asked right before an id is taken and raises if it may not be. `still_wanted`
-    is asked while rows are written, and raises Fenced if nobody will ask for this transaction.
+    `before_open` is asked right before an id is taken and raises if it may not be; it returns what
+    Kafka has under it, for `earlier`. `still_wanted` is asked while rows are written, and raises
+    Fenced if nobody will ask for this transaction.
     """
 
     # Whether this process's last task had rows. Where most have none, an id is taken ahead in vain;
@@ -50,14 +52,16 @@ class TaskTransaction:
         options: SinkOptions,
         ids: Sequence[str],
         who: str,
-        before_open: Callable[[str], None] = lambda _: None,
+        before_open: Callable[[str], Described | None] = lambda _: None,
         still_wanted: Callable[[], None] | None = None,
+        earlier: EarlierEnds | None = None,
     ) -> None:
         self._options = options
         self._ids = ids
         self._id = ids[0]
         self._who = who
         self._before_open = before_open
+        self._earlier = earlier
         self._still_wanted = still_wanted
         self._second_look: SecondLook | None = None
         self._control = control_plane.shared(options.kafka)
@@ -130,12 +134,20 @@ class TaskTransaction:
             said = str(error).rstrip(".")
             raise WriteFailed(f"{self._who}: {said}.{self._why()}") from None
 
+    def _may_take(self, name: str) -> None:
+        found, topic = self._before_open(name), self._options.topic
+        if found and self._earlier:
+            self._earlier.taking(found, {topic} if topic else ())
+
     def _ask_topics(self, batch: pa.RecordBatch) -> None:
         """Before the first row to a topic: if it is made again later, that row is gone."""
         if self._options.topic is None and "topic" in batch.schema.names:
             named = {name for name in batch.column("topic").unique().to_pylist() if name}
             if new := named - self._topic_ids.keys():
-                self._topic_ids.update(self._control.topic_ids(new))
+                found = self._control.look(topics=new)
+                if self._earlier:
+                    self._earlier.settle(found)
+                self._topic_ids.update(found.topic_ids)
 
     def _is_open(self) -> bool:
         found = self._control.describe_one(self._id)
@@ -150,7 +162,7 @@ class TaskTransaction:
             self._open()
         else:
             self._opening.result()
-        self._writer = arrow_producer(self._producer, self._options.topic)
+        self._writer = arrow_producer(self._producer, self._options.topic, self._options.own_topics)
         self._opened_at = time.monotonic()
 
     def _open(self) -> None:
@@ -158,13 +170,17 @@ class TaskTransaction:
 
         options = self._options
         try:
-            self._take_id()
-            # Now, before the first write: what is prepared later must be this very transaction,
-            # and the topic that its rows went to.
             usual = {options.topic} if options.topic else set()
-            found = self._control.look([self._id], topics=usual)
-            self.identity = found.described[self._id].identity
-            self._topic_ids = dict(found.topic_ids)
+            ledger = {options.ledger_topic} if options.ledger_topic else set()
+            while self.identity is None or self.identity.epoch >= LAST_EPOCH:
+                self._take_id()
+                # Now, before the first write: what is prepared later must be this very transaction,
+                # and the topic that its rows went to.
+                found = self._control.look([self._id], topics=usual, others=ledger)
+                self.identity = found.described[self._id].identity
+            self._topic_ids = {at: found.topic_ids[at] for at in usual & found.topic_ids.keys()}
+            if self._earlier:
+                self._earlier.settle(found)
             crash_point("S2.after_init")
             self._producer.begin_transaction()
         except KafkaException as error:
@@ -188,7 +204,7 @@ class TaskTransaction:
                     producer_settings(options),
                     self._id,
                     options.transaction_timeout_ms,
-                    partial(self._before_open, name),
+                    partial(self._may_take, name),
                     options.topic or options.ledger_topic,
                 )
                 return
@@ -250,6 +266,11 @@ class TaskTransaction:
             raise WriteFailed(
                 f"{self._who}: {replaced} were deleted, or made, while rows were written to them: "
                 "some of these rows may be gone. Nothing of the attempt is visible."
+            )
+        if self._earlier and (back := self._earlier.not_seen(found.partitions)):
+            raise WriteFailed(
+                f"{self._who}: {back} had no leader at first, so nobody saw whether all that is "
+                "older has ended there. Nothing of the attempt is visible."
             )
         self.topics = tuple(sorted((name, now[name]) for name in written if name in now))
         return self.identity

@@ -15,11 +15,12 @@ from ...core.digest import Digest
 from ...core.errors import Fenced
 from ...core.transaction import Described, Participant, Token, TransactionState
 from ...state.ledger import records
-from ...state.ledger.coordinator import check_owner
+from ...state.ledger.owner import check_owner
 from ...state.ledger.topics import TOKEN_PARTITION
 from ..options import SinkOptions
 from ..rows.fast import row_digest
 from .committable import TaskReport, WritePlan
+from .earlier_ends import EarlierEnds
 from .task_transaction import SlotTaken, TaskTransaction
 
 if TYPE_CHECKING:
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskIdentity:
-    """Which attempt of which partition of which batch this is, as Spark says."""
+    """Which attempt of which partition of which batch this is, as Spark says. `follows`: whether
+    one before it failed, or is slow, in the same run of the stage. The first one of a stage that
+    runs again follows none: what was reported before counts, and Spark does not end this one."""
 
     query_id: str
     batch: int
     partition: int
     task_attempt_id: int
     checkpoint: str | None = None
+    follows: bool = False
 
     @property
     def name(self) -> str:
@@ -70,6 +74,12 @@ def write(
         who=task.name,
         before_open=lambda name: _check_slot(options, plan, task, name),
         still_wanted=lambda: check_still_wanted(options, plan, task),
+        earlier=EarlierEnds(
+            control_plane.shared(options.kafka),
+            options.ids,
+            options.ledger_topic,
+            raises_epoch=plan.end_txn_version >= 5,
+        ),
     )
     transaction.beside = beside or Digest()
     transaction.open_ahead()
@@ -114,11 +124,12 @@ def check_not_replaced(
 
 def _check_slot(
     options: SinkOptions, plan: WritePlan, task: TaskIdentity, transactional_id: str
-) -> None:
+) -> Described:
     # S1 ended all that was older: what is open is another attempt's, and perhaps the reported one.
     found = check_not_replaced(options, plan, task, transactional_id)
     if found.state is TransactionState.ONGOING:
         raise SlotTaken(transactional_id)
+    return found
 
 
 def check_still_wanted(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> None:

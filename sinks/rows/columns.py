@@ -6,7 +6,7 @@ Everything that comes from outside is checked here: a loop trusts what it is giv
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +34,9 @@ class Rows:
     @property
     def size(self) -> int:
         """Bytes of keys and values."""
-        columns = (self.key[1], self.value[1])
-        return sum(int(sizes.sum(where=sizes > 0)) for sizes in columns)
+        import numpy as np
+
+        return sum(int(np.maximum(sizes, 0).sum()) for sizes in (self.key[1], self.value[1]))
 
     def take(self, at: Any) -> Rows:
         """The rows `at` some positions, or in a slice."""
@@ -44,8 +45,11 @@ class Rows:
         return Rows(*rows, self.name, self.content, self.owner)
 
 
-def by_topic(batch: pa.RecordBatch, default_topic: str | None) -> Iterable[tuple[str, Rows]]:
-    """The rows of each topic. Raises SinkError for a row that cannot be sent."""
+def by_topic(
+    batch: pa.RecordBatch, default_topic: str | None, kept: Collection[str] = ()
+) -> Iterable[tuple[str, Rows]]:
+    """The rows of each topic. Raises SinkError for a row that cannot be sent, or whose topic is one
+    of `kept`: none of the batch's rows is handed on then."""
     import numpy as np
 
     if batch.num_rows == 0:
@@ -62,6 +66,7 @@ def by_topic(batch: pa.RecordBatch, default_topic: str | None) -> Iterable[tuple
     if topics is None:
         return
     found, which = topics.dictionary.to_pylist(), topics.indices.to_numpy()
+    plain.check_topics(found, kept)
     for index, topic in enumerate(found):
         yield topic, rows.take(np.flatnonzero(which == index)) if len(found) > 1 else rows
 

@@ -11,7 +11,7 @@ import collections
 import functools
 import itertools
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,16 +36,18 @@ _CHUNK = 20_000
 _slots: collections.deque[np.ndarray[Any, Any]] = collections.deque(maxlen=1024)
 
 
-def arrow_producer(producer: Any, default_topic: str | None) -> plain.ArrowProducer:
+def arrow_producer(
+    producer: Any, default_topic: str | None, kept: Collection[str] = ()
+) -> plain.ArrowProducer:
     """The fast producer where it can be used, else the plain one, with a warning once."""
     reason = librdkafka.available()
     if reason is None:
         try:
-            return ArrowProducer(producer, default_topic)
+            return ArrowProducer(producer, default_topic, kept)
         except librdkafka.Unavailable as refused:
             reason = str(refused)
     _warn(reason)
-    return plain.ArrowProducer(producer, default_topic)
+    return plain.ArrowProducer(producer, default_topic, kept)
 
 
 def row_digest(batches: Iterable[pa.RecordBatch], default_topic: str | None) -> tuple[int, str]:
@@ -84,8 +86,10 @@ def _watch(handle: int) -> None:
 class ArrowProducer(plain.ArrowProducer):
     """See plain.ArrowProducer. Raises librdkafka.Unavailable for a producer it cannot drive."""
 
-    def __init__(self, producer: Any, default_topic: str | None) -> None:
-        super().__init__(producer, default_topic)
+    def __init__(
+        self, producer: Any, default_topic: str | None, kept: Collection[str] = ()
+    ) -> None:
+        super().__init__(producer, default_topic, kept)
         import numpy as np
 
         self._handle = librdkafka.raw_handle(producer)
@@ -112,7 +116,7 @@ class ArrowProducer(plain.ArrowProducer):
 
     def send(self, batch: pa.RecordBatch) -> None:
         """See plain.ArrowProducer.send."""
-        for topic, rows in by_topic(batch, self._default_topic):
+        for topic, rows in by_topic(batch, self._default_topic, self._kept):
             if librdkafka.raw_handle(self._producer) != self._handle:
                 raise SinkError("The producer was exchanged while rows were being sent.")
             rk = librdkafka.library()
@@ -156,29 +160,23 @@ class ArrowProducer(plain.ArrowProducer):
         exist (librdkafka 2.16). Order is kept where Kafka keeps it, in a partition."""
         import numpy as np
 
-        if (chosen != chosen[0]).any():
-            narrow = chosen.astype(np.int16) if chosen.max() < 1 << 15 else chosen  # by radix
-            order = np.argsort(narrow, kind="stable")
-            rows, chosen = rows.take(order), chosen[order]
-        messages = self._messages(rows)
-        starts = np.flatnonzero(np.diff(chosen, prepend=-2)).tolist()
-        for start, end in itertools.pairwise([*starts, len(chosen)]):
-            refused = self._send_batch(handle, int(chosen[start]), messages[start:end])
+        narrow = chosen.astype(np.int16) if chosen.max() < 1 << 15 else chosen  # by radix
+        order = np.argsort(narrow, kind="stable")
+        messages = np.empty((len(order), loops.MESSAGE_BYTES // 8), np.int64)
+        loops.lay_out(order, rows.key, rows.value, self._opaque, messages)
+        placed = narrow[order]
+        ends = (np.flatnonzero(placed[1:] != placed[:-1]) + 1).tolist()
+        for start, end in itertools.pairwise([0, *ends, len(order)]):
+            first = int(order[start])
+            refused = self._send_batch(handle, int(chosen[first]), messages[start:end])
             if refused:
-                raise plain.refusal(refused, topic, int(rows.partitions[start]), self.rows)
+                raise plain.refusal(refused, topic, int(rows.partitions[first]), self.rows)
         self._poll(0)
-
-    def _messages(self, rows: Rows) -> np.ndarray[Any, Any]:
-        import numpy as np
-
-        messages = np.zeros(len(rows.partitions), _message_type())
-        messages["payload"], messages["len"] = rows.value[0], np.maximum(rows.value[1], 0)
-        messages["key"], messages["key_len"] = rows.key[0], np.maximum(rows.key[1], 0)
-        messages["opaque"] = self._opaque
-        return messages
 
     def _send_batch(self, handle: int, partition: int, messages: np.ndarray[Any, Any]) -> int:
         """Returns 0, or librdkafka's error for a row that it refuses."""
+        import numpy as np
+
         produce = librdkafka.library().rd_kafka_produce_batch
         while True:
             flags, data = librdkafka.MSG_F_COPY, messages.ctypes.data
@@ -186,13 +184,14 @@ class ArrowProducer(plain.ArrowProducer):
             self.rows += done
             if done == len(messages):
                 return 0
-            messages = messages[messages["err"] != 0]
-            refused = messages["err"][messages["err"] != librdkafka.QUEUE_FULL]
+            codes = messages.view(np.int32)[:, 0]
+            messages, codes = messages[codes != 0], codes[codes != 0]
+            refused = codes[codes != librdkafka.QUEUE_FULL]
             if refused.size:
                 return int(refused[0])
             if not len(self._producer):  # nothing will make room
                 return librdkafka.QUEUE_FULL
-            messages["err"] = 0
+            messages[:, 0] = 0
             self._poll(_POLL_S)
 
     def _send_one_by_one(self, topic: str, handle: int, rows: Rows) -> None:
@@ -209,16 +208,6 @@ class ArrowProducer(plain.ArrowProducer):
             if code != librdkafka.QUEUE_FULL or not len(self._producer):
                 raise plain.refusal(int(code), topic, int(rows.partitions[at]), self.rows + at)
             self._poll(_POLL_S)
-
-
-@functools.cache
-def _message_type() -> np.dtype[Any]:
-    """rd_kafka_message_t."""
-    import numpy as np
-
-    words = ("payload", "len", "key", "key_len", "offset", "opaque")
-    fields = [("err", "i4"), ("_0", "i4"), ("topic", "i8"), ("partition", "i4"), ("_1", "i4")]
-    return np.dtype(fields + [(word, "i8") for word in words])
 
 
 def _digest(digest: Digest, topic: str, rows: Rows) -> None:

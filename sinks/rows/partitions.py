@@ -57,10 +57,9 @@ class Partitioner:
             self._topics[topic] = count, led
         if not led.size or (size < _ENOUGH_EACH * count and not bound):
             return rows.partitions
-        turns = self._turn + np.arange(size) // STICKY_ROWS
-        self._turn = int(turns[-1]) + 1
-        found = led[turns % led.size]
-        loops.partition_keys(count, rows.key, found)
+        found = np.empty(size, np.int32)
+        loops.choose_partitions(count, led, self._turn, STICKY_ROWS, rows.key, found)
+        self._turn += -(-size // STICKY_ROWS)
         return found
 
     def _ask(self, topic: str) -> tuple[int, np.ndarray[Any, Any]]:

@@ -6,12 +6,13 @@ errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...clients.kafka.transactional_producer import landed_at
 from ...core.digest import Digest
-from ...core.errors import SinkError, WriteFailed
+from ...core.errors import SinkError, WriteFailed, cut
+from ...state.ledger.job_topics import is_internal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,14 +28,18 @@ class ArrowProducer:
 
     Columns go by name: `value` (string or binary, also large), and if present `key`, `topic`
     (string), `partition` (int32, null: the partitioner chooses) and `headers`
-    (list<struct<key, value>>). Other columns are ignored. `default_topic` wins over the column.
+    (list<struct<key, value>>). Other columns are ignored. `default_topic` wins over the column,
+    which may name none of the topics in `kept`.
     `rows`, `size` (bytes of keys and values) and `digest` cover all rows handed over so far;
     whether they were delivered, `failures` says after `flush()`. With `goes_on` they stop nothing.
     """
 
-    def __init__(self, producer: Any, default_topic: str | None) -> None:
+    def __init__(
+        self, producer: Any, default_topic: str | None, kept: Collection[str] = ()
+    ) -> None:
         self._producer = producer
         self._default_topic = default_topic
+        self._kept = kept
         self.rows = 0
         self.size = 0
         self.goes_on = False  # after rows that were not delivered
@@ -61,7 +66,8 @@ class ArrowProducer:
         Raises SinkError for a row that cannot be sent as it is (null topic, a partition that does
         not exist, a record larger than allowed), WriteFailed when earlier rows were not delivered.
         """
-        for topic, partition, key, value, headers in batch_rows(batch, self._default_topic):
+        rows = batch_rows(batch, self._default_topic, self._kept)
+        for topic, partition, key, value, headers in rows:
             self._produce(topic, partition, key, value, headers)
             self.digest.add(topic.encode(), partition, key, value, headers)
             self.rows += 1
@@ -130,9 +136,9 @@ class ArrowProducer:
 
 
 def batch_rows(
-    batch: pa.RecordBatch, default_topic: str | None
+    batch: pa.RecordBatch, default_topic: str | None, kept: Collection[str] = ()
 ) -> Iterable[tuple[str, int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]]:
-    """The rows as (topic, partition, key, value, headers). Raises SinkError."""
+    """The rows as (topic, partition, key, value, headers). Raises SinkError before the first."""
     columns = {
         name: batch.column(index).to_pylist()
         for index, name in enumerate(batch.schema.names)
@@ -144,6 +150,8 @@ def batch_rows(
     topics = [default_topic] * batch.num_rows if default_topic else columns.get("topic", nothing)
     partitions = columns.get("partition", nothing)
     check(None in topics, any(p is not None and p < 0 for p in partitions))
+    if not default_topic:
+        check_topics(set(topics), kept)
     rows = zip(
         topics,
         partitions,
@@ -174,6 +182,18 @@ def check(null_topic: bool, negative_partition: bool) -> None:
             "The 'partition' column holds a negative number; leave it null to let the partitioner "
             "choose."
         )
+
+
+def check_topics(names: Iterable[str], kept: Collection[str]) -> None:
+    """Whoever chooses a row's topic must not reach what a job's guarantee is kept in: `kept`, the
+    sink's own topics, or any with a name of eo-kafka's or Kafka's. Raises SinkError."""
+    for topic in names:
+        if is_internal(topic) or topic in kept:
+            raise SinkError(
+                f"A row names topic '{cut(topic)}' in column 'topic': there Kafka or eo-kafka "
+                "keeps its own books, which rows could forge. The row was not written. Filter such "
+                "rows, or give them another topic."
+            )
 
 
 def null_header() -> SinkError:

@@ -28,7 +28,7 @@ FLUSH_TIMEOUT_S = 300.0
 def write(options: SinkOptions, partition: int, batches: Iterator[pa.RecordBatch]) -> None:
     """Send all rows. Runs on an executor, once an attempt. Raises WriteFailed."""
     producer = kafka_config.producer(producer_settings(options))
-    writer = arrow_producer(producer, options.topic)
+    writer = arrow_producer(producer, options.topic, options.own_topics)
     writer.goes_on = options.guarantee == NONE
     for batch in batches:
         writer.send(batch)

@@ -60,11 +60,32 @@ def produce_rows(
 
 
 @part
-def partition_keys(count, key, found):
-    """The partition, among `count`, of each row with a key; rows without one keep theirs."""
+def choose_partitions(count, led, turn, sticky_rows, key, found):
+    """The partition, among `count`, of each row with a key; rows without one go to those that are
+    `led`, in turns."""
     for i in range(found.size):
         if key[0][i] != 0:
             found[i] = _murmur2(I64(0), key[0][i], key[1][i], I32(count), I64(0), I64(0))
+        else:
+            found[i] = led[(turn + i // sticky_rows) % led.size]
+
+
+# rd_kafka_message_t, in words: err 0, topic, partition, payload 3, len, key 5, key_len, offset,
+# opaque 8
+
+
+@part
+def lay_out(order, key, value, opaque, messages):
+    """The rows in this order as messages for rd_kafka_produce_batch."""
+    for i in range(order.size):
+        row = order[i]
+        for unread in (0, 1, 2, 7):
+            messages[i, unread] = 0
+        messages[i, 3] = value[0][row]
+        messages[i, 4] = max(value[1][row], 0)
+        messages[i, 5] = key[0][row]
+        messages[i, 6] = max(key[1][row], 0)
+        messages[i, 8] = opaque
 
 
 # An idempotent producer's batch that is sent again after a later one of the same partition was

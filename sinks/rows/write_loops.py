@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...core.loops import Loop, callback
 
 VU_BYTES = 72  # rd_kafka_vu_t
+MESSAGE_BYTES = 72  # rd_kafka_message_t
 # a slot: failures i64 @0, first error i32 @8, its partition i32 @12, acknowledged i64 @16, its
 # topic @24
 NAME_MAX, SLOT_BYTES = 250, 280
@@ -13,7 +14,8 @@ DELIVERY_BEFORE = "eo_kafka_delivery_callback_before"
 
 _MODULE = f"{__package__}.write_kernels"
 produce_rows = Loop(_MODULE, "produce_rows", results=2)
-partition_keys = Loop(_MODULE, "partition_keys")
+choose_partitions = Loop(_MODULE, "choose_partitions")
+lay_out = Loop(_MODULE, "lay_out")
 digest_rows = Loop(f"{__package__.partition('.')[0]}.core.digest_kernel", "digest_rows")
 
 

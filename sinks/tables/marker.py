@@ -91,11 +91,11 @@ class Markers:
         return [one for one in self._all() if one.ledger != self._ledger]
 
     def newest_of(self, job: str) -> Marker | None:
-        """What the table shows of a job, whichever ledger that had."""
+        """What the table shows of a job by another ledger, whichever that was."""
         from psycopg import sql
 
-        newest = sql.SQL(" AND job = {} ORDER BY written DESC LIMIT 1").format(sql.Literal(job))
-        found = self._asked(newest)
+        newest = sql.SQL(" AND job = {} AND ledger <> {} ORDER BY written DESC LIMIT 1")
+        found = self._asked(newest.format(sql.Literal(job), sql.Literal(self._ledger)))
         return found[0] if found else None
 
     def forget_others(self, job: str) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import psycopg
     import pyarrow as pa
 
+    from ..protocol.two_phase import TaskIdentity
     from .schema import Column
 
 LOCK_WAIT = "20s"  # for a row or a key that another transaction has
@@ -50,11 +51,11 @@ class TaskPrepared(TaskStaging):
         ledger: str,
         sink: str,
         whose: tuple[int, int, int],
-        batch: int,
+        task: TaskIdentity,
     ) -> None:
         """`whose`: the plan's generation, the partition, the attempt."""
         super().__init__(target, ledger, sink, whose)
-        self._batch = batch
+        self._batch, self._follows = task.batch, task.follows
 
     def _written(
         self, connection: psycopg.Connection[Any], place: Place, batches: Iterator[pa.RecordBatch]
@@ -64,7 +65,8 @@ class TaskPrepared(TaskStaging):
         with prepared.held():
             if not prepared.is_open(self._generation):
                 raise self._too_late()
-            self._roll_back_lost(prepared)
+            if self._follows:
+                self._roll_back_lost(prepared)
             connection.execute(_BEGIN)
             yield from self._moved(connection, place, batches)
             if not self._rows:
@@ -145,7 +147,9 @@ class TaskPrepared(TaskStaging):
 
     def _roll_back_lost(self, prepared: PreparedTransactions) -> None:
         """What another attempt of this task has prepared holds its rows. If that is the one that
-        counts, Spark ends this one, or the driver does before it decides; else it was lost."""
+        counts, Spark ends this one, or the driver does before it decides; else it was lost. The
+        first attempt of a stage that runs again is ended by nobody: it waits for a lock, and the
+        one that follows it, if Spark needs one, comes here."""
         deadline = time.monotonic() + SIBLING_WAIT_S
         while others := self._siblings(prepared):
             if not prepared.is_open(self._generation):
@@ -181,7 +185,7 @@ class TaskPrepared(TaskStaging):
                 f"Partition {self._partition} waited for {LOCK_WAIT} for a row or a key of "
                 f"{self._target.place} that another transaction has ({error.diag.message_primary})."
                 " If two tasks of the batch have rows of one key, bring them together before the "
-                f"sink: repartition({keys}). Else another program holds it (pg_locks). Nothing of "
-                "the batch is visible."
+                f"sink: repartition({keys}). Else another program holds it (pg_locks), or an "
+                "attempt of before this one. Nothing of the batch is visible."
             )
         return super()._refused(error)

@@ -15,7 +15,7 @@ from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
 from ..marker import History, Marker, newest_parts
 from ..options import TWO_PHASE
-from ..staged_losses import check_restored, check_unequal
+from ..staged_losses import check_begins, check_restored, check_unequal
 from .constraints import taken_over
 from .marker import LIMITS, Markers
 from .prepared import PreparedTransactions, is_prepared
@@ -26,6 +26,7 @@ from .table import TableTarget, found
 if TYPE_CHECKING:
     import psycopg
 
+    from ..options import SinkOptions
     from .decided import DecidedTableRows
     from .table import Place
 
@@ -62,7 +63,7 @@ class StagedTable(TableTarget):
     def how_lost(self) -> str:
         return "(its staging table, or prepared transaction, is gone or was changed)"
 
-    def check_same(self, job: Job, ledger: Ledger, *, fenced: bool) -> None:
+    def check_same(self, job: SinkOptions, ledger: Ledger, *, fenced: bool) -> None:
         with connected(self.postgres) as connection:
             if not fenced:  # what was read may be older than what the table shows
                 check_own_session(connection, self.postgres)
@@ -76,6 +77,9 @@ class StagedTable(TableTarget):
             # It is written before the first decision: without it another place has that, perhaps
             is_known = marker is not None or history.newest is None
             if is_known and history.accepts(marker or Marker(ledger.topic_id)):
+                if ledger.owner is None and (marker is None or marker.batch is None):
+                    shown = markers.newest_of(name)
+                    check_begins(self.place, job, ledger, shown, fail=self.fail_on_loss)
                 if marker is None:
                     markers.create()
                     markers.begin(None, history.expected(), name)
@@ -95,6 +99,13 @@ class StagedTable(TableTarget):
                 connection.execute(LIMITS)
                 markers.begin(marker, here, name)
                 markers.forget_others(name)
+
+    def is_same(self, place: str, sink: str, ledger: str | None) -> bool:
+        with connected(self.postgres) as connection:
+            here = found(connection, self)
+            if here.words != place:
+                return False
+            return ledger is None or Markers(connection, here, sink, ledger).read() is not None
 
     def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:
         kept = {

@@ -31,7 +31,7 @@ def write(
     def begin(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> TaskStaging:
         whose = (plan.generation, task.partition, task.task_attempt_id)
         if target.commit == TWO_PHASE:
-            return TaskPrepared(target, plan.ledger_id, options.sink, whose, task.batch)
+            return TaskPrepared(target, plan.ledger_id, options.sink, whose, task)
         return TaskStaging(target, plan.ledger_id, options.sink, whose)
 
     stager = Stager(target.table, partial(map, target.sent), begin, target.beside)

@@ -17,6 +17,7 @@ from ..marker import History, Marker
 from .custom import CustomTarget, generation_in, told, writer_of
 
 if TYPE_CHECKING:
+    from ..options import SinkOptions
     from .finisher import StagedTargetRows
 
 _WAYS = "it was restored from an older copy, or is another one, or somebody removed its marker"
@@ -38,7 +39,7 @@ class StagedCustomTarget(CustomTarget):
     def how_lost(self) -> str:
         return "(they are not staged there any more)"
 
-    def check_same(self, job: Job, ledger: Ledger, *, fenced: bool) -> None:
+    def check_same(self, job: SinkOptions, ledger: Ledger, *, fenced: bool) -> None:
         if not fenced:  # what was read may be older than what the target shows
             with told(self.place):
                 self.made().marker(writer_of(*_whose(job)))
@@ -54,7 +55,9 @@ class StagedCustomTarget(CustomTarget):
         # Another ledger's: the same one under another id, a copy; or this one begins anew
         is_copy = marker is not None and bool(marker.digest) and history.accepts(marker)
         begins = marker is not None and marker.ledger != ledger.topic_id and history.newest is None
-        if not is_copy and not begins:
+        if begins and not is_copy:
+            staged_losses.check_begins(self.place, job, ledger, marker, fail=self.fail_on_loss)
+        elif not is_copy:
             staged_losses.check_restored(
                 self.place,
                 _whose(job)[0],
@@ -66,6 +69,9 @@ class StagedCustomTarget(CustomTarget):
         taken = marker if is_copy and marker is not None else history.expected()
         mine = {**asdict(taken), "ledger": ledger.topic_id, "generation": ledger.generation}
         marks.begin(raw, Marker(**mine))
+
+    def is_same(self, place: str, sink: str, ledger: str | None) -> bool:
+        return False  # decisions name it as staged rows do
 
     def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:
         kept = {

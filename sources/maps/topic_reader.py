@@ -47,8 +47,11 @@ class EntriesTask(NamedTuple):
     removals_kept_ms: int
 
 
-def removals_kept_ms(options: TopicMapOptions, lookup: OffsetLookup) -> int:
-    """How long Kafka keeps the records that say that a key was removed. Driver, once a run.
+def removals_kept_ms(
+    options: TopicMapOptions, lookup: OffsetLookup, last_ms: int | None = None
+) -> int:
+    """How long Kafka keeps the records that say that a key was removed; `last_ms` where it does
+    not say it now. Driver, once a batch.
 
     Raises EnvironmentRefused if the topic is not kept as a map must be, SourceError, ReadTimeout.
     """
@@ -65,7 +68,7 @@ def removals_kept_ms(options: TopicMapOptions, lookup: OffsetLookup) -> int:
                 f"{sentence} Set the policy to 'compact', or 'failOnDataLoss' to false."
             )
         log.warning("%s Reading what is left, as 'failOnDataLoss' is false.", sentence)
-    return int(settings.get("delete.retention.ms", _DAY_MS))
+    return int(settings.get("delete.retention.ms", _DAY_MS if last_ms is None else last_ms))
 
 
 def plan_entries(options: TopicMapOptions, pushed: Pushed = NOTHING_PUSHED) -> list[EntriesTask]:
@@ -121,12 +124,14 @@ def _check_in_time(options: TopicMapOptions, task: ChangesTask, found: int) -> N
         return
     sentence = (
         f"Removals of map '{options.map}' may be missing: reading {task.wanted} ended more than "
-        "the topic's delete.retention.ms after the query had last read everything (a batch: after "
-        "it began), and by then Kafka takes the records of removals away."
+        "the topic's delete.retention.ms (the smallest that was seen) after the query had last "
+        "read everything (a batch: after it began), and by then Kafka takes the records of "
+        "removals away. Or the checkpoint names a time for that which is yet to come, and nobody "
+        "knows."
     )
     if options.fail_on_data_loss:
         raise DataLossError(
-            f"{sentence} Raise that setting above the longest pause of the query; to go on with "
-            "what is left, set 'failOnDataLoss' to false."
+            f"{sentence} To go on with what is left, set 'failOnDataLoss' to false; and raise that "
+            "setting above the longest pause of the query, for the next time."
         )
     log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)

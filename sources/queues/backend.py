@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from .message import Message, Record
+from .message import Headers, Message, Record
 
-# Of a topic: the offsets, keys and values from one offset up to another.
-Read = Callable[[str, int, int], Iterator[tuple[int, bytes, bytes | None]]]
+# Of a topic: the offsets, keys, values and headers from one offset up to another.
+Read = Callable[[str, int, int], Iterator[tuple[int, bytes, bytes | None, Headers]]]
 
 
 class Backend(Protocol):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 
 from .backend import Read
-from .message import Message, Record
+from .message import Message, Record, told_kind
+
+log = logging.getLogger(__name__)
 
 
 class Window:
@@ -40,8 +43,9 @@ class IdWindows:
 
     topics: tuple[str, ...] = ()
 
-    def __init__(self, names: Sequence[str], size: int) -> None:
-        self._size = size
+    def __init__(self, names: Sequence[str], size: int, kind: str = "") -> None:
+        """`kind`: what the ids are of, if that is known."""
+        self._size, self._kind = size, kind
         self._windows = {name: Window(size) for name in names}
 
     @property
@@ -52,16 +56,27 @@ class IdWindows:
     def recall(self, ends: Mapping[str, int], read: Read) -> None:
         """The ids in the newest records."""
         for name, window in self._windows.items():
-            window.add(self._newest(name, ends[name], read))
+            newest = self._newest(name, ends[name], read)
+            mine = [key for key, kind in newest if kind in (None, self._kind)]
+            window.add(mine)
+            if others := {kind for _, kind in newest if kind is not None} - {self._kind}:
+                log.warning(
+                    "Of the newest %d ids in topic '%s', %d are of another kind (%s) than those of "
+                    "this query (%s; options 'messageId' and 'queue'), and are not compared. A "
+                    "message of before that is delivered again now is kept again.",
+                    *(len(newest), name, len(newest) - len(mine)),
+                    *(", ".join(sorted(others)), self._kind),
+                )
 
-    def _newest(self, name: str, until: int, read: Read) -> list[bytes]:
-        """The oldest first. Offsets are also of transactions' marks, and of what was aborted: so it
-        goes back until there are enough."""
-        found: list[bytes] = []
+    def _newest(self, name: str, until: int, read: Read) -> list[tuple[bytes, str | None]]:
+        """The oldest first, each with its kind, if that is known. Offsets are also of transactions'
+        marks, and of what was aborted: so it goes back until there are enough."""
+        found: list[tuple[bytes, str | None]] = []
         step = 1000
         while until and (missing := self._size - len(found)) > 0:
             begin = max(0, until - max(missing, step))
-            found = [key for _, key, _ in read(name, begin, until) if key] + found
+            records = read(name, begin, until)
+            found = [(key, told_kind(headers)) for _, key, _, headers in records if key] + found
             until, step = begin, step * 2
         return found
 

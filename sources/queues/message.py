@@ -16,15 +16,16 @@ MESSAGE_ID, BODY, HEADER = "message-id", "body", "header:"
 META = "eo-queue"
 VERSION = 1
 # What a record of the inbox says of its message, beside `v`, and may say: a share group's has an
-# id, and one out of the poison topic its reason.
+# id, one of RabbitMQ's says what its id is of, and one out of the poison topic its reason.
 SAID = frozenset(("exchange", "routingKey", "redelivered", "deliveries", "sent", "properties"))
-MAY_SAY = SAID | {"id", "reason"}
+ID_OF = "idOf"
+MAY_SAY = SAID | {"id", ID_OF, "reason"}
 _DELIVERIES = "x-delivery-count"  # a quorum queue's count of earlier deliveries
 _PROPERTIES = (
     *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id"),
     *("reply_to", "expiration", "timestamp", "type", "user_id", "app_id", "cluster_id"),
 )
-_NEWEST_S = 253_402_300_799  # the last second of the year 9999
+_OLDEST_S, _NEWEST_S = -62_135_596_800, 253_402_300_799  # of the years 1 and 9999
 Headers = list[tuple[str, bytes | None]]
 
 
@@ -111,8 +112,26 @@ def deliveries_of(one: Delivery) -> int | None:
     return int(count) if isinstance(count, int) else None  # pika's own integers show an L
 
 
-def message_of(one: Delivery, key: bytes | None) -> Message:
-    """Of a delivery of AMQP, whose id is `key`."""
+def kind_of_id(queue: str, source: str) -> str:
+    """What an id is of. Equal ids of two kinds are not the same message."""
+    return f"{source} of {queue}"
+
+
+def told_kind(headers: Headers | None) -> str | None:
+    """What the id of a record of the inbox is of; None of a record that does not say it."""
+    first, value = (headers or [("", None)])[0]
+    if first != META or value is None:
+        return None
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return None
+    kind = found.get(ID_OF) if isinstance(found, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
+def message_of(one: Delivery, key: bytes | None, kind: str = "") -> Message:
+    """Of a delivery of AMQP, whose id is `key`, of that `kind`."""
     said = one.properties
     given = {name: getattr(said, name) for name in _PROPERTIES}
     meta: dict[str, Any] = {
@@ -123,6 +142,8 @@ def message_of(one: Delivery, key: bytes | None) -> Message:
         "sent": _sent_ms(said.timestamp),
         "properties": {name: _text(value) for name, value in given.items() if value is not None},
     }
+    if kind:
+        meta[ID_OF] = kind
     headers = [(_text(name), _bytes(value)) for name, value in (said.headers or {}).items()]
     return Message(key, key, one.body, meta, headers, receipt=one.tag)
 
@@ -132,6 +153,12 @@ def _sent_ms(timestamp: object) -> int | None:
     if isinstance(timestamp, int) and 0 <= timestamp <= _NEWEST_S:
         return timestamp * 1000
     return None
+
+
+def time_ms(given: int) -> int | None:
+    """A time of a record of Kafka, which takes any number; None where no date has it, as where a
+    producer counts nanoseconds."""
+    return given if _OLDEST_S * 1000 <= given < (_NEWEST_S + 1) * 1000 else None
 
 
 def _text(value: object) -> str:

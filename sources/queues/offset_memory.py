@@ -37,7 +37,10 @@ class OffsetMemory:
     def recall(self, ends: Mapping[str, int], read: Read) -> None:
         """The newest record of each partition. Raises EnvironmentRefused where it is not what it
         was."""
-        for offset, key, value in read(self._topic, 0, ends[self._topic]):
+        newest: dict[bytes, tuple[int, bytes | None]] = {}  # each may have thousands of edges
+        for offset, key, value, _ in read(self._topic, 0, ends[self._topic]):
+            newest[key] = offset, value
+        for key, (offset, value) in newest.items():
             try:
                 topic_id, partition = json.loads(key)
                 said = json.loads(value or b"")

@@ -12,7 +12,7 @@ from ...clients.amqp.queue import PREFETCH_MAX
 from ...core.offsets import LATEST
 from ...core.options import KafkaSettings, Option, OptionReader, one_of, text, whole_number
 from ...state.ledger.job import PREFIX, WEAK_REPLICATION
-from ...state.ledger.job_topics import topic_name
+from ...state.ledger.job_topics import check_output, topic_name
 from .. import declared
 from . import message
 
@@ -203,6 +203,8 @@ class QueueOptions:
             max_messages=reader.get(MAX_MESSAGES),
             patience_s=given_ms and given_ms / 1000,
         )
+        check_output(reader, "'inbox'", found.inbox)
+        check_output(reader, "'poisonTopic'", reader.get(POISON_TOPIC))
         if found.poison_topic == inbox:
             reader.problem("Options 'poisonTopic' and 'inbox' must name different topics.")
         ours = (inbox, found.poison_topic, found.kept_topic)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ...clients.amqp.client import AmqpSettings
 from ...clients.amqp.queue import Queue
 from ...core.errors import ReadTimeout
-from .message import Message, id_of, message_of
+from .message import Message, id_of, kind_of_id, message_of
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ class RabbitMQQueue:
 
     def __init__(self, settings: AmqpSettings, queue: str, name: str, id_source: str) -> None:
         self._queue = Queue(settings, queue, name)
-        self._id_of = id_of(id_source)
+        self._id_of, self._kind = id_of(id_source), kind_of_id(queue, id_source)
         self._open: list[int] = []  # the receipts of what is not acknowledged, in their order
 
     def ready(self) -> tuple[int, int]:
@@ -32,7 +32,7 @@ class RabbitMQQueue:
         """Never more than `count`."""
         taken = self._queue.take(count, QUIET_S)
         self._open = [one.tag for one in taken]
-        return [message_of(one, self._id_of(one)) for one in taken]
+        return [message_of(one, self._id_of(one), self._kind) for one in taken]
 
     def acknowledge(self, taken: Sequence[Message]) -> None:
         """Exactly these: at once where none before them is left out."""

@@ -23,7 +23,7 @@ from ...core.patience import patience_s, served
 from .backend import Backend, Memory
 from .id_window import IdWindows
 from .inbox import Inbox
-from .message import Message, Record
+from .message import Message, Record, kind_of_id
 from .offset_memory import OffsetMemory
 from .options import QueueOptions
 from .rabbitmq import RabbitMQQueue
@@ -43,6 +43,7 @@ class _Counts:
     repeats: int = 0
     poison: int = 0
     uncertain: int = 0
+    taken: int = 0
 
 
 class Receiver:
@@ -72,9 +73,9 @@ class Receiver:
         """Move messages into the inbox: up to `maxMessagesPerTrigger`, or all that wait now. How
         many were taken. A RabbitMQ, or Kafka, that is away is waited for. Driver, once a batch or
         trigger."""
-        counts, told = _Counts(), ""
+        counts, told, taken = _Counts(), "", 0
         place = self._options.place
-        deadline = time.monotonic() + (self._options.patience_s or patience_s(place))
+        deadline: float | None = None  # of what fails; what goes on may take its time
         while True:
             try:
                 total = self._received(all_there, counts)
@@ -84,7 +85,12 @@ class Receiver:
                 self.close()
                 if self._inbox is not None and self._inbox.is_lost:
                     self._inbox = None
-                if time.monotonic() > deadline:
+                now = time.monotonic()
+                if counts.taken > taken:
+                    taken, deadline = counts.taken, None
+                    served(place)
+                deadline = deadline or now + (self._options.patience_s or patience_s(place))
+                if now > deadline:
                     raise
                 if told != str(error):  # an outage says the same again and again
                     log.warning("%s Trying again.", error)
@@ -117,8 +123,8 @@ class Receiver:
             crash_point("queue.received")
             self._keep(taken, counts)
             total += len(taken)
+            counts.taken += len(taken)
         if total:
-            self._inbox.await_readable()
             self._queue.rest()
         if all_there:  # it is not called again
             self.close()
@@ -260,7 +266,8 @@ def _chosen(options: QueueOptions) -> tuple[Backend, Memory]:
     if options.amqp is not None:
         name = f"eo-kafka {options.inbox}"
         queue = RabbitMQQueue(options.amqp, options.queue, name, options.message_id)
-        return queue, IdWindows(both, options.window)
+        kind = kind_of_id(options.queue, options.message_id)
+        return queue, IdWindows(both, options.window, kind)
     memory = OffsetMemory(options.kept_topic, options.inbox)
     return ShareGroupQueue(options, memory), memory
 

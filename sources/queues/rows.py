@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import SourceError
-from .message import MAY_SAY, META, SAID, VERSION
+from .message import MAY_SAY, META, SAID, VERSION, time_ms
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +50,8 @@ def _unpacked(batch: pa.RecordBatch, shape: pa.Schema) -> pa.RecordBatch:
     ]
     for name in ("exchange", "routingKey", "redelivered", "deliveries"):
         columns[name] = [meta[name] for meta in metas]
-    sent = [meta["sent"] for meta in metas]
+    # The receiver of before kept times that no column can hold.
+    sent = [None if meta["sent"] is None else time_ms(meta["sent"]) for meta in metas]
     columns["sent"] = [None if one is None else one * 1000 for one in sent]
     columns["properties"] = [list(meta["properties"].items()) for meta in metas]
     arrays = [

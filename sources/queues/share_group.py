@@ -15,7 +15,7 @@ from ...clients.kafka import control_plane
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.share_group import ShareGroup
 from ...clients.kafka.topics import TIMEOUT_S
-from .message import Message, Place
+from .message import Message, Place, time_ms
 from .offset_memory import OffsetMemory
 from .options import QueueOptions
 
@@ -99,13 +99,15 @@ def message_of(one: Any, topic_id: str) -> Message:
     properties = {"topic": one.topic(), "partition": place.partition, "offset": place.offset}
     if kind in _TIMESTAMP_KINDS:
         properties["timestampType"] = _TIMESTAMP_KINDS[kind]
+        if time_ms(sent) is None:
+            properties["timestamp"] = sent
     said = {
         "id": name,
         "exchange": None,
         "routingKey": None,
         "redelivered": bool(count and count > 1),
         "deliveries": count - 1 if count else None,
-        "sent": sent if kind in _TIMESTAMP_KINDS else None,
+        "sent": time_ms(sent) if kind in _TIMESTAMP_KINDS else None,
         "properties": {key: str(value) for key, value in properties.items()},
     }
     headers = list(one.headers() or ())

@@ -50,6 +50,7 @@ class Appender:
         self._taken = settings, options.ids.coordinator, TRANSACTION_TIMEOUT_MS
         self._producer: Any = None
         self.point = AppendPoint()
+        self.state_point = AppendPoint()
         self.proven = False
         self.barrier = 0
 
@@ -58,6 +59,7 @@ class Appender:
         self.proven = False
         self._producer = transactional_producer.take(*self._taken, topic=self._topic)
         self.point.fenced()
+        self.state_point.fenced()
 
     def open_ahead(self) -> None:
         """Let a producer connect for this process's next `take`. It fences nobody yet."""
@@ -118,6 +120,8 @@ class Appender:
             problem = "it is not known whether the snapshot landed"
         if not problem and min(tokens, default=0) < 0:
             problem = "it is not known where the barrier landed"
+        if not problem and chunks:
+            problem = self.state_point.landed(chunks)
         if not problem and mine:
             problem = self.point.landed(mine)
         if problem:

@@ -11,11 +11,10 @@ from ...clients.kafka.topics import exists
 from ...core.errors import EnvironmentRefused
 from . import unused_topic
 from .job import Job
+from .job_topics import OURS
 from .topic_settings import GIVE_MORE, REPLICAS, faults, wanted_settings
 
 log = logging.getLogger(__name__)
-
-OURS = "__eo_kafka."
 
 
 def ensure(admin: Any, name: str, partitions: int, brokers: int) -> list[str]:

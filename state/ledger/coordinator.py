@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ...clients.kafka import outages, topic_lists
 from ...clients.kafka.control_plane import ControlPlane
-from ...clients.kafka.control_requests import End
-from ...core.errors import EnvironmentRefused, Fenced, ForeignLedger, LedgerError, OutcomeUnknown
+from ...clients.kafka.control_requests import End, TopicPartition
+from ...core.errors import EnvironmentRefused, Fenced, LedgerError, OutcomeUnknown
 from ...core.transaction import Identity, TransactionState
 from . import records
 from .appender import Appender, AppendFailed, Record
 from .job import Job
 from .ledger import DECISION_PARTITION, Ledger
 from .ledger_memory import LedgerMemory
+from .markers import Markers
+from .owner import check_owner
 from .topics import TOKEN_PARTITION
 
 log = logging.getLogger(__name__)
@@ -46,12 +48,19 @@ Attempt = Callable[[Ledger], "Write | None"]
 
 class Coordinator:
     """Fences, reads and appends. Lives on the driver, for one call of Spark's. `problem`: why the
-    last append that failed did."""
+    last append that failed did. `outputs` and `committed`: see Markers."""
 
-    def __init__(self, options: Job, control: ControlPlane) -> None:
+    def __init__(
+        self,
+        options: Job,
+        control: ControlPlane,
+        outputs: Collection[str] = (),
+        committed: Collection[Identity] = (),
+    ) -> None:
         self._options = options
         self._control = control
         _, self.topic = options.job_and_ledger
+        self.markers = Markers(options, control, outputs, committed)
         self.ids = options.ids
         self._memory = LedgerMemory(options.kafka, self.topic)
         self._appender = Appender(options)
@@ -82,15 +91,20 @@ class Coordinator:
         nobody.
 
         Unless it `may_be_new`, raise LedgerError if the ledger is empty though Kafka remembers that
-        the job wrote into one (for transactional.id.expiration.ms, seven days). A fence makes Kafka
-        forget that.
+        the job wrote into one (for transactional.id.expiration.ms, seven days), which a fence makes
+        it forget; or if the ledger has no owner and its first records were deleted.
         """
         tokens = (self.topic, TOKEN_PARTITION, False)
         found = self._control.look(
-            [self.ids.coordinator], [self._stable_end, tokens], [self.topic], version=True
+            [self.ids.coordinator],
+            [self._stable_end, tokens],
+            [self.topic],
+            version=True,
+            others=self.markers.outputs,
         )
         state = found.described[self.ids.coordinator].state
         self._wait_completed(state)
+        self.markers.saw({} if state.is_completing else found.leader_epochs)
         wrote = state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
         stable, token_from = found.ends
         if wrote and not stable and not may_be_new:
@@ -98,7 +112,10 @@ class Coordinator:
         if self.topic not in found.topic_ids:
             topic_lists.warn_of_no_ids(self._options.kafka.get("bootstrap.servers", ""))
         self._memory.recall(found.topic_ids.get(self.topic, ""), stable)
-        self._memory.read_to(stable)
+        ledger = self._memory.read_to(stable)
+        # Whose owner is there lacks nothing of that owner's: its first decision names it.
+        if stable and ledger.owner is None and not ledger.succession.replaced and not may_be_new:
+            self._check_nothing_deleted()
         return token_from, found.end_txn_version
 
     def look_whether_replaced(self, held: Identity | None, generation: int) -> None:
@@ -122,6 +139,20 @@ class Coordinator:
                 "--bootstrap-servers ...', and start the query again."
             )
 
+    def _check_nothing_deleted(self) -> None:
+        # Compaction alone never moves a log's beginning.
+        if begin := self._control.end_offset(self.topic, DECISION_PARTITION, None):
+            job = self._options.job
+            raise LedgerError(
+                f"Ledger '{self.topic}' begins at offset {begin}, and nothing in it says whose it "
+                "is: its first records were deleted, by age (a cleanup.policy with 'delete') or by "
+                f"hand. Which batches of job '{job}' are written is unknown, and nothing was "
+                "written now. 'eo-kafka verify' compares input and output. If the output holds all "
+                "rows of the last batch that commits/ in the checkpoint names and none of a later "
+                f"one: 'eo-kafka job reset {job} --bootstrap-servers ...', and start the query "
+                "again."
+            )
+
     def _wait_completed(self, state: TransactionState) -> None:
         """Wait a moment for the id's last transaction, if Kafka still writes its markers: it does
         so after it has answered, and puts off who takes the id meanwhile, whom librdkafka lets ask
@@ -135,6 +166,7 @@ class Coordinator:
         """Take the coordinator's id. Every earlier holder's next write fails from here on."""
         from confluent_kafka import KafkaException
 
+        self.settle()
         try:
             self._appender.take()
         except KafkaException as error:
@@ -154,6 +186,10 @@ class Coordinator:
         self._learnt = found.described[self.ids.coordinator].identity
         self._end_at_fence = found.ends[0]  # asked after the fence, for the read that follows it
         self._memory.recall(found.topic_ids.get(self.topic, ""), found.ends[0])
+
+    def settle(self, also: Collection[TopicPartition] | None = ()) -> frozenset[TopicPartition]:
+        """See Markers.settle."""
+        return self.markers.settle(lambda: self.read(fenced=False), also)
 
     @property
     def _end(self) -> End:
@@ -227,8 +263,15 @@ class Coordinator:
         transaction; with `barrier`, a generation, also what later reads of the tokens go by, and
         what stops the tasks of older ones. Raises AppendFailed when it is not certain that they
         landed, and right after what was read."""
+        if self._appender.proven:  # not the first since the fence
+            self.settle()
         self._end_at_fence = None
         self._appender.append(records, state, barrier=barrier)
+
+    def count_on_state(self, end: int) -> None:
+        """What stands in the state topic before `end`, asked for after the fence, is counted on:
+        the next append there must land right behind it."""
+        self._appender.state_point.read_to(end)
 
     def check_owner(self, query_id: str | None) -> None:
         """Raise ForeignLedger if the ledger is another query's."""
@@ -290,19 +333,3 @@ class Coordinator:
     def _warn(self, error: AppendFailed) -> None:
         self.problem = str(error).rstrip(".")
         log.warning("Ledger '%s': %s; asking again from the fence.", self.topic, error)
-
-
-def check_owner(options: Job, owner: str | None, query_id: str | None) -> None:
-    """Raise ForeignLedger, with the ways out, if the ledger is another query's."""
-    if owner is None or query_id is None or owner == query_id:
-        return
-    job, topic = options.job_and_ledger
-    raise ForeignLedger(
-        f"Ledger '{topic}' belongs to query {owner}, and this is query {query_id}: the "
-        "checkpoint is new (it was deleted, or a pipeline was fully refreshed), or the job's name "
-        "is used twice. Nothing was written or skipped. Either restore the old checkpoint; or "
-        "choose a new 'jobName'; or say by option 'onReset' what a new checkpoint means: 'stop' "
-        "(this), 'new-job' (everything is read and written again) or 'continue' (a query without "
-        "state goes on where the last one ended); or, if the old query will never run again, "
-        f"'eo-kafka job reset {job} --bootstrap-servers ...'."
-    )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from ...core.options import text
+from ...core.options import OptionReader, text
 
+OURS = "__eo_kafka."  # so begin the names of all topics that are eo-kafka's own
 LEDGER_TOPIC = "__eo_kafka.{job}.ledger"
 STATE_TOPIC = "__eo_kafka.{job}.state"
 PLAN_TOPIC = "__eo_kafka.{job}.plan"  # what `eo-kafka explain --job` shows
@@ -18,6 +19,21 @@ LEDGER_NAME = re.compile(re.escape(LEDGER_TOPIC).replace(r"\{job\}", "(?P<job>.+
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _PART = re.compile(r"[a-zA-Z0-9_-]+")
 _TOPIC_MAX = 249  # Kafka's limit
+_KAFKAS = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+
+
+def is_internal(topic: str) -> bool:
+    """Whether Kafka or eo-kafka keeps its own books in the topic."""
+    return topic in _KAFKAS or topic.startswith(OURS)
+
+
+def check_output(reader: OptionReader, option: str, topic: str | None) -> None:
+    """Note it in `reader` if the topic that `option` (in quotes) names is not for rows."""
+    if topic is not None and is_internal(topic):
+        reader.problem(
+            f"Option {option} is '{topic}': there Kafka or eo-kafka keeps its own books, which "
+            "other records would spoil. Name another topic."
+        )
 
 
 def topic_name(value: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
 
 from ...core.errors import CorruptLedger
-from ...core.transaction import Begun, Decision, DecisionState, IllegalMove
+from ...core.transaction import Begun, Decision, DecisionState, Identity, IllegalMove
 from . import records
 from .blob_names import SnapshotHead
 from .succession import SUCCESSION_KEY, Succession, decode_succession
@@ -65,7 +65,7 @@ class Ledger:
         elif key == records.LOADING_KEY:
             known = (None, "") if value is None else records.decode_loading(value)
             self.loading_from, self.loading_topic = known
-        elif key.startswith(b"decision/"):
+        elif key.startswith(records.DECISION):
             self._apply_decision(key, value)
         else:
             raise CorruptLedger(f"Unknown ledger record {key[:200]!r}.")
@@ -88,9 +88,10 @@ class Ledger:
         self.decisions[at] = decision
 
     def _forget(self, key: bytes) -> None:
-        for at, decision in list(self.decisions.items()):
-            if records.decision_key(decision.sink, decision.batch, decision.round) == key:
-                del self.decisions[at]
+        at = records.batch_of(key)
+        found = self.decisions.get(at) if at is not None else None
+        if found and records.decision_key(found.sink, found.batch, found.round) == key:
+            del self.decisions[found.sink, found.batch]
 
     def of_sink(self, sink: str) -> dict[int, Decision]:
         """The decisions of one sink, by batch."""
@@ -102,6 +103,19 @@ class Ledger:
             (found for found in self.decisions.values() if found.state is DecisionState.DECIDED),
             key=lambda found: (found.batch, found.sink),
         )
+
+    def decided(self) -> dict[Identity, bool]:
+        """The transactions that decisions name, and whether these are DONE."""
+        counts = (one for one in self.decisions.values() if one.state is not DecisionState.VOID)
+        done = DecisionState.DONE
+        return {part.identity: one.state is done for one in counts for part in one.participants}
+
+    def written(self) -> set[str]:
+        """The topics that the newest decisions name, of each sink."""
+        newest = {name: max(self.of_sink(name)) for name, _ in self.decisions}
+        parts = (part for at in newest.items() for part in self.decisions[at].participants)
+        lists = {id(part.topics): part.topics for part in parts}  # equal ones are one object
+        return {name for topics in lists.values() for name, _ in topics}
 
     def ends(self, sink: str) -> tuple[str, ...]:
         """Where a query would go on that continues: where the newest batch that is not VOID ended,
@@ -165,9 +179,40 @@ def without_participants(decision: Decision) -> Decision:
     return replace(decision, participants=(), offsets=(), starts=(), source_ids=())
 
 
+class Folding:
+    """Applies records in order to `ledger`. Decisions wait for the end: most of a long log are
+    taken away by a tombstone that stands behind them, as compaction takes them, and need not be
+    decoded. Nothing else that a ledger says depends on them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._waiting: dict[int, tuple[bytes, bytes]] = {}  # in their order
+        self._of_key: dict[bytes, list[int]] = {}
+        self._count = 0
+
+    def add(self, key: bytes, value: bytes | None) -> None:
+        """The next record. Raises CorruptLedger."""
+        if value is None or not key.startswith(records.DECISION):
+            for number in self._of_key.pop(key, ()):
+                del self._waiting[number]
+            self._ledger.apply(key, value)
+            return
+        self._count += 1
+        self._waiting[self._count] = key, value
+        self._of_key.setdefault(key, []).append(self._count)
+
+    def finish(self) -> None:
+        """What still waits. Raises CorruptLedger."""
+        self._of_key.clear()
+        for number in list(self._waiting):
+            self._ledger.apply(*self._waiting.pop(number))
+
+
 def fold(found: Iterable[tuple[bytes, bytes | None]], ledger: Ledger | None = None) -> Ledger:
     """Apply records in order to `ledger`, or to an empty one."""
     ledger = ledger if ledger is not None else Ledger()
+    folding = Folding(ledger)
     for key, value in found:
-        ledger.apply(key, value)
+        folding.add(key, value)
+    folding.finish()
     return ledger

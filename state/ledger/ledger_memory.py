@@ -5,12 +5,12 @@ Of hundreds of decisions, the last few records are new.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
+from ...core import moment
 from ...core.kept import Kept
 from ...core.options import KafkaSettings
-from .ledger import DECISION_PARTITION, Ledger
+from .ledger import DECISION_PARTITION, Folding, Ledger
 from .log_reader import read_records
 
 # A tombstone that nobody read in time is compacted away: long before that, all is read again.
@@ -24,7 +24,7 @@ class _Memory:
     topic_id: str = ""
     ledger: Ledger = field(default_factory=Ledger)
     position: int = 0
-    read_at: float = 0.0  # time.monotonic()
+    read_at: float = 0.0  # moment.seconds(): a notebook's machine may sleep for days
 
 
 _memories: Kept[_Memory] = Kept(limit=2, idle_s=MEMORY_S)
@@ -53,7 +53,7 @@ class LedgerMemory:
         if topic_id and topic_id == self._memory.topic_id and self._memory.position <= end:
             return
         kept = _memories.take(self._key(topic_id))
-        usable = kept and kept.position <= end and time.monotonic() - kept.read_at < MEMORY_S
+        usable = kept and kept.position <= end and moment.seconds() - kept.read_at < MEMORY_S
         self._memory = kept if kept and usable else _Memory(topic_id, Ledger(topic_id=topic_id))
 
     def read_to(self, end: int) -> Ledger:
@@ -63,11 +63,16 @@ class LedgerMemory:
             found = read_records(
                 self._settings, self._topic, DECISION_PARTITION, memory.position, end
             )
-            for offset, key, value in found:
-                memory.ledger.apply(key, value)
-                memory.position = offset + 1
+            folding, reached = Folding(memory.ledger), memory.position
+            try:
+                for offset, key, value in found:
+                    folding.add(key, value)
+                    reached = offset + 1
+            finally:  # a read that breaks off has read what came before
+                folding.finish()
+                memory.position = reached
             memory.position = end
-        memory.read_at = time.monotonic()
+        memory.read_at = moment.seconds()
         return memory.ledger
 
     def keep(self) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 from ...clients.kafka import outages
@@ -20,6 +21,7 @@ from ...core.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 log = logging.getLogger(__name__)
 
 STALL_TIMEOUT_S = 60.0
+LONG_S = 10.0  # a read that takes longer is told of, and again when it has taken twice as long
 _DRAIN_MAX = 100_000
 _kept: Kept[tuple[Any, Leaders]] = Kept(limit=2, close=lambda client: client[0].close())
 
@@ -41,15 +43,32 @@ def read_records(
     The consumer is kept for the next reader. Raises ReadTimeout when nothing moves for a minute, or
     in an outage for longer.
     """
+    found = read_messages(settings, topic, partition, start, end, at_once, committed=committed)
+    with closing(found):
+        for message in found:
+            yield message.offset(), message.key() or b"", message.value()
+
+
+def read_messages(
+    settings: Mapping[str, str],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    at_once: int = 1000,
+    *,
+    committed: bool = True,
+) -> Generator[Any]:
+    """`read_records`, as the client gives them."""
     if start >= end:
         return
     wanted = reader_settings(settings, committed=committed)
     kept = _kept.take(wanted)
     if kept is not None:
         try:
-            for record in _assigned(*kept, True, wanted, topic, partition, (start, end), at_once):
-                start = record[0] + 1
-                yield record
+            for message in _assigned(*kept, True, wanted, topic, partition, (start, end), at_once):
+                start = message.offset() + 1
+                yield message
             return
         except ReadTimeout as error:
             log.info("A consumer that was kept is given up: %s", error)
@@ -89,7 +108,7 @@ def _assigned(
     partition: int,
     between: tuple[int, int],
     at_once: int,
-) -> Iterator[tuple[int, bytes, bytes | None]]:
+) -> Iterator[Any]:
     """The records, by `consumer`, which is kept afterwards if nothing went wrong, else closed."""
     from confluent_kafka import TopicPartition
 
@@ -123,12 +142,14 @@ def _until(
     between: tuple[int, int],
     at_once: int,
     was_kept: bool,
-) -> Iterator[tuple[int, bytes, bytes | None]]:
+) -> Iterator[Any]:
     from confluent_kafka import KafkaError
 
     position, end = between
     moved = time.monotonic()
+    long = _Long(moved)
     while True:
+        long.tell(topic, partition, position, end)
         # consume() waits for as many as asked for, so only what is there already is asked for.
         first = consumer.poll(0.5)
         # Not `if first`: a message is as true as its value is long, and a tombstone would be lost.
@@ -151,7 +172,7 @@ def _until(
                 return
             if error is None:
                 position = message.offset() + 1
-                yield message.offset(), message.key() or b"", message.value()
+                yield message
                 if position >= end:
                     return
                 moved = time.monotonic()  # only now: the caller may take its time
@@ -166,3 +187,17 @@ def _until(
                 f"sent nothing for {stall_timeout_s:.0f} s. Is the partition's leader up? Is "
                 "another program holding a transaction open on it?"
             )
+
+
+class _Long:
+    """Tells of a read that takes long, which would stand without a word else."""
+
+    def __init__(self, began: float) -> None:
+        self._began, self._most_s = began, LONG_S
+
+    def tell(self, topic: str, partition: int, position: int, end: int) -> None:
+        took_s = time.monotonic() - self._began
+        if took_s > self._most_s:
+            self._most_s = 2 * took_s
+            text = "Reading %s-%d takes long: it is at offset %d of %d after %.0f s."
+            log.warning(text, topic, partition, position, end, took_s)

@@ -7,7 +7,9 @@ write here, and a wrong reading could commit or drop a batch.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from ...core.errors import CorruptLedger, cut
@@ -96,4 +98,11 @@ def topics(value: Any) -> tuple[tuple[str, str], ...]:
     """Names of topics, each with its id."""
     if not isinstance(value, dict):
         raise TypeError(f"{value!r} is not an object")
-    return tuple(sorted((name, string(topic_id)) for name, topic_id in value.items()))
+    named = ((sys.intern(name), sys.intern(string(of))) for name, of in value.items())
+    return _shared(tuple(sorted(named)))
+
+
+@lru_cache(1024)
+def _shared(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Equal ones are the same one: each task of each batch that is kept names the topics again."""
+    return found

@@ -31,12 +31,22 @@ ONE_PHASE_KEY = b"one-phase"
 BEGUN_KEY = b"begun"
 SNAPSHOT_KEY = b"snapshot"
 LOADING_KEY = b"snapshot-loading"
+DECISION = b"decision/"
 _BARRIER = b"barrier"
 
 
 def decision_key(sink: str, batch: int, round_: int) -> bytes:
     """Compaction keeps the newest state of each (sink, batch, round)."""
-    return f"decision/{sink}/{batch}/{round_}".encode()
+    return DECISION + f"{sink}/{batch}/{round_}".encode()
+
+
+def batch_of(key: bytes) -> tuple[str, int] | None:
+    """Sink and batch of a decision's key; None of what is none."""
+    try:
+        sink, batch, _ = key.removeprefix(DECISION).decode().rsplit("/", 2)
+        return sink, int(batch)
+    except ValueError:
+        return None
 
 
 def token_key(sink: str, partition: int, round_: int = 0) -> bytes:

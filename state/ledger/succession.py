@@ -22,8 +22,10 @@ ON_RESET = Option(
     STOP,
     "What a new checkpoint means (a full refresh of a pipeline, a deleted checkpoint) where the "
     "job has a ledger: `stop` (the query is refused), `new-job` (the ledger begins anew; everything"
-    " is read and written again) or `continue` (nothing is repeated: a query without state goes on "
-    "where the last one ended; its readers need this option and `jobName`, too).",
+    " is read and written again, from where the readers' `startingOffsets` say; without them what "
+    "came since would be passed over, and the query is refused) or `continue` (nothing is repeated:"
+    " a query without state goes on where the last one ended; its readers need this option and "
+    "`jobName`, too).",
 )
 
 

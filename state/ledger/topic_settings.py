@@ -16,6 +16,8 @@ GIVE_MORE = (
     "One broker away stops each commit until it is back. If there are more brokers, let "
     "kafka-reassign-partitions.sh give it three replicas."
 )
+# Not less: hosted brokers set a minimum, and of a state of gigabytes each segment is an open file.
+SEGMENTS = {"segment.ms": str(4 * 3600 * 1000), "segment.bytes": str(128 << 20)}
 MAX_MESSAGE_BYTES = 8 << 20  # a decision names every task of its batch
 
 
@@ -26,6 +28,9 @@ def wanted_settings(replicas: int) -> dict[str, str]:
         "cleanup.policy": "compact",
         "retention.ms": "-1",
         "max.message.bytes": str(MAX_MESSAGE_BYTES),
+        # A segment is compacted when a newer one has begun. By default that takes seven days or
+        # 1 GiB, and each process that starts reads all of it.
+        **SEGMENTS,
         # Tombstones and markers may be asked for by a recovery after a long holiday.
         "delete.retention.ms": str(7 * 24 * 3600 * 1000),
     }
@@ -53,7 +58,8 @@ def faults(admin: Any, name: str, partitions: int, brokers: int) -> tuple[list[s
         refusals.append(
             f"Topic '{name}' has cleanup.policy={config['cleanup.policy']}: Kafka deletes by age "
             "what must stay in it. Set it to 'compact': kafka-configs.sh --bootstrap-server ... "
-            f"--alter --topic {name} --add-config cleanup.policy=compact"
+            f"--alter --topic {name} --add-config cleanup.policy=compact. What was deleted by then "
+            "is not known any more."
         )
     return refusals, weak_points(name, there, config, brokers)
 

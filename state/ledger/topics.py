@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 from ...clients.kafka.cluster import connect
-from ...clients.kafka.topics import TIMEOUT_S, exists, settings_of
-from ...core.errors import EnvironmentRefused
+from ...clients.kafka.topics import TIMEOUT_S, exists, metadata, settings_of
+from ...core.errors import EnvironmentRefused, Unreachable
 from . import compacted_topic
 from .job import Job
 
@@ -60,10 +60,12 @@ def transaction_log_problems(admin: Any) -> list[str]:
     try:
         if not exists(admin, TRANSACTION_LOG):
             return []  # made with the first transaction, by the broker's settings
+    except Unreachable:
+        raise
     except EnvironmentRefused:
         log.warning("%s not checked: the principal may not Describe it.", TRANSACTION_LOG)
         return []
-    topic = admin.list_topics(TRANSACTION_LOG, timeout=TIMEOUT_S).topics[TRANSACTION_LOG]
+    topic = metadata(admin, TRANSACTION_LOG).topics[TRANSACTION_LOG]
     replicas = min(len(partition.replicas) for partition in topic.partitions.values())
     in_sync = int(settings_of(admin, TRANSACTION_LOG).get("min.insync.replicas", replicas))
     if replicas < 2 or in_sync <= replicas // 2:

@@ -162,6 +162,7 @@ def _is_of_a_map(line: str) -> bool:
     return isinstance(found, dict) and found.keys() in (
         {"map", "cluster", "sequences", "anchors"},  # sources/maps: an IMap's journal
         {"map", "offsets", "caughtUp"},  # a topic as a map
+        {"map", "offsets", "caughtUp", "removalsKept"},
     )
 
 

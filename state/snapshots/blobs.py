@@ -7,9 +7,10 @@ nothing and compaction keeps one of each. Which of them count, a manifest says.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from ...core.errors import CorruptSnapshot
-from ..ledger.blob_names import CHUNK, MANIFEST_MAX, Blob, digest_of, parse_chunk_key
+from ..ledger.blob_names import CHUNK, MANIFEST_MAX, Blob, Digester, digest_of, parse_chunk_key
 from ..ledger.log_reader import read_records
 
 AT_ONCE = 32  # chunks fetched ahead of us
@@ -46,13 +47,48 @@ def read_blob(settings: Mapping[str, str], topic: str, start: int, end: int, blo
     )
 
 
+@dataclass
+class Strays:
+    """What stands in the topic that perhaps no manifest names: the keys with a value, and what was
+    read of each blob's newest records, up to the first that is not in its place."""
+
+    keys: set[bytes] = field(default_factory=set)
+    _contents: dict[str, Digester | None] = field(default_factory=dict)
+
+    def whole(self) -> set[str]:
+        """The blobs whose newest records are all that they are, by their content: the keys alone
+        would not tell of one whose file changed while it was sent."""
+        found = self._contents.items()
+        return {name for name, read in found if read and read.digest() == name}
+
+    def note(self, key: bytes, value: bytes | None, *, content: bool) -> None:
+        """The next record; its `content` counts or not. Raises CorruptSnapshot."""
+        name, index = parse_chunk_key(key)
+        if value is None:
+            self.keys.discard(key)
+        else:
+            self.keys.add(key)
+        if not content:
+            return
+        read = Digester() if index == 0 else self._contents.get(name)
+        if value is None or read is None or read.size != index * CHUNK:
+            self._contents[name] = None
+            return
+        read.update(value)
+        self._contents[name] = read
+
+
+def strays_between(
+    settings: Mapping[str, str], topic: str, start: int, end: int, sent_from: int
+) -> Strays:
+    """Of the records of [start, end). From `sent_from` on their contents count. Raises
+    CorruptSnapshot."""
+    found = Strays()
+    for offset, key, value in read_records(settings, topic, 0, start, end, AT_ONCE):
+        found.note(key, value, content=offset >= sent_from)
+    return found
+
+
 def keys_between(settings: Mapping[str, str], topic: str, start: int, end: int) -> set[bytes]:
     """The keys with a value among the records of [start, end). Raises CorruptSnapshot."""
-    found: set[bytes] = set()
-    for _, key, value in read_records(settings, topic, 0, start, end, AT_ONCE):
-        parse_chunk_key(key)
-        if value is None:
-            found.discard(key)
-        else:
-            found.add(key)
-    return found
+    return strays_between(settings, topic, start, end, sent_from=end).keys

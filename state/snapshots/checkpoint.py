@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import IO, Any, Protocol
 from urllib.parse import quote
 
 from ...core.errors import CheckpointError, cut
+from .url_secrets import without_secrets
 
 # Hadoop's names for S3; pyarrow has one.
 _SAME = {"s3a": "s3", "s3n": "s3"}
@@ -26,9 +27,6 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(.*)", re.DOTALL)
 # What fsspec's file systems call what changes with a file's content; there is no one name.
 _STAMPS = ("ETag", "etag", "mtime", "modificationTime", "LastModified", "last_modified", "updated")
 _PIECE = 1 << 20
-# To the last `@`: also a password with a `/` in it that should have been escaped.
-_SECRET = re.compile(r"(//[^/@:\s]*):\S*(?:@|%40)")
-_SECRET_SETTING = re.compile(r"([?&](?:client_secret|sig)=)[^&\s]*")  # Azure's
 # A file there needs no folder above it. pyarrow would write an empty object for each, also for
 # those above the checkpoint, where the credentials may not be allowed to write.
 _WITHOUT_FOLDERS = ("s3", "gcs", "abfs")
@@ -67,11 +65,12 @@ class Checkpoint(Protocol):
     def take(self, path: str, file: Path) -> None:
         """A new file, out of one on this machine that nobody needs any more."""
 
-    def clear(self, marker: str) -> None:
-        """Remove everything below it, hidden files too, and `marker` last."""
+    def clear(self, marker: str, check: Callable[[], object] = lambda: None) -> None:
+        """Remove all that is below it, hidden or not, and `marker` last; `check` before each."""
 
-    def finish(self, marker: str) -> None:
-        """Take away `marker` once all that was written would outlive this machine's crash."""
+    def finish(self, marker: str, check: Callable[[], object] = lambda: None) -> None:
+        """Take away `marker` once all that was written would outlive this machine's crash, right
+        after a `check`."""
 
     def is_empty(self) -> bool:
         """Whether nothing is there, hidden or not."""
@@ -106,11 +105,6 @@ def _place(scheme: str, authority: str) -> str:
     if not at or scheme in ("s3", *_SAME):
         return f"//{host}" if at else authority
     return f"{user.partition(':')[0]}@{host}".replace("//@", "//")
-
-
-def without_secrets(text: str) -> str:
-    """A URL, or what was said about it, without what must not be logged."""
-    return _SECRET_SETTING.sub(r"\1***", _SECRET.sub(r"\1:***@", text))
 
 
 def _file_system(scheme: str, authority: str, path: str) -> tuple[Any, str]:
@@ -203,26 +197,38 @@ class LocalCheckpoint:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(file, target)  # copies, where a link in the path leads to another disk
 
-    def clear(self, marker: str) -> None:
+    def clear(self, marker: str, check: Callable[[], object] = lambda: None) -> None:
         """See Checkpoint."""
         if not self._root.is_dir():
             return
         for entry in sorted(os.scandir(self._root), key=lambda entry: entry.name == marker):
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
+                _remove_tree(entry.path, check)
             elif entry.is_dir():  # a link, to a larger disk: it stays, what is behind it goes
-                LocalCheckpoint(entry.path, Path(entry.path)).clear(marker)
+                LocalCheckpoint(entry.path, Path(entry.path)).clear(marker, check)
             else:
+                check()
                 os.unlink(entry.path)
 
-    def finish(self, marker: str) -> None:
+    def finish(self, marker: str, check: Callable[[], object] = lambda: None) -> None:
         """See Checkpoint."""
         os.sync()
+        check()
         os.unlink(self._root / marker)
 
     def is_empty(self) -> bool:
         """See Checkpoint."""
         return not self._root.exists() or next(self._all(), None) is None
+
+
+def _remove_tree(folder: str, check: Callable[[], object]) -> None:
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            _remove_tree(entry.path, check)
+        else:
+            check()
+            os.unlink(entry.path)
+    os.rmdir(folder)
 
 
 class RemoteCheckpoint:
@@ -295,13 +301,14 @@ class RemoteCheckpoint:
         with open(file, "rb") as stream:
             self.write(path, iter(lambda: stream.read(_PIECE), b""))
 
-    def clear(self, marker: str) -> None:
-        """See Checkpoint."""
+    def clear(self, marker: str, check: Callable[[], object] = lambda: None) -> None:
+        """See Checkpoint. A folder goes at once."""
         from pyarrow import fs
 
         there = fs.FileSelector(self._root, allow_not_found=True)
         found = self._system.get_file_info(there)
         for entry in sorted(found, key=lambda entry: entry.base_name == marker):
+            check()
             # A folder that was empty may be gone by itself: object stores have none.
             with suppress(FileNotFoundError):
                 if entry.type == fs.FileType.Directory:
@@ -309,8 +316,9 @@ class RemoteCheckpoint:
                 else:
                     self._system.delete_file(entry.path)
 
-    def finish(self, marker: str) -> None:
+    def finish(self, marker: str, check: Callable[[], object] = lambda: None) -> None:
         """See Checkpoint. What such a file system has closed, it keeps."""
+        check()
         self._system.delete_file(f"{self._root}/{marker}")
 
     def is_empty(self) -> bool:

@@ -93,7 +93,7 @@ def restore(
     if found is None:
         with files.filling(target):
             if RESTORING in target.paths():
-                target.clear(RESTORING)
+                files.Claim(target).clear()
             _plan_first_again(target, ledger, search)
         return None
     if export is None:
@@ -115,12 +115,12 @@ def _plan_first_again(checkpoint: Checkpoint, ledger: Ledger, search: SnapshotSe
     begun = _torn(ledger, search)
     if begun is None or begun.batch:
         return
-    files.check_free(checkpoint)
-    checkpoint.write(RESTORING, [b""])
+    claim = files.Claim(checkpoint)
     plan_again(checkpoint, begun)
     query = ledger.owner or str(uuid.uuid4())
+    claim.check()
     checkpoint.write("metadata", [json.dumps({"id": query}).encode()])
-    checkpoint.finish(RESTORING)
+    claim.finish()
 
 
 def _torn(ledger: Ledger, search: SnapshotSearch) -> Begun | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...clients.kafka import control_plane
 from ...clients.kafka.cluster import connect
-from ...clients.kafka.topics import TIMEOUT_S, exists
+from ...clients.kafka.topics import TIMEOUT_S, exists, metadata
 from ...core.errors import CorruptSnapshot, EoKafkaError
 from ..ledger.appender import STATE_PARTITION
 from ..ledger.blob_names import SnapshotHead
@@ -112,7 +112,7 @@ class SnapshotSearch:
 
     def exports(self) -> dict[str, FoundExport | None]:
         """All exports of the job, by name; None for one that is unfinished."""
-        topics = self.admin.list_topics(timeout=TIMEOUT_S).topics
+        topics = metadata(self.admin).topics
         names = (export.name_in(topic, self.job) for topic in topics)
         return {name: self.export_of(name) for name in sorted(name for name in names if name)}
 

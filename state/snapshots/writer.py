@@ -7,50 +7,66 @@ else, and ends what that had open. So nobody writes behind a head.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
-from ...clients.kafka import transactional_producer
+from ...clients.kafka import fenced, transactional_producer
 from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.lost_markers import Asker, settle
 from ...clients.kafka.outages import is_no_answer
 from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...clients.kafka.transactional_producer import flush, for_own_records, landed_at, send
-from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown
+from ...core import moment
+from ...core.errors import EnvironmentRefused, EoKafkaError, Fenced, OutcomeUnknown
+from ...core.transaction import Identity
 from ..ledger.append_point import AppendPoint
 from ..ledger.appender import STATE_PARTITION, Record
 from ..ledger.job import Job
 from . import blobs
 
-PORTION = 32 << 20  # bytes of one transaction, which must end in time
+PORTION = 4 << 20  # bytes of one transaction, which must end in time, over any line
 PORTION_RECORDS = 10_000
 TRANSACTION_TIMEOUT_MS = 60_000
+_CLOCKS_MS = 10_000
+_ABORT_S = 5.0
 
 
 class ExportWriter:
-    """Writes into `topic`. Raises OutcomeUnknown or EnvironmentRefused if it may not."""
+    """Writes into `topic`. Raises OutcomeUnknown or EnvironmentRefused if it may not. After an
+    error of `append` it writes no more until `take`: only the topic says what landed."""
 
     def __init__(self, options: Job, control: ControlPlane, topic: str) -> None:
-        from confluent_kafka import KafkaException
-
         self._options = options
         self._control = control
         self._topic = topic
+        self._ids = TransactionalIds(options.prefix, topic)
         self._point = AppendPoint()
         self.keys: set[bytes] = set()  # of the chunks that are there, as far as we have looked
-        name = TransactionalIds(options.prefix, topic).coordinator
-        kafka = for_own_records(options.kafka, TRANSACTION_TIMEOUT_MS)
+        self.take()
+
+    def take(self) -> None:
+        """Shut out who had the topic. What is read of it from here on counts."""
+        from confluent_kafka import KafkaException
+
+        self._settle()  # what the id ended last; once it is taken, Kafka tells no more how
+        name = self._ids.coordinator
+        kafka = for_own_records(self._options.kafka, TRANSACTION_TIMEOUT_MS)
         settings = {**kafka, "compression.type": "lz4"}
         try:
             self._producer: Any = transactional_producer.take(
-                settings, name, TRANSACTION_TIMEOUT_MS, topic=topic
+                settings, name, TRANSACTION_TIMEOUT_MS, topic=self._topic
             )
         except KafkaException as error:
             kind = OutcomeUnknown if is_no_answer(error.args[0]) else EnvironmentRefused
             raise kind(
                 f"The transactional id '{name}' could not be taken: {error.args[0].str()}. Nothing "
-                f"was written to topic '{topic}'. Is the principal allowed to Write and Describe "
-                "the id, and has Kafka enough brokers for its transaction log? Try again then."
+                f"was written to topic '{self._topic}'. Is the principal allowed to Write and "
+                "Describe the id, and has Kafka enough brokers for its transaction log? Try again "
+                "then."
             ) from None
+        self._point.fenced()
+        self._mine: Identity = self._control.describe_one(name).identity
 
     @property
     def end(self) -> int:
@@ -67,30 +83,56 @@ class ExportWriter:
         self._point.read_to(end)
         return end
 
+    def _settle(self) -> None:
+        """Have ends written that Kafka left out."""
+        epochs = self._control.look(topics=[self._topic]).leader_epochs
+        settle(Asker(self._control, self._ids), epochs)
+
     def look(self) -> None:
         """Find out what an earlier exporter left. Raises CorruptSnapshot, ReadTimeout."""
         self.keys = blobs.keys_between(self._options.kafka, self._topic, 0, self.end)
 
-    def write(self, records: Iterable[Record]) -> None:
+    def write(self, records: Iterable[Record], portion_bytes: int = PORTION) -> None:
         """Append in portions, each in a transaction of its own."""
         portion: list[Record] = []
         size = 0
         for key, value in records:
             portion.append((key, value))
             size += len(value or b"")
-            if size >= PORTION or len(portion) >= PORTION_RECORDS:
+            if size >= portion_bytes or len(portion) >= PORTION_RECORDS:
                 self.append(portion)
                 portion, size = [], 0
         self.append(portion)
 
     def append(self, records: list[Record]) -> None:
-        """Append all of them or none. Raises Fenced, EnvironmentRefused, OutcomeUnknown; that also
-        where the topic holds more than was read of it."""
-        from confluent_kafka import KafkaError, KafkaException
-
+        """Append all of them or none; readers are given them when it returns. Raises Fenced,
+        EnvironmentRefused, OutcomeUnknown; that also where the topic holds more than was read of
+        it."""
         if not records:
             return
+        try:
+            self._append(records)
+        except Fenced:
+            raise
+        except BaseException:
+            from confluent_kafka import KafkaException
+
+            with suppress(KafkaException):  # what is open would hide what others append
+                self._producer.abort_transaction(_ABORT_S)
+            raise
+        self._settle()
+        _ = self.end
+        for key, value in records:
+            if value is None:
+                self.keys.discard(key)
+            else:
+                self.keys.add(key)
+
+    def _append(self, records: list[Record]) -> None:
+        from confluent_kafka import KafkaError, KafkaException
+
         landed: list[int] = []
+        began = moment.seconds()
 
         def note(error: KafkaError | None, message: Any) -> None:
             if error is None:
@@ -113,24 +155,29 @@ class ExportWriter:
                 )
             self._producer.commit_transaction(TIMEOUT_S)  # fails if a record was refused
         except KafkaException as error:
-            code = error.args[0].code()
-            if code in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
-                raise Fenced(
+            was_open = bool(landed) or (
+                (moment.seconds() - began) * 1000 >= TRANSACTION_TIMEOUT_MS - _CLOCKS_MS
+            )
+            raise self._explained(error.args[0], was_open=was_open) from None
+
+    def _explained(self, error: Any, *, was_open: bool) -> EoKafkaError:
+        from confluent_kafka import KafkaError
+
+        problem = error.str()
+        if fenced.is_fencing(error):
+            if not fenced.was_aborted_for_age(self._control, self._mine, was_open=was_open):
+                return Fenced(
                     f"Somebody else exports into topic '{self._topic}' now. This export stops; "
                     "the other one goes on."
-                ) from None
-            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise EnvironmentRefused(
-                    f"Not authorized to write to topic '{self._topic}': the principal needs "
-                    "Write on it. Grant it and try again; records that are already there are "
-                    "not written twice."
-                ) from None
-            raise OutcomeUnknown(
-                f"Writing to topic '{self._topic}' failed: {error.args[0].str()}. The export is "
-                "not finished: export again under the same name, and it goes on from there."
-            ) from None
-        for key, value in records:
-            if value is None:
-                self.keys.discard(key)
-            else:
-                self.keys.add(key)
+                )
+            problem = f"it was not done after {TRANSACTION_TIMEOUT_MS // 1000} s"
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return EnvironmentRefused(
+                f"Not authorized to write to topic '{self._topic}': the principal needs "
+                "Write on it. Grant it and try again; records that are already there are "
+                "not written twice."
+            )
+        return OutcomeUnknown(
+            f"Writing to topic '{self._topic}' failed: {problem}. The export is "
+            "not finished: export again under the same name, and it goes on from there."
+        )

@@ -2,18 +2,21 @@
 
 Runs wherever the user restores, once. A file `_eo_kafka_restoring` stands in the folder from the
 first byte to the last: a restore that was interrupted is started again, and a query that was
-started on its leavings is stopped. `metadata`, which makes Spark take the folder for the query's,
-comes last.
+started on its leavings is stopped. It says whose it is: of two restores of one folder the later one
+goes on, and the earlier one finds that out before it removes or writes a file, and stops.
+`metadata`, which makes Spark take the folder for the query's, comes last.
 """
 
 from __future__ import annotations
 
 import tempfile
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from ...core import moment
 from ...core.crash_points import crash_point
 from ...core.errors import CheckpointError, CorruptSnapshot
 from ...core.progress import Told
@@ -26,19 +29,63 @@ from .manifest import Manifest
 from .snapshot import RESTORING
 
 _LAST = "metadata"
+_CHECK_AGAIN_S = 1.0  # while files are written: who was stopped for a while looks first
 
 
-def check_free(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError unless the folder is empty, or a restore left it unfinished; then it
-    is emptied."""
-    if checkpoint.is_empty():
-        return
-    if RESTORING not in checkpoint.paths():
-        raise CheckpointError(
-            f"The checkpoint '{checkpoint.url}' is not empty, and a snapshot is restored into an "
-            "empty one only. Start the query from it as it is, or name another folder."
-        )
-    checkpoint.clear(RESTORING)
+class Claim:
+    """A restore's hold on a folder, from its making on.
+
+    Raises CheckpointError unless the folder is empty, or a restore left it unfinished; then it is
+    emptied.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._id = uuid.uuid4().hex.encode()
+        self._checked_s = 0.0
+        if not checkpoint.is_empty():
+            # Right before it is taken over: whoever had it may have come to its end meanwhile.
+            if self._found() is None:
+                raise CheckpointError(
+                    f"The checkpoint '{checkpoint.url}' is not empty, and a snapshot is restored "
+                    "into an empty one only. Start the query from it as it is, or name another "
+                    "folder."
+                )
+            self._write()
+            checkpoint.clear(RESTORING, self.check)
+        self._write()
+
+    def check(self, within_s: float = 0.0) -> None:
+        """Raise CheckpointError if another restore has taken the folder over; not asked if that was
+        seen `within_s`."""
+        now = moment.seconds()
+        if now - self._checked_s < within_s:
+            return
+        if self._found() != self._id:
+            raise CheckpointError(
+                f"Another restore has taken over the checkpoint '{self._checkpoint.url}' while "
+                "this one was at it. This one stops, and leaves what is there to the other one, "
+                "which may have ended already."
+            )
+        self._checked_s = now
+
+    def clear(self) -> None:
+        """Leave the folder empty."""
+        self._checkpoint.clear(RESTORING, self.check)
+
+    def finish(self) -> None:
+        """A query may start from it."""
+        self._checkpoint.finish(RESTORING, self.check)
+
+    def _write(self) -> None:
+        self._checkpoint.write(RESTORING, [self._id])
+
+    def _found(self) -> bytes | None:
+        try:
+            with self._checkpoint.open(RESTORING) as stream:
+                return stream.read()
+        except FileNotFoundError:
+            return None
 
 
 def restore(
@@ -65,15 +112,15 @@ def restore(
             f"The manifest of batch {head.batch} lists {len(manifest.files)} files of {head.files}."
         )
     with filling(checkpoint):
-        check_free(checkpoint)
-        checkpoint.write(RESTORING, [b""])
+        claim = Claim(checkpoint)
         try:
-            _write_files(settings, topic, end, manifest, checkpoint, told, leave_out)
+            _write_files(settings, topic, end, manifest, checkpoint, claim, told, leave_out)
         except CorruptSnapshot:
-            checkpoint.clear(RESTORING)
+            claim.clear()
             raise
+        claim.check()
         before_finish()
-        checkpoint.finish(RESTORING)
+        claim.finish()
 
 
 @contextmanager
@@ -95,6 +142,7 @@ def _write_files(
     end: int,
     manifest: Manifest,
     checkpoint: Checkpoint,
+    claim: Claim,
     told: Told,
     leave_out: frozenset[str],
 ) -> None:
@@ -108,6 +156,7 @@ def _write_files(
     last = None
     for blob, content in read_blobs(settings, topic, end, wanted, checkpoint.scratch):
         for path in paths[blob.digest]:
+            claim.check(_CHECK_AGAIN_S)
             if path == _LAST:
                 last = b"".join(pieces(content))
             elif operators.is_description(path):
@@ -128,6 +177,7 @@ def _write_files(
             "the topic cut by retention, or did somebody else write to it?"
         )
     if last is not None:
+        claim.check()
         checkpoint.write(_LAST, [last])
 
 

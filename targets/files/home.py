@@ -79,7 +79,8 @@ def home_of(path: str) -> Home:
         return Folder(path)
     if scheme in ("s3", "s3a"):
         bucket = rest.partition("/")[0]
-        if not bucket or "@" in bucket or "?" in rest:
+        # a ':' begins a password, whose '/' would end what is taken for the bucket
+        if not bucket or "@" in bucket or ":" in bucket or "?" in rest:
             raise ValueError(
                 "must be s3://bucket/prefix, and nothing else: the environment's variables AWS_... "
                 "say where the store is, and who asks"

@@ -18,7 +18,7 @@ from typing import Any
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.config import connection_settings, consumer, producer
 from ...clients.kafka.topics import TIMEOUT_S, exists
-from ...core.errors import EnvironmentRefused, cut
+from ...core.errors import EnvironmentRefused, Unreachable, cut
 from ...state.ledger import compacted_topic
 from ...state.ledger.job import Job
 from ...state.ledger.job_topics import CONTROL_TOPIC
@@ -28,6 +28,8 @@ from .words import Told, UnknownWords, Wish
 # Whoever was not heard of for so long has lost its place; brokers allow 6 s and more.
 SESSION_S = 10.0
 _HEARTBEAT_S = 2.0
+# What could not be told by then is told again, by who has the place.
+_TELL_WITHIN_S = 8.0
 # Between two looks a supervisor may export a snapshot.
 _LOOK_WITHIN_S = 3600.0
 _LOOKS = 1000
@@ -61,7 +63,9 @@ class Seat:
         self._gone_s = self._gone_look_s = 0.0  # the topic was said not to be there; next look
         self._admin, brokers = connect(job.kafka, TIMEOUT_S)
         compacted_topic.ensure_one(job, self._admin, self._topic, brokers)
-        self._producer = producer(connection_settings(job.kafka))
+        self._on_way: list[bytes] = []  # what was told and not read yet
+        self._is_untold = False
+        self._producer = producer(_teller(job.kafka))
         self._consumer = consumer(_member(job.kafka, self._topic, f"{self.host}:{self.pid}"))
         self._consumer.subscribe(
             [self._topic], on_assign=self._given, on_revoke=self._taken, on_lost=self._taken
@@ -82,6 +86,8 @@ class Seat:
             if message is None:
                 break
             self._take(message)
+        if self._is_untold and self.holds and self.told is not None:
+            self.tell(self.told)
         if self._gone_s:
             self._check_there()
         if self._assigned and self._at_end and not self._read:
@@ -101,11 +107,13 @@ class Seat:
 
     def tell(self, told: Told) -> None:
         """To whoever asks; it is sent meanwhile."""
-        self.told = told
+        self.told, self._is_untold = told, False
+        said = words.encode(told)
         with suppress(BufferError):
             self._producer.produce(
-                self._topic, words.encode(told), words.TOLD_KEY, 0, on_delivery=self._delivered
+                self._topic, said, words.TOLD_KEY, 0, on_delivery=self._delivered
             )
+            self._on_way.append(said)
 
     def close(self) -> None:
         """Give the place up, so that another takes it at once."""
@@ -114,11 +122,14 @@ class Seat:
         self._assigned = False
         self._consumer.close()
 
-    def _delivered(self, error: Any, _message: Any) -> None:
+    def _delivered(self, error: Any, message: Any) -> None:
         from confluent_kafka import KafkaError
 
         if error is None:
             return
+        if (said := message.value()) in self._on_way:
+            self._on_way.remove(said)
+        self._is_untold = not self._on_way
         log.warning("What becomes of job '%s' could not be told: %s.", self.job, error.str())
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             self._refused = (
@@ -130,6 +141,8 @@ class Seat:
         if partitions:
             self._assigned, self._read, self._at_end = True, False, False
             self.wish = self.told = None
+            self._is_untold = False
+            self._on_way.clear()
             self._unknown.clear()
         consumer.incremental_assign(partitions)
 
@@ -162,8 +175,6 @@ class Seat:
     def _check_there(self) -> None:
         """Without the topic nobody is elected: all would stand by for ever. Raises
         EnvironmentRefused."""
-        from confluent_kafka import KafkaException
-
         now = time.monotonic()
         if now < self._gone_look_s:
             return
@@ -172,7 +183,7 @@ class Seat:
             if exists(self._admin, self._topic):
                 self._gone_s = 0.0
                 return
-        except KafkaException:
+        except Unreachable:
             return  # nobody answers, so nobody says that it is gone
         if now - self._gone_s > _GONE_S:
             raise EnvironmentRefused(
@@ -214,7 +225,10 @@ class Seat:
         return True
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
-        if value is None or (key == words.TOLD_KEY and self._read):  # later ones are our own
+        if value is None:
+            return
+        if key == words.TOLD_KEY and self._read:
+            self._hear(value)
             return
         try:
             if key == words.WISH_KEY:
@@ -228,6 +242,28 @@ class Seat:
         except UnknownWords as unknown:
             self._unknown[key] = str(unknown)
             log.error("%s", unknown)
+
+    def _hear(self, said: bytes) -> None:
+        """Of later answers our own hold. One of a supervisor that has lost the job, and was cut off
+        when it gave it, must not be the last: the next start would go by it."""
+        if said in self._on_way:  # those before it are in the topic, or never will be
+            del self._on_way[: self._on_way.index(said) + 1]
+        elif self._on_way or self.told is None or said == words.encode(self.told):
+            return  # what holds comes behind it, or is sent twice
+        else:
+            log.warning(
+                "Job '%s': a late answer of another supervisor came; what holds is told again.",
+                self.job,
+            )
+            self.tell(self.told)
+
+
+def _teller(settings: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        **connection_settings(settings),
+        "max.in.flight.requests.per.connection": 1,  # one after the other
+        "message.timeout.ms": int(_TELL_WITHIN_S * 1000),  # before another has the place
+    }
 
 
 def _member(settings: Mapping[str, str], topic: str, name: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ DRIVER_ENDED = "Driver ended"  # so begins what a supervisor says of one that no
 WISH_KEY, TOLD_KEY = b"wish", b"told"
 VERSION = 1
 TEXT_MAX = 4000
+_AT_MAX_MS = 253_402_300_800_000  # the year 10000, which no clock shows
 T = TypeVar("T")
 _TYPES = {"str": str, "bool": bool, "int": int}
 
@@ -134,6 +135,8 @@ def _decode(value: bytes, kind: type[T]) -> T:
             _check(type(content) is types[name], f"{name} is {type(content).__name__}")
             if isinstance(content, str):  # it is shown on terminals
                 _check(len(content) <= TEXT_MAX and content.isprintable(), f"{name} is no text")
+            if name == "at_ms":
+                _check(0 <= content < _AT_MAX_MS, "at_ms is no time")
         return kind(**written)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UnknownWords(not_understood(f"{type(error).__name__}: {cut(error)}")) from None

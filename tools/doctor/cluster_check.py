@@ -22,7 +22,7 @@ from ...core.transaction import TransactionState, alarm_ms
 from ...sinks.options import SinkOptions
 from ...sinks.protocol.preflight import check_timeout
 from ...state.ledger import topics as ledger_topic
-from ..shared.command_line import duration
+from ..shared.command_line import duration, on_terminal
 from ..transactions.search import TransactionSearch
 from ..transactions.verdict import OPEN_STATES
 from . import request_check, topic_check
@@ -38,12 +38,12 @@ class ClusterView(ControlPlane):
 
     def broker_version(self, node: int) -> tuple[int, ...]:
         """Kafka's version of a node, as far as its list of requests gives it away."""
-        found = self._call(self._admin.get_broker_version_data, node)
+        found = self.call(self.admin.get_broker_version_data, node)
         return tuple(found.broker_version)
 
     def requests_of(self, node: int) -> dict[int, tuple[int, int]]:
         """The requests that a node offers: key -> least and greatest version."""
-        return dict(self._call(self._admin.get_broker_version_data, node).api_versions)
+        return dict(self.call(self.admin.get_broker_version_data, node).api_versions)
 
 
 def check_cluster(options: SinkOptions) -> list[Finding]:
@@ -153,8 +153,8 @@ def _open(options: SinkOptions) -> Finding:
         return Finding(Level.OK, subject, text)
     left = duration(found[oldest].remaining_ms(now_ms) / 1000)
     text += (
-        f" ('{oldest}', {left} until Kafka aborts it): read_committed readers wait for it. "
-        "'eo-kafka txn list --older-than 10m' says whose it is, and what to do"
+        f" ('{on_terminal(oldest)}', {left} until Kafka aborts it): read_committed readers wait "
+        "for it. 'eo-kafka txn list --older-than 10m' says whose it is, and what to do"
     )
     return Finding(Level.WARNING, subject, text)
 

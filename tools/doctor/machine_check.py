@@ -20,6 +20,7 @@ from ..prepare import bytecode
 
 FORMAT_MODULE = "pyspark_eo_kafka"
 JAVA_MINIMUM = 17
+_DRIVER = "PYSPARK_DRIVER_PYTHON"
 _PROBE = Path(__file__).with_name("interpreter_probe.py")
 _PROBE_TIMEOUT_S = 120
 # package -> (oldest that works, first that no test ran with)
@@ -52,7 +53,8 @@ class Finding:
 
 def check_machine() -> list[Finding]:
     """All checks of this machine."""
-    driver = os.environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable
+    asked = os.environ.get(_DRIVER)  # where it is set, Spark asks this one for Python's formats
+    driver = asked or sys.executable
     workers = os.environ.get("PYSPARK_PYTHON")
     findings = []
     if workers is None:
@@ -67,23 +69,24 @@ def check_machine() -> list[Finding]:
         workers = "python3"
     here = ask(driver)
     there = here if shutil.which(workers) == shutil.which(driver) else ask(workers)
-    findings += [_unanswered("driver's Python", driver, here)] if "error" in here else []
+    findings += [_unanswered_driver(driver, here)] if "error" in here else []
     findings += [_unanswered("PYSPARK_PYTHON", workers, there)] if "error" in there else []
-    findings += check_path(workers)
-    if "error" not in there:
-        findings += [*check_lookup(there), *check_versions(there)]
+    findings += check_path(asked or workers)
+    looks = here if asked else there
+    findings += check_lookup(looks) if "error" not in looks else []
+    findings += check_versions(there) if "error" not in there else []
     if "error" not in here and "error" not in there:
         findings.append(check_same(here, there))
     return [*findings, check_fast_path(), check_bytecode(), check_java()]
 
 
-def check_path(workers: str) -> list[Finding]:
-    """Spark asks a shell for it without quotes (`Utils.checkCommandAvailable` in its core), and
-    looks for no format of Python's where that fails."""
-    if not any(character.isspace() for character in workers):
+def check_path(python: str) -> list[Finding]:
+    """Of the Python that Spark asks for formats: it asks a shell for that one without quotes
+    (`Utils.checkCommandAvailable` in its core), and looks for no format where that fails."""
+    if not any(character.isspace() for character in python):
         return []
     text = (
-        f"has a space in it ({workers}): Spark does not find it, and every query fails with "
+        f"has a space in it ({python}): Spark does not find it, and every query fails with "
         "DATA_SOURCE_NOT_FOUND. Put its folder on the PATH and set PYSPARK_PYTHON=python; or call "
         "eo_kafka.register(spark)."
     )
@@ -108,6 +111,15 @@ def ask(python: str) -> dict[str, Any]:
 
 def _unanswered(subject: str, python: str, found: dict[str, Any]) -> Finding:
     return Finding(Level.PROBLEM, subject, f"{python} cannot be run ({found['error']})")
+
+
+def _unanswered_driver(python: str, found: dict[str, Any]) -> Finding:
+    text = (
+        f"{python} is no Python that can be run ({found['error']}). Spark asks it for Python's "
+        "formats and finds none: every query fails with DATA_SOURCE_NOT_FOUND. Where it is to be "
+        "so, as with jupyter, call eo_kafka.register(spark) before the first query."
+    )
+    return Finding(Level.PROBLEM, _DRIVER, text)
 
 
 def check_lookup(found: dict[str, Any]) -> list[Finding]:

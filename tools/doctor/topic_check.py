@@ -16,9 +16,9 @@ from ...core.errors import EoKafkaError
 from ...sinks.options import SinkOptions
 from ...sinks.protocol.preflight import forgets_letters
 from ...state import view
-from ...state.ledger import compacted_topic, topic_settings
+from ...state.ledger import topic_settings
 from ...state.ledger import topics as ledger_topic
-from ...state.ledger.job_topics import CONTROL_TOPIC, PLAN_TOPIC
+from ...state.ledger.job_topics import CONTROL_TOPIC, OURS, PLAN_TOPIC
 from ...state.ledger.unused_topic import is_unused
 from ...state.snapshots import export
 from ..transactions.search import TransactionSearch
@@ -91,22 +91,26 @@ def _output(admin: Any, subject: str, topic: str, brokers: int) -> list[Finding]
 
 def _hung(options: SinkOptions, subject: str, topic: str) -> list[Finding]:
     """Transactions that no coordinator will end: a mirror that was cut in the middle of one has
-    them, say. A job does not see them; those who read what it writes wait for ever."""
+    them, or Kafka left their ends out. Those who read what a job writes wait for ever."""
+    hung: dict[str, set[int]] = {}
     try:
         with closing(TransactionSearch(options.kafka, {})) as search:
-            places = {at for one in search.on_topic(topic) for at in one.hung_on}
+            for one in search.on_topic(topic):
+                if one.hung and (why := one.needs_attention(0)):
+                    hung.setdefault(why, set()).update(where.partition for where in one.hung)
     except EoKafkaError as error:
         text = f"whether a transaction hangs on '{topic}' was not looked at: {error}"
         return [Finding(Level.NOTE, subject, text)]
-    if not places:
-        return []
-    text = (
-        f"'{topic}': a transaction hangs on partitions {sorted(number for _, number in places)}: "
-        "it is open, and its coordinator does not know of it, so that read_committed readers wait "
-        f"for ever. 'eo-kafka txn list --topic {topic}' shows it; 'kafka-transactions.sh abort "
-        f"--topic {topic} --partition ... --start-offset ...' ends it"
-    )
-    return [Finding(Level.PROBLEM, subject, text)]
+    return [
+        Finding(
+            Level.PROBLEM,
+            subject,
+            f"'{topic}': a transaction hangs on partitions {sorted(numbers)}: it is open, and its "
+            "coordinator does not know of it, so that read_committed readers wait for ever. "
+            f"'eo-kafka txn list --topic {topic}' shows it. It is {why}",
+        )
+        for why, numbers in hung.items()
+    ]
 
 
 def _waiting(
@@ -178,17 +182,37 @@ def _kept(admin: Any, subject: str, topic: str, partitions: int, brokers: int) -
     waiting = _waiting(subject, topic, there, config)
     few = topic_settings.few_copies(topic, there, brokers)
     refusals, weak = topic_settings.faults(admin, topic, partitions, brokers)
-    if refusals and topic.startswith(compacted_topic.OURS) and is_unused(admin, topic):
+    if refusals and topic.startswith(OURS) and is_unused(admin, topic):
         text = f"{' '.join(refusals)} It never held a record: its first use sets it right."
         return [Finding(Level.NOTE, subject, text)]
     problems = [*refusals, *weak]
     if not problems and not config:
         text = f"the settings of '{topic}' are not visible: grant DescribeConfigs on it"
         return [Finding(Level.WARNING, subject, text), *waiting]
-    small = _too_small(subject, topic, config)
+    others = [
+        *_too_small(subject, topic, config),
+        *_long_segments(subject, topic, config),
+        *waiting,
+    ]
     if few and not problems:
-        return [Finding(Level.WARNING, subject, few[0]), *small, *waiting]
-    return [*durability(subject, problems), *small, *waiting]
+        return [Finding(Level.WARNING, subject, few[0]), *others]
+    return [*durability(subject, problems), *others]
+
+
+def _long_segments(subject: str, topic: str, config: Mapping[str, str]) -> Iterator[Finding]:
+    """What is in a ledger's newest segment is not compacted, and each process that starts reads
+    it."""
+    wanted = topic_settings.SEGMENTS
+    long = [name for name, most in wanted.items() if int(config.get(name, most)) > int(most)]
+    if subject == "ledger" and long:
+        text = (
+            f"'{topic}' has {', '.join(f'{name}={config[name]}' for name in long)}: so much of it "
+            "is not compacted, and a start and the first batches after it take longer by reading "
+            "it. Set what a new one has, if the brokers let you: kafka-configs.sh "
+            f"--bootstrap-server ... --alter --topic {topic} --add-config "
+            + ",".join(f"{name}={wanted[name]}" for name in long)
+        )
+        yield Finding(Level.NOTE, subject, text)
 
 
 def _too_small(subject: str, topic: str, config: Mapping[str, str]) -> Iterator[Finding]:

@@ -159,7 +159,10 @@ def _kafka_source(source: End) -> Fact:
         )
     level = source.says("kafka.isolation.level")
     default = "read_uncommitted" if source.format == "kafka" else "read_committed"
-    needs = "Kafka keeps records until they are read."
+    needs = (
+        "Kafka keeps records until they are read, and compacts none away before a batch and its "
+        "replay (cleanup.policy=compact: by min.compaction.lag.ms)."
+    )
     if source.format in KAFKA and (level or default) == "read_uncommitted":
         needs += (
             " What is read is not taken back by its writer: this source also reads transactions "

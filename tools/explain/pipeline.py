@@ -94,7 +94,8 @@ class Step:
 @dataclass(frozen=True)
 class Pipeline:
     """One query. No sink: a DataFrame. `checkpoint`: whether it has one that outlives the query.
-    `unread`: what of the query could not be looked at, a sentence each."""
+    `unread`: what of the query could not be looked at, a sentence each. `compares_stages`: whether
+    Spark notices that a stage which runs again for lost shuffle files gives other rows."""
 
     sources: tuple[End, ...]
     steps: tuple[Step, ...]
@@ -104,6 +105,7 @@ class Pipeline:
     trigger: str = ""
     checkpoint: bool = True
     unread: tuple[str, ...] = ()
+    compares_stages: bool = False
 
     def encode(self) -> dict[str, Any]:
         """For a record, and `--json`."""

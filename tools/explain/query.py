@@ -20,6 +20,10 @@ from .expressions import items, short_name
 from .pipeline import End, Pipeline
 from .spark_plan import PlanReader
 
+_COMPARE_STAGES = (  # known, and true, since Spark 4.2; 4.1 was not tried
+    "spark.sql.shuffle.orderIndependentChecksum.enabled",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
+)
 _DEFAULT_CHECKPOINT = "spark.sql.streaming.checkpointLocation"
 # The classes of sinks that do not say their format
 _SINKS = {
@@ -61,10 +65,10 @@ def read(given: Any) -> Given:
 def _of_frame(frame: Any) -> Pipeline:
     if getattr(frame, "_jdf", None) is None:
         return connect_plan.of_frame(frame)
-    return _of_plan(frame._jdf.queryExecution().analyzed(), "append")
+    return _of_plan(frame._jdf.queryExecution().analyzed(), "append", frame._jdf.sparkSession())
 
 
-def _of_plan(plan: Any, output_mode: str) -> Pipeline:
+def _of_plan(plan: Any, output_mode: str, session: Any) -> Pipeline:
     reader = PlanReader(append=output_mode.lower() == "append")
     reader.read(plan)
     return Pipeline(
@@ -72,7 +76,15 @@ def _of_plan(plan: Any, output_mode: str) -> Pipeline:
         steps=reader.steps,
         streaming=bool(plan.isStreaming()),
         output_mode=output_mode.lower(),
+        compares_stages=_compares_stages(session),
     )
+
+
+def _compares_stages(session: Any) -> bool:
+    version = tuple(int(part) for part in str(session.version()).split(".")[:2])
+    found = [session.conf().getOption(name) for name in _COMPARE_STAGES]
+    told = [str(one.get()).lower() for one in found if one.isDefined()]
+    return version >= (4, 2) and told == ["true", "true"]
 
 
 def _of_writer(writer: Any) -> Given:
@@ -83,7 +95,7 @@ def _of_writer(writer: Any) -> Given:
     mode = private_field(java, "outputMode").toString()
     default = frame.sparkSession.conf.get(_DEFAULT_CHECKPOINT, "")
     found = replace(
-        _of_plan(frame._jdf.queryExecution().analyzed(), mode),
+        _of_plan(frame._jdf.queryExecution().analyzed(), mode, frame._jdf.sparkSession()),
         trigger=private_field(java, "trigger").toString(),
         # Without a name Spark puts a new UUID below the session's root, at each start.
         checkpoint=bool(
@@ -111,7 +123,7 @@ def _of_query(query: Any) -> Given:
     else:
         name = _SINKS.get(name) or str(sink.name())
     found = replace(
-        _of_plan(plan.inputQuery(), java.outputMode().toString()),
+        _of_plan(plan.inputQuery(), java.outputMode().toString(), java.sparkSession()),
         trigger=private_field(java, "trigger").toString(),
         # One of the session's root has the query's name, or a new UUID at each start.
         checkpoint=not plan.deleteCheckpointOnStop()

@@ -74,12 +74,13 @@ STEPS = {
     "changing side": StepFact(
         "is read again for each run of a batch, and may have changed (cache() does not keep it)",
         is_same=False,
-        is_same_within=True,
+        is_same_within=None,
         remedy="Join an eo-map by eo_kafka.SideInput: a replay gets the same entries.",
     ),
     "compacted": StepFact(
         "Kafka may compact values away that a replay should read again",
         is_same=None,
+        is_same_within=None,
     ),
     "unknown": StepFact(
         "explain does not know this step",

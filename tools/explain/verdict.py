@@ -166,10 +166,14 @@ def _step(step: Step, pipeline: Pipeline, trusted: Collection[str]) -> Fact:
     allows, effect = _effect(step, known, pipeline)
     if allows is not facts.EXACT:
         remedy = known.remedy.format(name=step.name)
+        if effect == _INTO_SHUFFLE:
+            remedy = f"{remedy} {_COMPARE_STAGES}".lstrip()
         return Fact(word, allows, known.sentence, remedy, effect=effect)
     may_stop = _stops(pipeline)
     harmless = "; such rows may differ when they are written again" if not effect else f"; {effect}"
     needs = may_stop.format(name=step.name) if may_stop else ""
+    if SHUFFLE in step.reaches and not _is_same_within(step, known):
+        needs = f"{needs} {_COMPARED}".lstrip()
     return Fact(word, allows, f"{known.sentence}{harmless}", needs=needs)
 
 
@@ -184,7 +188,11 @@ def _effect(step: Step, known: StepFact, pipeline: Pipeline) -> tuple[Guarantee,
         found = facts.NOTHING, _INTO_STATE
     elif way == SKIPS and (STATE in step.reaches or AGGREGATE in step.reaches):
         found = facts.UNKNOWN, _PERHAPS_INTO_STATE
-    elif SHUFFLE in step.reaches and not _is_same_within(step, known):
+    elif (
+        SHUFFLE in step.reaches
+        and not _is_same_within(step, known)
+        and not pipeline.compares_stages
+    ):
         found = facts.UNKNOWN, _INTO_SHUFFLE
     elif way == PUTS:
         found = (facts.AT_LEAST if is_surely_other else facts.UNKNOWN), _INTO_PUTS
@@ -201,8 +209,17 @@ _PERHAPS_INTO_STATE = (
     "already runs again after a crash, and nobody can tell here whether it does"
 )
 _INTO_SHUFFLE = (
-    "a shuffle follows. If an executor is lost in the middle of a batch, Spark may divide the rows "
-    "anew in part, and what comes of that was not tried"
+    "a shuffle follows. If an executor is lost in the middle of a batch, its stage runs again, and "
+    "where that gives other rows, Spark divides them anew in part: rows are lost and repeated"
+)
+_COMPARE_STAGES = (
+    "Or run Spark 4.2 or newer with spark.sql.shuffle.orderIndependentChecksum.enabled and "
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch true, as they are "
+    "unless set: it then notices, and fails the batch."
+)
+_COMPARED = (
+    "The shuffle is Spark's own: it notices when a stage that runs again gives other rows, and "
+    "the batch fails and runs again."
 )
 _INTO_PUTS = "a batch that runs again may put other keys, and the entries of before stay"
 _HARMLESS = "no harm: of a batch only the rows of one run become visible, all of them"

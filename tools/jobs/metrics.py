@@ -18,7 +18,7 @@ from ...core.errors import EoKafkaError, OptionsError
 from ..run.health import Answer, Page, address, served
 from ..run.metrics import check_installed, encoded
 from .standing import Standing, State
-from .survey import survey
+from .survey import Onlooking
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -33,10 +33,11 @@ def serve(settings: Mapping[str, str], listen: str) -> None:
     if problems:
         raise OptionsError(problems)
     check_installed()
-    survey(settings, {})  # what is wrong is told at once, and not to each scrape
+    onlooking = Onlooking(settings)
+    onlooking.look()  # what is wrong is told at once, and not to each scrape
     with suppress(AskedToEnd):
         end_when_asked()
-        with served("--listen", where, {"metrics": page(lambda: survey(settings, {}))}):
+        with served("--listen", where, {"metrics": page(onlooking.look)}):
             print(f"Answers on http://{where[0]}:{where[1]}/metrics", flush=True)
             while True:
                 signal.pause()

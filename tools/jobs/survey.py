@@ -48,6 +48,7 @@ class Onlooker:
         self._settings, self._named = settings, named
         self._admin, _ = connect(settings, TIMEOUT_S)
         self._search = TransactionSearch(settings, named)
+        self._known: dict[str, tuple[str, Tail]] = {}  # by ledger: its topic's id, what it says
 
     def close(self) -> None:
         """Its connections."""
@@ -59,10 +60,13 @@ class Onlooker:
         described = list(search.describe(_ours(search)).values())
         ledgers = {topic: job for topic, job in search.ledgers().items() if only in (None, job)}
         metadata = admin.list_topics(timeout=TIMEOUT_S).topics
-        tails = read_tails(self._settings, admin, ledgers)
+        ids = search.look(others=ledgers).topic_ids if ledgers else {}
+        same = {one: tail for one, (of, tail) in self._known.items() if ids.get(one) == of}
+        tails = read_tails(self._settings, admin, ledgers, known=same)
         for topic in tails.keys() & self._named.keys():
             tail = tails[topic]
             tail.problem = tail.problem or anothers(topic, ledgers[topic], tail.ledger)
+        self._known = {one: (ids[one], tails[one]) for one in ids if not tails[one].problem}
         lags = _lags(search, admin, tails, metadata)
         watched = watches(self._settings, admin, ledgers.values(), metadata)
         now_ms = int(time.time() * 1000)
@@ -78,6 +82,25 @@ class Onlooker:
             rest = [one for one in described if one.transactional_id not in of_jobs]
             found += _without_ledger(rest, now_ms)
         return found
+
+
+class Onlooking:
+    """An onlooker for as long as a command runs: a new one after an error."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._onlooker: Onlooker | None = None
+
+    def look(self, only: str | None = None) -> list[Standing]:
+        """As `survey`. One thread at a time."""
+        try:
+            self._onlooker = self._onlooker or Onlooker(self._settings, {})
+            return self._onlooker.look(only)
+        except BaseException:
+            if self._onlooker is not None:
+                self._onlooker.close()
+            self._onlooker = None
+            raise
 
 
 def _ours(search: TransactionSearch) -> list[str]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from ...clients.kafka.config import consumer
@@ -25,6 +25,7 @@ from ...state.ledger.log_reader import reader_settings
 TAIL = 2000  # offsets: the last batches, of which each takes some six
 STALL_S = 30.0
 _AT_ONCE = 1000
+_WENT_BACK = "Its log does not reach as far as it was read."
 
 
 class Folded(Protocol):
@@ -67,6 +68,22 @@ class Tail:
     done_ms: dict[tuple[str, int], int] = field(default_factory=dict)
     void_ms: dict[tuple[str, int], int] = field(default_factory=dict)
 
+    def to_read_on(self) -> Tail:
+        """A copy, for others may be looking at this one; without times of what is forgotten."""
+        kept = dict(self.ledger.decisions)
+
+        def of_kept(times: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+            return {at: ms for at, ms in times.items() if at in kept}
+
+        return replace(
+            self,
+            ledger=replace(self.ledger, decisions=kept),
+            planned_ms={one: self.planned_ms[one] for one in sorted(self.planned_ms)[-TAIL:]},
+            decided_ms=of_kept(self.decided_ms),
+            done_ms=of_kept(self.done_ms),
+            void_ms=of_kept(self.void_ms),
+        )
+
     def apply(self, key: bytes, value: bytes | None, at_ms: int) -> None:
         """The next record. Raises LedgerError."""
         self.ledger.apply(key, value)
@@ -86,6 +103,9 @@ class Tail:
             self.void_ms[at] = at_ms
         else:
             self.decided_ms[at] = at_ms
+
+
+_NONE: Mapping[str, Tail] = {}
 
 
 def ends(
@@ -117,11 +137,19 @@ def ends(
 
 
 def read_tails(
-    settings: Mapping[str, str], admin: Any, topics: Iterable[str], count: int | None = TAIL
+    settings: Mapping[str, str],
+    admin: Any,
+    topics: Iterable[str],
+    count: int | None = TAIL,
+    known: Mapping[str, Tail] = _NONE,
 ) -> dict[str, Tail]:
     """The last `count` offsets (None: all) of each ledger's decisions, by topic; all of those where
-    these tell of no batch: a job that is started again and again leaves nothing but generations."""
-    found = fold_tails(settings, admin, {topic: Tail(topic) for topic in topics}, count)
+    these tell of no batch: a job that is started again and again leaves nothing but generations.
+    One that is `known`, of the same topic, is read on from its end."""
+    tails = {one: known[one].to_read_on() if one in known else Tail(one) for one in topics}
+    found = fold_tails(settings, admin, tails, count)
+    other = {one: Tail(one) for one, tail in found.items() if tail.problem == _WENT_BACK}
+    found |= fold_tails(settings, admin, other, count)
     short = [
         topic
         for topic, tail in found.items()
@@ -133,33 +161,39 @@ def read_tails(
 def fold_tails(
     settings: Mapping[str, str], admin: Any, tails: dict[str, F], count: int | None
 ) -> dict[str, F]:
-    """The same, of partition 0 of any topics."""
+    """The same, of partition 0 of any topics. One that has an end is read on from there."""
     places = [TopicPartition(topic, DECISION_PARTITION) for topic in tails]
     firsts = ends(admin, places, "earliest")
     stable = ends(admin, places, "latest", committed=True)
     highest = ends(admin, places, "latest")
-    wanted: dict[str, Folded] = {}
+    wanted: dict[str, tuple[Folded, int]] = {}
     for place in places:
         tail, asked = tails[place.topic], (firsts[place], stable[place], highest[place])
         tail.problem = next((one for one in asked if isinstance(one, str)), "")
         if tail.problem:
             continue
         first, end, high = (int(one) for one in asked)
-        tail.start = first if count is None else max(first, end - count)
-        tail.whole, tail.end, tail.settled = tail.start == first, end, end >= high
-        if tail.start < end:
-            wanted[place.topic] = tail
+        begin = tail.end
+        if not begin:
+            begin = tail.start = first if count is None else max(first, end - count)
+            tail.whole = begin == first
+        elif not first <= begin <= end:
+            tail.problem = _WENT_BACK
+            continue
+        tail.end, tail.settled = end, end >= high
+        if begin < end:
+            wanted[place.topic] = tail, begin
     if wanted:
         _read(settings, wanted)
     return tails
 
 
-def _read(settings: Mapping[str, str], wanted: dict[str, Folded]) -> None:
+def _read(settings: Mapping[str, str], wanted: dict[str, tuple[Folded, int]]) -> None:
     from confluent_kafka import TopicPartition as Place
 
     client = consumer({**reader_settings(settings), "group.id": "eo-kafka-jobs"})  # never joined
     try:
-        client.assign([Place(one.topic, DECISION_PARTITION, one.start) for one in wanted.values()])
+        client.assign([Place(topic, DECISION_PARTITION, at) for topic, (_, at) in wanted.items()])
         moved = time.monotonic()
         while wanted:
             first = client.poll(0.5)
@@ -171,17 +205,17 @@ def _read(settings: Mapping[str, str], wanted: dict[str, Folded]) -> None:
                 break
     finally:
         client.close()
-    for tail in wanted.values():
+    for tail, _ in wanted.values():
         tail.problem = f"Topic '{tail.topic}' is not read: nothing came for {STALL_S:.0f} s."
 
 
-def _take(wanted: dict[str, Folded], message: Any) -> None:
+def _take(wanted: dict[str, tuple[Folded, int]], message: Any) -> None:
     from confluent_kafka import KafkaError
 
     error, topic = message.error(), message.topic()
-    tail = wanted.get(topic or "")
-    if tail is None:
+    if topic not in wanted:
         return  # of none, or of one that is read, or cannot be
+    tail = wanted[topic][0]
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         if not error.retriable():
             tail.problem = f"Topic '{topic}' is not read: {error.str()}."

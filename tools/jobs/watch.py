@@ -11,7 +11,7 @@ import signal
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import EnvironmentRefused, EoKafkaError, OptionsError
@@ -20,7 +20,7 @@ from ..shared.command_line import add_connection, add_json, print_json
 from . import report
 from .command import LEFT_OUT, settings_of
 from .standing import Standing, State
-from .survey import survey
+from .survey import Onlooking
 
 HOME, TO_LINES_END, TO_PAGES_END = "\x1b[H", "\x1b[K", "\x1b[J"  # over the last one, no flicker
 BATCHES = 10
@@ -45,10 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
         problems.append("--json needs --once: it is one JSON object.")
     if problems:
         raise OptionsError(problems)
-    settings = settings_of(arguments)
+    onlooking = Onlooking(settings_of(arguments))
     if arguments.once:
-        return _once(arguments, settings)
-    return _until_interrupted(lambda: _show(_said(settings, arguments.job)), every_s)
+        return _once(arguments, onlooking)
+    return _until_interrupted(lambda: _show(_said(onlooking, arguments.job)), every_s)
 
 
 def _until_interrupted(look: Callable[[], None], every_s: float) -> int:
@@ -74,8 +74,8 @@ def _until_interrupted(look: Callable[[], None], every_s: float) -> int:
     return 0
 
 
-def _once(arguments: argparse.Namespace, settings: Mapping[str, str]) -> int:
-    found, now_ms = _look(settings, arguments.job), int(time.time() * 1000)
+def _once(arguments: argparse.Namespace, onlooking: Onlooking) -> int:
+    found, now_ms = _look(onlooking, arguments.job), int(time.time() * 1000)
     if arguments.json:
         print_json({"jobs": [_as_json(one, now_ms, arguments.job) for one in found]})
     else:
@@ -83,17 +83,17 @@ def _once(arguments: argparse.Namespace, settings: Mapping[str, str]) -> int:
     return LEFT_OUT if any(one.state is State.UNREADABLE for one in found) else 0
 
 
-def _said(settings: Mapping[str, str], job: str | None) -> str:
+def _said(onlooking: Onlooking, job: str | None) -> str:
     """A cluster that does not answer may do so at the next look."""
     try:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        return _text(_look(settings, job), int(time.time() * 1000), job, width)
+        return _text(_look(onlooking, job), int(time.time() * 1000), job, width)
     except EoKafkaError as error:
         return f"{error}"
 
 
-def _look(settings: Mapping[str, str], job: str | None) -> list[Standing]:
-    found = survey(settings, {}, job)
+def _look(onlooking: Onlooking, job: str | None) -> list[Standing]:
+    found = onlooking.look(job)
     if job is not None and not found:
         raise EnvironmentRefused(
             f"No ledger of job '{job}' is seen here: 'eo-kafka job list' names those that are."

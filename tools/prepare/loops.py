@@ -40,7 +40,9 @@ def sink() -> str:
     rows = fast.ArrowProducer(producer, "t")
     rows.send(pa.record_batch({"value": [b"x", None, b""]}))
     none = np.zeros(0, np.int64)
-    write_loops.partition_keys(1, (none, none), np.zeros(0, np.int32))
+    write_loops.choose_partitions(
+        1, np.zeros(1, np.int32), 0, 1, (none, none), np.zeros(0, np.int32)
+    )
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     headers = pa.array([[{"key": "k", "value": b"v"}]], kind)
     rows.send(pa.record_batch({"value": pa.array([b"y"]), "headers": headers}))

@@ -13,8 +13,14 @@ from ...core.errors import EoKafkaError
 from .guard import UNWATCHED
 from .status import Status
 
-# An error of ours in a traceback, in Spark's message, or in its log: the class, and its sentences.
-OUR_ERROR = re.compile(r"\beo_kafka(?:\.\w+)*\.([A-Z]\w+): (.{0,4000})")
+# An error of ours at the end of a traceback, or in a line that is Spark's error: the class, and its
+# sentences. Elsewhere in a line it may be anybody's text: a record that a program has logged.
+OUR_ERROR = re.compile(
+    r"^[ \t|:]*(?:Caused by: )?"
+    r"(?:(?:(?:org\.apache\.spark|pyspark|py4j)\.[\w.$]+: |\[[A-Z0-9]+_[A-Z0-9_.]+\] ).*?)?"
+    r"\beo_kafka(?:\.\w+)*\.([A-Z]\w+): (.{0,4000})",
+    re.MULTILINE,
+)
 # What Python says when its JVM is gone. What stood above it was survived.
 _JVM_GONE = re.compile(
     r"py4j\.protocol\.Py4JNetworkError|ConnectionRefusedError|Answer from Java side is empty"

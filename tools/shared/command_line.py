@@ -74,10 +74,16 @@ def print_json(shown: Mapping[str, Any]) -> None:
     sys.stdout.write("\n")
 
 
+def on_terminal(text: str) -> str:
+    """As it may stand on a terminal. Others choose some names (transactional ids), which may hold
+    what moves the cursor: such a one is quoted, as Python writes it."""
+    return text if text.isprintable() else repr(text)
+
+
 def table(titles: Sequence[str], rows: Sequence[Sequence[object]], right: str = "") -> str:
     """Columns two spaces apart, as wide as their widest cell. `right` names the titles, between
     blanks, whose columns are aligned to the right."""
-    cells = [[str(cell) for cell in row] for row in (titles, *rows)]
+    cells = [[on_terminal(str(cell)) for cell in row] for row in (titles, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
     aligned: list[Callable[[str, int], str]] = [
         str.rjust if title in right.split() else str.ljust for title in titles

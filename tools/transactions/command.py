@@ -20,7 +20,14 @@ from ...core.errors import EoKafkaError, LedgerError, OptionsError
 from ...core.options import time_span_ms
 from ...core.transaction import TransactionState
 from ...state.ledger.job import PREFIX
-from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json
+from ..shared.command_line import (
+    WIDTH,
+    add_connection,
+    add_json,
+    connection,
+    on_terminal,
+    print_json,
+)
 from .acting import end_found, options_for
 from .ending import Asked, Outcome
 from .report import as_json, details, ledger_says, listing
@@ -85,6 +92,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for action in (show, commit, abort):
         action.add_argument("ids", nargs="*", metavar="ID", help="transactional ids")
+    for ending in (commit, abort):
+        ending.add_argument(
+            "--topic", help="those that hang on this topic: write the ends that are missing there"
+        )
     for action in actions.choices.values():
         action.add_argument("--job", help="the transactions of this job (option jobName)")
         action.add_argument("--query-id", help="the transactions of the job of this query")
@@ -142,7 +153,7 @@ def _older(found: list[Judged], than_ms: int | None, action: str) -> list[Judged
     now_ms = int(time.time() * 1000)
 
     def is_told(one: Judged) -> bool:
-        ageless = one.hung_on or not one.is_open
+        ageless = one.hung or not one.is_open
         return action == "list" and bool(ageless and one.needs_attention(now_ms))
 
     return [one for one in found if one.open_for_ms(now_ms) > than_ms or is_told(one)]
@@ -152,9 +163,13 @@ def _find(search: TransactionSearch, arguments: argparse.Namespace) -> list[Judg
     ids: list[str] = getattr(arguments, "ids", [])
     topic: str | None = getattr(arguments, "topic", None)
     if sum(map(bool, (ids, topic, arguments.job or arguments.query_id))) > 1 and not (
-        ids and arguments.job  # the job says which ledger
+        ids and (arguments.job or topic) and not (topic and arguments.job)
+        # the job says which ledger; of a topic, these
     ):
         raise OptionsError(["Give transactional ids, or a topic, or a job, not several of them."])
+    if topic and arguments.action != "list":
+        hung = [one for one in search.on_topic(topic) if one.hung]
+        return [one for one in hung if not ids or one.described.transactional_id in ids]
     if ids:
         for name in ids:
             if arguments.job and not is_of(name, arguments.job):
@@ -293,7 +308,7 @@ def _print_outcomes(outcomes: Sequence[Outcome], asked: Asked) -> None:
         print("No open transactions.")
     for one in outcomes:
         text = f"{ledger_says(one.judged)}: {one.said}"
-        print(one.judged.described.transactional_id)
+        print(on_terminal(one.judged.described.transactional_id))
         print(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  "))
     jobs = sorted({one.judged.job.job for one in outcomes if one.judged.job and one.done})
     if asked.dry_run:

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...clients.kafka.control_errors import is_not_allowed
 from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.partition_transactions import Missing, write_markers
 from ...core.errors import EoKafkaError
 from ...core.transaction import EndTxnAnswer, Identity, TransactionState
 from ...sinks.options import SinkOptions
@@ -19,7 +21,7 @@ from ...state.ledger import records
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger
 from .acknowledged import read_acknowledged
-from .verdict import Judged, Standing, TokenState, abort_refusal, commit_refusal
+from .verdict import Judged, Standing, TokenState, abort_refusal, commit_refusal, hung_refusal
 
 END_TIMEOUT_S = 30.0
 JudgeAgain = Callable[[Sequence[Judged], Mapping[str, Ledger]], Sequence[Judged]]
@@ -47,12 +49,8 @@ class Outcome:
 def refusal(judged: Judged, asked: Asked) -> str | None:
     """Why the transaction is not ended, as the end of a sentence; None if it may be."""
     described = judged.described
-    if judged.hung_on:
-        return (
-            "its coordinator cannot end it: kafka-transactions.sh abort --topic "
-            f"{described.partitions and min(described.partitions)[0]} --partition ... "
-            "--start-offset ... writes the missing marker"
-        )
+    if judged.hung:
+        return hung_refusal(judged, asked.commit, asked.force)
     if described.state is TransactionState.PREPARE_COMMIT and not asked.commit:
         return "it is being committed already (PrepareCommit), which cannot be undone"
     if described.state is TransactionState.PREPARE_ABORT and asked.commit:
@@ -81,10 +79,14 @@ def end(
     outcomes = [_first_look(one, asked) for one in found]
     if asked.dry_run:
         return outcomes
+    outcomes = [
+        _written(control, one.judged, asked) if one.done and one.judged.hung else one
+        for one in outcomes
+    ]
     wanted = {
         number: found[number].standing
         for number, outcome in enumerate(outcomes)
-        if outcome.done and found[number].is_open
+        if outcome.done and found[number].is_open and not found[number].hung
     }
     older, undecided = (
         [] if asked.commit else [number for number, standing in wanted.items() if standing is one]
@@ -182,6 +184,19 @@ def _first_look(judged: Judged, asked: Asked) -> Outcome:
     if reason is not None:
         return Outcome(judged, False, f"refused: {reason}")
     return Outcome(judged, True, f"would {'commit' if asked.commit else 'abort'} it")
+
+
+def _written(control: ControlPlane, judged: Judged, asked: Asked) -> Outcome:
+    """The end of a transaction that hangs, where it is missing."""
+    name, ended = judged.described.transactional_id, judged.ended
+    epoch = ended.epoch if ended else judged.described.epoch
+    missing = [Missing(one, name, epoch, asked.commit) for one in judged.hung]
+    try:
+        control.ask(write_markers, control.admin, missing)
+    except EoKafkaError as error:
+        why = "this principal needs Alter on the cluster" if is_not_allowed(error) else str(error)
+        return Outcome(judged, False, f"refused: {why}")
+    return Outcome(judged, True, "committed" if asked.commit else "aborted")
 
 
 def _end_each(

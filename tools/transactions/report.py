@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..shared.command_line import duration, table
+from ..shared.command_line import duration, on_terminal, table
 from .verdict import Judged
 
 TITLES = ("transactional id", "state", "age", "left", "ledger, token")
@@ -16,7 +16,7 @@ def listing(found: Sequence[Judged], now_ms: int) -> str:
     lines = [table(TITLES, [cells(one, now_ms) for one in found], right="age left")]
     for one in found:
         if reason := one.needs_attention(now_ms):
-            lines += ["", one.described.transactional_id, f"  {reason}"]
+            lines += ["", on_terminal(one.described.transactional_id), f"  {reason}"]
     return "\n".join(lines)
 
 
@@ -24,7 +24,7 @@ def cells(one: Judged, now_ms: int) -> tuple[str, ...]:
     """A transaction's line, as `TITLES` names its cells."""
     return (
         one.described.transactional_id,
-        one.described.state.value if not one.hung_on else "hung",
+        one.described.state.value if not one.hung else "hung",
         _age(one, now_ms),
         _left(one, now_ms),
         _summary(one),
@@ -51,7 +51,7 @@ def _left(one: Judged, now_ms: int) -> str:
 def details(one: Judged, now_ms: int) -> str:
     """Everything known about one transaction, a line for each fact."""
     lines = "".join(f"\n  {name:<12}{text}" for name, text in facts(one, now_ms))
-    return f"{one.described.transactional_id}{lines}"
+    return f"{on_terminal(one.described.transactional_id)}{lines}"
 
 
 def facts(one: Judged, now_ms: int) -> list[tuple[str, str]]:
@@ -126,6 +126,7 @@ def as_json(one: Judged, now_ms: int) -> dict[str, Any]:
         "decision": one.decision.state.value if one.decision else None,
         "rows": one.participant.rows if one.participant else None,
         "token": one.token.value,
-        "hungOn": sorted(f"{topic}-{number}" for topic, number in one.hung_on),
+        "hungOn": sorted(f"{where.topic}-{where.partition}" for where in one.hung),
+        "hungCommitted": one.ended.commit if one.ended else None,
         "attention": one.needs_attention(now_ms),
     }

@@ -14,15 +14,17 @@ from dataclasses import replace
 
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.first_contact import nobody_listens
-from ...clients.kafka.transactional_id import parse_id
+from ...clients.kafka.lost_markers import Asker, outcome
+from ...clients.kafka.partition_transactions import Missing, Open, ids_of_producers, open_producers
+from ...clients.kafka.transactional_id import TransactionalIds, parse_id
 from ...core.errors import CorruptLedger, EnvironmentRefused, EoKafkaError, LedgerError
-from ...core.transaction import Described, Identity, TransactionState
+from ...core.transaction import DecisionState, Described, Identity, TransactionState
 from ...state.ledger import records
 from ...state.ledger.job_topics import LEDGER_NAME
 from ...state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ...state.ledger.log_reader import read_records
 from ...state.ledger.topics import TOKEN_PARTITION
-from .verdict import OPEN_STATES, JobLedger, Judged, Standing, judge, replaced
+from .verdict import OPEN_STATES, JobLedger, Judged, judge, replaced
 
 Driver = tuple[str, int]  # of whom a task is: its job's hash, its generation's slot
 
@@ -43,8 +45,8 @@ class TransactionSearch(ControlPlane):
     def ids(self, pattern: str, states: Collection[TransactionState] = OPEN_STATES) -> list[str]:
         """The transactional ids that match the regular expression and are in one of the states
         (none: in any). Brokers answer only those that the principal may Describe."""
-        listings = self._call(
-            self._admin.list_transactions, state_filters=[state.value for state in states]
+        listings = self.call(
+            self.admin.list_transactions, state_filters=[state.value for state in states]
         )
         found = {row.transactional_id for rows in listings.values() for row in rows}
         return sorted(name for name in found if re.match(pattern, name))
@@ -184,57 +186,57 @@ class TransactionSearch(ControlPlane):
         """Every transaction that is open on the topic's partitions, whoever's it is, by asking
         their leaders (DescribeProducers). By id: leaders give them in no order."""
         found = self._on_topic(topic)
-        if any(one.hung_on for one in found.values()):
+        if any(one.hung for one in found.values()):
             time.sleep(1.0)  # it may have been just ending: look again
             again = self._on_topic(topic)
-            found = {key: one for key, one in again.items() if not one.hung_on or key in found}
+            found = {key: one for key, one in again.items() if not one.hung or key in found}
         return sorted(found.values(), key=lambda one: one.described.transactional_id)
 
     def _on_topic(self, topic: str) -> dict[tuple[int, int], Judged]:
-        open_there = self._open_producers(topic)
-        ids = self._ids_of({producer_id for _, producer_id, _ in open_there})
-        by_producer = {one.described.producer_id: one for one in self.judge(ids)}
+        open_there = self._open_on(topic)
+        ids = ids_of_producers(self, {one.producer_id for one in open_there})
+        by_producer = {one.described.producer_id: one for one in self.judge(sorted(ids.values()))}
         found: dict[tuple[int, int], Judged] = {}
-        for at, producer_id, epoch in open_there:
-            known = by_producer.get(producer_id)
-            if known is not None and _knows(known.described, at, epoch):
-                found[(producer_id, epoch)] = known
+        for one in open_there:
+            key = (one.producer_id, one.epoch)
+            known = by_producer.get(one.producer_id)
+            if known is not None and _knows(known.described, one.at, one.epoch):
+                found[key] = known
                 continue
-            before = found.get((producer_id, epoch))
-            there = (before.hung_on if before else frozenset()) | {at}
-            name = known.described.transactional_id if known else "(no transactional id)"
-            state = TransactionState.MISSING
-            described = Described(name, state, producer_id, epoch, partitions=there)
-            found[(producer_id, epoch)] = Judged(described, Standing.FOREIGN, hung_on=there)
+            before = found.get(key)
+            found[key] = self._hung(known, (*before.hung, one) if before else (one,))
         return found
 
-    def _open_producers(self, topic: str) -> list[tuple[tuple[str, int], int, int]]:
-        """(topic and partition, producer id, epoch) of each open transaction."""
-        from kafka.structs import TopicPartition
+    def _hung(self, known: Judged | None, hung: tuple[Open, ...]) -> Judged:
+        """`known` is the newest transaction of its id: perhaps this one."""
+        name = known.described.transactional_id if known else "(no transactional id)"
+        described = Described(
+            *(name, TransactionState.ONGOING, hung[0].producer_id, hung[0].epoch),
+            partitions=frozenset(one.at for one in hung),
+        )
+        one = judge(described, known.job if known else None)
+        return replace(
+            one,
+            described=replace(described, state=TransactionState.MISSING),
+            hung=hung,
+            ended=self._how_it_ended(known.described, one, hung[0]) if known else None,
+        )
 
-        (described,) = self._call(self._admin.describe_topics, [topic])
+    def _how_it_ended(self, now: Described, one: Judged, where: Open) -> Missing | None:
+        """As the next start of the query would find out."""
+        mine = Identity(now.transactional_id, where.producer_id, where.epoch)
+        state = one.decision.state if one.decision else DecisionState.VOID
+        decided = {} if state is DecisionState.VOID else {mine: state is DecisionState.DONE}
+        return outcome(Asker(self, TransactionalIds("", ""), lambda: decided), where, now)
+
+    def _open_on(self, topic: str) -> list[Open]:
+        (described,) = self.call(self.admin.describe_topics, [topic])
         if described.get("error_code"):
             raise EnvironmentRefused(
                 f"Topic '{topic}' does not exist or may not be described by this principal."
             )
         numbers = [one["partition_index"] for one in described["partitions"]]
-        states = self._call(
-            self._admin.describe_producers, [TopicPartition(topic, number) for number in numbers]
-        )
-        return [
-            ((at.topic, at.partition), one.producer_id, one.producer_epoch)
-            for at, state in states.items()
-            for one in state.active_producers
-            if one.current_transaction_start_offset >= 0
-        ]
-
-    def _ids_of(self, producer_ids: Collection[int]) -> list[str]:
-        if not producer_ids:
-            return []
-        listings = self._call(
-            self._admin.list_transactions, producer_id_filters=sorted(producer_ids)
-        )
-        return sorted({row.transactional_id for rows in listings.values() for row in rows})
+        return open_producers(self, [(topic, number) for number in numbers])
 
 
 def _driver(transactional_id: str) -> Driver | None:

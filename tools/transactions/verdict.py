@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+from ...clients.kafka.partition_transactions import Missing, Open
 from ...clients.kafka.transactional_id import GENERATION_SLOTS, IdParts, TaskParts, parse_id
 from ...core.transaction import (
     Decision,
@@ -98,8 +99,9 @@ class JobLedger:
 
 @dataclass(frozen=True)
 class Judged:
-    """A transaction with all that is known about it. `hung_on`: partitions where it is open, while
-    its coordinator does not know that (it will never be ended by itself)."""
+    """A transaction with all that is known about it. `hung`: where it is open, while its
+    coordinator does not know that (it will never be ended by itself), and `ended` how it did, as
+    far as that is known."""
 
     described: Described
     standing: Standing
@@ -108,12 +110,13 @@ class Judged:
     decision: Decision | None = None
     participant: Participant | None = None
     token: TokenState = TokenState.NONE
-    hung_on: frozenset[tuple[str, int]] = field(default_factory=frozenset)
+    hung: tuple[Open, ...] = ()
+    ended: Missing | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether readers of its partitions wait for it."""
-        return self.described.state in OPEN_STATES or bool(self.hung_on)
+        return self.described.state in OPEN_STATES or bool(self.hung)
 
     def open_for_ms(self, now_ms: int) -> int:
         """For how long readers have waited for it, by two machines' clocks; 0 if they do not."""
@@ -123,11 +126,31 @@ class Judged:
     def needs_attention(self, now_ms: int) -> str | None:
         """Why somebody must act, or None. A query that runs passes through none of this for longer
         than its commit takes."""
-        if self.hung_on:
-            return "hung: its coordinator does not know that it is open, so it never times out"
+        if self.hung:
+            return self._hung()
         if self.standing is Standing.DECIDED and self.token is TokenState.NOT_VISIBLE:
             return "decided, but Kafka aborted it: the next start of the query writes it again"
         return self._open_too_long(now_ms) if self.is_open else None
+
+    def _hung(self) -> str:
+        (topic, *_) = self.hung[0]
+        if self.ended is None and self.parts is None:
+            return (
+                "hung: its coordinator does not know that it is open, so it never times out. If "
+                f"its rows are not wanted, 'eo-kafka txn abort --topic {topic} --force' ends it"
+            )
+        if self.ended is None:
+            return (
+                "hung: it has ended, and Kafka has not written that here (KAFKA-20734). Whether it "
+                "was committed is not known any more: docs/troubleshooting.md says how to end it"
+            )
+        was, word = ("committed", "commit") if self.ended.commit else ("aborted", "abort")
+        command = f"'eo-kafka txn {word} --topic {topic}"
+        return f"hung: it was {was}, and Kafka has not written that here (KAFKA-20734): " + (
+            f"the next start of its query does it, or {command}'"
+            if self.parts
+            else f"{command} --force' does it. So says its coordinator of its id's newest one"
+        )
 
     def _open_too_long(self, now_ms: int) -> str | None:
         left = self.described.remaining_ms(now_ms)
@@ -226,6 +249,23 @@ def _token(
         return TokenState.OPEN
     aborted = described.state is TransactionState.COMPLETE_ABORT
     return TokenState.NOT_VISIBLE if aborted or job.tokens_stable else TokenState.HIDDEN
+
+
+def hung_refusal(judged: Judged, commit: bool, force: bool) -> str | None:
+    """Why the end of a transaction that hangs is not written; None if it may be. What was committed
+    is never aborted, nor the other way round."""
+    ended = judged.ended
+    if ended is not None and ended.commit is not commit:
+        other = ("committed", "commit") if ended.commit else ("aborted", "abort")
+        return "it was {}, which cannot be undone: 'txn {}' writes its end".format(*other)
+    if force or (ended is not None and judged.parts is not None):
+        return None
+    if judged.parts is None:
+        return "it is another program's, and only that one knows whether it is complete"
+    return (
+        "whether it was committed is not known any more. Find out whether its rows are wanted, as "
+        "docs/troubleshooting.md says; then --force"
+    )
 
 
 def commit_refusal(judged: Judged) -> str | None:

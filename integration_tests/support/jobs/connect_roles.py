@@ -127,6 +127,33 @@ def after_foreach_batch():
     return count(sink)
 
 
+def saved_in_a_function(name, numbers):
+    """How many values there are after a function has written the same batch twice."""
+
+    def write(rows, _batch):
+        for number in numbers:
+            given = {"topic": sink, **options}
+            given |= {"jobName": name, "batchId": number} if number else {}
+            named = rows.selectExpr(f"concat('{name}', string(value)) AS value")
+            named.write.format("eo-kafka").options(**given).mode("append").save()
+
+    made = stream().select("value").writeStream.foreachBatch(write)
+    made = made.option("checkpointLocation", f"{folder}/{name}").trigger(availableNow=True)
+    made.start().awaitTermination()
+    rows = spark.read.format("eo-kafka").options(subscribe=sink, **options).load()
+    return rows.where(f"string(value) LIKE '{name}%'").count()
+
+
+@step
+def plain_in_foreach_batch():
+    return saved_in_a_function("plain", [None, None])
+
+
+@step
+def numbered_in_foreach_batch():
+    return saved_in_a_function("numbered", ["7", "7"])
+
+
 @step
 def direct():
     def tagged(batches):

@@ -1,0 +1,24 @@
+"""Whose a ledger is."""
+
+from __future__ import annotations
+
+from ...core.errors import ForeignLedger
+from .job import Job
+
+
+def check_owner(options: Job, owner: str | None, query_id: str | None) -> None:
+    """Raise ForeignLedger, with the ways out, if the ledger is another query's."""
+    if owner is None or query_id is None or owner == query_id:
+        return
+    job, topic = options.job_and_ledger
+    raise ForeignLedger(
+        f"Ledger '{topic}' belongs to query {owner}, and this is query {query_id}: the "
+        "checkpoint is new (it was deleted, or a pipeline was fully refreshed), or the job's name "
+        "is used twice. Nothing was written or skipped. Either restore the old checkpoint; or "
+        "choose a new 'jobName'; or say by option 'onReset' what a new checkpoint means: 'stop' "
+        "(this), 'new-job' (everything is read and written again, from 'startingOffsets' on) or "
+        "'continue' (a query without state goes on where the last one ended); or, if the old query "
+        f"will never run again, 'eo-kafka job reset {job} --bootstrap-servers ...'. A new query "
+        "whose readers lack option 'startingOffsets' starts at 'latest', and passes over what came "
+        "since the old one ended."
+    )
