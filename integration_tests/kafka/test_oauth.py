@@ -23,6 +23,7 @@ from secure_broker import USER, SecureCopy
 pytest_plugins = ["secure_broker"]
 
 VALUES = [b"%d" % number for number in range(600)]
+ENDS_S = 400  # forty batches on a busy machine, each of which logs in anew
 
 
 @pytest.fixture
@@ -62,7 +63,8 @@ def test_a_job_outlives_its_tokens(issuer, job, spark, sink):
     issuer.lasts_s = 4.0
     job.sink_extra = sink
     started = time.monotonic()
-    job.run(spark)
+    with job.running(spark) as query:
+        assert query.awaitTermination(ENDS_S)
     lasted = time.monotonic() - started
     assert lasted > 2 * issuer.lasts_s, "no connection was there when its token ended"
     assert len(issuer.given) > 2
@@ -77,7 +79,7 @@ def test_an_endpoint_may_be_away_while_a_token_lasts(issuer, job, spark):
         time.sleep(9)  # within which each token is to be renewed
         assert query.isActive or query.exception() is None
         issuer.broken = False
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(ENDS_S)
     assert_exactly_once(job, VALUES)
 
 
