@@ -260,9 +260,9 @@ class KafkaStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailab
 class KafkaBatchReader(OneBuild, DataSourceReader):
     """A batch over the subscribed topics. `earliest` and `latest` mean what they mean at the first
     action on the DataFrame: each attempt of a task, and each action, reads the same. To read on,
-    load again. But a stream that is joined with it reads it anew in each batch, as Spark's own: of
-    the topics that were there at the load, else some tasks might read those of before, and others
-    those that were made again.
+    load again. But in a batch of a stream (joined with it, or in `foreachBatch`) each task reads
+    up to what `latest` is then: of the topics that were there at the load, else some tasks might
+    read those of before, and others those that were made again.
     """
 
     def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
