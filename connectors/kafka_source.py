@@ -184,7 +184,8 @@ class KafkaStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailab
     def partitions(self, start: Any, end: Any) -> list[InputPartition]:
         """The tasks of one batch. Driver; after a restart the first call may be this one.
 
-        Raises DataLossError when part of the batch is gone already.
+        Raises DataLossError when part of the batch is gone already, or where it begins is not known
+        here.
         """
         begin, until = self._noted(start).offsets, self._noted(end)
         known = begin or self._newest or until.continues
@@ -193,6 +194,8 @@ class KafkaStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailab
             self._continues_at, self._planner.continues = None, False
             self._initial = begin = self._planner.stored_start()
         ranges = self.ranges(begin, until)
+        if self._is_first(begin, until.offsets):
+            self._planner.check_planned_here(begin, until)
         options = self._options
         most = options.max_partitions if options.cuts else until.most_tasks
         return _tasks(ranges, most, self.topic_ids)

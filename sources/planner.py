@@ -18,6 +18,7 @@ from ..core.offsets import (
     Offsets,
     Position,
     TopicPartition,
+    encode_text,
     names,
 )
 from .cut_logs import CutLogs
@@ -244,6 +245,14 @@ class Planner:
                 )
         return self._tasks(OffsetRange(at, begin[at], end[at]) for at in sorted(begin))
 
+    def check_planned_here(self, start: Offsets, until: Position) -> None:
+        """Of a new query's first batch, after `ranges`: what is to end where it begins may have
+        been planned by Spark's own connector, which keeps the beginning where a Python source
+        cannot see it. Its ends do not say which topics they are of. Raises DataLossError."""
+        unknown = [at for at in until.offsets if at not in start and self._is_pinned(at)]
+        if any(at.topic in self._now.keys() - until.ids.keys() for at in unknown):
+            self._tell_loss(_planned_elsewhere(until.offsets))
+
     def _looked(self, topics: set[str]) -> tuple[Topics, set[str]]:
         """What is read now, with the ids of `topics`, and those of `topics` that are gone."""
         found = self._lookup.look()
@@ -301,4 +310,16 @@ def _gone(partitions: Collection[TopicPartition]) -> str:
         "them. To go on where they were read, put the topic back into 'subscribe' (or give the "
         "right DESCRIBE back). With 'failOnDataLoss' as false what is left of them is not read, "
         "and should they come back, all of it is, from its beginning."
+    )
+
+
+def _planned_elsewhere(end: Offsets) -> str:
+    return (
+        f"The first batch of this query, up to {encode_text(end)}, was planned by Spark's own "
+        "connector (format 'kafka') and is not committed. Where it begins, Python sources cannot "
+        "see: its records would be passed over. Nothing was read. Start the query once more as it "
+        "was, with format 'kafka' and trigger(availableNow=True), until the checkpoint has "
+        "'commits/0'. If it cannot get so far, set 'startingOffsets' here to the JSON in "
+        "'sources/0/0' of the checkpoint (of the second source, 'sources/1/0'). If an eo-kafka "
+        "from before topics' ids planned it, nothing is lost by going on."
     )

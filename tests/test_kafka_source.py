@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from eo_kafka.connectors import kafka_source
 from eo_kafka.connectors.kafka_source import KafkaBatchReader, KafkaStreamReader
 from eo_kafka.core.offsets import Offsets, Position, TopicPartition
-from eo_kafka.errors import OptionsError, SourceError
+from eo_kafka.errors import DataLossError, OptionsError, SourceError
 from eo_kafka.sources.lookup import Ends, Topics
 from eo_kafka.sources.options import SourceOptions
 
@@ -68,6 +68,54 @@ def test_latest_is_answered_alike_by_every_process(log: type[Log]) -> None:
     assert restarted.partitions(start, end) == []
     tasks = [part.value for part in restarted.partitions(end, END_LATER)]
     assert [[one.start for one in held] for held, _ in tasks] == [[10], [20]]
+
+
+BY_SPARK = {"t": {"0": 10, "1": 20}}
+LATE_IN_0 = '{"t":{"0":-1,"1":5}}'
+
+
+@pytest.mark.parametrize("seen_before", [False, True], ids=["4.2-4.3", "4.0-4.1"])
+@pytest.mark.parametrize("starting", ["latest", LATE_IN_0])
+def test_a_first_batch_that_sparks_connector_planned_is_refused(
+    starting: str, seen_before: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where it begins is not known here. Before 4.2 Spark first tells the end that it finds."""
+    for going_on in (False, True):
+        reader = stream(startingOffsets=starting, failOnDataLoss=str(not going_on).lower())
+        if seen_before:
+            reader.partitions(BY_SPARK, BY_SPARK)
+        start = reader.initialOffset()
+        if going_on:
+            reader.partitions(start, BY_SPARK)
+            assert "planned by Spark's own connector" in caplog.text
+        else:
+            with pytest.raises(DataLossError, match=r"commits/0.*sources/0/0"):
+                reader.partitions(start, BY_SPARK)
+
+
+@pytest.mark.parametrize(
+    "starting", ["earliest", '{"t":{"0":3,"1":5}}', '{"t":{"0":-2,"1":5}}', "by-time"]
+)
+def test_one_whose_beginning_is_found_again_is_not(starting: str, log: type[Log]) -> None:
+    log.at_times = lambda self, times: dict.fromkeys(times, 4)  # type: ignore[attr-defined]
+    extra = {"startingTimestamp": "1"} if starting == "by-time" else {"startingOffsets": starting}
+    reader = stream(**extra)
+    assert reader.partitions(reader.initialOffset(), BY_SPARK)
+
+
+def test_nor_where_the_cluster_has_no_ids_by_which_to_tell(
+    log: type[Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "look", lambda self: Topics(self.partitions(), {}))
+    reader = stream()
+    assert reader.partitions(reader.initialOffset(), BY_SPARK) == []
+
+
+def test_nor_the_first_batch_that_we_see_of_a_query_that_has_written() -> None:
+    reader = stream()
+    reader.initialOffset()
+    later = {"t": {"0": 12, "1": 20}}
+    assert len(reader.partitions(BY_SPARK, later)) == 1
 
 
 @pytest.mark.parametrize("restarts", [False, True])

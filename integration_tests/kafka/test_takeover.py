@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import shutil
 
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from eo_kafka.testing.records import control_plane
 from harness import (
     assert_exactly_once,
     committed,
@@ -110,3 +115,70 @@ def test_a_batch_that_is_partly_visible_is_completed_by_other_tasks(
     assert_exactly_once(job, VALUES)
     job.run(spark)
     assert_exactly_once(job, VALUES)
+
+
+def planned_by_spark(job, spark) -> None:
+    """Spark's connector, from `latest`, has stored where batch 0 begins, at 600, and where it ends,
+    at 800, and dies in it each time."""
+    assert job.source_extra["startingOffsets"] == "latest"
+
+    def fail(rows, batch):
+        raise RuntimeError("the sink is down")
+
+    def start():
+        rows = spark.readStream.format("kafka").options(**job.as_job()["source_options"]).load()
+        writer = rows.writeStream.foreachBatch(fail).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(job.checkpoint)).start()
+        with pytest.raises(StreamingQueryException, match="the sink is down"):
+            query.awaitTermination()
+
+    start()
+    shutil.rmtree(job.checkpoint / "offsets")  # as if it had died before that was written
+    produce(job.servers, job.source_topic, VALUES[600:800])
+    start()
+    assert batches_in(job, "offsets") == [0] and batches_in(job, "commits") == []
+
+
+def batches_in(job, log: str) -> list[int]:
+    return sorted(int(one.name) for one in (job.checkpoint / log).glob("[0-9]*"))
+
+
+@pytest.fixture
+def late(broker, make_topic, tmp_path, spark):
+    """A job whose batch 0 Spark's connector has planned, and not committed."""
+    job = make_copy(
+        *(broker.bootstrap_servers, make_topic, tmp_path, VALUES[:600]),
+        source_extra={"startingOffsets": "latest"},
+    )
+    planned_by_spark(job, spark)
+    return job
+
+
+def test_a_first_batch_that_sparks_connector_has_not_committed_is_refused(late, spark):
+    """Its beginning is nowhere where a Python source sees it. One more run of Spark's connector, as
+    the sentence says, and it is gone on from."""
+    with pytest.raises(StreamingQueryException, match=r"commits/0"):
+        late.run(spark)
+    assert committed(late.servers, late.sink_topic) == {}
+    with control_plane(late.servers) as control:
+        assert late.ledger not in control.topics()
+    late.source = late.sink = "kafka"
+    late.run(spark)
+    assert batches_in(late, "commits") == [0]
+    produce(late.servers, late.source_topic, VALUES[800:])
+    late.source = late.sink = "eo-kafka"
+    late.run(spark)
+    assert_exactly_once(late, VALUES[600:])
+
+
+def test_or_it_is_read_from_where_spark_has_stored_that_it_begins(late, spark):
+    """The other way that the sentence names."""
+    stored = (late.checkpoint / "sources" / "0" / "0").read_text().splitlines()[-1]
+    assert sum(json.loads(stored)[late.source_topic].values()) == 600
+    late.source_extra["startingOffsets"] = stored
+    late.run(spark)
+    assert_exactly_once(late, VALUES[600:800])
+    late.source_extra["startingOffsets"] = "latest"
+    produce(late.servers, late.source_topic, VALUES[800:])
+    late.run(spark)
+    assert_exactly_once(late, VALUES[600:])
