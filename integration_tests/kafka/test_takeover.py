@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from eo_kafka.core.transaction import DecisionState
+from eo_kafka.state.ledger.job_topics import MAIN_SINK
 from eo_kafka.testing.records import control_plane
 from harness import (
     assert_exactly_once,
@@ -15,6 +18,8 @@ from harness import (
     kill_driver_at,
     make_copy,
     produce,
+    read_ledger,
+    wait_until,
     wait_until_timed_out,
 )
 from test_restore_jobs import SECOND, events, new_job, state_of  # noqa: F401 - a fixture
@@ -182,3 +187,93 @@ def test_or_it_is_read_from_where_spark_has_stored_that_it_begins(late, spark):
     produce(late.servers, late.source_topic, VALUES[800:])
     late.run(spark)
     assert_exactly_once(late, VALUES[600:])
+
+
+def newest(job, log: str) -> int:
+    return max(batches_in(job, log), default=-1)
+
+
+def stop_in_a_batch(job, spark) -> None:
+    """`query.stop()`, as the guide says, while the second batch writes: its sink has sent a part,
+    and waits in Spark's JVM for the rest."""
+    options = job.as_job()["source_options"]
+    wait = "reflect('java.lang.Thread', 'sleep', IF(int(string(value)) >= 300, 600000L, 0L))"
+    rows = spark.readStream.format(job.source).options(**options).load()
+    rows = rows.where(f"{wait} IS NOT NULL").select("key", "value")
+    writer = rows.writeStream.format(job.sink).options(**job.sink_options)
+    query = writer.trigger(availableNow=True).start()
+    try:
+        wait_until(lambda: committed(job.servers, job.sink_topic).total() > 200, "a part is sent")
+    finally:
+        query.stop()
+    assert newest(job, "offsets") == newest(job, "commits") + 1
+
+
+def test_a_batch_in_which_sparks_sink_was_stopped_is_ended_by_it_first(
+    spark, broker, make_topic, tmp_path
+):
+    """The guide's steps 2 to 4. What Spark's sink repeats then, it repeats; we add nothing."""
+    job = make_copy(
+        *(broker.bootstrap_servers, make_topic, tmp_path, VALUES[:600]),
+        partitions=1,
+        per_batch=200,
+        source="kafka",
+        sink="kafka",
+    )
+    stop_in_a_batch(job, spark)
+    job.run(spark)
+    assert newest(job, "offsets") == newest(job, "commits")
+    before = committed(job.servers, job.sink_topic)
+    assert before.total() > 600, "the batch was not interrupted"
+    produce(job.servers, job.source_topic, VALUES[600:])
+    job.source = job.sink = "eo-kafka"
+    job.run(spark)
+    after = committed(job.servers, job.sink_topic)
+    assert after - before == Counter(VALUES[600:])
+
+
+def test_a_batch_that_spark_has_not_noted_is_ended_here_before_the_way_back(
+    spark, broker, make_topic, tmp_path, crash_points
+):
+    """The ledger says DONE, and Spark's sink would write it again."""
+    job = make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES[:600])
+    kill_driver_at(job, crash_points, "S8.after_done", tmp_path / "log")
+    crash_points.clear()
+    decisions = read_ledger(job).of_sink(MAIN_SINK)
+    assert decisions[max(decisions)].state is DecisionState.DONE
+    assert newest(job, "offsets") == newest(job, "commits") + 1
+    job.run(spark)
+    assert newest(job, "offsets") == newest(job, "commits")
+    produce(job.servers, job.source_topic, VALUES[600:])
+    job.source = job.sink = "kafka"
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+
+
+@pytest.mark.parametrize("before", ["nothing", "continuous"])
+def test_continuous_processing_is_refused_where_only_the_sink_was_changed(
+    spark, broker, make_topic, tmp_path, before
+):
+    """Spark itself refuses a Python source, and takes the sink: it would never give it a row."""
+    job = make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES[:60])
+    options = {**job.as_job()["source_options"]}
+    del options["maxOffsetsPerTrigger"]
+
+    def start(sink):
+        rows = spark.readStream.format("kafka").options(**options).load().select("key", "value")
+        writer = rows.writeStream.format(sink).options(**job.sink_options)
+        return writer.trigger(continuous="1 second").start()
+
+    if before == "continuous":
+        query = start("kafka")
+        wait_until(lambda: newest(job, "commits") >= 1, "epochs are committed")
+        query.stop()
+    query = start("eo-kafka")
+    try:
+        with pytest.raises(StreamingQueryException, match="its trigger is 'continuous'"):
+            query.awaitTermination(60)
+            pytest.fail("it runs, and writes nothing")
+    finally:
+        query.stop()
+    with control_plane(job.servers) as control:
+        assert job.ledger not in control.topics()

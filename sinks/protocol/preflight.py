@@ -14,9 +14,11 @@ from ...clients.kafka import control_plane
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.option_checks import ALLOWED_BY_BROKERS
 from ...clients.kafka.topics import TIMEOUT_S, exists, metadata, settings_of
-from ...core.errors import EnvironmentRefused, Unreachable
+from ...core.errors import EnvironmentRefused, SinkError, Unreachable
 from ...core.patience import Wait
 from ...state.ledger import topics
+from ...state.snapshots.checkpoint import open_checkpoint
+from ...state.snapshots.offset_log import batches_in
 from .. import new_topics
 from ..new_topics import NewTopics
 from ..options import SinkOptions
@@ -30,7 +32,8 @@ def ensure(options: SinkOptions) -> None:
     """Create or check ledger and state topic, and check (with option `createTopics`: create) the
     output topic, and check that the cluster can do it.
 
-    Raises EnvironmentRefused with one sentence for each thing that is wrong.
+    Raises EnvironmentRefused with one sentence for each thing that is wrong; SinkError for a
+    continuous query.
     """
     _, ledger = options.job_and_ledger
     servers = options.kafka.get("bootstrap.servers", "")
@@ -43,10 +46,29 @@ def ensure(options: SinkOptions) -> None:
         return
     admin, brokers = connect(options.kafka, TIMEOUT_S)
     control_plane.shared(options.kafka).check_offers()
+    _check_trigger(options, admin, ledger)
     _check_topics(options, admin)  # first: without an output topic there will be no ledger
     topics.ensure(options, admin, brokers)
     check_timeout(admin, options)
     _checked.add(key)
+
+
+def _check_trigger(options: SinkOptions, admin: Any, ledger: str) -> None:
+    """Raise SinkError if Spark runs the query without batches. Its continuous engine takes a Python
+    sink, gives it no row, and never ends; that its trigger is one, Spark tells nobody. But a batch
+    is in `offsets`, and not in `commits`, before its writer is asked for anything."""
+    if options.query_id is None or options.checkpoint is None or options.may_pass_batches:
+        return
+    if exists(admin, ledger):  # to list a checkpoint at each start takes long
+        return
+    paths = open_checkpoint(options.checkpoint).paths()
+    planned, done = (max(batches_in(log, paths), default=-1) for log in ("offsets", "commits"))
+    if planned == done:
+        raise SinkError(
+            "Spark has planned no batch of this query: its trigger is 'continuous', for which "
+            "Python sinks are not made. Nothing was written, and no topic was made. Start it with "
+            "another trigger, such as processingTime='1 second'."
+        )
 
 
 def check_timeout(admin: Any, options: SinkOptions) -> None:
