@@ -136,7 +136,9 @@ class KafkaStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailab
         recorded = self._recorded.after(begin)
         if self._target is None:
             at = self._position or Position(begin)
-            self._newest = self._planner.newest(at._replace(offsets=begin), recorded)
+            first = self._continues_at is None and self._is_first(begin)
+            at = at._replace(offsets=begin)
+            self._newest = self._planner.newest(at, recorded, first=first)
             if self._options.read_committed:
                 self._held_back.look(self._newest)
             if self._until_now:

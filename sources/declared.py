@@ -35,7 +35,8 @@ STARTING_OFFSETS: Option[Limit | None] = Option(
     "Where a new query starts: `earliest`, `latest`, or JSON with an offset for every partition "
     '(-2 earliest, -1 latest) or a word for a topic: `{"topicA":{"0":23},"topicB":"latest"}`. Or '
     "`group:ID`: where that consumer group is, and at the earliest offset of partitions where it "
-    "committed nothing. Default: latest for a stream, earliest for a batch.",
+    "committed nothing; refused if it has committed nothing of what is read. Default: latest for a "
+    "stream, earliest for a batch.",
 )
 ENDING_OFFSETS: Option[Limit] = Option(
     "endingOffsets",

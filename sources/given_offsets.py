@@ -27,9 +27,9 @@ class GivenOffsets:
     ) -> dict[TopicPartition, int]:
         """An offset for each partition; EARLIEST and LATEST stay what they are. Raises
         SourceError."""
-        if isinstance(limit, ByGroup):  # a batch's: a stream's first batch ends there
-            newest = self._lookup.latest(present)
-            return self.of_group(limit.group, newest)
+        if isinstance(limit, ByGroup):
+            found = self.of_group(limit.group, present)
+            return self.within(limit.group, found, self._lookup.latest(present, found))
         if isinstance(limit, ByTime):
             times = limit.times(present)
             _check_assigned(f"{name}ByTimestamp", times, present)
@@ -44,17 +44,34 @@ class GivenOffsets:
             return limit
         return dict.fromkeys(present, _offset(limit))
 
-    def of_group(self, group: str, newest: Offsets) -> dict[TopicPartition, int]:
-        """Where the group is, of all partitions; told of those where that is not to be had."""
-        found = self._lookup.committed(group, newest)
-        without = newest.keys() - found.keys()
-        if without:
+    def of_group(
+        self, group: str, present: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Where the group is; told of partitions where it is not. Raises SourceError if it is in
+        none of them."""
+        found = self._lookup.committed(group, present)
+        if present and not found:
+            raise SourceError(
+                f"Consumer group '{group}' has committed nothing for any partition of "
+                f"{', '.join(sorted({at.topic for at in present}))}. Nothing was read. Either no "
+                "group of this id has read them ('kafka-consumer-groups.sh --list' shows the "
+                "groups), or its offsets have expired, seven days after its last member left "
+                "('offsets.retention.minutes'). Give the right id; or say where to start: "
+                "'startingOffsets' as JSON, or as earliest, which reads again what the group has "
+                "read."
+            )
+        if without := set(present) - found.keys():
             log.warning(
                 "Consumer group '%s' has committed nothing for %s: they are read from their "
                 "earliest offsets.",
                 group,
                 names(without),
             )
+        return found
+
+    def within(self, group: str, found: Offsets, newest: Offsets) -> dict[TopicPartition, int]:
+        """Where a read starts, of all partitions. `newest` was looked up after `found`, and with it
+        known: the group goes on, and may have read what an open transaction wrote."""
         earliest = self._lookup.earliest(newest)
         for at, offset in sorted(found.items()):
             if not earliest[at] <= offset <= newest[at]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..clients.kafka.option_checks import check_client_settings
 from ..core.errors import OptionsError
 from ..core.offsets import LATEST, TopicPartition
-from ..core.options import KafkaSettings, OptionReader
+from ..core.options import KafkaSettings, Option, OptionReader
 from ..state.ledger.job_topics import LEDGER_TOPIC
 from ..state.ledger.succession import CONTINUE
 from .declared import (
@@ -53,6 +53,12 @@ log = logging.getLogger(__name__)
 
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 _STARTS = (STARTING_OFFSETS, STARTING_TIMESTAMP, STARTING_BY_TIMESTAMP)
+_BY_PARTITION: tuple[Option[Any], ...] = (
+    STARTING_OFFSETS,
+    STARTING_BY_TIMESTAMP,
+    ENDING_OFFSETS,
+    ENDING_BY_TIMESTAMP,
+)
 _ENDINGS = {
     ENDING_OFFSETS.name: "offset",
     ENDING_TIMESTAMP.name: "timestamp",
@@ -86,6 +92,9 @@ class SourceOptions:
     ledger_topic: str | None
     continues: bool = False  # onReset=continue
     starts_by_default: bool = False  # no option says where a new query starts
+    # Limits that name other partitions than are read. At a restart the checkpoint says where, also
+    # of topics that are read since.
+    misnamed: tuple[str, ...] = ()
     topics_given_by: str = "option 'subscribe'"  # for sentences
     # The column that says of a record why its timestamp or headers are null: they cannot be read.
     # Without it such a record is refused.
@@ -102,11 +111,12 @@ class SourceOptions:
         kafka = _kafka(reader)
         strategy = _strategy(reader)
         starting, ending = _starting(reader, streaming), _ending(reader)
+        subscription = Subscription(
+            reader.get(SUBSCRIBE), reader.get(SUBSCRIBE_PATTERN), reader.get(ASSIGN)
+        )
         options = cls(
             kafka=kafka,
-            subscription=Subscription(
-                reader.get(SUBSCRIBE), reader.get(SUBSCRIBE_PATTERN), reader.get(ASSIGN)
-            ),
+            subscription=subscription,
             starting=starting,
             ending=ending,
             max_offsets_per_trigger=reader.get(MAX_OFFSETS_PER_TRIGGER),
@@ -125,16 +135,13 @@ class SourceOptions:
             ledger_topic=_ledger(reader),
             continues=reader.get(ON_RESET) == CONTINUE,
             starts_by_default=not any(option.name in reader for option in _STARTS),
+            misnamed=tuple(
+                sentence
+                for option in _BY_PARTITION
+                for sentence in problems_of(option.name, reader.get(option), subscription)
+            ),
             topics_given_by=f"option '{strategy}'",
         )
-        for name, limit in (
-            (STARTING_OFFSETS.name, reader.get(STARTING_OFFSETS)),
-            (STARTING_BY_TIMESTAMP.name, reader.get(STARTING_BY_TIMESTAMP)),
-            (ENDING_OFFSETS.name, reader.get(ENDING_OFFSETS)),
-            (ENDING_BY_TIMESTAMP.name, reader.get(ENDING_BY_TIMESTAMP)),
-        ):
-            for sentence in problems_of(name, limit, options.subscription):
-                reader.problem(sentence)
         least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
         if least is not None and most is not None and least > most:
             reader.problem(
@@ -156,11 +163,15 @@ class SourceOptions:
 
     def check_batch(self) -> None:
         """Raise OptionsError for what a stream may be told, but a batch may not."""
-        problems = batch_problems(self.starting, self.ending)
-        if problems:
+        if problems := [*self.misnamed, *batch_problems(self.starting, self.ending)]:
             raise OptionsError(problems)
         if self.max_offsets_per_trigger is not None:
             log.warning("maxOffsetsPerTrigger option ignored in batch queries")
+
+    def check_start(self) -> None:
+        """Raise OptionsError for what is wrong only where a stream is new."""
+        if self.misnamed:
+            raise OptionsError(self.misnamed)
 
     def starts_at_latest(self, partition: TopicPartition) -> bool:
         """Whether a partition that a new query finds starts where the first batch ends: at its

@@ -59,6 +59,7 @@ class Planner:
         self._lost: dict[TopicPartition, int] = {}  # what was gone, and how far it had been read
         # Of a batch query whose ranges are not cut: with EARLIEST and LATEST, as the options say
         self.open_ranges: dict[TopicPartition, OffsetRange] = {}
+        self._of_group: Offsets = {}  # where a new query's group is
         self._late: set[TopicPartition] = set()  # a new query finds them, and starts at their ends
 
     def stored_start(self) -> dict[TopicPartition, int]:
@@ -66,7 +67,10 @@ class Planner:
 
         Partitions that start at `latest`, or where a group is, are left out: a second look gives
         another answer, so their start is stored as the end of batch 0, which reads nothing of them.
+
+        Raises OptionsError for a start that does not name what is read.
         """
+        self._options.check_start()
         if self._options.starting == "latest" or isinstance(self._options.starting, ByGroup):
             return {}
         present = self._lookup.partitions()
@@ -106,10 +110,11 @@ class Planner:
         return self._anew
 
     def newest(
-        self, start: Position, recorded: Position | None = None
+        self, start: Position, recorded: Position | None = None, *, first: bool = False
     ) -> dict[TopicPartition, int]:
         """The end of what can be read now, of every partition there is, for the batch from `start`,
-        which is known to have ended at `recorded`.
+        which is known to have ended at `recorded`. If it is `first`, as in `ranges`, the end is not
+        before where the group is that the query starts at, if it starts at one.
 
         Raises DataLossError where a topic is not the one that `start` is an offset of any more, or
         is gone, or a log was cut below. Now, for once Spark has stored an end without a partition,
@@ -129,6 +134,9 @@ class Planner:
         self._topics.accept(found.ids)
         self._now, self._anew, self._plans = found.ids, frozenset(replaced), True
         known = start if recorded is None else recorded
+        if first and recorded is None and isinstance(self._options.starting, ByGroup):
+            self._of_group = self._given.of_group(self._options.starting.group, found.partitions)
+            known = Position(self._of_group)
         kept = {at: known.offsets[at] for at in known.offsets if at.topic not in self._anew}
         known = known._replace(offsets=kept)
         ends = self._lookup.ends(found.partitions, known)
@@ -173,7 +181,7 @@ class Planner:
         """Where the batch from `start` ends, within `limit` offsets if there is a limit. `first` as
         in `ranges`."""
         if first and isinstance(self._options.starting, ByGroup):
-            return self._given.of_group(self._options.starting.group, newest)
+            return self._given.within(self._options.starting.group, self._of_group, newest)
         if limit is None:
             return dict(newest)
         return rate_limited(limit, self._begin(start, newest, self._anew, first), newest)

@@ -16,6 +16,7 @@ from eo_kafka.core.offsets import Offsets, Position, TopicPartition
 from eo_kafka.errors import DataLossError, OptionsError, SourceError
 from eo_kafka.sources.lookup import Ends, Topics
 from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.recorded_ends import RecordedEnds
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 IDS = {"t": "an-id"}
@@ -116,6 +117,36 @@ def test_nor_the_first_batch_that_we_see_of_a_query_that_has_written() -> None:
     reader.initialOffset()
     later = {"t": {"0": 12, "1": 20}}
     assert len(reader.partitions(BY_SPARK, later)) == 1
+
+
+def test_a_group_is_asked_for_the_first_batch_only(
+    log: type[Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[dict[TopicPartition, int]] = [{TopicPartition("t", n): 5 for n in range(2)}]
+    monkeypatch.setattr(log, "committed", lambda *_: groups.pop(), raising=False)
+    reader = stream(startingOffsets="group:app")
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert first == {**END, "t": {"0": 5, "1": 5}}
+    assert reader.partitions({}, first) == []
+    for one in reader, stream(startingOffsets="group:app"):
+        assert one.latestOffset(first, ReadAllAvailable()) == END
+
+
+def test_a_restart_needs_no_start_of_a_topic_that_was_added() -> None:
+    options = {"subscribe": "t,added", "startingOffsets": '{"t":{"0":5,"1":5}}'}
+    assert stream(**options).latestOffset(END, ReadAllAvailable()) == END
+    with pytest.raises(OptionsError, match="gives no offsets for added"):
+        stream(**options).initialOffset()
+
+
+def test_a_query_that_goes_on_where_its_job_ended_asks_for_no_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = {TopicPartition("t", 0): 7}
+    monkeypatch.setattr(RecordedEnds, "continues_at", lambda *_: ended)
+    monkeypatch.setattr(RecordedEnds, "after", lambda *_: None)
+    reader = stream(startingOffsets="group:app", jobName="j", onReset="continue")
+    assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable())["t"] == {"0": 7}
 
 
 @pytest.mark.parametrize("restarts", [False, True])

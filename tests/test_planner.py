@@ -23,6 +23,7 @@ class Cluster:
 
     def __init__(self, **logs: tuple[int, int]) -> None:
         self.logs = {TopicPartition("t", int(name[1:])): log for name, log in logs.items()}
+        self.written: dict[TopicPartition, int] = {}  # with what an open transaction wrote
         self.groups: dict[TopicPartition, int] = {}
         self.times: dict[TopicPartition, dict[int, int]] = {}
         self.made = {"t": "first"}
@@ -44,10 +45,12 @@ class Cluster:
     def latest(
         self, partitions: Collection[TopicPartition], known: Offsets | None = None
     ) -> dict[TopicPartition, int]:
-        return {at: self.logs[at][1] for at in partitions}
+        ends, known = {at: self.logs[at][1] for at in partitions}, known or {}
+        ahead = {at: known[at] for at in ends if self.written.get(at, 0) >= known.get(at, 0) > 0}
+        return {at: max(end, ahead.get(at, 0)) for at, end in ends.items()}
 
-    def ends(self, partitions: Collection[TopicPartition], known: Position | None = None) -> Ends:
-        return Ends(self.latest(partitions), {})
+    def ends(self, partitions: Collection[TopicPartition], known: Position) -> Ends:
+        return Ends(self.latest(partitions, known.offsets), {})
 
     def committed(
         self, group: str, partitions: Collection[TopicPartition]
@@ -286,7 +289,7 @@ def test_the_first_batch_ends_where_the_group_is_and_reads_nothing(
 
     start = plan.stored_start()
     with caplog.at_level(logging.WARNING):
-        end = plan.end(start, plan.newest(Position(start)), 5, first=True)
+        end = plan.end(start, plan.newest(Position(start), first=True), 5, first=True)
     assert (start, end) == ({}, {A: 7, B: 3})
     assert "has committed nothing for t-1" in caplog.text
     assert plan.ranges(start, Position(end), first=True) == []
@@ -299,10 +302,16 @@ def test_the_first_batch_ends_where_the_group_is_and_reads_nothing(
     ]
 
 
+def start_of(plan: Planner) -> dict[TopicPartition, int]:
+    return plan.end({}, plan.newest(Position({}), first=True), None, first=True)
+
+
 def test_a_batch_reads_from_where_the_group_is() -> None:
     cluster = Cluster(p0=(0, 10))
     cluster.groups = {A: 7}
     assert planner(cluster, streaming=False, **GROUP).batch_ranges() == [OffsetRange(A, 7, 10)]
+    cluster.groups, cluster.written = {A: 15}, {A: 20}
+    assert planner(cluster, streaming=False, **GROUP).batch_ranges() == [OffsetRange(A, 15, 15)]
 
 
 @pytest.mark.parametrize(("position", "end"), [(1, 3), (21, 20)])
@@ -310,9 +319,38 @@ def test_a_group_that_is_where_no_records_are_is_data_loss(position: int, end: i
     cluster = Cluster(p1=(3, 20))
     cluster.groups = {B: position}
     with pytest.raises(DataLossError, match=f"is at offset {position} of partition t-1"):
-        planner(cluster, **GROUP).end({}, {B: 20}, None, first=True)
-    tolerant = planner(cluster, failOnDataLoss="false", **GROUP)
-    assert tolerant.end({}, {B: 20}, None, first=True) == {B: end}
+        start_of(planner(cluster, **GROUP))
+    assert start_of(planner(cluster, failOnDataLoss="false", **GROUP)) == {B: end}
+
+
+def test_a_group_may_be_ahead_of_what_may_be_read() -> None:
+    cluster = Cluster(p0=(0, 10), p1=(3, 20))
+    cluster.groups, cluster.written = {A: 15, B: 4}, {A: 15}
+    plan = planner(cluster, **GROUP)
+    assert plan.newest(Position({}), first=True) == {A: 15, B: 20}
+    assert start_of(plan) == {A: 15, B: 4}
+
+
+def test_a_group_may_go_on_while_the_query_starts() -> None:
+    class Busy(Cluster):
+        def committed(self, group: str, partitions: object) -> dict[TopicPartition, int]:
+            self.logs[A] = (0, self.logs[A][1] + 10)
+            return {A: self.logs[A][1]}
+
+    assert start_of(planner(Busy(p0=(0, 10)), **GROUP)) == {A: 20}
+
+
+def test_a_group_that_has_committed_nothing_at_all_is_refused() -> None:
+    cluster = Cluster(p0=(0, 10), p1=(3, 20))
+    with pytest.raises(
+        SourceError, match=r"group 'Old App' has .* any partition of t\. .*earliest"
+    ):
+        start_of(planner(cluster, **GROUP))
+    with pytest.raises(SourceError, match="group 'Old App' has committed nothing"):
+        planner(cluster, streaming=False, **GROUP).batch_ranges()
+    stored = planner(cluster, **GROUP)  # what Spark has stored counts
+    assert stored.newest(Position({}), Position({A: 7}), first=True) == {A: 10, B: 20}
+    assert start_of(planner(Cluster(), **GROUP)) == {}  # of a pattern that matches nothing yet
 
 
 def test_a_topic_that_was_replaced_is_told_whatever_its_length() -> None:

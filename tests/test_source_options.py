@@ -109,12 +109,6 @@ def test_an_explicit_isolation_level_is_honoured() -> None:
         ({"startingOffsets": "newest"}, "Option 'startingOffsets' must be earliest, latest or"),
         ({"startingOffsets": '{"a":'}, "Option 'startingOffsets' must be a JSON object"),
         ({"startingOffsets": '{"a":{"0":-3},"b":{"0":1}}'}, "for a-0 it gives -3"),
-        ({"startingOffsets": '{"a":{"0":1}}'}, "gives no offsets for b."),
-        ({"startingOffsets": "{}"}, "gives no offsets for a, b."),
-        (
-            {"startingOffsets": '{"a":{"0":1},"b":{"0":1},"c":{"0":1}}'},
-            "gives offsets for c, which 'subscribe' does not name",
-        ),
         ({"endingOffsets": "latest"}, "ending offset not valid in streaming queries"),
         ({"maxOffsetsPerTrigger": "0"}, "'maxOffsetsPerTrigger' must be a whole number"),
         ({"maxOffsetsPerTrigger": "many"}, "'maxOffsetsPerTrigger' must be a whole number"),
@@ -180,14 +174,11 @@ def test_an_end_by_time_is_the_newest_offset_where_nothing_is_so_new() -> None:
     ("extra", "sentence"),
     [
         ({"startingOffsets": '{"a":"soon","b":"latest"}'}, "earliest, latest or offsets for topic"),
-        ({"startingOffsets": '{"a":"latest"}'}, "gives no offsets for b."),
-        ({"startingOffsets": '{"a":"latest","b":"latest","c":"latest"}'}, "gives offsets for c,"),
         ({"startingOffsets": "group: "}, "must name a consumer group behind 'group:'"),
         ({"startingTimestamp": "today"}, "'startingTimestamp' must be a single whole number"),
         ({"startingTimestamp": "-1"}, "'startingTimestamp' must be a single whole number"),
         ({"startingOffsetsByTimestamp": "{"}, "must be a JSON object"),
         ({"startingOffsetsByTimestamp": '{"a":{"0":-1},"b":{"0":1}}'}, "from 0 to"),
-        ({"startingOffsetsByTimestamp": '{"a":{"0":1}}'}, "gives no offsets for b."),
         ({"startingOffsetsByTimestampStrategy": "guess"}, "must be one of error, latest"),
         ({"endingTimestamp": "1"}, "ending timestamp not valid in streaming queries"),
         ({"endingOffsetsByTimestamp": TIMES}, "ending timestamp not valid in streaming queries"),
@@ -213,6 +204,39 @@ def test_an_end_by_time_is_the_newest_offset_where_nothing_is_so_new() -> None:
 def test_wrong_times_and_sizes_are_said(extra: dict[str, str], sentence: str) -> None:
     (found,) = problems({**GOOD, **extra})
     assert sentence in found
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        ({"startingOffsets": '{"a":{"0":1}}'}, "gives no offsets for b."),
+        ({"startingOffsets": "{}"}, "gives no offsets for a, b."),
+        (
+            {"startingOffsets": '{"a":{"0":1},"b":{"0":1},"c":{"0":1}}'},
+            "gives offsets for c, which 'subscribe' does not name",
+        ),
+        ({"startingOffsets": '{"a":"latest"}'}, "gives no offsets for b."),
+        ({"startingOffsets": '{"a":"latest","b":"latest","c":"latest"}'}, "gives offsets for c,"),
+        ({"startingOffsetsByTimestamp": '{"a":{"0":1}}'}, "gives no offsets for b."),
+        (
+            {"subscribe": "", "assign": '{"a":[0,1]}', "startingOffsets": '{"a":{"0":1}}'},
+            "must name the same partitions; only one of them names a-1.",
+        ),
+    ],
+)
+def test_a_start_that_names_other_partitions_is_refused_where_one_is_needed(
+    extra: dict[str, str], sentence: str
+) -> None:
+    """At a restart the checkpoint says where, also of what the options named then."""
+    given = {name: value for name, value in {**GOOD, **extra}.items() if value}
+    options = SourceOptions.parse(given, streaming=True)
+    with pytest.raises(OptionsError) as refused:
+        options.check_start()
+    (found,) = refused.value.problems
+    assert sentence in found
+    with pytest.raises(OptionsError) as refused:
+        SourceOptions.parse(given, streaming=False).check_batch()
+    assert found in refused.value.problems
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
@@ -243,6 +267,8 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     [
         ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries"),
         ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries"),
+        ({"endingOffsets": '{"a":{"0":1}}'}, "Option 'endingOffsets' gives no offsets for b."),
+        ({"endingOffsetsByTimestamp": '{"a":{"0":1}}'}, "gives no offsets for b."),
         ({"startingOffsets": '{"a":{"0":-1},"b":{"0":1}}'}, "for a-0 can't be latest"),
         ({"endingOffsets": '{"a":{"0":-2},"b":{"0":1}}'}, "for a-0 can't be earliest"),
         (

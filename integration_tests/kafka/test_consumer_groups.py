@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from threading import Timer
 from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.errors import StreamingQueryException
 
 import eo_kafka
 from eo_kafka.connectors.monitoring.group_commits import GroupCommits
@@ -46,7 +48,8 @@ def commit(servers: str, group: str, topic: str, *offsets: int) -> None:
 
 
 def ends(servers: str, topic: str, partitions: int = 2) -> list[int]:
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "looks"})
+    every = {"isolation.level": "read_uncommitted"}
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "looks", **every})
     try:
         return [
             consumer.get_watermark_offsets(TopicPartition(topic, number), 30)[1]
@@ -99,6 +102,40 @@ def test_a_query_takes_over_from_a_consumer_and_loses_and_repeats_nothing(job, s
     assert set(found.values()) == {1}
     assert sum(found.values()) == first - first // 2 + 2
     assert_exactly_once(job, list(found))
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_group_may_be_ahead_of_an_open_transaction(job, spark, fails):
+    """Consumers read uncommitted records, too, unless told otherwise. What the group has read of
+    the transaction is not read again when it ends, and the rest of it is, once."""
+    servers, topic, group = job.servers, job.source_topic, f"ahead-{job.source_topic}"
+    writer = Producer({"bootstrap.servers": servers, "transactional.id": uuid4().hex})
+    writer.init_transactions(30)
+    writer.begin_transaction()
+
+    def send(*values: bytes) -> None:
+        for value in values:
+            writer.produce(topic, value, partition=0)
+        assert writer.flush(30) == 0
+
+    send(*(b"read %d" % number for number in range(10)))
+    commit(servers, group, topic, *ends(servers, topic))
+    send(b"after 1", b"after 2")
+    job.source_extra = {"startingOffsets": f"group:{group}", "failOnDataLoss": fails}
+    job.run(spark)
+    assert not committed(servers, job.sink_topic)
+    writer.commit_transaction(30)
+    produce(servers, topic, [b"new"])
+    job.run(spark)
+    assert committed(servers, job.sink_topic) == Counter([b"after 1", b"after 2", b"new"])
+
+
+def test_a_group_that_has_committed_nothing_is_refused(job, spark):
+    commit(job.servers, f"app-{job.source_topic}", job.source_topic, 1, 1)
+    job.source_extra = {"startingOffsets": f"group:ap-{job.source_topic}"}
+    with pytest.raises(StreamingQueryException, match=f"group 'ap-{job.source_topic}' has commit"):
+        job.run(spark)
+    assert not committed(job.servers, job.sink_topic)
 
 
 def test_only_topics_of_this_cluster_are_committed(broker, make_topic, caplog):

@@ -149,6 +149,20 @@ def jvm_writes_no_spaces(checkpoint: Path) -> None:
     (last.parent / f".{last.name}.crc").unlink()
 
 
+def test_a_topic_that_is_added_at_a_restart_needs_no_start(
+    spark: Any, broker: Any, make_topic: Any, tmp_path: Path
+) -> None:
+    """The checkpoint says where the others are, and it is read from its beginning."""
+    topic, added = make_topic("at-first"), make_topic("added")
+    produce(broker, topic, b"a", b"b")
+    given = {"startingOffsets": f'{{"{topic}":{{"0":1}}}}'}
+    assert sum(Job(spark, broker, topic, tmp_path, **given).run()) == 1
+    produce(broker, added, b"c", b"d")
+    job = Job(spark, broker, f"{topic},{added}", tmp_path, **given)
+    job.run()
+    assert job.values() == ["b", "c", "d"]
+
+
 def test_a_partition_added_while_it_runs(
     spark: Any, broker: Any, make_topic: Any, tmp_path: Path
 ) -> None:
