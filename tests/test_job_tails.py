@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,3 +85,21 @@ def test_one_that_tells_of_no_batch_is_read_whole_once(log: Log) -> None:
     assert (log.read, first.whole) == (10 + 31, True)
     assert log.look({"ledger": first}) == first
     assert log.read == 0
+
+
+@pytest.mark.parametrize("word", ["earliest", "latest"])
+def test_a_leader_that_does_not_answer_is_no_end(word: str) -> None:
+    """The client says -1001 and no error where another partition's time was up first. Taken for an
+    end, it made lag 0 of any, and an empty ledger of one that holds batches."""
+
+    def list_offsets(asked: Mapping[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        found: dict[Any, Future[Any]] = {place: Future() for place in asked}
+        for future, offset in zip(found.values(), (7, -1001), strict=True):
+            future.set_result(SimpleNamespace(offset=offset))
+        return found
+
+    answered, silent = TopicPartition("in", 0), TopicPartition("in", 1)
+    admin = SimpleNamespace(list_offsets=list_offsets)
+    found = tails.ends(admin, [answered, silent], word)
+    assert found[answered] == 7
+    assert found[silent] == "Topic 'in' is not read: no answer in 30 s."

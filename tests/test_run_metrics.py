@@ -26,8 +26,8 @@ def scrape(tmp_path):
     Histogram("seconds", "long", registry=registry).observe(0.2)
     write_to_textfile(str(file), registry)
 
-    def asked(phase: str, accepted: str) -> tuple[str, str]:
-        view = {"restarts": 2, "stuck": False, "phase": phase}
+    def asked(phase: str, accepted: str, stuck: bool | None = True) -> tuple[str, str]:
+        view = {"restarts": 2, "stuck": stuck, "phase": phase}
         port = free_port()
         with served("--metrics", (LOOPBACK, port), {"metrics": exposed(lambda: view, file)}):
             request = urllib.request.Request(
@@ -58,6 +58,9 @@ def test_a_scraper_gets_the_format_that_it_asks_for(scrape):
     assert told["rows_total", str({"query": 'a "quoted" one'})] == 3
     assert (told["lag", "{}"], told["seconds_sum", "{}"]) == (7, 0.2)
     assert told["eo_kafka_run_restarts_total", "{}"] == 2
+    assert told["eo_kafka_run_stuck", "{}"] == 1
+    unknown = values(openmetrics(scrape("running", ASKED, None)[1]))
+    assert ("eo_kafka_run_stuck", "{}") not in unknown
 
 
 def test_a_dead_driver_is_not_told_of(scrape):

@@ -13,14 +13,15 @@ import pytest
 from ui_world import NASTY, NOW, SECRET, World, decision, foreign, job, tail
 
 from eo_kafka.core.errors import EnvironmentRefused, EoKafkaError
+from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.core.transaction import DecisionState
 from eo_kafka.state.ledger import records
 from eo_kafka.testing.processes import wait_until
-from eo_kafka.tools.control.words import Told
+from eo_kafka.tools.control.words import Told, Wish
 from eo_kafka.tools.jobs import report
 from eo_kafka.tools.jobs.events import events
 from eo_kafka.tools.jobs.metrics import families
-from eo_kafka.tools.jobs.standing import Lag, Standing, State, standing
+from eo_kafka.tools.jobs.standing import Lag, Standing, State, lag_of, standing
 from eo_kafka.tools.jobs.watchers import Control, Watch
 from eo_kafka.tools.ui import actions, cluster, doings, drawing, looks, views
 
@@ -270,7 +271,7 @@ def test_what_a_dead_driver_left_open_needs_a_look(alive, phase, told):
     one = replace(job(), watch=watch, open_count=2)
     assert "".join(views.problems(one)).count("Transactions are open") == bool(told)
     assert told in "".join(views.problems(one))
-    assert views.problems(replace(one, open_count=0)) == ()
+    assert bool(views.problems(replace(one, open_count=0))) == (not alive)
     assert views.problems(replace(one, watch=Watch((), watch.control, "not seen"))) == ("not seen",)
 
 
@@ -330,3 +331,33 @@ def test_what_a_supervisor_says_is_among_what_happened():
     (asked, said) = sorted(events(one.tail, one.watch, 10), key=lambda event: event.is_fault)
     assert "asked to suspend it" in asked.text and not asked.is_fault
     assert "it was killed by SIGKILL" in said.text and said.is_fault
+
+
+@pytest.mark.parametrize(
+    ("phase", "state", "sentence"),
+    [
+        ("running", State.QUIET, "the last one was 'running': the job stands still"),
+        ("ended", State.DECIDED, "the last one was 'ended', and a batch is decided"),
+        ("ended", State.QUIET, ""),  # as a run with --once does
+    ],
+)
+def test_a_job_that_is_to_run_and_that_nobody_runs_needs_a_look(phase, state, sentence):
+    one = replace(job(), state=state)
+    dead = replace(one, watch=Watch((), Control("t", told=Told(phase, host="h"))))
+    assert [sentence in told for told in views.problems(dead)] == [True] * bool(sentence)
+    assert views.counts([dead])[1][0] == bool(sentence)
+    for control in (Control("t", told=Told(phase)), Control("t", wish=Wish("suspend", "me"))):
+        alive = ("host:1",) if control.wish is None else ()
+        assert views.problems(replace(one, watch=Watch(alive, control))) == ()
+
+
+def test_input_that_was_deleted_before_it_was_read_is_told():
+    at = [TopicPartition("in", number) for number in range(2)]
+    read, ends = dict.fromkeys(at, 10), dict.fromkeys(at, 1000)
+    for first, gone in ((10, ""), (11, "Offsets 10 to 10 of in-1 "), (1000, "Offsets 10 to 999 ")):
+        begins = {at[0]: 0, at[1]: first}
+        found = lag_of(read, {}, {}, begins, ends, {})
+        assert (found.behind, found.gone[: len(gone) or None]) == (1980, gone)
+        told = replace(job(), lag=found)
+        assert len(views.problems(told)) == bool(gone)
+        assert bool(gone) == ("DataLossError" in report.listing([told], NOW))

@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
@@ -135,7 +135,8 @@ def test_every_job_is_a_row_whatever_its_ledger_says(own, make_job, tool):
     assert (found["lastBatch"]["batch"], found["lastBatch"]["rows"]) == (1, 10)
     assert found["lastBatch"]["state"] == "DONE" and found["format"] == 1
     assert abs(found["lastBatch"]["doneMs"] / 1000 - time.time()) < 60
-    assert found["lag"] == {"offsets": 30, "atLeast": True, "unknown": None}  # 50 - 20; in-1: none
+    lag = {"offsets": 30, "atLeast": True, "unknown": None, "gone": None}  # 50 - 20; in-1: none
+    assert found["lag"] == lag
     assert found["snapshot"]["batch"] == 1 and found["owner"] == quiet.query
     assert jobs["writing"]["openTransactions"] == 1
     assert 0 < jobs["writing"]["remainingMs"] <= 60_000
@@ -162,6 +163,13 @@ def test_every_job_is_a_row_whatever_its_ledger_says(own, make_job, tool):
     committer.commit(decided.options, reports, 0)
     assert open_tasks and "newer  __eo_kafka.newer.ledger" in text
     loose.abort_transaction(30)
+
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_records([TopicPartition("in", 0, 40)])[TopicPartition("in", 0)].result(30)
+    (found,) = (one for one in tool("list")[1]["jobs"] if one["job"] == "quiet")
+    assert "Offsets 20 to 39 of in-0 are deleted" in found["lag"].pop("gone")
+    assert found["lag"] == {"offsets": 30, "atLeast": True, "unknown": None}
+    assert "retention was faster" in tool("list", parse=False)[1]
 
 
 def test_a_ledger_of_todays_format_is_read_for_ever_and_a_newer_one_is_refused(own, make_job, tool):

@@ -201,7 +201,7 @@ def test_a_decided_batch_is_found_by_job_prefix_id_and_query_and_committed(decid
     code, shown = tool("commit", "--job", decided.name)
     assert (code, facts(shown, "outcome")) == (0, [("is committed already",)] * 2)
     make_plan(decided.options)  # the next start goes on
-    assert tool("list", "--job", decided.name) == (0, {"transactions": []})
+    assert tool("list", "--job", decided.name) == (0, {"transactions": [], "leftOut": {}})
     assert decided.visible() == decided.all_rows(0)
 
 
@@ -453,10 +453,12 @@ def test_a_ledger_that_cannot_be_read_is_named_and_hides_no_other(
     other = Producer({"bootstrap.servers": broken.servers})
     other.produce(broken.ledger, b"{", records.GENERATION_KEY, DECISION_PARTITION)
     other.flush()
-    for words in (["--query-id", QUERY], ["--prefix", "eo-kafka"]):
+    for words in (["--query-id", QUERY], ["--prefix", "eo-kafka"], ["--older-than", "1h"]):
         code, shown = tool("list", *words)
         found = {one["job"] for one in shown["transactions"]}
-        assert (code, decided.name in found, broken.name in found) == (3, True, False)
+        assert (code, decided.name in found, broken.name in found) == (3, words[1] != "1h", False)
+        assert "cannot be decoded" in shown["leftOut"][broken.name]
+    assert tool("abort", "--older-than", "1h")[0] == 1
     main(["txn", "list", "--bootstrap-servers", broken.servers])
     assert f"Job '{broken.name}' is left out: " in capsys.readouterr().err
     code, said = tool("list", "--query-id", "no-such-query")

@@ -155,6 +155,9 @@ def test_what_is_behind_an_open_transaction_or_gone_is_named(topics, verify, bro
     code, found = verify(source, sink)
     ends = [one for one in found["notCompared"] if f"output {sink}-1: offsets " in one]
     assert (code, len(ends), "behind an open transaction" in ends[0]) == (0, 1, True)
+    first = ends[0].split(" to ")[0].split()[-1]
+    for part, told in (("1", ends), (f"1:{first}-", ends), (f"1:-{first}", [])):
+        assert verify(source, sink, "--output-range", part)[1]["notCompared"] == told
     held.abort_transaction()
     wait_until(lambda: not verify(source, sink)[1]["notCompared"], "the transaction has ended")
     code, found = verify(source, sink)

@@ -96,7 +96,6 @@ def _of_supervisor(watch: Watch) -> Iterator[Event]:
         said = f"The supervisor on {told.host} said: {told.said}"
         is_fault = not by_wish or told.said.startswith(words.DRIVER_ENDED)
         yield Event(told.at_ms, said, is_fault=is_fault)
-    is_wanted = words.stands(wish, told) is words.Stands.RUN
-    if told is not None and is_wanted and not watch.alive and not watch.problem:
-        text = f"No supervisor lives. The last word of the one on {told.host}: {told.phase}."
-        yield Event(told.at_ms, text, is_fault=told.phase != "ended")
+    if told is not None and (last := watch.last_phase):
+        text = f"No supervisor lives. The last word of the one on {told.host}: {last}."
+        yield Event(told.at_ms, text, is_fault=last != "ended")

@@ -35,6 +35,8 @@ def listing(found: Sequence[Standing], now_ms: int, width: int | None = None) ->
     for one in found:
         if one.problem:
             lines += ["", f"{one.job}  {one.topic}".rstrip(), f"  {one.problem}"]
+        if one.lag.gone:
+            lines += ["", one.job, f"  {one.lag.gone}"]
         if one.watch and one.watch.problem:
             lines += ["", f"{one.job}  {one.watch.control.topic}", f"  {one.watch.problem}"]
     return "\n".join(lines)
@@ -104,6 +106,7 @@ def as_json(one: Standing, now_ms: int) -> dict[str, Any]:
             "offsets": one.lag.behind,
             "atLeast": one.lag.at_least,
             "unknown": one.lag.why or None,
+            "gone": one.lag.gone or None,
         },
         "snapshot": snapshot or None,
         "snapshotKnown": one.snapshot_known,

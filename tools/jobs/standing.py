@@ -37,11 +37,13 @@ class State(Enum):
 class Lag:
     """How far the newest batch's end is from the ends of its input, in offsets, which count
     transactions' markers, too. `behind` None: not known, and `why` says the reason. `at_least`: the
-    input has partitions that no batch has read."""
+    input has partitions that no batch has read. `gone`: a sentence about offsets among them that
+    Kafka has deleted."""
 
     behind: int | None = None
     why: str = ""
     at_least: bool = False
+    gone: str = ""
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ def lag_of(
     read: dict[TopicPartition, int] | str,
     recorded_ids: Mapping[str, str],
     ids: Mapping[str, str],
+    begins: Mapping[TopicPartition, int | str],
     ends: Mapping[TopicPartition, int | str],
     partitions: Mapping[str, Collection[int]],
 ) -> Lag:
@@ -163,16 +166,23 @@ def lag_of(
     for topic in sorted({at.topic for at in read}):
         if ids.get(topic) != recorded_ids.get(topic):
             return Lag(why=f"topic '{topic}' is gone, was made again, or may not be described")
-    behind = 0
-    for at, offset in read.items():
+    behind, gone = 0, ""
+    for at, offset in sorted(read.items()):
         end = ends.get(at, f"the end of {at} is not known")
         if isinstance(end, str):
             return Lag(why=end.rstrip("."))
         behind += max(0, end - offset)
+        begin = begins.get(at, 0)
+        if isinstance(begin, int) and begin > offset and not gone:
+            gone = (
+                f"Offsets {offset:,} to {begin - 1:,} of {at} are deleted, and no batch has read "
+                "them: retention was faster, or somebody deleted them. The next batch stops with "
+                "DataLossError, unless failOnDataLoss is false."
+            )
     known: Offsets = read
     more = any(
         TopicPartition(topic, number) not in known
         for topic in {at.topic for at in read}
         for number in partitions.get(topic, ())
     )
-    return Lag(behind, at_least=more)
+    return Lag(behind, at_least=more, gone=gone)

@@ -134,13 +134,14 @@ def _lags(
     there = {at for at in places if _is_there(at, metadata)}
     sources = {at.topic for at in there}
     ids = search.look(others=sources).topic_ids if sources else {}
+    begin = ends(admin, there, "earliest")
     stand = ends(admin, there, "latest", committed=True)
     partitions = {topic: list(metadata[topic].partitions) for topic in sources}
     found = {}
     for topic, tail in tails.items():
         newest = newest_of(tail.ledger)
         recorded = dict(newest.source_ids) if newest else {}
-        found[topic] = lag_of(read[topic], recorded, ids, stand, partitions)
+        found[topic] = lag_of(read[topic], recorded, ids, begin, stand, partitions)
     return found
 
 

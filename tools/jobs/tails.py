@@ -126,13 +126,16 @@ def ends(
         dict.fromkeys(places, spec), isolation_level=level, request_timeout=TIMEOUT_S
     )
     found: dict[TopicPartition, int | str] = {}
+    silence = f"no answer in {TIMEOUT_S:.0f} s"
     for one, place in zip(wanted, places, strict=True):
         try:
-            found[one] = futures[place].result(TIMEOUT_S).offset
+            offset = futures[place].result(TIMEOUT_S).offset
+            # below 0 it is the client's word for a leader that did not answer
+            found[one] = offset if offset >= 0 else f"Topic '{one.topic}' is not read: {silence}."
         except KafkaException as error:
             found[one] = f"Topic '{one.topic}' is not read: {error.args[0].str()}."
         except FutureTimeout:
-            found[one] = f"Topic '{one.topic}' is not read: no answer in {TIMEOUT_S:.0f} s."
+            found[one] = f"Topic '{one.topic}' is not read: {silence}."
     return found
 
 

@@ -48,6 +48,13 @@ class Watch:
     problem: str = ""
 
     @property
+    def last_phase(self) -> str:
+        """Of the last supervisor, where none lives of a job that is to run; else empty."""
+        told = self.control.told
+        is_wanted = words.stands(self.control.wish, told) is words.Stands.RUN
+        return told.phase if told and is_wanted and not self.alive and not self.problem else ""
+
+    @property
     def text(self) -> str:
         """In a few words."""
         holds = words.stands(self.control.wish, self.control.told)

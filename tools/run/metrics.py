@@ -94,8 +94,9 @@ class _OfSupervisor:
         seen = self._view()
         told = "how often a driver was started again"
         yield CounterMetricFamily("eo_kafka_run_restarts", told, value=seen["restarts"])
-        told = "1: no batch has ended for --stuck-after, and there is something to do"
-        yield GaugeMetricFamily("eo_kafka_run_stuck", told, value=float(bool(seen["stuck"])))
+        if seen["stuck"] is not None:  # of a script it is not known
+            told = "1: no batch has ended for --stuck-after, and there is something to do"
+            yield GaugeMetricFamily("eo_kafka_run_stuck", told, value=float(seen["stuck"]))
         phases = GaugeMetricFamily("eo_kafka_run_phase", "1: what it is in", labels=["phase"])
         for one in PHASES:
             phases.add_metric([one], float(one == seen["phase"]))

@@ -1,7 +1,7 @@
 """`eo-kafka txn list | show | commit | abort`: the operator's commands for transactions.
 
-Exit codes: 0 fine; 1 failed, or something that was asked for was refused; 2 wrong usage; 3 `list`
-found transactions that need somebody's attention.
+Exit codes: 0 fine; 1 failed, or something that was asked for was refused or left out; 2 wrong
+usage; 3 `list` found transactions, or a ledger, that need somebody's attention.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = _older(_find(search, arguments), than_ms, arguments.action)
         if arguments.action in ("list", "show"):
             beside = look_beside(search, target, arguments.job, than_ms) if target else None
-            return _print_found(found, arguments, beside)
+            return _print_found(found, arguments, beside, search.left_out)
         shown: dict[str, Any] = {"dryRun": arguments.dry_run}
         try:
             code = _end(search, found, arguments, shown)
@@ -186,10 +186,10 @@ def _find(search: TransactionSearch, arguments: argparse.Namespace) -> list[Judg
     # an older transaction must have been listed before the ledger is read
     pattern = re.escape(f"{arguments.prefix or PREFIX.default}.")
     listed = search.ids(pattern, states)
-    jobs, left_out = _jobs_asked_for(search, arguments)
+    jobs = _jobs_asked_for(search, arguments)
     if arguments.job or arguments.query_id:
         listed = [name for name in listed if any(is_of(name, job) for job in jobs)]
-    listed = [name for name in listed if not any(is_of(name, job) for job in left_out)]
+    listed = [name for name in listed if not any(is_of(name, job) for job in search.left_out)]
     if arguments.job and not listed and arguments.job not in search.ledgers().values():
         raise EoKafkaError(
             f"Job '{arguments.job}' has no ledger and no transactions under prefix "
@@ -201,45 +201,56 @@ def _find(search: TransactionSearch, arguments: argparse.Namespace) -> list[Judg
     return [one for one in found if begins.match(one.described.transactional_id)]
 
 
-def _jobs_asked_for(
-    search: TransactionSearch, arguments: argparse.Namespace
-) -> tuple[set[str], set[str]]:
-    """The jobs, and those that are left out as their ledgers cannot be read: they are named, and
-    hide nobody else's transactions."""
+def _jobs_asked_for(search: TransactionSearch, arguments: argparse.Namespace) -> set[str]:
+    """The jobs. Those whose ledgers cannot be read are left out: they are named, and hide nobody
+    else's transactions."""
     if arguments.job:  # a batch save() or a deleted ledger has transactions all the same
-        return {arguments.job}, set()
+        return {arguments.job}
     owners: dict[str, str | None] = {}
-    left_out = set()
     for topic, job in search.ledgers().items():
         try:
             owners[job] = search.read_ledger(topic, job).ledger.owner
         except LedgerError as damaged:
-            left_out.add(job)
+            search.left_out[job] = str(damaged)
             print(f"Job '{job}' is left out: {damaged}", file=sys.stderr)
     if not arguments.query_id:
-        return set(owners), left_out
+        return set(owners)
     owned = {job for job, owner in owners.items() if owner == arguments.query_id}
     if not owned:
-        unread = f", {len(left_out)} could not be read" if left_out else ""
+        unread = f", {len(search.left_out)} could not be read" if search.left_out else ""
         raise EoKafkaError(
             f"No ledger belongs to query {arguments.query_id} ({len(owners)} were looked at"
             f"{unread}; one that is named by option ledgerTopic is found by --job and "
             "--ledger-topic only)."
         )
-    return owned, left_out
+    return owned
+
+
+def _none_found(arguments: argparse.Namespace) -> str:
+    """Which were looked for: others may hold up a topic's readers."""
+    if topic := getattr(arguments, "topic", None):
+        return f"No open transactions on topic '{topic}'."
+    if arguments.job or arguments.query_id:
+        return f"No open transactions of {arguments.job or arguments.query_id}."
+    prefix = arguments.prefix or PREFIX.default
+    return f"No open transactions under prefix '{prefix}'. Other programs': --topic TOPIC."
 
 
 def _print_found(
-    found: Sequence[Judged], arguments: argparse.Namespace, beside: Beside | None
+    found: Sequence[Judged],
+    arguments: argparse.Namespace,
+    beside: Beside | None,
+    left_out: Mapping[str, str],
 ) -> int:
     now_ms = int(time.time() * 1000)
-    alarming = any(one.needs_attention(now_ms) for one in found)
+    alarming = bool(left_out) or any(one.needs_attention(now_ms) for one in found)
     alarming |= beside is not None and any(one.attention for one in beside.tables)
     if arguments.json:
         tables = beside_as_json(beside) if beside else {}
-        print_json({"transactions": [as_json(one, now_ms) for one in found], **tables})
+        shown = [as_json(one, now_ms) for one in found]
+        print_json({"transactions": shown, "leftOut": dict(left_out), **tables})
     elif arguments.action == "list":
-        print(listing(found, now_ms) if found else "No open transactions.")
+        print(listing(found, now_ms) if found else _none_found(arguments))
         print(f"\n{beside_listing(beside)}" if beside else "", end="\n" if beside else "")
     else:
         print("\n\n".join(details(one, now_ms) for one in found) or "No transactions.")
@@ -270,7 +281,7 @@ def _end(
         ]
     else:
         _print_outcomes(outcomes, asked)
-    return 0 if all(one.done for one in outcomes) else 1
+    return 0 if all(one.done for one in outcomes) and not search.left_out else 1
 
 
 def _end_tables(

@@ -41,6 +41,7 @@ class TransactionSearch(ControlPlane):
         super().__init__(settings)
         self._settings = settings
         self._named = dict(ledgers)
+        self.left_out: dict[str, str] = {}  # jobs whose ledgers cannot be read, and why
 
     def ids(self, pattern: str, states: Collection[TransactionState] = OPEN_STATES) -> list[str]:
         """The transactional ids that match the regular expression and are in one of the states

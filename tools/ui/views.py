@@ -86,6 +86,13 @@ def problems(one: Standing) -> tuple[str, ...]:
             f"Transactions are open, and {why}: read_committed readers wait until it is started, "
             "or until Kafka ends them."
         )
+    elif one.watch and (last := one.watch.last_phase):
+        nobody = f"No supervisor of the job lives, the last one was '{last}'"
+        if one.state is State.DECIDED:
+            found.append(f"{nobody}, and a batch is decided: it is completed when one is started.")
+        elif last != "ended":  # as a run with --once does
+            found.append(f"{nobody}: the job stands still until one is started.")
+    found.append(one.lag.gone)
     return tuple(filter(None, found))
 
 

@@ -146,9 +146,15 @@ def _side(
     whole = {at: OffsetRange(at, starts[at], ends[at]) for at in sorted(partitions)}
     if ranges:
         told = [_range(f"{argument}-range", text, topic, whole) for text in ranges]
-        return Side(options, told, ids, left_out)
-    left_out += [one for at in whole for one in _left_out(argument, whole[at], written[at])]
-    return Side(options, list(whole.values()), ids, left_out)
+        open_ended = [
+            _as_far_as_not_given(text, whole[one.partition], written[one.partition])
+            for text, one in zip(ranges, told, strict=True)
+        ]
+    else:
+        told = open_ended = list(whole.values())
+    for one in open_ended:
+        left_out += _left_out(argument, one, written[one.partition])
+    return Side(options, told, ids, left_out)
 
 
 def _compacted(argument: str, topic: str, settings: Mapping[str, str]) -> Iterator[str]:
@@ -171,6 +177,13 @@ def _left_out(argument: str, whole: OffsetRange, written: int) -> Iterator[str]:
             f"{side} {at}: offsets {whole.end:,} to {written - 1:,}, behind an open transaction "
             f"('eo-kafka txn list --topic {at.topic}')."
         )
+
+
+def _as_far_as_not_given(text: str, whole: OffsetRange, written: int) -> OffsetRange:
+    """`whole`, but nothing is left out where the text, which is a range, says where to begin or to
+    end: that was asked for."""
+    _, start, end = _RANGE.fullmatch(text).groups()  # type: ignore[union-attr]
+    return OffsetRange(whole.partition, 0 if start else whole.start, written if end else whole.end)
 
 
 def _range(
@@ -205,6 +218,9 @@ def _print(found: Comparison, arguments: argparse.Namespace, left_out: Sequence[
     print(table(("", "topic", "records"), rows, right="records"))
     if left_out:
         print("\nNot compared:\n  " + "\n  ".join(left_out))
+    if found.equal and not found.input_records:
+        print("\nEqual, for there are no records on either side.")
+        return
     if found.equal:
         print(f"\nEqual by {arguments.by}: nothing lost, nothing twice, nothing else.")
         return
