@@ -135,7 +135,8 @@ def test_a_stream_into_a_topic_that_is_not_there_is_refused_and_leaves_nothing(
 
     monkeypatch.setattr(preflight, "OUTPUT_TIMEOUT_S", 0.2)
     checkpoint = tmp_path / "checkpoint"
-    checkpoint.mkdir()
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "offsets" / "0").touch()  # the batch that is to be written
     (checkpoint / "metadata").write_text('{"id":"11111111-1111-1111-1111-111111111111"}')
     written = {**options(broker_that_creates, missing, checkpoint), **given}
     lowered = {name.lower(): value for name, value in written.items()}

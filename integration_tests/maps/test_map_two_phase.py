@@ -123,6 +123,8 @@ def test_a_decided_batch_that_was_passed_brings_no_old_entries_back(
     """The query went on with `commit=idempotent`, and comes back to two phases."""
     map_job.given["checkpointlocation"] = str(tmp_path)
     (tmp_path / "metadata").write_text(f'{{"id":"{QUERY}"}}')
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").touch()  # the batch that is to be written
     map_job.run(0)
     kill_at(map_job, crash_points, point, 1)
     (tmp_path / "commits").mkdir()
@@ -148,6 +150,8 @@ def test_a_batch_that_is_applied_and_not_done_any_more_is_no_such(
     """Kafka lost the record that says so: nothing waits."""
     map_job.given["checkpointlocation"] = str(tmp_path)
     (tmp_path / "metadata").write_text(f'{{"id":"{QUERY}"}}')
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").touch()  # the batch that is to be written
     map_job.run(0)
     kill_at(map_job, crash_points, "S7.applied", 1)
     staged.clear()
