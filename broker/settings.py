@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ LOOPBACK = "127.0.0.1"
 # that keeps trying a dead broker's port could otherwise be given that very port, and connect to
 # itself, and the broker could not come back to it.
 _PORTS = range(20_000, 32_768)
+_given: deque[int] = deque(maxlen=1000)  # by this process, which may not listen there yet
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class Node:
 
 
 def free_port(wanted: int = 0, who: str = "Kafka") -> int:
-    """`wanted`, or for 0 a random port, that nobody listens on now (but may a moment later).
+    """`wanted`, or for 0 a random port, that nobody listens on now (but may a moment later). No two
+    calls of a process get the same one: a broker asks for several before it listens.
 
     Raises PortTaken if somebody listens on the wanted one.
     """
@@ -38,7 +41,8 @@ def free_port(wanted: int = 0, who: str = "Kafka") -> int:
         )
     while wanted == 0:
         candidate = random.choice(_PORTS)  # noqa: S311 - no secret
-        if _is_free(candidate):
+        if candidate not in _given and _is_free(candidate):
+            _given.append(candidate)
             wanted = candidate
     return wanted
 
