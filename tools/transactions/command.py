@@ -228,12 +228,15 @@ def _jobs_asked_for(search: TransactionSearch, arguments: argparse.Namespace) ->
 
 def _none_found(arguments: argparse.Namespace) -> str:
     """Which were looked for: others may hold up a topic's readers."""
+    what = "No open transactions"
+    if getattr(arguments, "older_than", None) is not None:
+        what = "No transactions that have been open for longer"
     if topic := getattr(arguments, "topic", None):
-        return f"No open transactions on topic '{topic}'."
+        return f"{what} on topic '{topic}'."
     if arguments.job or arguments.query_id:
-        return f"No open transactions of {arguments.job or arguments.query_id}."
+        return f"{what} of {arguments.job or arguments.query_id}."
     prefix = arguments.prefix or PREFIX.default
-    return f"No open transactions under prefix '{prefix}'. Other programs': --topic TOPIC."
+    return f"{what} under prefix '{prefix}'. Other programs': --topic TOPIC."
 
 
 def _print_found(
