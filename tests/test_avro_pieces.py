@@ -27,11 +27,18 @@ UTC = timezone.utc
 _TIMES = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 30))
 _DATES = st.dates(date(2, 1, 1), date(9998, 12, 30))
 _ZONED = _TIMES.map(lambda time: time.replace(tzinfo=UTC))
+
+
+def _in_millis(time: datetime) -> datetime:
+    """One with a part of a millisecond is no value of such a schema, and is refused."""
+    return time.replace(microsecond=time.microsecond // 1000 * 1000)
+
+
 _LOGICAL: dict[str, st.SearchStrategy[Any]] = {
     "date": _DATES,
-    "timestamp-millis": _ZONED,
+    "timestamp-millis": _ZONED.map(_in_millis),
     "timestamp-micros": _ZONED,
-    "local-timestamp-millis": _TIMES,
+    "local-timestamp-millis": _TIMES.map(_in_millis),
     "local-timestamp-micros": _TIMES,
 }
 

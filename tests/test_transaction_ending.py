@@ -130,7 +130,9 @@ def test_another_transaction_of_the_id_is_not_ended(steps):
 @pytest.mark.parametrize("gone", [True, False])
 def test_tables_are_looked_at_whatever_became_of_the_transactions(monkeypatch, capsys, done, gone):
     """One document says both; the worse of both is the exit code."""
-    monkeypatch.setattr(command, "TransactionSearch", lambda *_: SimpleNamespace(close=list))
+    monkeypatch.setattr(
+        command, "TransactionSearch", lambda *_: SimpleNamespace(close=list, left_out={})
+    )
     monkeypatch.setattr(command, "target_of", lambda _: "a table")
     monkeypatch.setattr(command, "_find", lambda *_: [])
     outcome = Outcome(found("a"), done, "said")
