@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -23,7 +24,7 @@ from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.testing.processes import wait_until
 from grid_fixtures import new_map
 from harness import delete_topic
-from map_two_phase_job import ADDING, COLUMNS, QUERY, assert_exact, driver, job_of, kill_at
+from map_two_phase_job import ADDING, COLUMNS, QUERY, MapJob, assert_exact, driver, job_of, kill_at
 
 FULL = pytest.mark.full
 
@@ -116,15 +117,20 @@ def test_a_decided_batch_is_not_applied_to_another_map(
     assert_exact(map_job, hazelcast_client, written_map, 0, 1, 2)
 
 
+def start_in(checkpoint: Path, map_job: MapJob) -> None:
+    """What Spark has written when batch 0 starts."""
+    map_job.given["checkpointlocation"] = str(checkpoint)
+    (checkpoint / "metadata").write_text(f'{{"id":"{QUERY}"}}')
+    (checkpoint / "offsets").mkdir()
+    (checkpoint / "offsets" / "0").touch()
+
+
 @pytest.mark.parametrize("point", [pytest.param("S6.after_decision", marks=FULL), "S7.after_chunk"])
 def test_a_decided_batch_that_was_passed_brings_no_old_entries_back(
     map_job, written_map, staged, crash_points, tmp_path, point
 ) -> None:
     """The query went on with `commit=idempotent`, and comes back to two phases."""
-    map_job.given["checkpointlocation"] = str(tmp_path)
-    (tmp_path / "metadata").write_text(f'{{"id":"{QUERY}"}}')
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets" / "0").touch()  # the batch that is to be written
+    start_in(tmp_path, map_job)
     map_job.run(0)
     kill_at(map_job, crash_points, point, 1)
     (tmp_path / "commits").mkdir()
@@ -148,10 +154,7 @@ def test_a_batch_that_is_applied_and_not_done_any_more_is_no_such(
     map_job, written_map, staged, hazelcast_client, crash_points, tmp_path
 ) -> None:
     """Kafka lost the record that says so: nothing waits."""
-    map_job.given["checkpointlocation"] = str(tmp_path)
-    (tmp_path / "metadata").write_text(f'{{"id":"{QUERY}"}}')
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets" / "0").touch()  # the batch that is to be written
+    start_in(tmp_path, map_job)
     map_job.run(0)
     kill_at(map_job, crash_points, "S7.applied", 1)
     staged.clear()

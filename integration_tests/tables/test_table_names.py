@@ -30,11 +30,16 @@ def run(job: TableJob, folder: Path, *batches: int) -> None:
         job.run(batch)
 
 
+def interrupted(table_job, crash_points, folder) -> None:
+    """Batch 1 is written, and Spark has not noted it."""
+    run(table_job, folder, 0)
+    spark_runs(table_job, folder, 1)
+    kill_at(table_job, crash_points, "S8.after_done", 1)
+
+
 @pytest.mark.parametrize("what", ["host", "table"])
 def test_a_batch_that_was_interrupted_goes_on(table_job, crash_points, tmp_path, what) -> None:
-    run(table_job, tmp_path, 0)
-    spark_runs(table_job, tmp_path, 1)
-    kill_at(table_job, crash_points, "S8.after_done", 1)
+    interrupted(table_job, crash_points, tmp_path)
     by_another_name(table_job, what)
     run(table_job, tmp_path, 1, 2)
     assert table_job.there() == table_job.expected(0, 1, 2)
@@ -43,9 +48,7 @@ def test_a_batch_that_was_interrupted_goes_on(table_job, crash_points, tmp_path,
 def test_a_job_that_gets_another_name_as_well_does_not_write_its_batch_again(
     table_job, crash_points, tmp_path
 ) -> None:
-    run(table_job, tmp_path, 0)
-    spark_runs(table_job, tmp_path, 1)
-    kill_at(table_job, crash_points, "S8.after_done", 1)
+    interrupted(table_job, crash_points, tmp_path)
     by_another_name(table_job, "host")
     old = dict(table_job.given)
     table_job.given["jobName"] += "-renamed"
@@ -61,9 +64,7 @@ def test_a_job_that_gets_another_name_as_well_does_not_write_its_batch_again(
 def test_a_copy_of_the_checkpoint_may_write_a_table_of_that_name_elsewhere(
     table_job, crash_points, tmp_path
 ) -> None:
-    run(table_job, tmp_path, 0)
-    spark_runs(table_job, tmp_path, 1)
-    kill_at(table_job, crash_points, "S8.after_done", 1)
+    interrupted(table_job, crash_points, tmp_path)
     schema, table = table_job.given["table"].split(".")
     name = f"d{uuid.uuid4().hex[:8]}"
     table_job.ask(f"CREATE DATABASE {name}")
