@@ -150,6 +150,8 @@ def test_every_job_is_a_row_whatever_its_ledger_says(own, make_job, tool):
     assert told["eo_kafka_job_state", "newer", "quiet"] == 0
     assert told["eo_kafka_job_batch", "quiet"] == 1
     assert told["eo_kafka_job_lag_records", "quiet"] == 30
+    assert told["eo_kafka_job_input_deleted", "quiet"] == 0
+    assert ("eo_kafka_job_input_deleted", "empty") not in told
     assert told["eo_kafka_job_open_transactions", "writing"] == 1
     assert told["eo_kafka_job_open_transactions", "quiet"] == 0
     assert 0 < told["eo_kafka_job_transaction_timeout_seconds", "writing"] <= 60
@@ -170,6 +172,7 @@ def test_every_job_is_a_row_whatever_its_ledger_says(own, make_job, tool):
     assert "Offsets 20 to 39 of in-0 are deleted" in found["lag"].pop("gone")
     assert found["lag"] == {"offsets": 30, "atLeast": True, "unknown": None}
     assert "retention was faster" in tool("list", parse=False)[1]
+    assert scraped(servers)["eo_kafka_job_input_deleted", "quiet"] == 1
 
 
 def test_a_ledger_of_todays_format_is_read_for_ever_and_a_newer_one_is_refused(own, make_job, tool):
