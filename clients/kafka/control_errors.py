@@ -49,6 +49,13 @@ def is_not_allowed(error: BaseException) -> bool:
     return isinstance(error.__cause__, errors.AuthorizationError)
 
 
+def is_without_acls(error: BaseException) -> bool:
+    """Whether brokers say that they have no authorizer: everybody may do everything."""
+    from kafka import errors
+
+    return isinstance(error.__cause__, errors.SecurityDisabledError)
+
+
 def is_retriable(error: Exception) -> bool:
     """Whether a broker that answers this may answer otherwise soon."""
     return bool(getattr(error, "retriable", False))

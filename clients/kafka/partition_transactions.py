@@ -58,7 +58,7 @@ def open_producers(control: ControlPlane, places: Iterable[TopicPartition]) -> l
 
 def ids_of_producers(control: ControlPlane, producers: Collection[int]) -> dict[int, str]:
     """The transactional ids of producers, as all coordinators say; none for one that has none, or
-    whose id the principal may not Describe."""
+    whose id the principal may not Describe (hidden_ids.py), or whose coordinator is away."""
     if not producers:
         return {}
     listings = control.call(control.admin.list_transactions, producer_id_filters=sorted(producers))

@@ -207,6 +207,7 @@ LACKING = [
     ("commanding", ("control", WRITE), "needs Write on it"),
     ("listing", ("ledger", READ), "is not read"),
     ("listing", ("control", READ), "is not read"),
+    ("listing", ("eo-kafka*", DESCRIBE), "Whether transactions are open is not known"),
 ]
 
 

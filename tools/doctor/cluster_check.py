@@ -140,6 +140,9 @@ def _open(options: SinkOptions) -> Finding:
     subject, now_ms = "open transactions", int(time.time() * 1000)
     with closing(TransactionSearch(options.kafka, {})) as search:
         found = search.describe(search.ids(re.escape(f"{options.prefix}.")))
+        unseen = search.hidden_jobs(options.prefix, [options.job] if options.job else [])
+    if unseen:
+        return Finding(Level.WARNING, subject, *unseen.values())
     ages = {
         one.transactional_id: (now_ms - one.start_ms) / 1000
         for one in found.values()

@@ -27,10 +27,6 @@ from .machine_check import Finding, Level
 LETTERS = "dead letter topic"
 _SENT_TOGETHER = 1_000_000 + 4096  # librdkafka's batch.size, and what is around the records
 _OF_A_TASK = 250
-_MADE_BY = {
-    "ledger": "the first batch creates it",
-    "state topic": "the first snapshot (option 'snapshots') creates it",
-}
 
 
 def checks(
@@ -44,11 +40,15 @@ def checks(
             yield subject, partial(_hung, options, subject, topic)
     if options.job is None:
         return
+    seen = admin.list_topics(timeout=TIMEOUT_S).topics
     own = ledger_topic.own_topics(replace(options, snapshots=True))
-    for subject, (topic, partitions) in zip(_MADE_BY, own, strict=True):
-        yield subject, partial(_own_topic, admin, subject, topic, partitions, brokers)
+    for subject, (topic, partitions) in zip(("ledger", "state topic"), own, strict=True):
+        if subject == "ledger" or topic in seen:
+            yield subject, partial(_own_topic, admin, subject, topic, partitions, brokers)
+        else:  # a job without snapshots has no right on it, which asking for it by name takes
+            yield subject, partial(_no_state_topic, topic)
     yield "ledger", partial(_ledger_says, options)
-    for topic in sorted(admin.list_topics(timeout=TIMEOUT_S).topics):
+    for topic in sorted(seen):
         if name := export.name_in(topic, options.job):
             subject = f"export '{name}'"
         elif name := view.name_in(topic, options.job):
@@ -92,24 +92,31 @@ def _output(admin: Any, subject: str, topic: str, brokers: int) -> list[Finding]
 def _hung(options: SinkOptions, subject: str, topic: str) -> list[Finding]:
     """Transactions that no coordinator will end: a mirror that was cut in the middle of one has
     them, or Kafka left their ends out. Those who read what a job writes wait for ever."""
-    hung: dict[str, set[int]] = {}
+    hung: dict[tuple[str, str], set[int]] = {}
     try:
         with closing(TransactionSearch(options.kafka, {})) as search:
             for one in search.on_topic(topic):
-                if one.hung and (why := one.needs_attention(0)):
-                    hung.setdefault(why, set()).update(where.partition for where in one.hung)
+                if (one.hung or one.not_all) and (why := one.needs_attention(0)):
+                    partitions = {number for _, number in one.described.partitions}
+                    hung.setdefault((one.not_all, why), set()).update(partitions)
     except EoKafkaError as error:
         text = f"whether a transaction hangs on '{topic}' was not looked at: {error}"
         return [Finding(Level.NOTE, subject, text)]
     return [
         Finding(
+            Level.WARNING,
+            subject,
+            f"'{topic}': a transaction on partitions {sorted(numbers)} is {why}",
+        )
+        if not_all
+        else Finding(
             Level.PROBLEM,
             subject,
             f"'{topic}': a transaction hangs on partitions {sorted(numbers)}: it is open, and its "
             "coordinator does not know of it, so that read_committed readers wait for ever. "
             f"'eo-kafka txn list --topic {topic}' shows it. It is {why}",
         )
-        for why, numbers in hung.items()
+        for (not_all, why), numbers in hung.items()
     ]
 
 
@@ -153,10 +160,18 @@ def _own_topic(
     admin: Any, subject: str, topic: str, partitions: int, brokers: int
 ) -> list[Finding]:
     if not exists(admin, topic):
-        text = f"'{topic}' is not there yet; {_MADE_BY[subject]} (needs Create on it)"
+        text = f"'{topic}' is not there yet; the first batch creates it (needs Create on it)"
         return [Finding(Level.NOTE, subject, text)]
     permissions = _permissions(admin, topic, {"DESCRIBE", "READ", "WRITE"}, subject)
     return [*_kept(admin, subject, topic, partitions, brokers), permissions]
+
+
+def _no_state_topic(topic: str) -> list[Finding]:
+    text = (
+        f"'{topic}' is not there, or this principal may not Describe it. Only a job with option "
+        "'snapshots' needs it: its first snapshot creates it (needs Create on it)"
+    )
+    return [Finding(Level.NOTE, "state topic", text)]
 
 
 def _ledger_says(options: SinkOptions) -> list[Finding]:

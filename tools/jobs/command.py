@@ -127,7 +127,7 @@ def run_asking(arguments: argparse.Namespace) -> int:
 
 
 def run_list(arguments: argparse.Namespace) -> int:
-    """Every job. Code 3 if one cannot be read."""
+    """Every job. Code 3 if one cannot be read, or what it has open not be seen."""
     if bool(arguments.job) != bool(arguments.ledger_topic):
         raise OptionsError(["--job and --ledger-topic need each other: whose ledger is it?"])
     named = {arguments.ledger_topic: arguments.job} if arguments.job else {}
@@ -139,7 +139,8 @@ def run_list(arguments: argparse.Namespace) -> int:
         print(report.listing(found, now_ms))
     else:
         print("No job has a ledger here that this principal may describe.")
-    return LEFT_OUT if any(one.state is State.UNREADABLE for one in found) else 0
+    left_out = [one for one in found if one.state is State.UNREADABLE or one.open_count is None]
+    return LEFT_OUT if left_out else 0
 
 
 def run_metrics(arguments: argparse.Namespace) -> int:

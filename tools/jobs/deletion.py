@@ -57,7 +57,7 @@ def delete(job: Job, *, quiet_for: str, also_exports: bool, yes: bool) -> Delete
         raise EnvironmentRefused(f"Job '{name}' has nothing here: no topic '{ledger}'.")
     _check_ledger(job, topics)
     if ledger in topics:
-        for found in survey(job.kafka, {ledger: name}, only=name):
+        for found in survey(job.kafka, {ledger: name}, only=name, prefix=job.prefix):
             _refuse_running(found, quiet_s)
         _check_state_topic(admin, job, topics)
     words = ", ".join(f"'{topic}'" for topic in topics)
@@ -143,6 +143,8 @@ def _refuse_running(found: Standing, quiet_s: float) -> None:
     if found.watch is not None and (found.watch.alive or found.watch.problem):
         alive = ", ".join(found.watch.alive) or found.watch.problem
         reasons.append(f"a supervisor has it ({alive}): 'eo-kafka job cancel {found.job}' ends it")
+    if found.open_count is None:
+        reasons.append(found.problem.rstrip("."))
     if found.open_count:
         reasons.append(
             f"{found.open_count} transactions are open: a driver writes, or one has died, and "

@@ -61,7 +61,7 @@ def cells(one: Standing, now_ms: int) -> tuple[object, ...]:
         _ago(one.written_ms, now_ms),
         _lag(one.lag) if one.newest else "-",
         _snapshot(one),
-        one.open_count or "-",
+        "?" if one.open_count is None else one.open_count or "-",
         duration((now_ms - one.oldest_ms) / 1000) if one.oldest_ms is not None else "-",
         duration(one.left_ms / 1000) if one.left_ms is not None else "-",
         one.format or "-",
@@ -81,7 +81,7 @@ def _lag(lag: Lag) -> str:
 
 def _snapshot(one: Standing) -> str:
     head = one.tail.ledger.snapshot if one.tail else None
-    own = f"batch {head.batch}" if head else "" if one.snapshot_known or one.problem else "?"
+    own = f"batch {head.batch}" if head else "" if one.snapshot_known or not one.tail else "?"
     more = f"{len(one.exports)} export(s)" if one.exports else ""
     return ", ".join(filter(None, (own, more))) or "-"
 

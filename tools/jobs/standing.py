@@ -31,6 +31,7 @@ class State(Enum):
     DECIDED = "decided"  # and not known to be committed: a driver commits, or died before
     VOID = "void"  # Kafka aborted all of the newest batch: it is to be written anew
     QUIET = "quiet"  # a driver waits for input, or none runs
+    UNKNOWN = "unknown"  # any of the others, as its transactional ids may not be seen
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Lag:
 class Standing:
     """A job. Times are in ms since 1970. `written_ms`: of the newest batch that is done, which may
     be older than `newest`. `left_ms`: until the first of its open transactions times
-    out."""
+    out. `open_count` None: not known, and `problem` says why."""
 
     job: str
     topic: str
@@ -60,7 +61,7 @@ class Standing:
     newest: Decision | None = None
     written_ms: int | None = None
     lag: Lag = Lag()
-    open_count: int = 0
+    open_count: int | None = 0
     oldest_ms: int | None = None
     left_ms: int | None = None
     exports: tuple[str, ...] = ()
@@ -92,8 +93,10 @@ def standing(
     lag: Lag,
     exports: Sequence[str],
     now_ms: int,
+    hidden: str = "",
 ) -> Standing:
-    """What is known of a job whose ledger's newest records are `tail`."""
+    """What is known of a job whose ledger's newest records are `tail`. `hidden`: a sentence, if
+    there may be other transactions than these, which this principal does not see."""
     opened = [one for one in transactions if one.state in OPEN_STATES]
     starts = [one.start_ms for one in opened if one.start_ms > 0]
     left = [one.remaining_ms(now_ms) for one in opened if one.start_ms > 0]
@@ -101,8 +104,8 @@ def standing(
         job,
         tail.topic,
         State.UNREADABLE,
-        tail.problem,
-        open_count=len(opened),
+        tail.problem or hidden,
+        open_count=len(opened) or (None if hidden else 0),
         oldest_ms=min(starts, default=None),
         left_ms=min(left, default=None),
         exports=tuple(exports),
@@ -116,6 +119,8 @@ def standing(
         state = State.OPEN
     elif newest and newest.state is DecisionState.VOID:
         state = State.VOID
+    elif hidden:
+        state = State.UNKNOWN
     else:
         state = State.QUIET if newest or not tail.whole else State.NEW
     return replace(

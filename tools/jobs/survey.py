@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from ...clients.kafka.cluster import connect
+from ...clients.kafka.hidden_ids import hidden, not_described, of_no_prefix
 from ...clients.kafka.topics import TIMEOUT_S
-from ...clients.kafka.transactional_id import parse_id
+from ...clients.kafka.transactional_id import TransactionalIds, parse_id
 from ...core.offsets import TopicPartition
 from ...core.transaction import Described
 from ...state.snapshots import export
@@ -30,13 +32,16 @@ NOT_SEEN = (
 
 
 def survey(
-    settings: Mapping[str, str], named: Mapping[str, str], only: str | None = None
+    settings: Mapping[str, str],
+    named: Mapping[str, str],
+    only: str | None = None,
+    prefix: str = "",
 ) -> list[Standing]:
     """Every job, by name; `only`: of this one alone. `named`: topic -> job, of ledgers whose names
-    are not the default; one that is another job's cannot be read. Raises EnvironmentRefused,
-    OutcomeUnknown: nothing can be seen."""
+    are not the default; one that is another job's cannot be read. `prefix`: of the transactional
+    ids, where no batch tells it. Raises EnvironmentRefused, OutcomeUnknown: nothing can be seen."""
     with closing(Onlooker(settings, named)) as onlooker:
-        return onlooker.look(only)
+        return onlooker.look(only, prefix)
 
 
 class Onlooker:
@@ -54,7 +59,7 @@ class Onlooker:
         """Its connections."""
         self._search.close()
 
-    def look(self, only: str | None = None) -> list[Standing]:
+    def look(self, only: str | None = None, prefix: str = "") -> list[Standing]:
         """As `survey`."""
         search, admin = self._search, self._admin
         described = list(search.describe(_ours(search)).values())
@@ -69,17 +74,20 @@ class Onlooker:
         self._known = {one: (ids[one], tails[one]) for one in ids if not tails[one].problem}
         lags = _lags(search, admin, tails, metadata)
         watched = watches(self._settings, admin, ledgers.values(), metadata)
+        of_jobs = {job: tails[topic] for topic, job in ledgers.items()}
+        unseen = _hidden(search, described, of_jobs, prefix)
         now_ms = int(time.time() * 1000)
         found: list[Standing] = []
-        of_jobs: set[str] = set()
+        with_ledger: set[str] = set()
         for topic, job in sorted(ledgers.items(), key=lambda one: one[1]):
             mine = [one for one in described if _is_of(one, job)]
-            of_jobs.update(one.transactional_id for one in mine)
+            with_ledger.update(one.transactional_id for one in mine)
             exports = [name for other in metadata if (name := export.name_in(other, job))]
-            known = standing(job, tails[topic], mine, lags[topic], sorted(exports), now_ms)
+            others = unseen.get(job, "")
+            known = standing(job, tails[topic], mine, lags[topic], sorted(exports), now_ms, others)
             found.append(replace(known, watch=watched.get(job)))
         if only is None:
-            rest = [one for one in described if one.transactional_id not in of_jobs]
+            rest = [one for one in described if one.transactional_id not in with_ledger]
             found += _without_ledger(rest, now_ms)
         return found
 
@@ -105,6 +113,32 @@ class Onlooking:
 
 def _ours(search: TransactionSearch) -> list[str]:
     return [name for name in search.ids("") if parse_id(name) is not None]
+
+
+def _hidden(
+    search: TransactionSearch,
+    described: Collection[Described],
+    tails: Mapping[str, Tail],
+    prefix: str,
+) -> dict[str, str]:
+    """Of jobs, a sentence where their transactional ids may be hidden from this principal. Batches,
+    or what is seen open, tell a job's prefix; without them it may be any."""
+    asked: dict[str, tuple[str, str]] = {}
+    for job, tail in tails.items():
+        of_job = [one.transactional_id for one in described if _is_of(one, job)]
+        known = (parts.prefix for parts in map(parse_id, chain(_of_batches(tail), of_job)) if parts)
+        told = next(known, prefix)
+        asked[TransactionalIds(told or of_no_prefix(), job).coordinator] = job, told
+    return {
+        job: not_described(prefix)
+        for job, prefix in (asked[name] for name in hidden(search, asked))
+    }
+
+
+def _of_batches(tail: Tail) -> Iterator[str]:
+    """The transactional ids that the newest batches name."""
+    for one in sorted(tail.ledger.decisions.values(), key=lambda one: one.batch, reverse=True):
+        yield from (part.identity.transactional_id for part in one.participants)
 
 
 def _is_of(one: Described, job: str) -> bool:

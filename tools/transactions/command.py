@@ -11,7 +11,7 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -128,8 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             code = _end(search, found, arguments, shown)
             if target is not None:
-                # After the transactions: what closed the ledger for them has made older tables
-                # nobody's
+                # After the transactions: closing the ledger for them made older tables nobody's
                 beside = look_beside(search, target, arguments.job, than_ms)
                 code = max(code, _end_tables(search, beside, arguments, shown))
         finally:
@@ -153,7 +152,7 @@ def _older(found: list[Judged], than_ms: int | None, action: str) -> list[Judged
     now_ms = int(time.time() * 1000)
 
     def is_told(one: Judged) -> bool:
-        ageless = one.hung or not one.is_open
+        ageless = one.hung or one.not_all or not one.is_open
         return action == "list" and bool(ageless and one.needs_attention(now_ms))
 
     return [one for one in found if one.open_for_ms(now_ms) > than_ms or is_told(one)]
@@ -168,7 +167,7 @@ def _find(search: TransactionSearch, arguments: argparse.Namespace) -> list[Judg
     ):
         raise OptionsError(["Give transactional ids, or a topic, or a job, not several of them."])
     if topic and arguments.action != "list":
-        hung = [one for one in search.on_topic(topic) if one.hung]
+        hung = [one for one in search.on_topic(topic) if one.hung or one.not_all]
         return [one for one in hung if not ids or one.described.transactional_id in ids]
     if ids:
         for name in ids:
@@ -187,10 +186,13 @@ def _find(search: TransactionSearch, arguments: argparse.Namespace) -> list[Judg
     pattern = re.escape(f"{arguments.prefix or PREFIX.default}.")
     listed = search.ids(pattern, states)
     jobs = _jobs_asked_for(search, arguments)
+    for job, why in search.hidden_jobs(arguments.prefix or PREFIX.default, jobs).items():
+        _leave_out(search, job, why)
+    jobs -= search.left_out.keys()
     if arguments.job or arguments.query_id:
         listed = [name for name in listed if any(is_of(name, job) for job in jobs)]
     listed = [name for name in listed if not any(is_of(name, job) for job in search.left_out)]
-    if arguments.job and not listed and arguments.job not in search.ledgers().values():
+    if jobs and arguments.job and not listed and arguments.job not in search.ledgers().values():
         raise EoKafkaError(
             f"Job '{arguments.job}' has no ledger and no transactions under prefix "
             f"'{arguments.prefix or PREFIX.default}': is the name right (option jobName, else the "
@@ -211,8 +213,7 @@ def _jobs_asked_for(search: TransactionSearch, arguments: argparse.Namespace) ->
         try:
             owners[job] = search.read_ledger(topic, job).ledger.owner
         except LedgerError as damaged:
-            search.left_out[job] = str(damaged)
-            print(f"Job '{job}' is left out: {damaged}", file=sys.stderr)
+            _leave_out(search, job, str(damaged))
     if not arguments.query_id:
         return set(owners)
     owned = {job for job, owner in owners.items() if owner == arguments.query_id}
@@ -226,11 +227,17 @@ def _jobs_asked_for(search: TransactionSearch, arguments: argparse.Namespace) ->
     return owned
 
 
-def _none_found(arguments: argparse.Namespace) -> str:
+def _leave_out(search: TransactionSearch, job: str, why: str) -> None:
+    search.left_out[job] = why
+    print(f"Job '{job}' is left out: {why}", file=sys.stderr)
+
+
+def _none_found(arguments: argparse.Namespace, left_out: Collection[str]) -> str:
     """Which were looked for: others may hold up a topic's readers."""
     what = "No open transactions"
     if getattr(arguments, "older_than", None) is not None:
         what = "No transactions that have been open for longer"
+    what += " are seen" if left_out else ""
     if topic := getattr(arguments, "topic", None):
         return f"{what} on topic '{topic}'."
     if arguments.job or arguments.query_id:
@@ -253,7 +260,7 @@ def _print_found(
         shown = [as_json(one, now_ms) for one in found]
         print_json({"transactions": shown, "leftOut": dict(left_out), **tables})
     elif arguments.action == "list":
-        print(listing(found, now_ms) if found else _none_found(arguments))
+        print(listing(found, now_ms) if found else _none_found(arguments, left_out))
         print(f"\n{beside_listing(beside)}" if beside else "", end="\n" if beside else "")
     else:
         print("\n\n".join(details(one, now_ms) for one in found) or "No transactions.")
@@ -273,7 +280,6 @@ def _end(
         force=arguments.force,
         dry_run=arguments.dry_run,
     )
-
     some = found if asked.commit or arguments.ids else [one for one in found if one.is_open]
     outcomes = end_found(search, some, asked, connection(arguments))
     if arguments.json:

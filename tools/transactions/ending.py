@@ -49,7 +49,7 @@ class Outcome:
 def refusal(judged: Judged, asked: Asked) -> str | None:
     """Why the transaction is not ended, as the end of a sentence; None if it may be."""
     described = judged.described
-    if judged.hung:
+    if judged.hung or judged.not_all:
         return hung_refusal(judged, asked.commit, asked.force)
     if described.state is TransactionState.PREPARE_COMMIT and not asked.commit:
         return "it is being committed already (PrepareCommit), which cannot be undone"

@@ -128,5 +128,6 @@ def as_json(one: Judged, now_ms: int) -> dict[str, Any]:
         "token": one.token.value,
         "hungOn": sorted(f"{where.topic}-{where.partition}" for where in one.hung),
         "hungCommitted": one.ended.commit if one.ended else None,
+        "idsNotSeen": one.not_all or None,
         "attention": one.needs_attention(now_ms),
     }

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.first_contact import nobody_listens
+from ...clients.kafka.hidden_ids import hidden, not_described, why_not_all
 from ...clients.kafka.lost_markers import Asker, outcome
 from ...clients.kafka.partition_transactions import Missing, Open, ids_of_producers, open_producers
 from ...clients.kafka.transactional_id import TransactionalIds, parse_id
@@ -24,7 +27,7 @@ from ...state.ledger.job_topics import LEDGER_NAME
 from ...state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ...state.ledger.log_reader import read_records
 from ...state.ledger.topics import TOKEN_PARTITION
-from .verdict import OPEN_STATES, JobLedger, Judged, judge, replaced
+from .verdict import OPEN_STATES, JobLedger, Judged, judge, not_seen, replaced
 
 Driver = tuple[str, int]  # of whom a task is: its job's hash, its generation's slot
 
@@ -51,6 +54,12 @@ class TransactionSearch(ControlPlane):
         )
         found = {row.transactional_id for rows in listings.values() for row in rows}
         return sorted(name for name in found if re.match(pattern, name))
+
+    def hidden_jobs(self, prefix: str, jobs: Collection[str]) -> dict[str, str]:
+        """Those of the jobs, and why, whose ids under the prefix this principal may not Describe:
+        they are not listed, and may be open. Without jobs it is asked of any."""
+        named = {TransactionalIds(prefix, job).coordinator: job for job in jobs or ["(any)"]}
+        return {named[name]: not_described(prefix) for name in sorted(hidden(self, named))}
 
     def ledgers(self) -> dict[str, str]:
         """Topic -> job, of all ledgers there are."""
@@ -187,25 +196,45 @@ class TransactionSearch(ControlPlane):
         """Every transaction that is open on the topic's partitions, whoever's it is, by asking
         their leaders (DescribeProducers). By id: leaders give them in no order."""
         found = self._on_topic(topic)
-        if any(one.hung for one in found.values()):
+        if hung := {key for key, one in found.items() if one.hung}:
             time.sleep(1.0)  # it may have been just ending: look again
             again = self._on_topic(topic)
-            found = {key: one for key, one in again.items() if not one.hung or key in found}
+            found = {key: one for key, one in again.items() if not one.hung or key in hung}
         return sorted(found.values(), key=lambda one: one.described.transactional_id)
 
     def _on_topic(self, topic: str) -> dict[tuple[int, int], Judged]:
         open_there = self._open_on(topic)
-        ids = ids_of_producers(self, {one.producer_id for one in open_there})
-        by_producer = {one.described.producer_id: one for one in self.judge(sorted(ids.values()))}
+        producers = {one.producer_id for one in open_there}
+        ids, not_all = ids_of_producers(self, producers), ""
+        if untold := producers - ids.keys():
+            not_all = why_not_all(self)
+            ids |= {} if not_all else self._of_decisions(untold)
+        by_id = {one.described.transactional_id: one for one in self.judge(set(ids.values()))}
+        newest = {producer: by_id[name] for producer, name in ids.items()}
         found: dict[tuple[int, int], Judged] = {}
+        others = defaultdict[tuple[int, int], list[Open]](list)
         for one in open_there:
             key = (one.producer_id, one.epoch)
-            known = by_producer.get(one.producer_id)
-            if known is not None and _knows(known.described, one.at, one.epoch):
+            known = newest.get(one.producer_id)
+            if known is not None and _knows(known.described, one):
                 found[key] = known
-                continue
-            before = found.get(key)
-            found[key] = self._hung(known, (*before.hung, one) if before else (one,))
+            else:
+                others[key].append(one)
+        for key, some in others.items():
+            known = newest.get(key[0])
+            hides = not_all if known is None else ""
+            found[key] = not_seen(some, hides) if hides else self._hung(known, tuple(some))
+        return found
+
+    def _of_decisions(self, producers: Collection[int]) -> dict[int, str]:
+        """The ids under which decisions name producers: Kafka gives an id another producer when
+        its epochs are used up. By those ledgers that can be read."""
+        found = {}
+        for topic, job in self.ledgers().items():
+            with suppress(EoKafkaError):
+                for name, decided in self.read_ledger(topic, job).named.items():
+                    mine = {part.identity.producer_id for _, part in decided}
+                    found.update(dict.fromkeys(mine & set(producers), name))
         return found
 
     def _hung(self, known: Judged | None, hung: tuple[Open, ...]) -> Judged:
@@ -264,11 +293,12 @@ def anothers(topic: str, job: str, ledger: Ledger) -> str:
     return ""
 
 
-def _knows(described: Described, at: tuple[str, int], epoch: int) -> bool:
+def _knows(described: Described, one: Open) -> bool:
     """Whether the coordinator has the transaction that is open at the partition. It may be one
     epoch ahead while it ends it."""
     ending = described.state is not TransactionState.ONGOING
+    is_it = (described.producer_id, described.epoch) == (one.producer_id, one.epoch)
+    ahead = (described.producer_id, described.epoch) == (one.producer_id, one.epoch + 1)
     return described.state in OPEN_STATES and (
-        (described.epoch == epoch and at in described.partitions)
-        or (ending and described.epoch in (epoch, epoch + 1))
+        (is_it and one.at in described.partitions) or (ending and (is_it or ahead))
     )

@@ -41,6 +41,12 @@ OPEN_STATES = frozenset(
 )
 
 
+_AS_WHOM = (
+    "Ask again as a principal that may Describe all transactional ids (TransactionalId '*'), topic "
+    "'__transaction_state' and the cluster, while all brokers are up"
+)
+
+
 class Standing(Enum):
     """What the ledger says of a transaction."""
 
@@ -51,6 +57,7 @@ class Standing(Enum):
     COORDINATOR = "coordinator"
     NO_LEDGER = "no ledger"  # a batch save(), a ledger of another name, or one that was emptied
     FOREIGN = "not ours"
+    NOT_SEEN = "not known"  # no coordinator told whose it is, and may have been kept from it
 
 
 class TokenState(Enum):
@@ -101,7 +108,7 @@ class JobLedger:
 class Judged:
     """A transaction with all that is known about it. `hung`: where it is open, while its
     coordinator does not know that (it will never be ended by itself), and `ended` how it did, as
-    far as that is known."""
+    far as that is known. `not_all`: why its id may be one that this principal does not see."""
 
     described: Described
     standing: Standing
@@ -112,6 +119,7 @@ class Judged:
     token: TokenState = TokenState.NONE
     hung: tuple[Open, ...] = ()
     ended: Missing | None = None
+    not_all: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -126,6 +134,11 @@ class Judged:
     def needs_attention(self, now_ms: int) -> str | None:
         """Why somebody must act, or None. A query that runs passes through none of this for longer
         than its commit takes."""
+        if self.not_all:
+            return (
+                f"open, and no coordinator told whose it is: {self.not_all}. It may be alive, or "
+                f"of a batch that is decided. Or it hangs, and never times out. {_AS_WHOM}"
+            )
         if self.hung:
             return self._hung()
         if self.standing is Standing.DECIDED and self.token is TokenState.NOT_VISIBLE:
@@ -251,9 +264,24 @@ def _token(
     return TokenState.NOT_VISIBLE if aborted or job.tokens_stable else TokenState.HIDDEN
 
 
+def not_seen(where: Sequence[Open], not_all: str) -> Judged:
+    """A transaction that is open on partitions, and that no coordinator told of; perhaps as ids
+    are hidden: `not_all` says why."""
+    described = Described(
+        *("(id not seen)", TransactionState.ONGOING, where[0].producer_id, where[0].epoch),
+        partitions=frozenset(one.at for one in where),
+    )
+    return Judged(described, Standing.NOT_SEEN, not_all=not_all)
+
+
 def hung_refusal(judged: Judged, commit: bool, force: bool) -> str | None:
     """Why the end of a transaction that hangs is not written; None if it may be. What was committed
     is never aborted, nor the other way round."""
+    if judged.not_all:  # not with --force: nobody would hear of it if decided rows were lost
+        return (
+            f"{judged.not_all}. So it may be alive, or of a batch that is decided: its rows would "
+            f"be lost. {_AS_WHOM}"
+        )
     ended = judged.ended
     if ended is not None and ended.commit is not commit:
         other = ("committed", "commit") if ended.commit else ("aborted", "abort")

@@ -28,6 +28,7 @@ SORTS = ("job", "state", "written", "lag", "open")
 MEANS = {
     State.NEW: "no batch yet",
     State.QUIET: "a driver waits for input, or none runs",
+    State.UNKNOWN: "whether transactions are open may not be seen",
     State.OPEN: "transactions are open: a driver writes, or died while it did",
     State.DECIDED: "a batch is decided, and not known to be committed",
     State.VOID: "Kafka aborted all of the newest batch: it is to be written anew",
@@ -37,6 +38,7 @@ MEANS = {
 TONES = {
     State.NEW: "calm",
     State.QUIET: "calm",
+    State.UNKNOWN: "bad",
     State.OPEN: "busy",
     State.DECIDED: "busy",
     State.VOID: "busy",
@@ -158,7 +160,7 @@ def _order(one: Standing, sort: str) -> Any:
         "state": states.index(one.state),
         "written": -(one.written_ms or 0),
         "lag": -(one.lag.behind if one.lag.behind is not None else -1),
-        "open": -one.open_count,
+        "open": -(one.open_count or 0),
     }
     return (keys.get(sort, 0), one.job)
 
@@ -166,7 +168,7 @@ def _order(one: Standing, sort: str) -> Any:
 def counts(found: Sequence[Standing]) -> list[tuple[int, str, str]]:
     """How many there are, of what, and its tone: the first page's first line."""
     wrong = sum(bool(problems(one)) for one in found)
-    opened = sum(one.open_count for one in found)
+    opened = sum(one.open_count or 0 for one in found)
     return [
         (len(found), "job" if len(found) == 1 else "jobs", "calm"),
         (wrong, "needs a look" if wrong == 1 else "need a look", "bad" if wrong else "calm"),
