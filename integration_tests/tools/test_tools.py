@@ -460,7 +460,7 @@ def test_a_ledger_that_cannot_be_read_is_named_and_hides_no_other(
         assert "cannot be decoded" in shown["leftOut"][broken.name]
     assert tool("abort", "--older-than", "1h")[0] == 1
     main(["txn", "list", "--older-than", "1h", "--bootstrap-servers", broken.servers])
-    assert "No transactions that have been open for longer under" in capsys.readouterr().out
+    assert "No transactions that have been open for longer are seen" in capsys.readouterr().out
     main(["txn", "list", "--bootstrap-servers", broken.servers])
     assert f"Job '{broken.name}' is left out: " in capsys.readouterr().err
     code, said = tool("list", "--query-id", "no-such-query")
