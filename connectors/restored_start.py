@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionsError
+from ..core.url_secrets import without_secrets
 from ..sinks.options import UPDATE_MODE
 from ..state.snapshots.checkpoint import open_checkpoint
 from ..state.snapshots.restoring import restore
@@ -82,7 +83,8 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
     is_missing = folder.is_empty() or RESTORING in folder.paths()
     if is_missing and restore(checkpoint, job, sink) is None:
         begins = "begins anew" if folder.is_empty() else "runs its first batch as it was planned"
-        log.info("Job '%s' has no snapshot: its query %s in '%s'.", job, begins, checkpoint)
+        shown = without_secrets(checkpoint)
+        log.info("Job '%s' has no snapshot: its query %s in '%s'.", job, begins, shown)
     return writer.start()
 
 

@@ -1,4 +1,4 @@
-"""Reads and checks the format options of source and sink. No I/O."""
+"""Reads and checks the format options of source and sink. Contacts nobody."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
-from ..core.errors import cut
+from ..core.errors import OptionsError, cut
 from ..core.options import Option, OptionReader
 from ..state.ledger.job_topics import check_output
 from . import declared
@@ -174,6 +174,13 @@ def _finished(
                 f"Option '{name}.subject' must say which subject of the registry the {name}s "
                 "are of: there is no one topic to take it from."
             )
+    registry = None
+    if registered and "url" in settings:
+        try:
+            registry = Registry(settings)
+        except OptionsError as error:
+            for problem in error.problems:
+                reader.problem(problem)
     reader.check_names((option.name for option in known), besides=REGISTRY_PREFIX)
     reader.finish()
-    return Registry(settings) if settings and registered else None
+    return registry

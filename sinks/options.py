@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..clients.kafka.option_checks import (
     ALLOWED_BY_BROKERS,
@@ -144,7 +144,7 @@ class SinkOptions(Job):
     fail_on_data_loss: bool
     on_reset: str
     snapshot_interval_ms: int
-    checkpoint: str | None
+    checkpoint: str | None = field(repr=False)  # a URL, perhaps with a password
     query_name: str | None
     staging: StagedTarget | None = None  # where rows wait for the decision: a map
     timeout_ms: int | None = None  # option transactionTimeout

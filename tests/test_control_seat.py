@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.tools.control import words
@@ -104,6 +104,30 @@ def test_a_driver_that_runs_goes_on_and_no_other_one_is_started(seat: Seat) -> N
     put(seat, CANCEL)
     assert orders.look() is not Order.GO
     orders.check_start()
+
+
+def test_a_right_that_is_lost_ends_the_supervisor_by_a_sentence_and_gives_the_seat_up(
+    seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka, once it knows, refuses the next record itself: the supervisor's last words."""
+
+    def produce(*_: Any, **__: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+
+    closed: list[bool] = []
+    monkeypatch.setattr(seat, "close", lambda: closed.append(True))
+    monkeypatch.setattr(seat._producer, "produce", produce)
+    supervisor = Supervisor(
+        lambda: pytest.fail("a driver is started"),
+        Restarts(Policy(), lambda: 0.5),
+        *(1, 600, ControlledOrders(seat, {})),
+    )
+    seat.tell(RUNNING)
+    with pytest.raises(
+        EnvironmentRefused, match=r"Grant this principal Write on topic '__eo_kafka"
+    ):
+        supervisor.run()
+    assert closed
 
 
 ASKED = Wish("cancel", "ann@laptop", snapshot="monday", id="w2", at_ms=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -16,8 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from eo_kafka import errors
 from eo_kafka.broker.settings import free_port
 from eo_kafka.testing.processes import killed_at_last, wait_until
+from eo_kafka.tools.run import command
 from eo_kafka.tools.run.guard import UNWATCHED
 from eo_kafka.tools.run.processes import session
 
@@ -285,3 +288,21 @@ def test_options_of_a_function_stand_on_both_sides_of_it(tmp_path):
         timeout=60,
     )
     assert ran.returncode == 2 and "'no' is neither" in ran.stderr and "'x' is none" in ran.stderr
+
+
+@pytest.mark.parametrize(("error", "code"), [("EnvironmentRefused", 3), ("Unreachable", 1)])
+def test_a_control_topic_that_is_refused_needs_a_person_and_one_that_is_away_another_start(
+    tmp_path, monkeypatch, capsys, error, code
+):
+    """By docs/how-to/run-a-job.md, systemd starts it again after 1 and not after 3."""
+
+    def refused(_: object) -> None:
+        raise getattr(errors, error)("The sentence.")
+
+    monkeypatch.setattr(command, "orders_of", refused)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    (tmp_path / "job.py").touch()
+    parser = argparse.ArgumentParser(prog="eo-kafka run")
+    command.add_arguments(parser)
+    assert command.run(parser.parse_args([str(tmp_path / "job.py")])) == code
+    assert "eo-kafka run: The sentence." in capsys.readouterr().err

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from ...core import moment
 from ...core.errors import EnvironmentRefused, Unreachable, cut
 from ...core.imported import imported
+from ...core.url_secrets import without_secrets
 from . import token_endpoint
 
 log = logging.getLogger(__name__)
@@ -176,6 +177,11 @@ def problems(settings: Mapping[str, str]) -> list[str]:
     ]
     if settings.get(_URL) and urlsplit(settings[_URL]).scheme not in ("http", "https"):
         found.append(f"Kafka option 'kafka.{_URL}' must be a URL with https.")
+    if "@" in settings.get(_URL, ""):
+        found.append(
+            f"Kafka option 'kafka.{_URL}' must have no login: that is 'kafka.{_ID}' and "
+            f"'kafka.{_SECRET}'. Else write '@' as %40."
+        )
     others = {name for name in settings if name.startswith(_PREFIX)} - {*_OURS}
     found += [
         f"Kafka option 'kafka.{name}' is not supported: a token endpoint is asked by client id and "
@@ -243,15 +249,15 @@ def _by_client_credentials(settings: Mapping[str, str], patient: bool) -> Token:
         names = (_ID, _SECRET, _SCOPE) if refused.by_endpoint else (_URL, _CA_FILE)
         check = ", ".join(f"'kafka.{name}'" for name in names)
         sentence = (
-            f"The token endpoint {settings[_URL]} gave no token ({refused}). Check {check}"
-            f"{'' if refused.by_endpoint else ' and the network'}."
+            f"The token endpoint {without_secrets(settings[_URL])} gave no token ({refused}). "
+            f"Check {check}{'' if refused.by_endpoint else ' and the network'}."
         )
         if refused.is_outage:
             raise Unreachable(f"{sentence} If it is away, start when it answers again.") from None
         raise EnvironmentRefused(sentence) from None
     extensions = dict(one.strip().split("=", 1) for one in _pairs(settings))
     token = Token(text, expires, extensions=extensions)
-    return _lasting(token, f"the token endpoint {settings[_URL]}")
+    return _lasting(token, f"the token endpoint {without_secrets(settings[_URL])}")
 
 
 def _lasting(token: Token, source: str) -> Token:

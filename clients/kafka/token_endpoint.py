@@ -14,6 +14,7 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 
 from ...core.errors import cut
 from ...core.patience import Wait, served
+from ...core.url_secrets import without_secrets
 
 _ANSWER_S = 10.0
 _PATIENCE_AT_FIRST_S = 6.0  # a mistake is likelier than an outage
@@ -89,7 +90,7 @@ def _answer(request: Request, tls: ssl.SSLContext, patient: bool) -> tuple[float
     wait = Wait(url, _PATIENCE_AT_FIRST_S)
 
     def goes_on(error: BaseException) -> bool:
-        problem = f"The token endpoint {url} gives no token ({cut(error, _FEW)})."
+        problem = f"The token endpoint {without_secrets(url)} gives no token ({cut(error, _FEW)})."
         return patient and _may_pass(error) and wait.goes_on(True, problem)
 
     @tenacity.retry(

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from ...core.errors import OptionsError, ReadTimeout, SourceError, cut
 from ...core.patience import Wait, served
+from ...core.url_secrets import without_secrets
 from .ranges import Ranges
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ _MAGIC = 0
 AVRO, PROTOBUF = "AVRO", "PROTOBUF"  # types of schemas
 ANSWER_S = 10.0  # for one attempt; the client itself would wait for ever
 _USER_INFO = "basic.auth.user.info"
+_SOURCE = "bearer.auth.credentials.source"
+_FILE = ".location"
 _NOT_FOUND = 404
 _PAUSE_S = 1.0
 
@@ -78,6 +81,7 @@ class Registry:
         self._settings = _without_user(settings)
         self._timeout = _seconds(settings.get("timeout", ANSWER_S))
         self._known: Any = None
+        _ = self._client  # which looks at its settings when it is made
 
     @property
     def url(self) -> str:
@@ -93,16 +97,14 @@ class Registry:
     @property
     def _client(self) -> Any:
         if self._known is None:
-            from confluent_kafka.schema_registry import SchemaRegistryClient
-
             # Its memory of what is newest would never end; a number's meaning never changes.
-            self._known = SchemaRegistryClient(
-                {
-                    "cache.latest.ttl.sec": 1,
-                    **self._settings,
-                    "timeout": self._timeout,
-                }
-            )
+            given = {"cache.latest.ttl.sec": 1, **self._settings, "timeout": self._timeout}
+            try:
+                from confluent_kafka.schema_registry import SchemaRegistryClient
+
+                self._known = SchemaRegistryClient(given)
+            except Exception as error:  # of many kinds
+                raise OptionsError([_not_taken(self._settings, error)]) from None
         return self._known
 
     def schema(self, number: int, kind: str = AVRO) -> str:
@@ -180,6 +182,8 @@ class Registry:
             except UnknownSchema:
                 served(self.url)
                 raise
+            except OptionsError:
+                raise
             except Exception as error:
                 problem = _problem(error, what, if_unknown)
                 if not _may_pass(error):
@@ -192,6 +196,25 @@ class Registry:
             else:
                 served(self.url)
                 return found
+
+
+def _not_taken(settings: Mapping[str, str], error: Exception) -> str:
+    """Why there is no client of these settings, as a sentence."""
+    if isinstance(error, OSError):  # which says neither which file nor of which setting
+        named = (f"'{name}' ('{settings[name]}')" for name in settings if name.endswith(_FILE))
+        return (
+            f"The schema registry's {', '.join(named) or 'SSL_CERT_FILE'} cannot be used here: "
+            f"{type(error).__name__}: {error.strerror}."
+        )
+    # Other libraries' words may show a password.
+    is_its_own = type(error) in (ValueError, TypeError) or isinstance(error, ImportError)
+    said = f": {without_secrets(cut(error))}" if is_its_own else ""
+    is_bearer = any(name.startswith("bearer.auth.") for name in settings)
+    advice = f" 'bearer.auth.*' needs '{_SOURCE}'." if is_bearer and _SOURCE not in settings else ""
+    return (
+        f"The schema registry's settings ({', '.join(sorted(settings))}) are not taken by its "
+        f"client: {type(error).__name__}{said}.{advice}"
+    )
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -6,10 +6,12 @@ from __future__ import annotations
 import re
 import shutil
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AclOperation, ResourceType
+from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
 
 import eo_kafka
 from conftest import topic_maker
@@ -18,10 +20,11 @@ from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.core.crash_points import CrashPointReached
 from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.core.transaction import Identity
-from eo_kafka.errors import EnvironmentRefused, SourceError, WriteFailed
+from eo_kafka.errors import EnvironmentRefused, SourceError
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import committer, preflight, two_phase
+from eo_kafka.sinks.protocol import committer, one_phase, preflight, task_transaction, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.rows import fast, plain, plain_write
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
@@ -204,7 +207,7 @@ SHORT = {"kafka.transaction.timeout.ms": "20000"}
 MISSING = {
     "read the input": ((TOPIC, "source_topic", READ), SourceError, "READ on the topic"),
     "describe the input": ((TOPIC, "source_topic", DESCRIBE), SourceError, "DESCRIBE"),
-    "write the output": ((TOPIC, "sink_topic", WRITE), WriteFailed, "authorization failed"),
+    "write the output": ((TOPIC, "sink_topic", WRITE), EnvironmentRefused, "needs Write.* topic"),
     "create the ledger": ((TOPIC, "ledger", CREATE), EnvironmentRefused, "grant Create on it"),
     "write the ledger": ((TOPIC, "ledger", WRITE), EnvironmentRefused, "needs Write"),
     "read the ledger": ((TOPIC, "ledger", READ), EnvironmentRefused, "needs Read"),
@@ -233,6 +236,62 @@ def test_a_missing_acl_is_named_and_the_batch_goes_on_once_it_is_granted(secure,
     secure.grant(user_of(job), lacking)
     run_one_batch(job)
     assert_exactly_once(job, VALUES)
+
+
+WAYS = {
+    "two phases": {},
+    "one phase": {"commit": "idempotent"},
+    "at-least-once": {"guarantee": "at-least-once"},
+}
+
+
+@pytest.mark.parametrize("sender", [fast, plain], ids=["fast", "plain"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_task_that_may_not_write_the_output_needs_a_person(secure, job, monkeypatch, way, sender):
+    """No other start would mend it, which a WriteFailed says."""
+    monkeypatch.setattr(task_transaction, "arrow_producer", sender.ArrowProducer)
+    monkeypatch.setattr(plain_write, "arrow_producer", sender.ArrowProducer)
+    write_output = (TOPIC, job.sink_topic, WRITE)
+    secure.grant(user_of(job), [one for one in everything(job) if one != write_output])
+    with pytest.raises(EnvironmentRefused, match="[Tt]he principal needs Write") as stop:
+        write_twice(job, WAYS[way])
+    assert job.sink_topic in str(stop.value)
+    assert not stop.value.retriable and not committed(job.servers, job.sink_topic)
+
+
+@pytest.mark.parametrize("what", [WRITE, DESCRIBE])
+def test_a_ledger_that_a_task_may_not_write_any_more_needs_a_person(secure, job, what):
+    secure.grant(user_of(job), everything(job))
+
+    def deny() -> None:
+        secure.grant(user_of(job), [(TOPIC, job.ledger, what)], AclPermissionType.DENY)
+
+    with pytest.raises(EnvironmentRefused, match=f"needs Write.*{job.ledger}"):
+        write_twice(job, {}, between=deny)
+    assert not committed(job.servers, job.sink_topic)
+
+
+def write_twice(
+    job: SecureCopy, options: dict[str, str], between: Callable[[], None] = lambda: None
+) -> None:
+    """A task with rows that come before what became of the first ones is known, and after."""
+    given = {f"kafka.{name}": value for name, value in job.client.items()} | SHORT | options
+    given |= {"topic": job.sink_topic, "jobName": job.job_name}
+    sink = SinkOptions.parse(given, streaming=True)
+    rows = pa.record_batch({"key": [b"k"] * 5, "value": [b"v"] * 5})
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield rows
+        time.sleep(1.5)
+        yield rows
+
+    task = two_phase.TaskIdentity("query", 0, 0, 0)
+    if "guarantee" in options:
+        plain_write.write(sink, 0, batches())
+        return
+    plan = make_plan(sink)
+    between()
+    (one_phase if sink.one_phase else two_phase).write(sink, plan, task, batches())
 
 
 def test_what_is_missing_after_the_decision_leaves_it_for_the_next_start(

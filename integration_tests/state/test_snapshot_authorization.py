@@ -3,6 +3,8 @@ views kept and read, each by a user of its own; without one of them a sentence s
 
 from __future__ import annotations
 
+import errno
+import random
 import time
 from dataclasses import dataclass, replace
 
@@ -11,7 +13,7 @@ from confluent_kafka.admin import AclOperation
 
 import eo_kafka
 from conftest import topic_maker
-from eo_kafka.errors import EoKafkaError
+from eo_kafka.errors import EnvironmentRefused, EoKafkaError
 from eo_kafka.state.ledger import compacted_topic
 from eo_kafka.state.ledger.job import Job, read_job
 from eo_kafka.state.snapshots.export import topic_of
@@ -27,8 +29,12 @@ from eo_kafka.tools.control.words import Do, Told
 from eo_kafka.tools.explain.pipeline import Pipeline
 from eo_kafka.tools.explain.recorded import record, recorded
 from eo_kafka.tools.jobs.survey import survey
+from eo_kafka.tools.run.control import ControlledOrders
+from eo_kafka.tools.run.driver import Driver
+from eo_kafka.tools.run.policy import Restarts, parse
+from eo_kafka.tools.run.supervisor import Supervisor
 from hand_made_job import HandMadeJob
-from harness import delete_topic
+from harness import delete_topic, wait_until
 from secure_broker import Grant, SecureCopy
 from test_authorization import CREATE, DESCRIBE, PASSWORD, READ, WRITE, documented, user_of
 
@@ -265,3 +271,24 @@ def test_start_from_needs_the_export_and_what_the_new_jobs_ledger_needs(secure, 
         tools.job_name, tools.name, new.job_name, folder, tools.options, progress=False
     )
     assert (tmp_path / "new" / "metadata").exists()
+
+
+def test_a_supervisor_that_loses_a_right_says_which_and_gives_its_seat_up(secure, tools):
+    """It died of a traceback: librdkafka refuses its last words itself, once it knows."""
+
+    def start() -> Driver:
+        raise OSError(errno.ENOMEM, "no memory")  # so there is something to tell
+
+    supervise(as_admin(tools))
+    secure.grant(user_of(tools), needed("supervising", tools))
+    seat = Seat(read(tools))
+    wait_until(lambda: seat.look() or seat.holds, "it has the job")
+    secure.revoke(user_of(tools), [one for one in needed("supervising", tools) if one[2] == WRITE])
+    orders = ControlledOrders(seat, tools.options)
+    supervisor = Supervisor(
+        start, Restarts(parse("fixed:100ms", None), random.random), 1, 1, orders
+    )
+    with pytest.raises(EnvironmentRefused, match="Grant this principal Write on topic"):
+        supervisor.run()
+    assert not seat._assigned, "it is given up"
+    supervise(as_admin(tools))  # so another one has it at once

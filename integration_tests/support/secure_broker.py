@@ -177,9 +177,14 @@ class SecureBroker:
             # One request each: Kafka takes a user only once in a request.
             self._wait(self.admin.alter_user_scram_credentials([change]))
 
-    def grant(self, user: str, grants: Iterable[Grant]) -> None:
-        """Allow `user` exactly these things more."""
-        self._wait(self.admin.create_acls([_binding(user, *grant) for grant in grants]))
+    def grant(
+        self,
+        user: str,
+        grants: Iterable[Grant],
+        how: AclPermissionType = AclPermissionType.ALLOW,
+    ) -> None:
+        """Allow `user` exactly these things more; or deny them, whatever else allows them."""
+        self._wait(self.admin.create_acls([_binding(user, *grant, how=how) for grant in grants]))
 
     def revoke(self, user: str, grants: Iterable[Grant]) -> None:
         """Take them away again."""
@@ -193,7 +198,12 @@ class SecureBroker:
 
 
 def _binding(
-    user: str, kind: ResourceType, name: str, operation: AclOperation, form: type = AclBinding
+    user: str,
+    kind: ResourceType,
+    name: str,
+    operation: AclOperation,
+    form: type = AclBinding,
+    how: AclPermissionType = AclPermissionType.ALLOW,
 ) -> AclBinding:
     """A name that ends in `*` is a prefix."""
     pattern = ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL
@@ -201,8 +211,7 @@ def _binding(
         pattern = ResourcePatternType.LITERAL
     else:
         name = name.rstrip("*")
-    allow = AclPermissionType.ALLOW
-    return form(kind, name, pattern, f"User:{user}", "*", operation, allow)
+    return form(kind, name, pattern, f"User:{user}", "*", operation, how)
 
 
 def properties(

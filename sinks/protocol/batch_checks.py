@@ -12,6 +12,7 @@ from collections.abc import Container, Sequence
 from ...core.digest import Digest
 from ...core.errors import BatchMismatch, LedgerError, cut
 from ...core.transaction import Decision, DecisionState
+from ...core.url_secrets import without_secrets
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots.batch_ends import (
     by_name,
@@ -145,7 +146,7 @@ def check_next(
     may_pass = options.may_pass_batches or not options.fail_on_data_loss or checkpoint is None
     may_pass = may_pass or batch in planned
     if 0 <= newest < batch - 1 and not may_pass:
-        found = (batch, newest, f"{checkpoint}")
+        found = (batch, newest, without_secrets(f"{checkpoint}"))
         raise BatchMismatch(_lacks(options, *found, has_snapshot=options.snapshots))
 
 

@@ -23,6 +23,7 @@ from ..options import SinkOptions
 from ..rows.fast import arrow_producer
 from ..rows.producer_settings import producer_settings
 from .earlier_ends import EarlierEnds
+from .not_prepared import not_prepared
 from .second_look import SecondLook
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class TaskTransaction:
         self.beside = Digest()  # of what else belongs to the rows sent so far
         self._ours = 0  # records that are no rows
         self._ours_landed: list[int] = []
-        self._ours_refused = ""  # why one of them was
+        self._ours_refused: Any = None  # Kafka's error for one of them
         self.identity: Identity | None = None
         self.seen: dict[str, Described] = {}
         self._topic_ids: dict[str, str] = {}  # as they were before the first row to each
@@ -126,13 +127,14 @@ class TaskTransaction:
             self._second_look = SecondLook(self._is_open, self._still_wanted, self._end)
         try:
             self._writer.send(batch)
+        except EnvironmentRefused as error:
+            raise EnvironmentRefused(f"{self._who}: {error} Grant it, and start again.") from None
         except SinkError as error:
             if self._second_look is not None:
                 self._second_look.check()
             if not isinstance(error, WriteFailed):
                 raise
-            said = str(error).rstrip(".")
-            raise WriteFailed(f"{self._who}: {said}.{self._why()}") from None
+            raise self._failed(str(error).rstrip(".")) from None
 
     def _may_take(self, name: str) -> None:
         found, topic = self._before_open(name), self._options.topic
@@ -218,7 +220,7 @@ class TaskTransaction:
 
     def produce(self, topic: str, key: bytes, value: bytes | None, partition: int) -> None:
         """S4: one more record, of ours. Raises Fenced if the transaction was ended meanwhile,
-        WriteFailed if it failed, with the row that it failed of."""
+        what `prepare` raises if it failed, with the row that it failed of."""
         from confluent_kafka import KafkaException
 
         if self._second_look is not None:
@@ -228,11 +230,12 @@ class TaskTransaction:
         try:
             transactional_producer.send(self._producer, *place, self._our_delivery)
         except KafkaException as error:
-            raise self._failed(error.args[0].str()) from None
+            self._ours_refused = error.args[0]
+            raise self._failed() from None
 
     def _our_delivery(self, error: Any, message: Any) -> None:
         if error is not None:
-            self._ours_refused = f"the ledger did not take the record of the rows: {error.str()}"
+            self._ours_refused = error
         elif (offset := transactional_producer.landed_at(message)) >= 0:
             self._ours_landed.append(offset)
 
@@ -241,7 +244,7 @@ class TaskTransaction:
     ) -> Identity:
         """S5: everything acknowledged, and the broker holds exactly the transaction of S2, with
         the partition `must_include` in it. What it says of the ids in `watched` after the flush is
-        in `seen`. Raises WriteFailed."""
+        in `seen`. Raises WriteFailed, and EnvironmentRefused if a right is missing."""
         self._flush()
         crash_point("S5.after_flush")
         usual = {self._options.topic} if self._options.topic else set()
@@ -277,7 +280,7 @@ class TaskTransaction:
 
     def _flush(self) -> None:
         """Every row, and every record of ours, must have been acknowledged with its offset. Raises
-        WriteFailed."""
+        what `prepare` does."""
         from confluent_kafka import KafkaException
 
         timeout_s = self._options.answer_timeout_s
@@ -295,16 +298,14 @@ class TaskTransaction:
             raise self._failed(f"{what} got no answer in {timeout_s:.0f} s")
         served(self._options.kafka.get("bootstrap.servers", ""))
 
-    def _why(self) -> str:
-        """What ended the transaction: rows only say that they were purged."""
-        error = transactional_producer.transaction_failure(self._producer)
-        return f" The transaction failed: {error.str()}." if error else ""
-
-    def _failed(self, said: str) -> WriteFailed:
+    def _failed(self, said: str = "") -> WriteFailed | EnvironmentRefused:
         """`said`: the reason, where no report of a record gives one."""
         self._producer.poll(0)
-        reason = self._writer.failures or self._ours_refused or said
-        return WriteFailed(f"{self._who}: {reason}.{self._why()} Nothing of the batch is visible.")
+        topics = self._options.topic, *self._topic_ids
+        ledger = self._options.ledger_topic if self._ours > len(self._ours_landed) else None
+        return not_prepared(
+            *(self._who, said, self._producer, self._writer, topics, self._ours_refused, ledger)
+        )
 
     def commit(self) -> None:
         """End it by oneself (one-phase). Raises WriteFailed when it is not certain that this one

@@ -103,11 +103,16 @@ class ArrowProducer(plain.ArrowProducer):
     def failures(self) -> str:
         """A sentence about the rows that were not delivered; empty if there are none so far."""
         if count := int(self._slot[0]):
-            code, partition = self._slot[1:2].view("i4").tolist()
+            code, partition = self.first_code, int(self._slot[1:2].view("i4")[1])
             topic = self._slot[3:].tobytes().rstrip(b"\0").decode("utf-8", "replace")
             first = plain.failure(f"{topic}-{partition}", code, librdkafka.error_text(code))
             return f"{count} rows were not delivered; the first: {first}"
         return ""
+
+    @property
+    def first_code(self) -> int:
+        """See plain.ArrowProducer.first_code."""
+        return int(self._slot[1:2].view("i4")[0])
 
     @property
     def acknowledged(self) -> int:

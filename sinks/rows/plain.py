@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.kafka.transactional_producer import landed_at
 from ...core.digest import Digest
-from ...core.errors import SinkError, WriteFailed, cut
+from ...core.errors import EnvironmentRefused, SinkError, WriteFailed, cut
 from ...state.ledger.job_topics import is_internal
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ class ArrowProducer:
         self._acknowledged = 0
         self._failed = 0
         self._first_failure = ""
+        self._first_code = 0
+
+    @property
+    def first_code(self) -> int:
+        """Kafka's number for why the first of the rows was not delivered that were not; else 0."""
+        return self._first_code
 
     @property
     def failures(self) -> str:
@@ -64,7 +70,8 @@ class ArrowProducer:
         """Hand all rows to the producer, waiting while its queue is full.
 
         Raises SinkError for a row that cannot be sent as it is (null topic, a partition that does
-        not exist, a record larger than allowed), WriteFailed when earlier rows were not delivered.
+        not exist, a record larger than allowed), WriteFailed when earlier rows were not delivered,
+        EnvironmentRefused when they may not be written.
         """
         rows = batch_rows(batch, self._default_topic, self._kept)
         for topic, partition, key, value, headers in rows:
@@ -77,7 +84,8 @@ class ArrowProducer:
         self._poll(0)
 
     def flush(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds until every row is delivered; raises WriteFailed if not."""
+        """Wait up to `timeout` seconds until every row is delivered; raises WriteFailed if not,
+        EnvironmentRefused if rows may not be written."""
         self._producer.flush(timeout)
         self._raise_failures()
         if left := self.rows - self.acknowledged:
@@ -124,6 +132,7 @@ class ArrowProducer:
         if not self._failed:
             where = f"{message.topic()}-{message.partition()}"
             self._first_failure = failure(where, error.code(), error.str())
+            self._first_code = error.code()
         self._failed += 1
 
     def _poll(self, seconds: float) -> None:
@@ -132,7 +141,7 @@ class ArrowProducer:
 
     def _raise_failures(self) -> None:
         if not self.goes_on and (failures := self.failures):
-            raise WriteFailed(failures)
+            raise not_written(f"{failures}.", self.first_code)
 
 
 def batch_rows(
@@ -201,7 +210,7 @@ def null_header() -> SinkError:
     return SinkError("The 'headers' column holds a header whose key is null; Kafka has no such.")
 
 
-def refusal(code: int, topic: str, partition: int, row: int) -> SinkError:
+def refusal(code: int, topic: str, partition: int, row: int) -> SinkError | EnvironmentRefused:
     """The error for a row that the client itself refuses."""
     from confluent_kafka import KafkaError
 
@@ -216,8 +225,8 @@ def refusal(code: int, topic: str, partition: int, row: int) -> SinkError:
         advice = " The topic has no such partition."
     elif code in (KafkaError._STATE, KafkaError._FATAL):  # of an earlier row's failure
         return WriteFailed(f"Row {row} and those after it were not sent to {where}.")
-    elif _is_no_topic(code):  # the client knows already what otherwise the delivery report says
-        return WriteFailed(f"Row {row} was not delivered {failure(where, code, reason)}")
+    elif _is_no_topic(code) or is_denied(code):  # the client knows it before a delivery report
+        return not_written(f"Row {row} was not delivered {failure(where, code, reason)}.", code)
     return SinkError(f"Row {row} of the task cannot be sent to {where}: {reason}.{advice}")
 
 
@@ -227,6 +236,18 @@ def _is_no_topic(code: int) -> bool:
     return code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 
+def is_denied(code: int) -> bool:
+    """Whether the principal lacks a right on the topic."""
+    from confluent_kafka import KafkaError
+
+    return bool(code == KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
+def not_written(sentence: str, code: int) -> WriteFailed | EnvironmentRefused:
+    """The error for rows that were not delivered: a right comes by no other start."""
+    return EnvironmentRefused(sentence) if is_denied(code) else WriteFailed(sentence)
+
+
 def failure(where: str, code: int, reason: str) -> str:
     """The sentence for a row that was not delivered."""
     from confluent_kafka import KafkaError
@@ -234,6 +255,8 @@ def failure(where: str, code: int, reason: str) -> str:
     if code == KafkaError.MSG_SIZE_TOO_LARGE:
         reason += " (the row, or the batch of rows it was sent in, is larger than the topic's "
         reason += "'max.message.bytes': raise that, or set 'kafka.batch.size' below it)"
+    if is_denied(code):
+        reason += " (the principal needs Write and Describe on the topic)"
     if _is_no_topic(code):
         reason += " (a write creates no topic: create it)"
     if code == KafkaError.DUPLICATE_SEQUENCE_NUMBER:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from ...clients.kafka import config as kafka_config
 from ...core.crash_points import crash_point
-from ...core.errors import WriteFailed
 from ..options import AT_LEAST_ONCE, NONE, SinkOptions
 from .fast import arrow_producer
+from .plain import not_written
 from .producer_settings import ACKS_ALIAS, producer_settings
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ FLUSH_TIMEOUT_S = 300.0
 
 
 def write(options: SinkOptions, partition: int, batches: Iterator[pa.RecordBatch]) -> None:
-    """Send all rows. Runs on an executor, once an attempt. Raises WriteFailed."""
+    """Send all rows. Runs on an executor, once an attempt. Raises WriteFailed, and
+    EnvironmentRefused for what may not be written."""
     producer = kafka_config.producer(producer_settings(options))
     writer = arrow_producer(producer, options.topic, options.own_topics)
     writer.goes_on = options.guarantee == NONE
@@ -42,5 +43,6 @@ def write(options: SinkOptions, partition: int, batches: Iterator[pa.RecordBatch
         writer.failures or f"{missing} rows got no answer in {FLUSH_TIMEOUT_S:.0f} s"
     )
     if options.guarantee == AT_LEAST_ONCE:
-        raise WriteFailed(f"{sentence}. Rows sent before it are visible and will be repeated.")
+        repeated = f"{sentence}. Rows sent before it are visible and will be repeated."
+        raise not_written(repeated, writer.first_code)
     log.warning("guarantee=none, so this is not an error: %s.", sentence)

@@ -18,7 +18,7 @@ from typing import IO, Any, Protocol
 from urllib.parse import quote
 
 from ...core.errors import CheckpointError, cut
-from .url_secrets import without_secrets
+from ...core.url_secrets import without_secrets
 
 # Hadoop's names for S3; pyarrow has one.
 _SAME = {"s3a": "s3", "s3n": "s3"}

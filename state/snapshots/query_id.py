@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from ...core.errors import CheckpointError, cut
+from ...core.url_secrets import without_secrets
 from .checkpoint import is_without_scheme, open_checkpoint
-from .url_secrets import without_secrets
 
 
 def read_query_id(checkpoint: str) -> str | None:

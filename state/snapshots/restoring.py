@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from ...core.errors import CheckpointError
 from ...core.progress import bar
 from ...core.transaction import Begun, DecisionState
+from ...core.url_secrets import without_secrets
 from ..ledger.blob_names import SnapshotHead
 from ..ledger.coordinator import Coordinator
 from ..ledger.job import Job
@@ -163,7 +164,7 @@ def _say(found: Found, job: str, checkpoint: str) -> None:
     log.info(
         "Job '%s' goes on at batch %d: snapshot '%s' of %s (%d files, %d bytes) was restored into "
         "'%s'.",
-        *(job, head.batch, found.name, made, head.files, head.size, checkpoint),
+        *(job, head.batch, found.name, made, head.files, head.size, without_secrets(checkpoint)),
     )
 
 

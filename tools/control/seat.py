@@ -12,7 +12,6 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from ...clients.kafka.cluster import connect
@@ -107,12 +106,19 @@ class Seat:
 
     def tell(self, told: Told) -> None:
         """To whoever asks; it is sent meanwhile."""
+        from confluent_kafka import KafkaException
+
         self.told, self._is_untold = told, False
         said = words.encode(told)
-        with suppress(BufferError):
+        try:
             self._producer.produce(
                 self._topic, said, words.TOLD_KEY, 0, on_delivery=self._delivered
             )
+        except BufferError:
+            pass
+        except KafkaException as error:  # what librdkafka knows already, it refuses itself
+            self._not_told(error.args[0])
+        else:
             self._on_way.append(said)
 
     def close(self) -> None:
@@ -123,13 +129,16 @@ class Seat:
         self._consumer.close()
 
     def _delivered(self, error: Any, message: Any) -> None:
-        from confluent_kafka import KafkaError
-
         if error is None:
             return
         if (said := message.value()) in self._on_way:
             self._on_way.remove(said)
         self._is_untold = not self._on_way
+        self._not_told(error)
+
+    def _not_told(self, error: Any) -> None:
+        from confluent_kafka import KafkaError
+
         log.warning("What becomes of job '%s' could not be told: %s.", self.job, error.str())
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             self._refused = (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...connectors.direct import NAME as DIRECT
 from ...connectors.written_format import format_of
+from ...core.url_secrets import without_secrets
 
 # What a step's outcome flows into: state whose rows are written as they come, that of an
 # aggregation whose groups are written once they are closed, and a shuffle.
@@ -47,7 +47,6 @@ TOLD = frozenset(
         "transactiontimeout",
     ]
 )
-_LOGIN = re.compile(r"//[^/@]*@")  # in a URL
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class End:
         by_function: bool = False,
     ) -> End:
         """With those of the options that are told."""
-        lower = {key.lower(): _LOGIN.sub("//", str(value)) for key, value in options.items()}
+        lower = {key.lower(): without_secrets(str(value)) for key, value in options.items()}
         kept = {key: value for key, value in sorted(lower.items()) if key in TOLD}
         word = format_of(lower) if name.startswith(DIRECT) else name.lower()
         return cls(word, kept, within, by_function)

@@ -140,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
         return ExitCode.USAGE
     except EnvironmentRefused as error:  # of the control topic
         print(f"{arguments.prog}: {error}", file=sys.stderr)
-        return ExitCode.GAVE_UP
+        return ExitCode.GAVE_UP if error.retriable else ExitCode.PERSON
 
 
 def _supervised(wanted: Wanted, folder: Path) -> ExitCode:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from ...core.errors import LedgerError
 from ...core.progress import bar
 from ...core.transaction import Decision, DecisionState
+from ...core.url_secrets import without_secrets
 from ...sinks.options import SinkOptions
 from ...sinks.protocol import preflight
 from ...sinks.protocol.recovery import make_plan
@@ -109,7 +110,8 @@ def start_from(
             leave_out=frozenset({_METADATA}),
             before_finish=finish,
         )
-    log.info("'%s' was made from export '%s' of job '%s'.", checkpoint, name, job)
+    shown = without_secrets(checkpoint)
+    log.info("'%s' was made from export '%s' of job '%s'.", shown, name, job)
     return found.export
 
 
