@@ -41,11 +41,12 @@ class Topics:
         self.memory = IdWindows((INBOX, POISON), 1000)
         self.records: dict[str, list[Record]] = {INBOX: [], POISON: []}
 
-    def append(self, kept: Sequence[Record], poison: Sequence[Record]) -> None:
+    def append(self, kept: Sequence[Record], poison: Sequence[Record]) -> bool:
         wanted = {INBOX: kept, POISON: poison}
         for name, records in wanted.items():
             self.records[name] += records
         self.memory.note(wanted)
+        return True
 
     def read(
         self, name: str, begin: int, end: int

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import json
 import pickle
+import re
 import socket
 import ssl
 import struct
@@ -22,18 +23,20 @@ from confluent_kafka import KafkaError
 from pika.adapters.utils.connection_workflow import (
     AMQPConnectionWorkflowFailed,
     AMQPConnectorSocketConnectError,
+    AMQPConnectorStackTimeout,
 )
 from pika.adapters.utils.io_services_utils import _AsyncTransportBase
 
 from eo_kafka.clients.amqp.client import explained
 from eo_kafka.clients.amqp.queue import Delivery
 from eo_kafka.clients.amqp.repairs import repair
+from eo_kafka.clients.kafka import topics
 from eo_kafka.clients.kafka.share_group import ShareGroup
 from eo_kafka.connectors.queues.reader import checked, columns
-from eo_kafka.errors import OptionsError, ReadTimeout, SourceError
+from eo_kafka.errors import EnvironmentRefused, OptionsError, ReadTimeout, SourceError
 from eo_kafka.formats.shared.arrow_types import arrow_schema
 from eo_kafka.sources.queues.id_window import Window
-from eo_kafka.sources.queues.message import META, Record, id_of, id_source, message_of
+from eo_kafka.sources.queues.message import META, PART_BYTES, Record, id_of, id_source, message_of
 from eo_kafka.sources.queues.receiver import PORTION_BYTES, _portions
 from eo_kafka.sources.queues.rows import unpacked, with_messages
 from eo_kafka.sources.queues.share_group import message_of as message_of_share_group
@@ -61,6 +64,16 @@ def problems(**given: str) -> list[str]:
         checked({**GIVEN, **given})
     assert SECRET not in str(told.value)
     return list(told.value.problems)
+
+
+def test_a_body_that_is_cut_is_whole_in_its_parts() -> None:
+    for size, count in ((0, 1), (PART_BYTES, 1), (PART_BYTES + 1, 2), (3 * PART_BYTES, 3)):
+        body = bytes(number % 251 for number in range(size))
+        parts = message_of(delivery(body, message_id="a"), b"a").parts("why")
+        assert b"".join(one.value for one in parts) == body
+        said = [json.loads(one.headers[0][1]) for one in parts]
+        assert [one.get("part", 1) for one in said] == list(range(1, count + 1))
+        assert {one["reason"] for one in said} == {"why"}
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -203,6 +216,36 @@ def test_a_record_that_cannot_be_read_is_not_tried_again(monkeypatch: pytest.Mon
         told = group._unreadable(bad)
         assert isinstance(told, SourceError)
         assert f"record of orders-3 at offset {offset} cannot be read" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("of_group", "of_brokers", "said"),
+    [
+        ("8", ["2"], None),
+        ("7", ["10"], "has share.delivery.count.limit=7.*--alter --entity-type groups"),
+        (None, ["10", "8"], None),
+        (None, ["10", "5"], "has share.delivery.count.limit=5.*the brokers have group.share"),
+        (None, ["10", None], None),
+        (None, [None], "not known.*DescribeConfigs.*must be 8"),
+    ],
+)
+def test_a_limit_that_only_brokers_have_is_compared_too(
+    monkeypatch: pytest.MonkeyPatch, caplog, of_group, of_brokers, said
+) -> None:
+    """As of Kafka 4.2, whose groups have no such setting."""
+    monkeypatch.setattr("eo_kafka.clients.kafka.control_plane.shared", lambda settings: None)
+    found = [{"group.share.delivery.count.limit": one} if one else {} for one in of_brokers]
+    monkeypatch.setattr(topics, "settings_of", lambda admin, name, kind: found[int(name)])
+    admin = SimpleNamespace(brokers=range(len(found)))
+    monkeypatch.setattr(topics, "metadata", lambda admin: admin)
+    group = ShareGroup({}, "orders", "workers", 1)
+    try:
+        group._check_limit(of_group, admin, 4)
+    except EnvironmentRefused as error:
+        caplog.clear()
+        assert said and re.search(said, str(error))
+    else:
+        assert bool(re.search(said or "not known", caplog.text)) == bool(said)
 
 
 @pytest.mark.parametrize(
@@ -429,6 +472,7 @@ def test_headers_that_are_nested_too_deep_are_not_an_outage(depth) -> None:
             )
         ),
         pika.exceptions.IncompatibleProtocolError(repr(lost(ConnectionResetError(104, "reset")))),
+        AMQPConnectorStackTimeout("Timeout during AMQP handshake"),
         ConnectionResetError(104, "reset"),
     ],
     ids=repr,

@@ -136,13 +136,14 @@ def told(settings: AmqpSettings, queue: str) -> Iterator[None]:
 
 def explained(error: Exception, settings: AmqpSettings, queue: str) -> EoKafkaError:
     """The client's error as one of ours."""
+    from pika.adapters.utils.connection_workflow import AMQPConnectorException
     from pika.exceptions import AMQPError
 
     place, said = settings.place, _said(error)
     refusal = _refusal(error, said, place, queue)
     if refusal is not None:
         return EnvironmentRefused(refusal)
-    if isinstance(error, AMQPError | OSError) and _is_outage(said):
+    if isinstance(error, AMQPError | AMQPConnectorException | OSError) and _is_outage(said):
         return ReadTimeout(
             f"No answer from RabbitMQ at {place} for queue '{queue}' ({said}). Start again when it "
             "is up: messages that were not acknowledged are delivered again, and those that are in "

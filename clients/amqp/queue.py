@@ -3,7 +3,8 @@
 Nothing is ever fetched beyond what was asked for. Messages that a client fetches and gives back
 count as deliveries, and a quorum queue drops a message after too many of them (`delivery-limit`,
 20 by default since RabbitMQ 4): so the window of unacknowledged messages is as wide as the count
-that is asked for, and everything in it is taken.
+that is asked for, and everything in it is taken. pika gives back what arrives while a consumer is
+cancelled, so that is done when nothing is on its way: a large message may take minutes.
 """
 
 from __future__ import annotations
@@ -71,10 +72,11 @@ class Queue:
             found = self._open().queue_declare(self._queue, passive=True).method
             return int(found.message_count or 0), int(found.consumer_count or 0)
 
-    def take(self, count: int, quiet_s: float) -> list[Delivery]:
-        """Up to `count` messages, unacknowledged; fewer if none came for `quiet_s`."""
+    def take(self, count: int, quiet_s: float, patience_s: float) -> list[Delivery]:
+        """Up to `count` messages, unacknowledged; fewer if none came for `quiet_s` and none is on
+        its way. The first one of those that wait is waited for, for `patience_s`."""
         with told(self._settings, self._queue):
-            return self._taken(self._open(), count, quiet_s)
+            return self._taken(self._open(), count, quiet_s, patience_s)
 
     def acknowledge(self, tag: int, *, multiple: bool) -> None:
         """This one, or all that were taken up to it."""
@@ -95,7 +97,9 @@ class Queue:
         with suppress(Exception):
             self.close()
 
-    def _taken(self, channel: BlockingChannel, count: int, quiet_s: float) -> list[Delivery]:
+    def _taken(
+        self, channel: BlockingChannel, count: int, quiet_s: float, patience_s: float
+    ) -> list[Delivery]:
         assert self._connection is not None
         found: list[Delivery] = []
 
@@ -109,17 +113,46 @@ class Queue:
 
         channel.basic_qos(prefetch_count=count)
         consumer = channel.basic_consume(self._queue, note)
-        until = time.monotonic() + quiet_s
-        while len(found) < count and (left := until - time.monotonic()) > 0:
-            before = len(found)
-            self._connection.process_data_events(time_limit=left)
-            if len(found) > before:
-                until = time.monotonic() + quiet_s
+        began = heard = time.monotonic()
+        while (before := len(found)) < count:
+            self._connection.process_data_events(max(0.0, heard + quiet_s - time.monotonic()))
+            if len(found) == before:
+                if time.monotonic() < heard + quiet_s:
+                    continue
+                left = self._left(channel, found)
+                waited_s = time.monotonic() - began
+                if left is not None and (found or not left):
+                    break
+                if left is not None and waited_s >= patience_s:
+                    self._tell_of_none(left, waited_s)
+                    break
+            heard = time.monotonic()
         channel.basic_cancel(consumer)
         self._used = time.monotonic()
         if any(_STREAM_OFFSET in (one.properties.headers or {}) for one in found):
             raise EnvironmentRefused(self._refusal(_STREAM))
         return found
+
+    def _left(self, channel: BlockingChannel, found: list[Delivery]) -> int | None:
+        """How many messages still wait; None if some arrived meanwhile. An answer comes behind what
+        was sent before it, however long that takes; but the first one may pass what the queue has
+        just handed to the channel. A connection that says nothing is ended by its heartbeats."""
+        assert self._connection is not None
+        before, left = len(found), 0
+        for _ in range(2):
+            answer = channel.queue_declare(self._queue, passive=True)
+            left = int(answer.method.message_count or 0)
+        self._connection.process_data_events()
+        return left if len(found) == before else None
+
+    def _tell_of_none(self, left: int, waited_s: float) -> None:
+        log.warning(
+            "Queue '%s' at %s has %d messages and handed out none of them in %.0f s. Another "
+            "consumer has the queue for itself (single active consumer, exclusive, or of a higher "
+            "priority), or RabbitMQ is overloaded: look at its consumers, rabbitmqctl "
+            "list_consumers. They come when it hands them out: with availableNow in a later run.",
+            *(self._queue, self._settings.place, left, waited_s),
+        )
 
     def _open(self) -> BlockingChannel:
         if self._connection is not None and time.monotonic() - self._used > _IDLE_S:

@@ -82,14 +82,7 @@ class ShareGroup:
                 "transactions that were aborted would come out as messages. Nothing was taken. "
                 + self._advice(f"{_ISOLATION}=read_committed")
             )
-        attempts = int(found.get(_ATTEMPTS, most_deliveries + 1))
-        if attempts <= most_deliveries:
-            raise EnvironmentRefused(
-                f"Option 'maxDeliveries' is {most_deliveries}, and share group '{self._group}' has "
-                f"{_ATTEMPTS}={attempts}: after so many deliveries Kafka drops a record without a "
-                "word, before it goes to the poison topic. Nothing was taken. Set 'maxDeliveries' "
-                "below it. Or: " + self._advice(f"{_ATTEMPTS}={min(10, most_deliveries + 1)}")
-            )
+        self._check_limit(found.get(_ATTEMPTS), admin, most_deliveries)
         if (reset := found.get(_RESET, "earliest")) != "earliest":
             log.warning(
                 "Share group '%s' has %s=%s: of a partition that it has never looked at, also one "
@@ -98,6 +91,39 @@ class ShareGroup:
                 *(self._group, _RESET, reset, self._advice(f"{_RESET}=earliest")),
             )
         self._heartbeat_s = int(found.get(_HEARTBEAT, _HEARTBEAT_MS)) / 1000
+
+    def _check_limit(self, of_group: str | None, admin: Any, most_deliveries: int) -> None:
+        """Refuse one that leaves a record few deliveries in which it can go to the poison topic:
+        who dies in all of them loses it. Before Kafka 4.3 only brokers have the setting."""
+        from confluent_kafka.admin import ResourceType
+
+        limits = [of_group]
+        if of_group is None:
+            limits = [
+                topics.settings_of(admin, str(one), ResourceType.BROKER).get(f"group.{_ATTEMPTS}")
+                for one in topics.metadata(admin).brokers
+            ]
+        known = [int(one) for one in limits if one is not None]
+        if not known:
+            log.warning(
+                "After how many deliveries Kafka drops a record of share group '%s' is not known: "
+                "the principal needs DescribeConfigs on the group, or before Kafka 4.3 on the "
+                "cluster. It must be %d, twice 'maxDeliveries', or more. %s",
+                *(self._group, 2 * most_deliveries, self._advice(f"{_ATTEMPTS}=10")),
+            )
+        elif min(known) < 2 * most_deliveries:
+            advice = (
+                f"Or let the brokers have group.{_ATTEMPTS}=10, and restart them."
+                if of_group is None
+                else "It can be 10. " + self._advice(f"{_ATTEMPTS}=10")
+            )
+            raise EnvironmentRefused(
+                f"Option 'maxDeliveries' is {most_deliveries}, and share group '{self._group}' has "
+                f"{_ATTEMPTS}={min(known)}: after so many deliveries Kafka drops a record without a"
+                " word. Those after 'maxDeliveries' are for the way to the poison topic, and a "
+                "driver that dies in each of them loses it. Nothing was taken. Set 'maxDeliveries'"
+                f" to half of the limit or less. {advice}"
+            )
 
     def _advice(self, setting: str) -> str:
         return f"Set it by {_ALTER.format(group=self._group, setting=setting)}"

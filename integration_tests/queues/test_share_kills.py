@@ -27,9 +27,8 @@ def test_no_kill_at_any_moment_loses_or_repeats_a_record_of_a_share_group(
     print(f"seed {seed}")
     chance = random.Random(seed)
     servers = own_share_kafka.bootstrap_servers
-    often = {"share.delivery.count.limit": "10"}
-    job = share_copy_of(servers, tmp_path, partitions=2, **often)
-    job.given = {"prefetch": "50", "maxDeliveries": "9"}
+    job = share_copy_of(servers, tmp_path, partitions=2)
+    job.given = {"prefetch": "50"}
     up = threading.Lock()  # a publisher needs Kafka
 
     def publish_all() -> None:

@@ -36,6 +36,7 @@ QUICK_BROKER = {
 QUICK_GROUP = {
     "share.auto.offset.reset": "earliest",
     "share.isolation.level": "read_committed",
+    "share.delivery.count.limit": "10",
     "share.record.lock.duration.ms": "2000",
     "share.heartbeat.interval.ms": "300",
     "share.session.timeout.ms": "1500",

@@ -76,9 +76,9 @@ class Inbox:
             self._write(dict.fromkeys(self._points, _TRIAL), is_trial=True)
             self._is_tried = True
 
-    def append(self, kept: Sequence[Record], poison: Sequence[Record]) -> EnvironmentRefused | None:
-        """All of them in one transaction, or none: where one is too large, it returns what is to be
-        said of it, and goes on. Readers are given them when it returns. Raises Fenced,
+    def append(self, kept: Sequence[Record], poison: Sequence[Record]) -> bool:
+        """All of them in one transaction; or none, where one is too large: then it is not done, and
+        goes on. Readers are given them when it returns. Raises Fenced,
         EnvironmentRefused, OutcomeUnknown, ReadTimeout, RepairNeeded."""
         wanted = dict(zip(self._both, (kept, poison), strict=True))
         before = {name: point.at_least for name, point in self._points.items()}
@@ -89,9 +89,9 @@ class Inbox:
                 self._write(dict.fromkeys(self._points, _TRIAL), is_trial=True)
                 self._mine = self._control.describe_one(self._id).identity  # it may have a new one
             self._pass_over_own(before)
-            return self._too_large([*kept, *poison])
+            return False
         self.memory.note(wanted)
-        return None
+        return True
 
     def _write(self, records: Mapping[str, Sequence[Record]], *, is_trial: bool = False) -> bool:
         """In one transaction, which a trial takes back. Not, if one of them is too large."""
@@ -278,18 +278,4 @@ class Inbox:
             f"Writing to inbox '{self._options.inbox}' failed: {problem}. Nothing of it was "
             "acknowledged to the queue. Start again: what was kept is found in the inbox then, and "
             "is not kept twice."
-        )
-
-    def _too_large(self, records: Sequence[Record]) -> EnvironmentRefused:
-        largest = max(records, key=lambda one: len(one.value or b""))
-        at, size = largest.place, len(largest.value or b"")
-        key = (largest.key or b"").decode(errors="backslashreplace")
-        name = key if at is None else f"{self._options.queue}-{at.partition}-{at.offset}"
-        return EnvironmentRefused(
-            f"Message '{name}' of queue '{self._options.queue}' has {size:,} bytes, "
-            f"more than topic '{self._options.inbox}' or '{self._options.poison_topic}' takes. "
-            "It was not acknowledged; the others that came with it are kept. Raise "
-            "'max.message.bytes' of both topics, or take the message out of the queue. Do it soon: "
-            "each start counts as a delivery, and after a quorum queue's delivery-limit, or a "
-            "share group's share.delivery.count.limit, the message is dropped."
         )

@@ -16,10 +16,12 @@ MESSAGE_ID, BODY, HEADER = "message-id", "body", "header:"
 META = "eo-queue"
 VERSION = 1
 # What a record of the inbox says of its message, beside `v`, and may say: a share group's has an
-# id, one of RabbitMQ's says what its id is of, and one out of the poison topic its reason.
+# id, one of RabbitMQ's says what its id is of, and one out of the poison topic its reason, and of a
+# body that was cut which part it has, of how many.
 SAID = frozenset(("exchange", "routingKey", "redelivered", "deliveries", "sent", "properties"))
 ID_OF = "idOf"
-MAY_SAY = SAID | {"id", ID_OF, "reason"}
+MAY_SAY = SAID | {"id", ID_OF, "reason", "part", "parts"}
+PART_BYTES = 512 << 10  # with headers of AMQP, of 128 KiB, less than topics take by Kafka's default
 _DELIVERIES = "x-delivery-count"  # a quorum queue's count of earlier deliveries
 _PROPERTIES = (
     *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id"),
@@ -69,9 +71,20 @@ class Message:
 
     def record(self, reason: str | None = None) -> Record:
         """As it goes into the inbox. `reason`: why into the poison topic."""
-        meta = {"v": VERSION, **self.said, **({} if reason is None else {"reason": reason})}
-        headers = [(META, json.dumps(meta).encode()), *self.headers]
-        return Record(self.key, self.value, headers, self.place)
+        return self._record(self.value, {} if reason is None else {"reason": reason})
+
+    def parts(self, reason: str) -> list[Record]:
+        """As it goes into a poison topic that is too small for it: pieces of the body, in order."""
+        body = self.value or b""
+        pieces = [body[at : at + PART_BYTES] for at in range(0, len(body), PART_BYTES)]
+        if len(pieces) < 2:
+            return [self.record(reason)]
+        said = {"reason": reason, "parts": len(pieces)}
+        return [self._record(one, {**said, "part": at}) for at, one in enumerate(pieces, 1)]
+
+    def _record(self, value: bytes | None, more: Mapping[str, Any]) -> Record:
+        headers = [(META, json.dumps({"v": VERSION, **self.said, **more}).encode()), *self.headers]
+        return Record(self.key, value, headers, self.place)
 
 
 def id_source(value: str) -> str:

@@ -17,7 +17,7 @@ from .. import declared
 from . import message
 
 POISON, KEPT = "{inbox}.poison", "{inbox}.kept"
-MAX_SHARE_DELIVERIES = 4  # Kafka's default limit is 5
+MAX_SHARE_DELIVERIES = 4  # Kafka allows a limit of 10, of which half is for the poison topic
 FAIL, DEAD_LETTER = "fail", "dead-letter"
 
 QUEUE: Option[str | None] = Option(
@@ -79,8 +79,8 @@ MAX_DELIVERIES = Option(
     15,
     "A message that a quorum queue has delivered so often before goes to the poison topic. Less "
     "than the queue's `delivery-limit` (20 since RabbitMQ 4), at which RabbitMQ drops it itself. "
-    "Classic queues count no deliveries. With `shareGroup` the default is 4, less than the group's "
-    "`share.delivery.count.limit`, at which Kafka drops it.",
+    "Classic queues count no deliveries. With `shareGroup` the default is 4, and half of "
+    "the group's `share.delivery.count.limit`, at which Kafka drops it, is the most.",
 )
 PREFETCH = Option(
     "prefetch",

@@ -14,6 +14,8 @@ log = logging.getLogger(__name__)
 
 # Without a message for so long, a look at the queue ends. One that comes meanwhile ends it at once.
 QUIET_S = 0.2
+# So long the first one is waited for, where the queue says that there are some.
+PATIENCE_S = 30.0
 
 
 class RabbitMQQueue:
@@ -30,7 +32,7 @@ class RabbitMQQueue:
 
     def take(self, count: int) -> list[Message]:
         """Never more than `count`."""
-        taken = self._queue.take(count, QUIET_S)
+        taken = self._queue.take(count, QUIET_S, PATIENCE_S)
         self._open = [one.tag for one in taken]
         return [message_of(one, self._id_of(one), self._kind) for one in taken]
 

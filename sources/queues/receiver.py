@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...core.crash_points import crash_point
-from ...core.errors import EoKafkaError, ReadTimeout, SourceError
+from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SourceError
 from ...core.patience import patience_s, served
 from .backend import Backend, Memory
 from .id_window import IdWindows
@@ -28,6 +28,7 @@ from .offset_memory import OffsetMemory
 from .options import QueueOptions
 from .rabbitmq import RabbitMQQueue
 from .share_group import ShareGroupQueue
+from .topic import MAX_MESSAGE_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -134,24 +135,64 @@ class Receiver:
         """Keep and acknowledge all that can be. What cannot stops the query, and holds nothing
         back: what a start that fails has in its hands counts as delivered."""
         nameless = [one for one in taken if self._stops(one)]
-        problems: list[EoKafkaError] = []
+        refused: list[Message] = []
         for portion in _portions([one for one in taken if not self._stops(one)]):
-            self._keep_portion(portion, counts, problems)
-        if len(nameless) < len(taken):
+            if not self._is_kept(portion, counts):
+                refused += portion
+        refused.sort(key=_size)
+        poison = [one for one in refused if self._reason(one)]
+        held: list[Message] = []
+        to_cut: list[Message] = []
+        self._keep_by_halves(poison, counts, to_cut, 1, False)
+        self._keep_by_halves(to_cut, counts, held, MOST_PROBLEMS, True)
+        others = [one for one in refused if not self._reason(one)]
+        self._keep_by_halves(others, counts, held, MOST_PROBLEMS, False)
+        if len(nameless) + len(held) < len(taken):
             crash_point("queue.after_acknowledgement")
-        if nameless:
-            said, size = nameless[0].said, len(nameless[0].value or b"")
-            raise SourceError(
-                f"A message of queue '{self._options.queue}' has no id: option 'messageId' is "
-                f"'{self._options.message_id}', and it has none there (exchange "
-                f"'{said['exchange']}', routing key '{said['routingKey']}', {size} bytes). Without "
-                "one nobody can tell whether it was delivered before. It is still in the queue; "
-                "the others that came with it are kept. "
-                "Let the publisher set one; or name another source of ids in 'messageId'; or set "
-                "'onMissingId' to 'dead-letter'."
-            )
-        if problems:
-            raise problems[0]
+        if nameless or held:
+            raise self._stopped(nameless, held)
+
+    def _stopped(self, nameless: Sequence[Message], held: Sequence[Message]) -> EoKafkaError:
+        """Of what is still in the queue, what to say."""
+        too_large = self._too_large(held) if held else ""
+        if not nameless:
+            return EnvironmentRefused(too_large)
+        said = nameless[0].said
+        return SourceError(
+            f"A message of queue '{self._options.queue}' has no id: option 'messageId' is "
+            f"'{self._options.message_id}', and it has none there (exchange "
+            f"'{said['exchange']}', routing key '{said['routingKey']}', {_size(nameless[0])} "
+            "bytes). Without one nobody can tell whether it was delivered before. It is still in "
+            "the queue; of what came with it all that can be kept is kept. "
+            "Let the publisher set one; or name another source of ids in 'messageId'; or set "
+            "'onMissingId' to 'dead-letter'. " + too_large
+        )
+
+    def _too_large(self, held: Sequence[Message]) -> str:
+        smallest, largest = min(held, key=_size), max(held, key=_size)
+        name = smallest.said.get("id") or (smallest.id or b"").decode(errors="backslashreplace")
+        most, poison = self._options.max_deliveries, self._options.poison_topic
+        is_last = any(self._reason(one) for one in held)
+        topic = poison if is_last else self._options.inbox
+        needed = max(MAX_MESSAGE_BYTES, _size(largest) + (1 << 20))
+        queue, has = self._options.queue, f"has {_size(smallest):,} bytes"
+        what = (
+            f"Message '{name}' of queue '{queue}' {has}, more than topic '{topic}' takes"
+            if len(held) == 1
+            else f"{len(held)} messages of queue '{queue}' are larger than topic '{topic}' takes, "
+            f"or no smaller than some that are: '{name}', the smallest, {has}"
+        )
+        return (
+            f"{what}. Nothing of that was acknowledged: it is still in the queue, and of what came "
+            "with it all that can be kept is kept. Raise the topic's limit: "
+            f"kafka-configs.sh --bootstrap-server ... --alter --topic {topic} --add-config "
+            f"max.message.bytes={needed}. Each start counts as a delivery, where they are counted. "
+        ) + (
+            "Their keys or headers are too large, so they cannot be cut, and at the queue's own "
+            "limit of deliveries they are dropped: do it before the next start."
+            if is_last
+            else f"After {most} (maxDeliveries) they go to '{poison}', in parts if they must."
+        )
 
     def _stops(self, one: Message) -> bool:
         """Whether it has no id, and may still be delivered again."""
@@ -162,35 +203,43 @@ class Receiver:
             and before < self._options.max_deliveries
         )
 
-    def _keep_portion(
-        self, taken: Sequence[Message], counts: _Counts, problems: list[EoKafkaError]
+    def _keep_by_halves(
+        self, taken: Sequence[Message], counts: _Counts, held: list[Message], most: int, cut: bool
     ) -> None:
-        """To `problems` goes what is to be said of those that are too large. Kafka does not say
-        which they are: so the others are found by halves, while they are few."""
-        assert self._queue is not None
-        if len(problems) == MOST_PROBLEMS:
-            return
-        problem = self._kept(taken, counts)
-        if problem is None:
-            crash_point("queue.after_commit")
-            self._queue.acknowledge(taken)
-        elif len(taken) == 1:
-            problems.append(problem)
-        else:
-            half = len(taken) // 2
-            self._keep_portion(taken[:half], counts, problems)
-            self._keep_portion(taken[half:], counts, problems)
+        """The smallest come first. To `held` go those that are too large, which Kafka does not tell
+        apart; after so many, untried, all that are no smaller."""
+        for portion in _portions(taken):
+            if len(held) >= most:
+                held += portion
+            elif self._is_kept(portion, counts, cut):
+                continue
+            elif len(portion) == 1:
+                held += portion
+            else:
+                half = len(portion) // 2
+                for some in (portion[:half], portion[half:]):
+                    self._keep_by_halves(some, counts, held, most, cut)
 
-    def _kept(self, taken: Sequence[Message], counts: _Counts) -> EoKafkaError | None:
-        """None where all of them are in the inbox or the poison topic now."""
+    def _is_kept(self, taken: Sequence[Message], counts: _Counts, cut: bool = False) -> bool:
+        """Whether they are acknowledged now; not, where one of them is too large."""
+        assert self._queue is not None
+        if not self._kept(taken, counts, cut):
+            return False
+        crash_point("queue.after_commit")
+        self._queue.acknowledge(taken)
+        return True
+
+    def _kept(self, taken: Sequence[Message], counts: _Counts, cut: bool) -> bool:
+        """Whether all of them are in the inbox or the poison topic now, there in parts with
+        `cut`."""
         assert self._inbox is not None
         memory = self._inbox.memory
         kept: list[Record] = []
         poison: list[Record] = []
         mine: set[tuple[bytes | None, bool]] = set()  # ids, and whether they are poison
-        repeats = uncertain = 0
+        repeats = uncertain = poisoned = 0
         for one in taken:
-            reason = self._reason(one) or memory.doubt(one)
+            reason = self._reason(one)
             is_poison = reason is not None
             known = (one.id, False) in mine or (is_poison and (one.id, True) in mine)
             if one.id is not None and (known or memory.has(one, is_poison=is_poison)):
@@ -200,21 +249,25 @@ class Receiver:
                 kept.append(one.record())
                 uncertain += one.said["redelivered"] and not memory.remembers_all
             else:
-                poison.append(one.record(reason))
+                poison += one.parts(reason) if cut else [one.record(reason)]
+                poisoned += 1
             mine.add((one.id, is_poison))
-        problem = self._inbox.append(kept, poison) if kept or poison else None
-        if problem is None:
-            counts.repeats += repeats
-            counts.poison += len(poison)
-            counts.uncertain += uncertain
-        return problem
+        if (kept or poison) and not self._inbox.append(kept, poison):
+            return False
+        counts.repeats += repeats
+        counts.poison += poisoned
+        counts.uncertain += uncertain
+        return True
 
     def _reason(self, one: Message) -> str | None:
         """Why a message is poison."""
         before, most = one.deliveries, self._options.max_deliveries
         if before is not None and before >= most:
             return f"it was delivered {before} times before; maxDeliveries is {most}"
-        return f"it has no id in {self._options.message_id}" if one.id is None else None
+        if one.id is None:
+            return f"it has no id in {self._options.message_id}"
+        assert self._inbox is not None
+        return self._inbox.memory.doubt(one)
 
     def _tell(self, counts: _Counts) -> None:
         queue, window = self._options.queue, self._options.window
@@ -272,10 +325,14 @@ def _chosen(options: QueueOptions) -> tuple[Backend, Memory]:
     return ShareGroupQueue(options, memory), memory
 
 
+def _size(one: Message) -> int:
+    return len(one.value or b"")
+
+
 def _portions(taken: Sequence[Message]) -> Iterator[Sequence[Message]]:
     begin = size = 0
     for at, one in enumerate(taken):
-        size += len(one.value or b"")
+        size += _size(one)
         if size >= PORTION_BYTES:
             yield taken[begin : at + 1]
             begin, size = at + 1, 0

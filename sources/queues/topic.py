@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 # RabbitMQ 4 takes messages of up to 16 MiB, unless it is told otherwise.
 MAX_MESSAGE_BYTES = 17 << 20
+# So much a part of a poison message takes, which would be dropped in the end
+_LEAST_POISON_BYTES = 1_000_000
 _KEPT_MS = 7 * 24 * 3600 * 1000  # as Kafka keeps a topic unless it is told otherwise
 
 
@@ -34,6 +36,14 @@ def ensure_all(options: QueueOptions, remembered: Sequence[str], admin: Any, bro
                 "would take messages away that are acknowledged and not read yet. Set it to "
                 f"'delete': kafka-configs.sh --bootstrap-server ... --alter --topic {name} "
                 "--add-config cleanup.policy=delete"
+            )
+        most = int(config.get("max.message.bytes", _LEAST_POISON_BYTES))
+        if name == options.poison_topic and most < _LEAST_POISON_BYTES:
+            raise EnvironmentRefused(
+                f"Topic '{name}' takes records of {most:,} bytes (max.message.bytes), less than "
+                f"Kafka's default. What is too large for it would be dropped by the queue in the "
+                "end. Nothing was taken. Raise it: kafka-configs.sh --bootstrap-server ... --alter "
+                f"--topic {name} --add-config max.message.bytes={MAX_MESSAGE_BYTES}"
             )
         there = topics.partitions_of(admin, name)
         _judge(options, weak_points(name, there, config, brokers))
