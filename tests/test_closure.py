@@ -244,6 +244,7 @@ def test_a_checksum_without_its_file_stands_for_nothing(kind: str) -> None:
     orphan = f"state/0/0/2.{kind}.crc"
 
     assert steps < set(needed(SOME | steps | {orphan}, 2, no_zip))
+    assert orphan not in needed(SOME | steps | {orphan}, 2, no_zip)
     with pytest.raises(Incomplete, match="no version 2"):
         needed((SOME | steps | {f"state/0/0/2.{step}.crc"}) - {f"state/0/0/2.{step}"}, 2, no_zip)
 
@@ -270,7 +271,9 @@ def with_ids(
 ) -> set[str]:
     """What of the state is needed; `tables` are those that a zip names, by its name."""
     read = {**commits, **{f"state/0/0/{at}": packed(one.split()) for at, one in tables.items()}}
-    found = needed({*LOGS, *paths} - (LOGS & COMMITS.keys() - commits.keys()), batch, read.__getitem__)
+    found = needed(
+        {*LOGS, *paths} - (LOGS & COMMITS.keys() - commits.keys()), batch, read.__getitem__
+    )
     return {path for path in found if path.startswith("state/")}
 
 
@@ -279,6 +282,17 @@ def test_older_zips_whose_tables_a_clean_up_removed_are_neither_needed_nor_read(
     whole = {"state/0/0/4_x.zip", "state/0/0/SSTs/new.sst"}
 
     assert with_ids({*TWO, *steps, *whole}, 6, {"4_x.zip": "new.sst"}) == {*steps, *whole}
+
+
+def test_of_two_attempts_the_one_that_the_commit_names_is_what_older_zips_are_left_out_for() -> (
+    None
+):
+    rival, table = "state/0/0/4_dead.changelog", "state/0/0/SSTs/new.sst"
+    paths = {*TWO, rival, table, "state/0/0/5_x.changelog"}
+
+    found = with_ids(paths, 5, {"4_x.zip": "new.sst"})
+
+    assert found == {"state/0/0/4_x.zip", table, "state/0/0/5_x.changelog"}
 
 
 def test_a_table_of_the_zip_that_is_loaded_is_needed() -> None:
