@@ -36,6 +36,13 @@ def packed(names: Iterable[str], logs: Iterable[str] | None = None) -> bytes:
     return stream.getvalue()
 
 
+def commit(*ids: str) -> bytes:
+    """One of checkpoint format 2, as Spark 4.3 writes it: a list of stores for each partition."""
+    partitions = {"0": [[one] for one in ids]}
+    fields = {"nextBatchWatermarkMs": 0, **({"stateUniqueIds": partitions} if ids else {})}
+    return b"v2\n" + json.dumps(fields, separators=(",", ":")).encode()
+
+
 class Listing:
     """The paths of a real checkpoint, and the tables that its zips name."""
 
@@ -45,6 +52,10 @@ class Listing:
         self.tables: dict[str, list[str]] = json.loads(named.read_text()) if named.exists() else {}
 
     def read(self, path: str) -> bytes:
+        if path.startswith("commits/"):
+            written = int(path.rpartition("/")[2]) + 1
+            named = re.findall(rf" state/0/[01]/{written}_(\S+)\.changelog ", " ".join(self.paths))
+            return commit(*named)
         return packed(self.tables[path])
 
     def tables_of(self, path: str) -> set[str]:
@@ -75,12 +86,10 @@ def changelog_state(listing: Listing, batch: int) -> set[str]:
 
 
 def state_with_ids(listing: Listing, batch: int) -> set[str]:
-    """All versions there are: which ids belong together, only Spark knows."""
-    found = {
-        path
-        for path in listing.paths
-        if (name := re.fullmatch(r"state/0/[01]/(\d+)_.*", path)) and int(name[1]) <= batch
-    }
+    full = 10 if batch >= 10 else 0
+    files = re.compile(rf"state/0/[01]/(?:{full}_\S+\.zip|(\d+)_\S+\.changelog)(\.crc)?")
+    parsed = filter(None, map(files.fullmatch, listing.paths))
+    found = {one[0] for one in parsed if one[1] is None or full < int(one[1]) <= batch}
     zips = [path for path in found if path.endswith(".zip")]
     return found.union(*(listing.tables_of(path) for path in zips))
 
@@ -138,7 +147,7 @@ def test_without_a_file_that_it_needs_it_is_incomplete_and_names_it(kind: str, b
         version = re.match(r"\d+", name)
         if kind != "rocks-v2" and path == f"commits/{batch - 1}":
             continue  # see the next test
-        if path.endswith(".crc") or can_be_missed(path, rest, batch):
+        if path.endswith(".crc") or can_be_missed(path, rest):
             assert path not in needed(rest, batch, listing.read)
             continue
         with pytest.raises(Incomplete) as missing:
@@ -148,12 +157,10 @@ def test_without_a_file_that_it_needs_it_is_incomplete_and_names_it(kind: str, b
         )
 
 
-def can_be_missed(path: str, rest: set[str], batch: int) -> bool:
+def can_be_missed(path: str, rest: set[str]) -> bool:
     """Whether the batch can be had from other files of `rest`: with its steps a full file can be
-    missed, and with a full file what comes before (taken only where versions have ids)."""
+    missed."""
     folder, _, name = path.rpartition("/")
-    if (parsed := re.match(r"(\d+)_", name)) and int(parsed[1]) < 10 and batch >= 10:
-        return True
     stem, _, kind = name.rpartition(".")
     other = {"snapshot": "delta", "zip": "changelog", "changelog": "zip"}.get(kind)
     return f"{folder}/{stem}.{other}" in rest
@@ -237,6 +244,7 @@ def test_a_checksum_without_its_file_stands_for_nothing(kind: str) -> None:
     orphan = f"state/0/0/2.{kind}.crc"
 
     assert steps < set(needed(SOME | steps | {orphan}, 2, no_zip))
+    assert orphan not in needed(SOME | steps | {orphan}, 2, no_zip)
     with pytest.raises(Incomplete, match="no version 2"):
         needed((SOME | steps | {f"state/0/0/2.{step}.crc"}) - {f"state/0/0/2.{step}"}, 2, no_zip)
 
@@ -249,6 +257,90 @@ def test_a_checksum_goes_with_its_file() -> None:
 
     assert files < found
     assert not steps & found
+
+
+# --- checkpoint format 2: files of several attempts --------------------------------------------
+
+TWO = [f"state/0/0/{at}_x.{kind}" for at in (1, 2, 3, 4) for kind in ("changelog", "zip")]
+LOGS = {"metadata", *(f"{log}/{at}" for log in ("offsets", "commits") for at in range(7))}
+COMMITS = {f"commits/{at}": commit("x", "y") for at in range(6)}
+
+
+def with_ids(
+    paths: Iterable[str], batch: int, tables: dict[str, str], commits: dict[str, bytes] = COMMITS
+) -> set[str]:
+    """What of the state is needed; `tables` are those that a zip names, by its name."""
+    read = {**commits, **{f"state/0/0/{at}": packed(one.split()) for at, one in tables.items()}}
+    found = needed(
+        {*LOGS, *paths} - (LOGS & COMMITS.keys() - commits.keys()), batch, read.__getitem__
+    )
+    return {path for path in found if path.startswith("state/")}
+
+
+def test_older_zips_whose_tables_a_clean_up_removed_are_neither_needed_nor_read() -> None:
+    steps = [f"state/0/0/{at}_x.changelog" for at in (5, 6)]
+    whole = {"state/0/0/4_x.zip", "state/0/0/SSTs/new.sst"}
+
+    assert with_ids({*TWO, *steps, *whole}, 6, {"4_x.zip": "new.sst"}) == {*steps, *whole}
+
+
+def test_of_two_attempts_the_one_that_the_commit_names_is_what_older_zips_are_left_out_for() -> (
+    None
+):
+    rival, table = "state/0/0/4_dead.changelog", "state/0/0/SSTs/new.sst"
+    paths = {*TWO, rival, table, "state/0/0/5_x.changelog"}
+
+    found = with_ids(paths, 5, {"4_x.zip": "new.sst"})
+
+    assert found == {"state/0/0/4_x.zip", table, "state/0/0/5_x.changelog"}
+
+
+def test_a_table_of_the_zip_that_is_loaded_is_needed() -> None:
+    with pytest.raises(Incomplete, match=r"SSTs/new\.sst is not there"):
+        with_ids(TWO, 4, {"4_x.zip": "new.sst"})
+
+
+@pytest.mark.parametrize("knows", ["the commit", "nobody"])
+def test_another_attempts_zip_is_not_what_older_ones_are_left_out_for(knows: str) -> None:
+    """`4_dead` was uploaded by an attempt that no commit names."""
+    dead = {"state/0/0/4_dead.changelog", "state/0/0/4_dead.zip"}
+    alive = [path for path in TWO if path != "state/0/0/4_x.zip"]
+    table = "state/0/0/SSTs/3.sst"
+    named = {"4_dead.zip": "", "3_x.zip": "3.sst", "2_x.zip": "gone.sst", "1_x.zip": "gone.sst"}
+    commits = COMMITS if knows == "the commit" else {"commits/4": COMMITS["commits/4"]}
+    paths = {*alive, *dead, table, "state/0/0/5_x.changelog"}
+    if knows == "nobody":
+        paths -= {f"state/0/0/{at}_x.zip" for at in (1, 2)}
+
+    found = with_ids(paths, 5, named, commits)
+
+    assert {"state/0/0/3_x.zip", table, "state/0/0/4_x.changelog"} <= found
+    assert not {"state/0/0/2_x.zip", "state/0/0/3_x.changelog"} & found
+    with pytest.raises(Incomplete, match=r"SSTs/3\.sst is not there"):
+        with_ids(paths - {table}, 5, named, commits)
+
+
+def test_where_nobody_knows_whose_zips_they_are_all_are_needed() -> None:
+    both = {path.replace("_x", id) for path in TWO[-4:] for id in ("_x", "_y")}
+    named = {f"{at}_{id}.zip": f"{at}{id}" for at in (3, 4) for id in "xy"}
+    tables = {f"state/0/0/SSTs/{one}" for one in named.values()}
+    commits = {"commits/4": commit("z")}
+    before = {*TWO[:1], *TWO[2:3], "state/0/0/5_z.changelog"}
+
+    assert with_ids(both | tables | before, 5, named, commits) == both | tables | before
+    with pytest.raises(Incomplete, match="SSTs/3y is not there"):
+        with_ids(both | tables - {"state/0/0/SSTs/3y"} | before, 5, named, commits)
+
+
+def test_the_version_that_the_commit_names_is_needed() -> None:
+    with pytest.raises(Incomplete, match=r"no version 4 that commits/3 names"):
+        with_ids(TWO, 4, {f"{at}_x.zip": "" for at in range(5)}, {"commits/3": commit("y")})
+
+
+@pytest.mark.parametrize("text", [b"", b"v2\n[]", b'v2\n{"stateUniqueIds":{"0":1}}', b"v2\n\xff"])
+def test_a_commit_that_cannot_be_read_is_incomplete(text: bytes) -> None:
+    with pytest.raises(Incomplete, match="commit cannot be read"):
+        with_ids(TWO, 4, {}, {**COMMITS, "commits/3": text})
 
 
 # --- any history of a store, against loading it as Spark does ---------------------------------

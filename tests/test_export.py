@@ -202,9 +202,11 @@ def test_a_whole_snapshot_has_no_damaged_files(topic: Records) -> None:
     assert export.damaged({}, "t", len(ALL) - 1, MANIFEST, Told()) != []
 
 
-def test_files_are_read_by_path_and_those_that_are_not_there_left_out(topic: Records) -> None:
+def test_files_are_read_by_path_and_one_that_is_not_whole_is_named(topic: Records) -> None:
     topic += blobs.chunks(BIG, blob(BIG))
-    assert export.read_files({}, "t", 100, MANIFEST, ["copy", "offsets/7"]) == {"copy": BIG}
+    assert export.read_files({}, "t", 100, MANIFEST, ["copy"]) == {"copy": BIG}
+    with pytest.raises(CorruptSnapshot, match=r"topic 't' is damaged.* offsets/7, or parts"):
+        export.read_files({}, "t", 100, MANIFEST, ["copy", "offsets/7"])
 
 
 def test_the_head_is_among_the_last_records(topic: Records) -> None:

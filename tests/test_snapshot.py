@@ -60,7 +60,9 @@ def checkpoint(listing: Listing, tmp_path: Path) -> Watched:
     return written(
         tmp_path,
         {
-            path: listing.read(path) if path.endswith(".zip") else f"this is {path}".encode()
+            path: listing.read(path)
+            if path.endswith(".zip") or path.startswith("commits/")
+            else f"this is {path}".encode()
             for path in listing.paths
         },
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from eo_kafka.state.snapshots.closure import tables
 from harness import (
     Stateful,
     assert_settled,
@@ -30,6 +31,11 @@ CHANGELOG = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 FORMAT_2 = {**CHANGELOG, "spark.sql.streaming.stateStore.checkpointFormatVersion": "2"}
+TABLES_CHANGE = {
+    **ROCKSDB,
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    "spark.sql.streaming.stateStore.rocksdb.compactOnCommit": "true",
+}
 PROVIDERS = {"hdfs": {}, "rocksdb": ROCKSDB, "changelog": CHANGELOG, "format-2": FORMAT_2}
 
 
@@ -184,6 +190,34 @@ def test_a_checkpoint_that_lost_a_commit_goes_on_and_is_restored(new_job, spark,
     assert read_ledger(job).snapshot.batch == newest + 1
     lose_the_disk(job)
     job.run(spark)
+    assert committed(job.servers, job.sink_topic) == expected
+    assert state_of(job, spark) == state_of(same, spark)
+
+
+def test_a_clean_up_that_died_half_way_stops_no_query_and_no_restore(new_job, spark):
+    """Spark has removed the tables that only older zips name, and not yet these zips."""
+    job, same = (
+        new_job(name, operator="deduplication", conf=TABLES_CHANGE) for name in ("lost", "same")
+    )
+    job.run(spark)
+    removed = 0
+    for store in (job.checkpoint / "state/0").glob("[0-9]*"):
+        *older, newest = sorted(store.glob("*.zip"), key=lambda path: int(path.name.split("_")[0]))
+        kept = set(tables(newest.read_bytes()))
+        gone = {name for path in older for name in tables(path.read_bytes())} - kept
+        removed += len(gone)
+        for name in gone:
+            (store / name).unlink()
+    assert removed
+    same.run(spark)
+    produce(job.servers, job.source_topic, SECOND[:60])
+    job.run(spark)  # its snapshot is of a checkpoint as the clean-up has left it
+    lose_the_disk(job)
+    produce(job.servers, job.source_topic, SECOND[60:])
+    job.run(spark)
+    same.run(spark)
+    expected = committed(same.servers, same.sink_topic)
+    assert expected
     assert committed(job.servers, job.sink_topic) == expected
     assert state_of(job, spark) == state_of(same, spark)
 

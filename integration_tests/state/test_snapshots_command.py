@@ -16,7 +16,7 @@ import eo_kafka
 from eo_kafka.core import crash_points as crash_points_module
 from eo_kafka.core.crash_points import CrashPointReached
 from eo_kafka.errors import CorruptSnapshot, EoKafkaError, Fenced
-from eo_kafka.sinks.protocol import committer
+from eo_kafka.sinks.protocol import committer, preflight
 from eo_kafka.state.ledger import compacted_topic
 from eo_kafka.state.snapshots import export
 from eo_kafka.state.snapshots.search import SnapshotSearch
@@ -24,7 +24,7 @@ from eo_kafka.state.snapshots.writer import ExportWriter
 from eo_kafka.tools.cli import main
 from eo_kafka.tools.snapshots import exporting
 from hand_made_job import HandMadeJob, all_rows, cut_log
-from harness import committed_messages, control_plane
+from harness import committed_messages, control_plane, delete_topic
 
 
 @pytest.fixture
@@ -155,6 +155,37 @@ def test_what_is_lost_is_named_and_not_exported(job, tool):
     assert "was not finished" in tool("show", job.name, "before")[1]
     assert tool("delete", job.name, "before")[0] == 0
     assert batches(job) == {"latest": 2}
+
+
+def test_a_damaged_snapshot_is_not_shown_as_one_without_state(job, tool, spark):
+    manifest = SnapshotSearch(job.name, job.given).latest().head.manifest
+    keys = [message.key() for message in committed_messages(job.servers, job.state_topic)]
+    assert tool("show", job.name)[0] == 0
+    newest = max(at for at, key in enumerate(keys) if key in set(manifest.chunk_keys()))
+    cut_log(job.servers, job.state_topic, newest)
+    for words in (("show", job.name), ("show", job.name, "--json")):
+        code, said = tool(*words)
+        assert code == 1
+        assert "is damaged: it lacks the contents of state/0/_metadata/metadata" in said
+    options = {"kafka.bootstrap.servers": job.servers, "jobName": job.name}
+    reader = spark.read.format("eo-state").options(**options)
+    with pytest.raises(Exception, match=r"CorruptSnapshot.*lacks .* state/0/_metadata/metadata"):
+        reader.option("read", "operators").load().collect()
+
+
+def test_exports_are_listed_when_the_state_topic_is_gone(job, tool):
+    eo_kafka.export_snapshot(job.name, "before", job.given)
+    delete_topic(job.servers, job.state_topic)
+    code, said = tool("list", job.name)
+    assert code == 1
+    assert "\nlatest         lost: its topic is gone\n" in said
+    assert "\nbefore      2  " in said
+    assert f"there is no topic '{job.state_topic}'" in tool("show", job.name)[1]
+    assert batches(job) == {"latest": None, "before": 2}
+    assert tool("verify", job.name, "before")[0] == 0
+    preflight._checked.clear()  # as a new start does
+    job.run(3)  # makes the topic anew, and sends all files
+    assert tool("verify", job.name) == (0, f"Whole: 'latest' of job '{job.name}'.\n")
 
 
 NOT_WHOLE = "Not whole: 2 files.\n  commits/1\n  metadata\n"

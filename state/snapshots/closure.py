@@ -3,21 +3,28 @@
 Batch N runs from version N of the state, which batch N - 1 wrote, with the offsets of `offsets/N`.
 A restart with `offsets/N` and without `commits/N` runs batch N again. A state store's version N is
 its newest full file at or below N (`.snapshot`, `.zip`) and every later step (`.delta`,
-`.changelog`); a RocksDB full file names the sorted tables that belong to it.
+`.changelog`); a RocksDB full file names the sorted tables that belong to it. With checkpoint format
+2 a version may have files of several attempts, each with an id; `commits/N-1` says which counts.
 
-Sources: HDFSBackedStateStoreProvider, RocksDBFileManager, MicroBatchExecution.populateStartOffsets
-of Spark 4.3.
+Older files are not asked for: Spark's clean-up removes tables before the zips that name them, and
+may die in between.
+
+Sources: HDFSBackedStateStoreProvider, RocksDB.loadWithCheckpointId, RocksDBFileManager,
+MicroBatchExecution.populateStartOffsets of Spark 4.3.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import json
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+
+from ...core.options import json_object
 
 # With checkpoint format 2 the version is followed by an id; its checksum is a visible file.
 _VERSIONED = re.compile(r"(\d+)(_[0-9A-Za-z-]+)?\.(delta|snapshot|changelog|zip)(\.crc)?")
@@ -36,8 +43,9 @@ def needed(
     read: Callable[[str], bytes],
     partitions: int | None = None,
 ) -> list[str]:
-    """The paths that a restart at `batch` needs, sorted. `read` gives a RocksDB zip's bytes;
-    `partitions` is the number of the state's: of those behind, an offline repartition left files.
+    """The paths that a restart at `batch` needs, sorted. `read` gives a file's bytes, of a RocksDB
+    zip or a commit; `partitions` is the number of the state's: of those behind, an offline
+    repartition left files.
 
     Raises Incomplete, or what `read` raises.
     """
@@ -58,8 +66,14 @@ def needed(
     wanted |= _logs(batch, there, stores.values())
     if batch:  # version 0 is nothing, and the first attempt at version 1 may be there in part
         _check_partitions(stores)
+
+    @functools.cache
+    def named(version: int) -> Collection[str]:
+        path = f"commits/{version - 1}"
+        return _ids(read(path)) if path in there else ()
+
     for folder, names in stores.items():
-        for name in _of_store(names, batch, folder):
+        for name in _of_store(names, batch, folder, named):
             path = f"{folder}/{name}"
             wanted.add(path)
             if name.endswith(".zip"):
@@ -107,26 +121,52 @@ def _check_partitions(folders: Iterable[str]) -> None:
                 raise Incomplete(f"{operator}/{number}{store} is not there")
 
 
-def _of_store(names: list[str], batch: int, folder: str) -> list[str]:
-    """The files of one store that version `batch` is loaded from."""
-    found = [parsed for name in names if (parsed := _VERSIONED.fullmatch(name))]
-    found = [parsed for parsed in found if int(parsed[1]) <= batch]
-    kinds: dict[int, set[str]] = defaultdict(set)
-    for parsed in found:
+def _of_store(
+    names: list[str], batch: int, folder: str, named: Callable[[int], Collection[str]]
+) -> list[str]:
+    """The files of one store that version `batch` is loaded from. `named` gives the ids that the
+    commit of a version has: none if it is gone, or of format 1."""
+    found = [
+        (int(parsed[1]), parsed[2] or "", parsed)
+        for name in names
+        if (parsed := _VERSIONED.fullmatch(name)) and int(parsed[1]) <= batch
+    ]
+    ids: dict[int, set[str]] = defaultdict(set)
+    fulls: set[tuple[int, str]] = set()
+    for version, its_id, parsed in found:
         if not parsed[4]:  # a checksum may have been written without its file
-            kinds[int(parsed[1])].add(parsed[3])
-    full = max((at for at, there in kinds.items() if there & _FULL), default=0)
-    for at in range(full + 1, batch + 1):
-        if at not in kinds:
+            ids[version].add(its_id)
+            if parsed[3] in _FULL:
+                fulls.add((version, its_id))
+
+    def is_in_lineage(full: tuple[int, str]) -> bool:
+        version, its_id = full
+        return ids[version] == {its_id} or its_id in named(version)
+
+    base = next(filter(is_in_lineage, sorted(fulls, reverse=True)), (0, ""))
+    for at in range(base[0] + 1, batch + 1):
+        if at not in ids:
             raise Incomplete(f"{folder} has no version {at}, from which {batch} is loaded")
-    if any(parsed[2] for parsed in found):  # which id has which ancestors is Spark's business: all
-        return [parsed[0] for parsed in found]
+    if any(ids[batch]) and (known := named(batch)) and ids[batch].isdisjoint(known):
+        raise Incomplete(f"{folder} has no version {batch} that commits/{batch - 1} names")
+    # After it the files of all attempts: which belong together, Spark has packed into them.
     return [
         parsed[0]
-        for parsed in found
-        if (int(parsed[1]) == full and parsed[3] in _FULL)
-        or (int(parsed[1]) > full and parsed[3] not in _FULL)
+        for version, its_id, parsed in found
+        if ((version, its_id) == base and parsed[3] in _FULL)
+        or (version > base[0] and (parsed[3] not in _FULL or (version, its_id) in fulls))
     ]
+
+
+def _ids(commit: bytes) -> Collection[str]:
+    """The ids of the state's files that a commit names, each as in a file's name."""
+    try:
+        _, _, body = commit.decode().partition("\n")
+        operators = json_object(body).get("stateUniqueIds") or {}
+        partitions = itertools.chain.from_iterable(operators.values())
+        return {f"_{one}" for one in itertools.chain.from_iterable(partitions)}
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise Incomplete(f"a commit cannot be read ({error})") from None
 
 
 def tables(zipped: bytes) -> list[str]:

@@ -191,17 +191,23 @@ def damaged(
 def read_files(
     settings: Mapping[str, str], topic: str, end: int, manifest: Manifest, paths: Collection[str]
 ) -> dict[str, bytes]:
-    """The contents of a few small files; those that are not whole are left out."""
+    """The contents of a few small files.
+
+    Raises CorruptSnapshot if one is not whole, ReadTimeout.
+    """
     wanted = {manifest.files[path].blob.digest: manifest.files[path].blob for path in paths}
     found = {
         blob.digest: b"".join(pieces(content))
         for blob, content in read_blobs(settings, topic, end, wanted)
     }
-    return {
-        path: found[digest]
-        for path in paths
-        if (digest := manifest.files[path].blob.digest) in found
-    }
+    if wanted:
+        names = [path for path in paths if manifest.files[path].blob.digest in wanted]
+        raise CorruptSnapshot(
+            f"The snapshot in topic '{topic}' is damaged: it lacks the contents of "
+            f"{', '.join(names)}, or parts of them, and cannot be restored. Keep the job's "
+            "checkpoint. 'eo-kafka snapshots verify' names all files that are not whole."
+        )
+    return {path: found[manifest.files[path].blob.digest] for path in paths}
 
 
 def files_of(manifest: Manifest, digests: Collection[str]) -> list[str]:

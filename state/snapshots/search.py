@@ -75,7 +75,9 @@ class SnapshotSearch:
         if not exists(self.admin, topic):
             raise CorruptSnapshot(
                 f"The ledger names a snapshot of batch {head.batch}, but there is no topic "
-                f"'{topic}'. Restore the topic, or give its name in option 'stateTopic'."
+                f"'{topic}'. Give its name in option 'stateTopic' if it has another one. If it was "
+                "deleted, keep the job's checkpoint and start the query again: its next batch "
+                "takes a whole snapshot."
             )
         # The head is visible, its files may not be yet: markers reach partitions one by one.
         return Found(export.LATEST, topic, self._end_of(topic, committed=False), head)
@@ -117,9 +119,13 @@ class SnapshotSearch:
         return {name: self.export_of(name) for name in sorted(name for name in names if name)}
 
     def all(self) -> dict[str, Found | None]:
-        """The job's own newest one, and its exports."""
-        newest = self.newest(self.ledger())
-        return {**({newest.name: newest} if newest else {}), **self.exports()}
+        """The job's own newest one, None if its topic is gone, and its exports."""
+        ledger = self.ledger()
+        newest: dict[str, Found | None] = {}
+        if ledger.snapshot:
+            there = exists(self.admin, self.options.state_topic or "")
+            newest[export.LATEST] = self.newest(ledger) if there else None
+        return {**newest, **self.exports()}
 
     def export_of(self, name: str) -> FoundExport | None:
         """An export whose topic is there; None if it is unfinished."""
@@ -146,7 +152,7 @@ class SnapshotSearch:
     def read_files(
         self, found: Found, manifest: Manifest, paths: Collection[str]
     ) -> dict[str, bytes]:
-        """The contents of a few small files, those that are there."""
+        """The contents of a few small files, all of them whole."""
         return export.read_files(self.options.kafka, found.topic, found.end, manifest, paths)
 
     def operators(self, found: Found, manifest: Manifest) -> list[Operator]:
@@ -159,7 +165,7 @@ class SnapshotSearch:
         if isinstance(found, FoundExport):
             return found.export.offsets
         path = f"offsets/{found.head.batch}"
-        text = self.read_files(found, manifest, [path]).get(path, b"")
+        text = self.read_files(found, manifest, [path])[path]
         return tuple(text.decode("utf-8", "replace").split("\n")[2:])
 
 
@@ -174,7 +180,7 @@ def snapshots(job: str, options: Mapping[str, str]) -> dict[str, Found | None]:
 
     Returns:
         The snapshots by name: the job's own newest one under `latest`, and its exports. An export
-        that is unfinished is None.
+        that is unfinished is None, and so is `latest` if the ledger names it and its topic is gone.
 
     Raises:
         OptionsError: An option is wrong.

@@ -97,8 +97,9 @@ def take(checkpoint: Checkpoint, batch: int, previous: Manifest) -> Snapshot:
             ) from error
     raise SnapshotFailed(
         f"The checkpoint '{checkpoint.url}' does not hold all that a restart at batch {batch} "
-        f"needs: {problem}. Nothing is decided: start the query again. If Spark cannot go on "
-        "from it, delete the checkpoint and restore the newest snapshot. Is "
+        f"needs: {problem}. Nothing is decided: start the query again. If it stops here again, "
+        "the checkpoint is damaged: stop the query, delete the checkpoint and restore the newest "
+        "snapshot ('eo-kafka snapshots restore JOB CHECKPOINT'). Is "
         "'spark.sql.streaming.minBatchesToRetain' 1? Then Spark removes what a batch starts from "
         "while it is committed: set 2 or more."
     )

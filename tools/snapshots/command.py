@@ -84,6 +84,8 @@ def _list(arguments: argparse.Namespace, options: Mapping[str, str]) -> int:
         print(table(TITLES, rows, right="batch files bytes new"))
     else:
         print(f"Job '{arguments.job}' has no snapshots.")
+    if found.get(LATEST, True) is None:
+        search.latest()  # says what is gone
     return 0
 
 
@@ -93,7 +95,8 @@ TITLES = ("name", "batch", "made", "files", "bytes", "new")
 def cells(name: str, found: Found | None) -> tuple[object, ...]:
     """A snapshot's line, as `TITLES` names its cells."""
     if found is None:
-        return name, "", "unfinished: export it again, or delete it", "", "", ""
+        why = "unfinished: export it again, or delete it"
+        return name, "", "lost: its topic is gone" if name == LATEST else why, "", "", ""
     head = found.head
     made = _time(head.made_ms)
     return name, head.batch, made, f"{head.files:,}", f"{head.size:,}", f"{head.sent:,}"
