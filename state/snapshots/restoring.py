@@ -125,7 +125,7 @@ def _plan_first_again(checkpoint: Checkpoint, ledger: Ledger, search: SnapshotSe
     begun = _torn(ledger, search)
     if begun is None or begun.batch:
         return False
-    claim = files.Claim(checkpoint, files.Purpose(search.options.job))
+    claim = files.Claim(checkpoint, files.Purpose(search.job))
     plan_again(checkpoint, begun)
     query = ledger.owner or str(uuid.uuid4())
     claim.check()
