@@ -105,11 +105,12 @@ class BatchFunction:
         """Runs on the driver, once a batch, and again for one that was interrupted."""
         query = running_query(rows) if self._has_ledger else None
         found = {"checkpointlocation": query.checkpoint} if query else {}
+        told = f"{batch} {query.run}" if query else f"{batch}"
         ledger = self._ledger
         if query and _written.get(ledger) == (query.run, batch):
             raise OptionsError([_TWICE.format(ledger=ledger, batch=batch)])
         writer = rows.write.format(self.format).mode("append")
-        writer.options(**{**found, **self.options}).option(BATCH, str(batch)).save()
+        writer.options(**{**found, **self.options}).option(BATCH, told).save()
         if query:
             _written[ledger] = (query.run, batch)
 
@@ -152,9 +153,10 @@ def of_foreach_batch(
     """The writer of a batch of the query that runs `foreach_batch`; `stream` makes the writer of
     its micro-batches."""
     writer = stream(_without(BATCH, given), schema, overwrite)
+    batch, _, run = given[BATCH.lower()].partition(" ")
     if isinstance(writer, LedgerWriter):
-        writer.of_foreach_batch()
-    return NumberedWriter(writer, int(given[BATCH.lower()]))
+        writer.of_foreach_batch(run)
+    return NumberedWriter(writer, int(batch))
 
 
 def of_job(given: Mapping[str, str], schema: StructType, overwrite: bool) -> NumberedWriter:

@@ -48,6 +48,7 @@ class LedgerWriter(OneBuild, StreamArrowWriter):
         # Who writes is known before S1, then: another's ledger is refused without a fence.
         self._options = replace(options, query_id=batch[0]) if batch else options
         self._batch = batch
+        self._run = ""  # which start of the query it is, where the task may not be told
         self._plan: WritePlan | None = None
         self._planned_ms = 0.0
 
@@ -56,8 +57,10 @@ class LedgerWriter(OneBuild, StreamArrowWriter):
         """As checked."""
         return self._options
 
-    def of_foreach_batch(self) -> None:
-        """Said before S1 of a writer that a function of foreachBatch calls, or not."""
+    def of_foreach_batch(self, run: str) -> None:
+        """Said before S1 of a writer that a function of foreachBatch calls, or not, in this `run`
+        of its query: the function may have set a job group of its own."""
+        self._run = run
         self._options = replace(self._options, may_pass_batches=True)
 
     @tells_errors
@@ -133,6 +136,7 @@ class LedgerWriter(OneBuild, StreamArrowWriter):
             task_attempt_id=context.taskAttemptId(),
             checkpoint=self._options.checkpoint or _default_checkpoint(self._options, context),
             follows=context.attemptNumber() > 0,
+            run=self._run or context.getLocalProperty("spark.jobGroup.id") or "",  # Spark's runId
         )
 
 

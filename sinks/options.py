@@ -91,8 +91,9 @@ SNAPSHOT_INTERVAL = Option(
     time_span_ms,
     0,
     "How long after a snapshot the next one is taken, such as `5 minutes` or `30 s`; 0 takes one "
-    "with every batch. Batches in between (500 at most) only record their sources' offsets; after"
-    " a restore, a source with option `jobName` repeats them.",
+    "with every batch. The first batch that a start decides takes one, too. Batches in between "
+    "(500 at most) only record their sources' offsets; after a restore, a source with option "
+    "`jobName` repeats them.",
 )
 FAIL_ON_DATA_LOSS = Option(
     "failOnDataLoss",

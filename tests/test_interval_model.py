@@ -4,7 +4,8 @@ the same topics, new partitions, deaths and lost disks, also in the middle of a 
 Spark, Kafka and the checkpoint are played; the sink's rule, the ledger and the source are the real
 ones. A batch that is written must come back with the records it had, and so must the state.
 Each source has a watermark of its own, of which Spark keeps the least. A batch's watermark decides
-what it gives from its state, so that must be the same, too.
+what it gives from its state, so that must be the same, too. Each start may be of other code: once
+it has decided a batch, no batch of an earlier start is run again.
 """
 
 from __future__ import annotations
@@ -116,12 +117,15 @@ class Job:
         self.disk = Disk()
         self._snapshot = Disk()
         self._written: dict[int, tuple[object, ...]] = {}  # the state after each batch
+        self._run = 0  # which start it is
+        self._decided_by: dict[int, int] = {}  # the run that decided each batch
         self.replayed = 0
         self.passed_over = 0
         self.start([1] * len(topics))
 
     def start(self, limits: Sequence[int]) -> None:
         """New source processes, with other limits. Of the watermarks Spark knows the least."""
+        self._run += 1
         self._watermarks = [0] * len(self._given)
         self._watermark = max([self.disk.watermark, *self.disk.watermarks])
         self._limits = [ReadMaxRows(limit) for limit in limits]
@@ -137,6 +141,8 @@ class Job:
         self.disk = Disk()
         if head is not None:
             _check_can_go_on(self.ledger, head, SINK)
+            runs = {run for batch, run in self._decided_by.items() if batch >= head.batch}
+            assert len(runs) == 1, "batches of another start are run again"
             self.disk = self._snapshot.copy()
         self.start(limits)
 
@@ -204,8 +210,8 @@ class Job:
         if elapsed and self.ledger.snapshot:
             self.ledger.snapshot = replace(self.ledger.snapshot, made_ms=0)
         planned = PlannedBatch(lines, self.disk.watermarks[batch])
-        if is_due(SINK, self.ledger, report_of(batch), planned, OneOperator()):
-            self.ledger.snapshot = head_of(batch)
+        if is_due(SINK, self.ledger, report_of(batch, self._run), planned, OneOperator()):
+            self.ledger.snapshot = head_of(batch, self._run)
             self._snapshot = self.disk.copy()
         else:
             self.passed_over += 1
@@ -214,6 +220,7 @@ class Job:
         for key, value in self.ledger.tombstones("main", KEPT):
             self.ledger.apply(key, value)
         self._written[batch] = state
+        self._decided_by[batch] = self._run
 
     def grow(self, topic: str, partition: int, records_: int) -> None:
         """Records, or a new partition."""
@@ -250,13 +257,13 @@ def decided_of(batch: int, lines: tuple[str, ...]) -> Decision:
     return Decision("main", batch, 0, DecisionState.DONE, batch, 5, 1, 0, (), lines)
 
 
-def report_of(batch: int) -> TaskReport:
-    return TaskReport(batch, batch, 0, False, QUERY, 1, 5, 0, 0, "", None)
+def report_of(batch: int, run: int) -> TaskReport:
+    return TaskReport(batch, batch, 0, False, QUERY, 1, 5, 0, 0, "", None, run=f"{run}")
 
 
-def head_of(batch: int) -> SnapshotHead:
+def head_of(batch: int, run: int) -> SnapshotHead:
     now_ms = int(time.time() * 1000)
-    return SnapshotHead(batch, 1, QUERY, Blob("0" * 40, 1), 0, 1, 1, 1, now_ms)
+    return SnapshotHead(batch, 1, QUERY, Blob("0" * 40, 1), 0, 1, 1, 1, now_ms, run=f"{run}")
 
 
 LIMITS = st.lists(st.integers(1, 4), min_size=3, max_size=3)
@@ -307,6 +314,8 @@ GROWN = [("grow", "a", 0, 30), ("grow", "b", 0, 30)]
 
 @given(TOPICS, STARTING, STEPS)
 @example(["a"], "earliest", [*GROWN, *batches(8)])
+# Other code goes on where the disk is kept, and then the disk is lost.
+@example(["a"], "earliest", [*GROWN, *batches(4), ("restart", [1, 1, 1]), *batches(4)])
 # One reads a topic twice as fast as the other: where it was in one batch, the other is two later.
 @example(["a", "a"], "earliest", [*GROWN, ("restart", [1, 2, 1]), *batches(9)])
 # The one source has nothing to read while the other goes on.

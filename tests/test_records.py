@@ -81,6 +81,7 @@ OF_WATERMARK = replace(DECISION, watermark_ms=0)
 OF_OFFSETS = replace(DECISION, offsets=('{"t":{"0":5}}', "-"), starts=('{"t":{"0":3}}', "-"))
 BEGUN = Begun(12, '{"t":{"0":[3,5]}}')
 HEAD = SnapshotHead(12, 34, "a1", Blob("0f" * 32, 99), 3, 2, 1234, 56, 1795260342977, 4, "id-1")
+OF_RUN = replace(HEAD, run="c3-d4")
 OF_TIME = replace(DECISION, watermark_ms=0, time_ms=1795260342977)
 DECISION_KEY = records.decision_key("main", 12, 1)
 WITH_TOPICS = replace(TOKEN, topics=(("out", "id-1"), ("öut", "id-2")))
@@ -93,6 +94,11 @@ FILES: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
     "v1_begun.json": (records.encode_begun(BEGUN), records.decode_begun, BEGUN),
     "v1_loading.json": (records.encode_loading(7, "id-1"), records.decode_loading, (7, "id-1")),
     "v1_snapshot.json": (records.encode_snapshot(HEAD), records.decode_snapshot, HEAD),
+    "v1_snapshot_with_run.json": (
+        records.encode_snapshot(OF_RUN),
+        records.decode_snapshot,
+        OF_RUN,
+    ),
     "v1_succession.json": (encode_succession(SUCCESSION), decode_succession, SUCCESSION),
     "v1_succession_only_replaced.json": (
         encode_succession(Succession(("a1", "b1-c2"))),

@@ -21,7 +21,7 @@ from eo_kafka.state.snapshots import writing_back as module
 from eo_kafka.state.snapshots.checkpoint import LocalCheckpoint, open_checkpoint
 from eo_kafka.state.snapshots.manifest import FileEntry, Manifest
 from eo_kafka.state.snapshots.snapshot import RESTORING
-from eo_kafka.state.snapshots.writing_back import restore
+from eo_kafka.state.snapshots.writing_back import Purpose, restore
 
 Record = tuple[bytes, bytes | None]
 LARGE = "state/0/0/SSTs/000008-large.sst"
@@ -35,6 +35,7 @@ FILES: dict[str, bytes] = {
     "state/0/0/_metadata/schema": b"",
     LARGE: bytes(range(256)) * (5 * CHUNK // 512),  # two chunks and a half
 }
+PURPOSE = Purpose("job")
 THREE = list(range(3))
 
 
@@ -110,6 +111,7 @@ def restored(topic: Topic, folder: Path, leave_out: Iterable[str] = ()) -> dict[
         topic.head,
         open_checkpoint(str(folder)),
         Counted(),
+        PURPOSE,
         frozenset(leave_out),
     )
     return content_of(folder)
@@ -136,7 +138,9 @@ def is_refused(topic: Topic, folder: Path, *named: str) -> None:
 def test_every_file_is_written_as_it_was(topic: Topic, folder: Path) -> None:
     told = Counted()
 
-    restore({}, "state", len(topic.records), topic.head, open_checkpoint(str(folder)), told)
+    restore(
+        {}, "state", len(topic.records), topic.head, open_checkpoint(str(folder)), told, PURPOSE
+    )
 
     assert content_of(folder) == FILES
     assert told.sum == sum(map(len, FILES.values()))
@@ -384,7 +388,7 @@ def test_a_restore_that_is_interrupted_anywhere_is_completed_by_the_next(
         folder = tmp_path / str(steps)
         dying = Dying(folder, steps)
         try:
-            restore({}, "state", len(topic.records), topic.head, dying, Counted())
+            restore({}, "state", len(topic.records), topic.head, dying, Counted(), PURPOSE)
         except Interrupted:
             left = content_of(folder) if folder.exists() else {}
             # Spark takes a folder with a `metadata` for a query's; the marker stops it from that.
@@ -411,7 +415,7 @@ def test_a_restore_that_dies_twice_is_completed_by_the_third(
         folder = tmp_path / str(deletions)
         unfinished = DyingAtTheEnd(str(folder), folder)
         with pytest.raises(Interrupted):
-            restore({}, "state", len(topic.records), topic.head, unfinished, Counted())
+            restore({}, "state", len(topic.records), topic.head, unfinished, Counted(), PURPOSE)
         assert content_of(folder).keys() == {*FILES, RESTORING}
         left = iter(range(deletions))
         with monkeypatch.context() as patch:
@@ -485,7 +489,8 @@ def test_memory_is_bounded_whatever_a_files_size(
     topic.head = SnapshotHead(1, 2, "q", topic.manifest, 0, 2, 0, 0, 0)
     tracemalloc.start()
     try:
-        restore({}, "t", len(topic.records), topic.head, open_checkpoint(str(folder)), Counted())
+        target = open_checkpoint(str(folder))
+        restore({}, "t", len(topic.records), topic.head, target, Counted(), PURPOSE)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -8,9 +8,13 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from pyspark.sql.types import StructType
 
+from eo_kafka.connectors.foreach_batch import of_foreach_batch
+from eo_kafka.connectors.kafka_sink import KafkaStreamWriter
 from eo_kafka.core.transaction import Decision, DecisionState
 from eo_kafka.errors import CheckpointError, OptionsError, SnapshotFailed
 from eo_kafka.sinks.options import SinkOptions
@@ -29,6 +33,7 @@ GIVEN = {
     "snapshots": "true",
 }
 QUERY = "a query"
+RUN = "a run of it"
 
 
 def options(interval: str = "1 minute") -> SinkOptions:
@@ -46,13 +51,15 @@ def decision(batch: int, lines: Sequence[str], state: DecisionState = DecisionSt
 def ledger(head: int | None, batches: Mapping[int, Sequence[str]], age_ms: int = 0) -> Ledger:
     made = int(time.time() * 1000) - age_ms
     blob = Blob("0" * 40, 1)
-    snapshot = SnapshotHead(head, 1, QUERY, blob, 0, 1, 1, 1, made) if head is not None else None
+    snapshot = None
+    if head is not None:
+        snapshot = SnapshotHead(head, 1, QUERY, blob, 0, 1, 1, 1, made, run=RUN)
     decisions = {("main", batch): decision(batch, lines) for batch, lines in batches.items()}
     return Ledger(owner=QUERY, decisions=decisions, snapshot=snapshot)
 
 
-def report(batch: int, query: str = QUERY) -> TaskReport:
-    return TaskReport(0, batch, 0, False, query, 1, 5, 0, 0, "", None)
+def report(batch: int, query: str = QUERY, run: str = RUN) -> TaskReport:
+    return TaskReport(0, batch, 0, False, query, 1, 5, 0, 0, "", None, run=run)
 
 
 class Files:
@@ -79,11 +86,11 @@ THREE = {3: [line(30)], 4: [line(40)], 5: [line(50)]}
 
 
 def due(found: Ledger, batch: int = 6, lines: Sequence[str] = (line(60),), **extra: object) -> bool:
-    query = str(extra.get("query", QUERY))
+    query, run = str(extra.get("query", QUERY)), str(extra.get("run", RUN))
     given = options(str(extra.get("interval", "1 day")))
     files = extra.get("files", Files({}))
     planned = PlannedBatch(tuple(lines), *extra.get("planned", ()))
-    return is_due(given, found, report(batch, query), planned, files)
+    return is_due(given, found, report(batch, query, run), planned, files)
 
 
 def test_within_the_interval_no_snapshot_is_due() -> None:
@@ -98,6 +105,7 @@ def test_within_the_interval_no_snapshot_is_due() -> None:
         (3, THREE, -3_600_000, {}),  # the clock was set back
         (None, THREE, 0, {}),
         (3, THREE, 0, {"query": "another"}),
+        (3, THREE, 0, {"run": "another"}),  # which may be of other code
         (0, {batch: [line(batch)] for batch in range(6)}, 0, {}),  # its start is not recorded
         (3, {3: [line(30)], 5: [line(50)]}, 0, {}),
         (3, {3: [line(30)], 4: [line(40)]}, 0, {}),
@@ -323,3 +331,20 @@ def test_where_a_replay_could_have_an_older_watermark_one_is_due(
     files = Files({"state/0/_metadata/metadata": described(operator)} if operator else {})
     lines = [line(60, topic) for topic in (A, B)] if batches is TWO else [line(60)]
     assert due(found, lines=lines, planned=planned, files=files) is expected
+
+
+def test_a_task_says_which_start_of_the_query_it_is_of() -> None:
+    """By Spark's job group; where a function of foreachBatch may have set one, as it was told."""
+    context = SimpleNamespace(
+        **dict.fromkeys(("partitionId", "taskAttemptId", "attemptNumber"), lambda: 0),
+        getLocalProperty={
+            "spark.jobGroup.id": "a run",
+            "sql.streaming.queryId": QUERY,
+            "streaming.sql.batchId": "5",
+        }.get,
+    )
+    schema = StructType().add("value", "string")
+    assert KafkaStreamWriter(GIVEN, schema, False)._task(context).run == "a run"
+    given = {**GIVEN, "foreachbatchid": "5 told"}
+    made = of_foreach_batch(given, schema, False)
+    assert (made._batch, made._stream._task(context).run) == (5, "told")

@@ -65,7 +65,7 @@ class Tries:
             snapshot_interval_ms=0,
         )
         control: Any = SimpleNamespace(look=lambda ends: SimpleNamespace(ends=[0, len(self.log)]))
-        report: Any = SimpleNamespace(batch=5, generation=7, query_id="q")
+        report: Any = SimpleNamespace(batch=5, generation=7, query_id="q", run="r")
         planned = parse((self.folder / "offsets/5").read_text())
         one = snapshots.Snapshots(
             options, control, open_checkpoint(str(self.folder)), report, planned

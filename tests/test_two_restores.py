@@ -1,9 +1,10 @@
-"""Two restores of one folder at the same time: the later one goes on, and the earlier one harms
-nothing."""
+"""Two restores of one folder, at the same time or the one after the other has died: the later one
+goes on, and the earlier one harms nothing. What is of another job, or of a start-from, stays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,25 @@ import pytest
 from eo_kafka.errors import CheckpointError
 from eo_kafka.state.snapshots.checkpoint import Checkpoint, LocalCheckpoint, open_checkpoint
 from eo_kafka.state.snapshots.snapshot import RESTORING
-from eo_kafka.state.snapshots.writing_back import Claim
+from eo_kafka.state.snapshots.writing_back import Claim, Purpose, check_nothing_left
 
 SNAPSHOT = ("offsets/7", "state/0/0/7.delta", "metadata")
+MINE = Purpose("firsts")
+FROM_EXPORT = Purpose("firsts", "old", "monday")
 TAKEN = "Another restore has taken over"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "checkpoint"
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def fill(checkpoint: Checkpoint, *paths: str) -> None:
@@ -30,7 +41,7 @@ def fill(checkpoint: Checkpoint, *paths: str) -> None:
 def restore_and_run(url: str) -> set[str]:
     """What is there when its query has run for a while."""
     other = open_checkpoint(url)
-    claim = Claim(other)
+    claim = Claim(other, MINE)
     fill(other, *SNAPSHOT)
     claim.finish()
     live = [f"{kind}/{batch}" for batch in range(8, 12) for kind in ("offsets", "commits")]
@@ -79,7 +90,7 @@ def test_one_that_was_stopped_before_it_cleared_leaves_a_live_checkpoint(
     live: set[str] = set()
     stopped = Stopped(folder, at, lambda: live.update(restore_and_run(str(folder))))
     with pytest.raises(CheckpointError, match="is not empty" if at == "is_empty" else TAKEN):
-        Claim(stopped)
+        Claim(stopped, MINE)
     assert set(dead.paths()) == live
     assert len(live) > 10
 
@@ -87,11 +98,11 @@ def test_one_that_was_stopped_before_it_cleared_leaves_a_live_checkpoint(
 @pytest.mark.parametrize("ended", [False, True])
 def test_one_that_ends_late_takes_no_marker_away_but_its_own(folder: Path, ended: bool) -> None:
     first = open_checkpoint(str(folder))
-    claim = Claim(first)
+    claim = Claim(first, MINE)
     fill(first, "offsets/7", "state/0/0/7.delta")
     claim.check()
     second = open_checkpoint(str(folder))
-    other = Claim(second)
+    other = Claim(second, MINE)
     if ended:
         fill(second, *SNAPSHOT)
         other.finish()
@@ -105,10 +116,74 @@ def test_one_that_ends_late_takes_no_marker_away_but_its_own(folder: Path, ended
 
 def test_one_that_is_taken_over_in_its_last_moment_stops(folder: Path) -> None:
     others: list[Claim] = []
-    stopped = Stopped(folder, "finish", lambda: others.append(Claim(open_checkpoint(str(folder)))))
-    claim = Claim(stopped)
+    again = open_checkpoint(str(folder))
+    stopped = Stopped(folder, "finish", lambda: others.append(Claim(again, MINE)))
+    claim = Claim(stopped, MINE)
     fill(stopped, *SNAPSHOT)
     with pytest.raises(CheckpointError, match=TAKEN):
         claim.finish()
     assert RESTORING in stopped.paths()
     others[0].finish()
+
+
+@pytest.mark.parametrize(
+    ("left", "comes", "way"),
+    [
+        (FROM_EXPORT, MINE, "start-from old monday --job firsts --checkpoint"),
+        (FROM_EXPORT, replace(FROM_EXPORT, export="sunday"), "start-from old monday --job firsts"),
+        (MINE, FROM_EXPORT, "snapshots restore firsts"),
+        (Purpose("other"), MINE, "snapshots restore other"),
+    ],
+)
+@pytest.mark.parametrize("works", [True, False])
+def test_what_is_left_of_something_else_is_not_taken_over(
+    left: Purpose, comes: Purpose, way: str, works: bool, folder: Path
+) -> None:
+    checkpoint = open_checkpoint(str(folder))
+    claim = Claim(checkpoint, left)
+    fill(checkpoint, "offsets/7", "state/0/0/7.delta")
+    before = content_of(folder)
+    with pytest.raises(CheckpointError, match=f"{way}.*delete the folder"):
+        Claim(open_checkpoint(str(folder)), comes)
+    assert content_of(folder) == before
+    if works:
+        claim.finish()
+    else:
+        assert Claim(open_checkpoint(str(folder)), left), "the same again goes on"
+        assert set(content_of(folder)) == {RESTORING}
+
+
+OLDER = [b"", b"12345678901234567890123456789012", b"0f1e", b"[1]", b'{"id":"1"}']
+
+
+@pytest.mark.parametrize("marker", OLDER)
+@pytest.mark.parametrize("purpose", [MINE, FROM_EXPORT])
+def test_what_does_not_say_what_it_was_is_taken_over(
+    marker: bytes, purpose: Purpose, folder: Path
+) -> None:
+    checkpoint = open_checkpoint(str(folder))
+    checkpoint.write(RESTORING, [marker])
+    fill(checkpoint, "offsets/7")
+    Claim(checkpoint, purpose)
+    assert set(content_of(folder)) == {RESTORING}
+
+
+@pytest.mark.parametrize(
+    ("marker", "said"),
+    [
+        *((marker, "does not say of what.*has no snapshot.*start-from") for marker in OLDER),
+        (MINE.marker(), "unfinished restore of job 'firsts'.*'firsts' has no snapshot here"),
+        (FROM_EXPORT.marker(), "start-from old monday --job firsts' has not finished"),
+    ],
+)
+def test_a_job_without_a_snapshot_begins_in_no_unfinished_folder(
+    marker: bytes, said: str, folder: Path
+) -> None:
+    checkpoint = open_checkpoint(str(folder))
+    check_nothing_left(checkpoint, "firsts")
+    checkpoint.write(RESTORING, [marker])
+    fill(checkpoint, "offsets/7")
+    before = content_of(folder)
+    with pytest.raises(CheckpointError, match=said):
+        check_nothing_left(checkpoint, "firsts")
+    assert content_of(folder) == before

@@ -119,6 +119,7 @@ def test_batches_since_the_snapshot_come_back_as_they_were(
     operator,
     provider,
     policy,
+    caplog,
 ):
     conf = {**PROVIDERS[provider], "spark.sql.streaming.multipleWatermarkPolicy": policy}
     job = new_interval_job(spark, operator=operator, conf=conf)
@@ -126,6 +127,8 @@ def test_batches_since_the_snapshot_come_back_as_they_were(
     before = recorded(job)
     loses_the_disk_and_all_changes(job)
     job.run(spark)
+    (warned,) = [said for said in caplog.messages if "are run again" in said]
+    assert f"Batches {NEWEST_SNAPSHOT} to {BATCHES - 1} of job '{job.job_name}'" in warned
     after = recorded(job)
     assert {batch: after[batch] for batch in before} == before
     assert len(after) > len(before)
@@ -179,6 +182,16 @@ def test_a_reader_that_does_not_follow_stops_the_query(new_job, new_interval_job
     job.run(spark)
     same.run(spark)
     assert_all_as_if_nothing_had_happened(job, same, spark)
+
+
+def test_the_first_new_batch_of_each_start_takes_a_snapshot(new_interval_job, spark):
+    """Other code may have been started: what the old one decided must not be run again by it."""
+    job = new_interval_job(spark)
+    produce(job.servers, job.source_topic, SECOND)
+    job.conf = {**job.conf, NO_DATA: "false"}
+    job.run(spark)
+    assert newest_snapshot(job) == BATCHES
+    assert max(recorded(job)) > BATCHES + 1, "and none after it"
 
 
 def test_after_the_interval_there_is_a_snapshot_again(new_interval_job, spark):

@@ -143,6 +143,34 @@ def test_a_start_that_died_before_the_seed_is_started_again(job, tmp_path, crash
     assert new.visible == all_rows(0, 1, 2, 3)
 
 
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("died", ["before the seed", "behind it"])
+def test_a_start_that_died_is_not_begun_anew(job, tmp_path, crash_points, capsys, died, named):
+    """The new job has a ledger and no snapshot: its query would write all again. `named`: the
+    marker says what it is of, unlike an older eo-kafka's."""
+    folder, name = tmp_path / "new", f"{job.name}-2"
+    if died == "before the seed":
+        crash_points.arm("restore.while_writing", "raise")
+        with pytest.raises(CrashPointReached):
+            start_from(job, folder)
+    else:
+        die_with_the_seed_written(job, folder)
+    if not named:
+        (folder / RESTORING).write_bytes(b"0123456789abcdef0123456789abcdef")
+    before = job.files(folder)
+    again = f"start-from {job.name} before --job {name} --checkpoint {folder} " if named else ""
+    with pytest.raises(CheckpointError, match=f"start-from.*{again}.*delete the folder"):
+        eo_kafka.restore(str(folder), name, job.given)  # what eo_kafka.start asks first
+    words = ["restore", name, str(folder), "--bootstrap-servers", job.servers]
+    assert main(["snapshots", *words]) == 1
+    said = capsys.readouterr()
+    assert "nothing was written" not in said.out and again in said.err
+    assert job.files(folder) == before
+    new = start_from(job, folder)
+    new.run(2, 3)
+    assert new.visible == all_rows(0, 1, 2, 3)
+
+
 def test_a_folder_that_is_in_use_is_left_as_it_is(job, tmp_path):
     before = job.files()
     with pytest.raises(CheckpointError, match="is not empty"):

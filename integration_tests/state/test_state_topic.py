@@ -27,7 +27,7 @@ from eo_kafka.state.ledger.blob_names import SnapshotHead
 from eo_kafka.state.ledger.log_reader import read_records
 from eo_kafka.state.snapshots import blobs
 from eo_kafka.state.snapshots.checkpoint import open_checkpoint
-from eo_kafka.state.snapshots.writing_back import restore
+from eo_kafka.state.snapshots.writing_back import Purpose, restore
 from harness import control_plane, wait_until
 
 T = TypeVar("T")
@@ -96,7 +96,8 @@ class StateTopic:
         end = self.end() if end is None else end
         head = SnapshotHead(1, 2, "q", SNAPSHOT.manifest, 0, len(FILES), 0, 0, 0)
         target = open_checkpoint(str(folder))
-        at_once(lambda: restore(self.settings, self.name, end, head, target, Counted()))
+        words = (self.settings, self.name, end, head, target, Counted(), Purpose("job"))
+        at_once(lambda: restore(*words))
         return content_of(folder)
 
 

@@ -123,6 +123,7 @@ class TaskReport:
     open_s: float = 0.0  # how long the task's transaction was, at S5, by the task's own clock
     size: int = 0  # bytes of the keys and values that it sent to topics
     aborted: int = 0  # the plan's
+    run: str = ""  # another one with each start of the query; "" if the task was not told
 
     @property
     def prepared(self) -> Participant | None:

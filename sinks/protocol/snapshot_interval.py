@@ -40,10 +40,13 @@ def is_due(
     """Whether the batch of `report`, which Spark recorded as `mine`, takes a snapshot. `ledger` is
     read to its end."""
     head = ledger.snapshot
-    if not options.snapshot_interval_ms or head is None or head.query != report.query_id:
+    if not options.snapshot_interval_ms or head is None:
         return True
+    # A query that was started anew may be of other code, which would make another state of what was
+    # decided before. So the first batch that it decides is where a restore begins.
+    is_others = (head.query, head.run) != (report.query_id, report.run)
     age_ms = time.time() * 1000 - head.made_ms
-    if not 0 <= age_ms < options.snapshot_interval_ms:
+    if is_others or not 0 <= age_ms < options.snapshot_interval_ms:
         return True
     if head.batch == 0:  # where batch 0 starts, no log of Spark's says
         return True

@@ -110,6 +110,7 @@ class Snapshots:
             made_ms=int(time.time() * 1000),
             topic_from=began,
             topic=self._topic,
+            run=self._report.run,
         )
         self.taken = head
         self._remember(manifest, snapshot.manifest)

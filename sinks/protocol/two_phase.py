@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 class TaskIdentity:
     """Which attempt of which partition of which batch this is, as Spark says. `follows`: whether
     one before it failed, or is slow, in the same run of the stage. The first one of a stage that
-    runs again follows none: what was reported before counts, and Spark does not end this one."""
+    runs again follows none: what was reported before counts, and Spark does not end this one.
+    `run`: which start of the query it is of."""
 
     query_id: str
     batch: int
@@ -39,6 +40,7 @@ class TaskIdentity:
     task_attempt_id: int
     checkpoint: str | None = None
     follows: bool = False
+    run: str = ""
 
     @property
     def name(self) -> str:
@@ -228,4 +230,5 @@ def report(
         open_s=open_s,
         size=size,
         aborted=plan.aborted,
+        run=task.run,
     )

@@ -89,7 +89,8 @@ class SnapshotHead:
     before the manifest's first chunk. `size` is the sum of the files' sizes, `sent` what
     of it was new. `made_ms` is in ms since 1970, of the driver's clock. `topic_from`: where the
     state topic began then. That is 0, as compaction does not move it, but deletion does. `topic`:
-    the state topic, where that is known.
+    the state topic, where that is known. `run`: the start of the query that made it; older ones do
+    not say.
     """
 
     batch: int
@@ -103,3 +104,4 @@ class SnapshotHead:
     made_ms: int
     topic_from: int = 0
     topic: str = ""
+    run: str = ""

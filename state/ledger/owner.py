@@ -13,8 +13,12 @@ def check_owner(options: Job, owner: str | None, query_id: str | None) -> None:
     job, topic = options.job_and_ledger
     raise ForeignLedger(
         f"Ledger '{topic}' belongs to query {owner}, and this is query {query_id}: the "
-        "checkpoint is new (it was deleted, or a pipeline was fully refreshed), or the job's name "
-        "is used twice. Nothing was written or skipped. Either restore the old checkpoint; or "
+        "checkpoint is new (it was lost or deleted, or a pipeline was fully refreshed), or the "
+        "job's name is used twice. Nothing was written or skipped. If it was lost, and the job has "
+        f"a snapshot ('eo-kafka snapshots list {job} --bootstrap-servers ...'), delete the new "
+        f"checkpoint and restore: 'eo-kafka snapshots restore {job} CHECKPOINT "
+        "--bootstrap-servers ...'. Or put the old checkpoint back. These two ways keep what the "
+        "old query knew, and the others do not: "
         "choose a new 'jobName'; or say by option 'onReset' what a new checkpoint means: 'stop' "
         "(this), 'new-job' (everything is read and written again, from 'startingOffsets' on) or "
         "'continue' (a query without state goes on where the last one ended); or, if the old query "

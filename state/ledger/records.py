@@ -148,6 +148,7 @@ def encode_snapshot(head: SnapshotHead) -> bytes:
             "madeMs": head.made_ms,
             **({"topicFrom": head.topic_from} if head.topic_from else {}),
             **({"topic": head.topic} if head.topic else {}),
+            **({"run": head.run} if head.run else {}),
         }
     )
 
@@ -168,6 +169,7 @@ def decode_snapshot(value: bytes, key: bytes = SNAPSHOT_KEY) -> SnapshotHead:
             made_ms=whole(fields["madeMs"]),
             topic_from=whole(fields.get("topicFrom", 0)),
             topic=string(fields.get("topic", "")),
+            run=string(fields.get("run", "")),
         )
 
     return decode_fields(key, value, build, encode_snapshot)

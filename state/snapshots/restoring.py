@@ -30,7 +30,6 @@ from .export import LATEST, Export
 from .redo import can_be_planned, plan_again, redo
 from .restored import Restored, note
 from .search import Found, SnapshotSearch
-from .snapshot import RESTORING
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +66,9 @@ def restore(
         batch had.
 
     Raises:
-        CheckpointError: The folder is not empty, or batches were written after the snapshot that
-            cannot be repeated exactly. Nothing was restored.
+        CheckpointError: The folder is not empty, or holds what a restore of another job, or a
+            `start_from`, left unfinished, or batches were written after the snapshot that cannot
+            be repeated exactly. Nothing was restored.
         EoKafkaError: There is no export of this name.
         OptionsError: An option is wrong.
         EnvironmentRefused: The cluster cannot be reached, or is not configured as it must be.
@@ -82,20 +82,21 @@ def restore(
     """
     search = SnapshotSearch(job, options)
     export = None if snapshot == LATEST else search.exported(snapshot)
+    target = open_checkpoint(checkpoint)
     if not search.has_ledger:
         if export is not None:
             _check_is_newest(Ledger(), export.export, search.options)
+        with files.filling(target):
+            files.check_nothing_left(target, job)
         return None
     ledger = Coordinator(search.options, search.control).read_settled()
     if export is not None:
         _check_is_newest(ledger, export.export, search.options)
     found = export or search.newest(ledger)
-    target = open_checkpoint(checkpoint)
     if found is None:
         with files.filling(target):
-            if RESTORING in target.paths():
-                files.Claim(target).clear()
-            _plan_first_again(target, ledger, search)
+            if not _plan_first_again(target, ledger, search):
+                files.check_nothing_left(target, job)
         return None
     if export is None:
         _check_can_go_on(ledger, found.head, search.options)
@@ -104,24 +105,34 @@ def restore(
     with bar(what, shown=progress) as told:
         files.restore(
             *(search.options.kafka, found.topic, found.end, found.head, target, told),
+            files.Purpose(job),
             before_finish=lambda: _plan_interrupted_again(target, ledger, search),
         )
     took = time.monotonic() - began
     note(job, Restored(found.head.batch, found.head.size, took, time.time()))
     _say(found, job, checkpoint)
+    since = ledger.since_snapshot(search.options.sink)
+    if len(since) > 1:
+        log.warning(
+            "Batches %d to %d of job '%s' are run again, to rebuild the state. Start the code that "
+            "ran them: other code may make another state of them, and nothing would tell.",
+            *(found.head.batch, since[-1].batch, job),
+        )
     return found.head
 
 
-def _plan_first_again(checkpoint: Checkpoint, ledger: Ledger, search: SnapshotSearch) -> None:
+def _plan_first_again(checkpoint: Checkpoint, ledger: Ledger, search: SnapshotSearch) -> bool:
+    """Whether that was needed."""
     begun = _torn(ledger, search)
     if begun is None or begun.batch:
-        return
-    claim = files.Claim(checkpoint)
+        return False
+    claim = files.Claim(checkpoint, files.Purpose(search.job))
     plan_again(checkpoint, begun)
     query = ledger.owner or str(uuid.uuid4())
     claim.check()
     checkpoint.write("metadata", [json.dumps({"id": query}).encode()])
     claim.finish()
+    return True
 
 
 def _torn(ledger: Ledger, search: SnapshotSearch) -> Begun | None:

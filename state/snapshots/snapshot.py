@@ -110,7 +110,8 @@ def _take(checkpoint: Checkpoint, batch: int, previous: Manifest) -> Snapshot:
     if RESTORING in paths:
         raise CheckpointError(
             f"The checkpoint '{checkpoint.url}' was not restored to its end. Stop the query and "
-            "restore again: eo_kafka.restore(...) or 'eo-kafka snapshots restore'."
+            "restore again: eo_kafka.restore(...) or 'eo-kafka snapshots restore'; or run "
+            "'eo-kafka snapshots start-from' again, if that made it."
         )
 
     def find(path: str) -> _Read:

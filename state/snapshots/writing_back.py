@@ -3,17 +3,20 @@
 Runs wherever the user restores, once. A file `_eo_kafka_restoring` stands in the folder from the
 first byte to the last: a restore that was interrupted is started again, and a query that was
 started on its leavings is stopped. It says whose it is: of two restores of one folder the later one
-goes on, and the earlier one finds that out before it removes or writes a file, and stops.
+goes on, and the earlier one finds that out before it removes or writes a file, and stops. And it
+says what is being written: what is left of another job, or of a start-from, is left as it is.
 `metadata`, which makes Spark take the folder for the query's, comes last.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ...core import moment
@@ -32,25 +35,88 @@ _LAST = "metadata"
 _CHECK_AGAIN_S = 1.0  # while files are written: who was stopped for a while looks first
 
 
+@dataclass(frozen=True)
+class Purpose:
+    """What a folder is being filled with: a snapshot of `job`, or, for a new `job`, an `export` of
+    the job `source` (start-from)."""
+
+    job: str
+    source: str = ""
+    export: str = ""
+
+    def marker(self) -> bytes:
+        """What the marker file holds, another one each time."""
+        return json.dumps({"id": uuid.uuid4().hex, **asdict(self)}).encode()
+
+    @classmethod
+    def of(cls, marker: bytes) -> Purpose | None:
+        """None of one that does not say it, as those of eo-kafka before November 2026."""
+        try:
+            found = json.loads(marker)
+            return cls(*(str(found[name]) for name in ("job", "source", "export")))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return None
+
+
+def check_nothing_left(checkpoint: Checkpoint, job: str) -> None:
+    """Raise CheckpointError if something left the folder unfinished; asked where `job` has nothing
+    to restore into it."""
+    marker = _marker(checkpoint)
+    if marker is not None:
+        none = f" Job '{job}' has no snapshot here to restore."
+        raise CheckpointError(_unfinished(checkpoint.url, Purpose.of(marker), none))
+
+
+def _unfinished(url: str, left: Purpose | None, why: str = "") -> str:
+    if left is None:
+        what = (
+            "an unfinished restore, or start-from, of an older eo-kafka, which does not say of what"
+        )
+        again = "If 'eo-kafka snapshots start-from' was filling it, run that again, as it was"
+    elif left.export:
+        command = f"eo-kafka snapshots start-from {left.source} {left.export} --job {left.job}"
+        what = f"what '{command}' has not finished: it was interrupted, or is still at work"
+        again = f"It goes on when it is run again, '{command} --checkpoint {url} ...', as it was"
+    else:
+        what = f"an unfinished restore of job '{left.job}'"
+        again = f"'eo-kafka snapshots restore {left.job} {url} ...' restores it"
+    return (
+        f"The checkpoint '{url}' holds {what}.{why} It was left as it is, and no query may start "
+        f"from it. {again}. If nobody needs it any more, delete the folder."
+    )
+
+
+def _marker(checkpoint: Checkpoint) -> bytes | None:
+    try:
+        with checkpoint.open(RESTORING) as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return None
+
+
 class Claim:
     """A restore's hold on a folder, from its making on.
 
-    Raises CheckpointError unless the folder is empty, or a restore left it unfinished; then it is
-    emptied.
+    Raises CheckpointError unless the folder is empty, or was left unfinished for the same
+    `purpose`, or for one that is not known; then it is emptied.
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, purpose: Purpose) -> None:
         self._checkpoint = checkpoint
-        self._id = uuid.uuid4().hex.encode()
+        self._id = purpose.marker()
         self._checked_s = 0.0
         if not checkpoint.is_empty():
             # Right before it is taken over: whoever had it may have come to its end meanwhile.
-            if self._found() is None:
+            found = _marker(checkpoint)
+            if found is None:
                 raise CheckpointError(
                     f"The checkpoint '{checkpoint.url}' is not empty, and a snapshot is restored "
                     "into an empty one only. Start the query from it as it is, or name another "
                     "folder."
                 )
+            left = Purpose.of(found)
+            if left not in (purpose, None):
+                raise CheckpointError(_unfinished(checkpoint.url, left))
             self._write()
             checkpoint.clear(RESTORING, self.check)
         self._write()
@@ -61,7 +127,7 @@ class Claim:
         now = moment.seconds()
         if now - self._checked_s < within_s:
             return
-        if self._found() != self._id:
+        if _marker(self._checkpoint) != self._id:
             raise CheckpointError(
                 f"Another restore has taken over the checkpoint '{self._checkpoint.url}' while "
                 "this one was at it. This one stops, and leaves what is there to the other one, "
@@ -80,13 +146,6 @@ class Claim:
     def _write(self) -> None:
         self._checkpoint.write(RESTORING, [self._id])
 
-    def _found(self) -> bytes | None:
-        try:
-            with self._checkpoint.open(RESTORING) as stream:
-                return stream.read()
-        except FileNotFoundError:
-            return None
-
 
 def restore(
     settings: Mapping[str, str],
@@ -95,6 +154,7 @@ def restore(
     head: SnapshotHead,
     checkpoint: Checkpoint,
     told: Told,
+    purpose: Purpose,
     leave_out: frozenset[str] = frozenset(),
     before_finish: Callable[[], object] = lambda: None,
 ) -> None:
@@ -112,7 +172,7 @@ def restore(
             f"The manifest of batch {head.batch} lists {len(manifest.files)} files of {head.files}."
         )
     with filling(checkpoint):
-        claim = Claim(checkpoint)
+        claim = Claim(checkpoint, purpose)
         try:
             _write_files(settings, topic, end, manifest, checkpoint, claim, told, leave_out)
         except CorruptSnapshot:
@@ -132,7 +192,7 @@ def filling(checkpoint: Checkpoint) -> Iterator[None]:
     except OSError as error:
         raise CheckpointError(
             f"The checkpoint '{checkpoint.url}' could not be filled: {error}. It is incomplete, "
-            "and no query starts from it. Correct this and restore again."
+            "and no query starts from it. Correct this and run the same again."
         ) from error
 
 

@@ -70,7 +70,8 @@ def start_from(
 
     Raises:
         LedgerError: `new_job` has a ledger that is in use. It was left as it is.
-        CheckpointError: The folder is not empty.
+        CheckpointError: The folder is not empty, or holds what another restore or start-from left
+            unfinished.
         EoKafkaError: There is no such export.
         OptionsError: An option or a name is wrong.
         Fenced: The new job already runs.
@@ -107,6 +108,7 @@ def start_from(
             found.head,
             folder,
             told,
+            files.Purpose(new_job, job, name),
             leave_out=frozenset({_METADATA}),
             before_finish=finish,
         )
