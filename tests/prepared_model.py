@@ -13,8 +13,8 @@ are seen. What it finds after that stays as it is.
 
 What may happen at any moment: a driver dies, a new one starts beside it, an attempt of a task is
 repeated, an answer to COMMIT PREPARED is lost, a replica without some prepared transaction, or one
-that lags behind, takes the server's place, a person removes all marks. That only the newest generation appends to the
-ledger is taken from tests/commit_model.py, which shows it.
+that lags behind, takes the server's place, a person removes all marks. That only the newest
+generation appends to the ledger is taken from tests/commit_model.py, which shows it.
 
 Each rule can be switched off (`Rules`); the tests show what then goes wrong.
 """
@@ -114,7 +114,7 @@ def s1_plan(world: World, index: int, setting: Setting) -> Moves:
     batch = world.commit_log + 1
     if batch == setting.batches:
         return
-    decision, generation = world.decision, world.generation + 1
+    generation = world.generation + 1
     driver = Driver(s1_shown, generation, batch)
     planned = changed(world._replace(generation=generation), index, **driver._asdict())
     yield f"S1 generation {generation}", planned
