@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..core.transaction import Decision, DecisionState, Participant
-from ..state.ledger.ledger import Ledger
+from ..state.ledger.ledger import DECISIONS_KEPT, Ledger
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,26 @@ def newest_parts(decision: Decision, before_round: int | None = None) -> list[Pa
     return [part for part in parts if part.round == newest]
 
 
+def needed(ledger: Ledger, decided: int) -> set[str]:
+    """Where rows wait that a decision names, and that a target lacks which shows the decision of
+    generation `decided`, or has but perhaps not DONE."""
+    return {
+        part.staged.home
+        for found in ledger.decisions.values()
+        if found.state is DecisionState.DECIDED
+        or (found.state is DecisionState.DONE and found.generation > decided)
+        for part in found.participants
+        if part.staged and (found.state is DecisionState.DECIDED or part.generation > decided)
+    }
+
+
+def may_be_forgotten(ledger: Ledger, sink: str, generation: int) -> bool:
+    """Whether a decision of this generation may have been in the ledger, which keeps the newest."""
+    known = ledger.of_sink(sink).values()
+    oldest = min((found.generation for found in known), default=0)
+    return len(known) >= DECISIONS_KEPT and generation < oldest
+
+
 class History:
     """What a target should show, by the ledger."""
 
@@ -108,6 +128,24 @@ class History:
             return marker.shows(before.batch, parts)
         return marker.decided is None or marker.decided < newest.generation
 
+    def lacking(self, marker: Marker | None) -> list[Decision] | None:
+        """What is settled and not in the target, which shows this: oldest first, each round as when
+        it was decided. None if that cannot be known."""
+        steps = [step for found in self._written for step in _rounds(found)]
+        if marker is None or not steps:
+            return None
+        shown = [at for at, one in enumerate(steps) if marker.shows(one.batch, newest_parts(one))]
+        first = steps[0].generation
+        if not shown and (
+            (marker.decided or 0) >= first
+            or may_be_forgotten(self._ledger, steps[0].sink, first - 1)
+        ):
+            return None
+        newest = self._written[-1]
+        if newest.state is DecisionState.DECIDED and steps[-1].round == newest.round:
+            steps.pop()  # its S7 is still to come
+        return steps[shown[-1] + 1 if shown else 0 :]
+
     def expected(self) -> Marker:
         """What it should show at least."""
         here, generation, newest = self._ledger.topic_id, self._ledger.generation, self.newest
@@ -124,6 +162,17 @@ class History:
             return newest, earlier
         before = self._written[-2] if len(self._written) > 1 else None
         return before, newest_parts(before) if before else []
+
+
+def _rounds(decision: Decision) -> list[Decision]:
+    """A decision as it was in each round that has rows for the target, before its S7."""
+    steps = []
+    for number in sorted({part.round for part in decision.participants if part.staged}):
+        parts = tuple(part for part in decision.participants if part.round <= number)
+        whose = max(part.generation for part in parts)
+        then = replace(decision, state=DecisionState.DECIDED, round=number)
+        steps.append(replace(then, generation=whose, participants=parts))
+    return steps
 
 
 def _digest(parts: Sequence[Participant], passed: Collection[int]) -> str:

@@ -73,6 +73,10 @@ class StagedTarget(Protocol):
         """Whether rows that were staged for `place` go into it, whatever the options call it. With
         `ledger`, a ledger's id: whether they went into this very one, by the marker of that."""
 
+    def catch_up(self, job: Job, ledger: Ledger) -> None:
+        """S1, with a generation of one's own, before anything is rolled forward: put in what is
+        settled, waits and is not there, as of a replica that lags behind. Raises as check_same."""
+
     def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:
         """S1, after everything is rolled forward: remove what generations before `generation`
         staged and nothing decided, and make ready what this one's tasks stage in."""

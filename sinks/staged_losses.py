@@ -20,10 +20,18 @@ log = logging.getLogger(__name__)
 
 
 def check_restored(
-    place: str, job: str, marker: Marker | None, history: History, *, ways: str, fail: bool
+    place: str,
+    job: str,
+    marker: Marker | None,
+    history: History,
+    *,
+    ways: str,
+    waits: str = "",
+    fail: bool,
 ) -> None:
     """Of a target that shows what the ledger does not know: raise LedgerError, unless losses are
-    accepted. `ways`: how it may have come to that, the middle of a sentence."""
+    accepted. `ways`: how it may have come to that, the middle of a sentence; `waits`: what of the
+    batches that it does not show is there, as sentences."""
     newest = history.newest
     known = f"batch {newest.batch} (generation {newest.generation})" if newest else "no batch"
     shows = (
@@ -44,6 +52,16 @@ def check_restored(
         f"{place} shows {shows} as the newest one of job '{job}', and the ledger has "
         f"{known}: {why}."
     )
+    if waits:
+        sentence += f" {waits}"
+    if fail and waits:
+        raise LedgerError(
+            f"{sentence} Nothing was written or removed, and 'eo-kafka txn list --table-config "
+            "FILE' shows what waits: delete nothing. If a server or copy has the newest batch, "
+            "name it in option 'url' or restore it, and start again. Or set option "
+            "'failOnDataLoss' to false until a batch is written: what waits is put in then, "
+            "nothing is written twice, and what is neither there nor waits stays missing."
+        )
     if fail:
         raise LedgerError(
             f"{sentence} Nothing was written. Restore the newest copy and start again. Or, to "

@@ -12,14 +12,16 @@ may hold), and then looks; who shuts others out first says so, and then ends the
 are seen. What it finds after that stays as it is.
 
 What may happen at any moment: a driver dies, a new one starts beside it, an attempt of a task is
-repeated, an answer to COMMIT PREPARED is lost, a replica without some prepared transaction takes
-the server's place, a person removes all marks. That only the newest generation appends to the
-ledger is taken from tests/commit_model.py, which shows it.
+repeated, an answer to COMMIT PREPARED is lost, a replica without some prepared transaction, or one
+that lags behind, takes the server's place, a person removes all marks. That only the newest
+generation appends to the ledger is taken from tests/commit_model.py, which shows it.
 
 Each rule can be switched off (`Rules`); the tests show what then goes wrong.
 """
 
 from __future__ import annotations
+
+import math
 
 from prepared_world import (
     DECIDED,
@@ -30,13 +32,17 @@ from prepared_world import (
     Gid,
     Marker,
     Moves,
+    Server,
     Setting,
     Task,
     World,
     changed,
     committed,
     die,
+    failed_over,
+    follows,
     gone,
+    lacking,
     required,
 )
 
@@ -51,11 +57,16 @@ def moves(world: World, setting: Setting) -> Moves:
             left = world._replace(prepared=world.prepared - {gid}, losses=world.losses + 1)
             yield "a replica lacks a prepared transaction", left
     if world.sweeps < setting.sweeps and world.prepared:
-        left = _needed(world, world.generation, setting)
-        swept = world._replace(prepared=left, sweeps=world.sweeps + 1)
-        yield f"a person sweeps {len(world.prepared - left)}", swept
+        swept = _swept(world, world.generation, setting)._replace(sweeps=world.sweeps + 1)
+        yield f"a person sweeps {len(world.prepared - swept.prepared)}", swept
     if setting.removals and world.kept and world.marks:
         yield "a person removes the marks", world._replace(marks=frozenset(), kept=False)
+    if world.fail_overs < setting.fail_overs:
+        if world.replica is None:
+            now = Server(*(getattr(world, name) for name in Server._fields))
+            yield "a replica falls behind", world._replace(replica=now)
+        else:
+            yield "it takes the server's place", failed_over(world, world.replica)
     for index, driver in enumerate(world.drivers):
         if driver.step is not gone:
             yield f"driver {index} dies", die(world, index)
@@ -75,9 +86,21 @@ def fault(world: World) -> str:
 
 def whole(world: World, setting: Setting) -> str:
     """The same of what Spark takes for written."""
+    if world.fail_overs:  # it may have lost what Spark takes for written: the query stops then
+        return _shown(world, setting)
     for batch in range(world.commit_log + 1):
         if any((batch, one) not in world.applied for one in range(setting.partitions)):
             return f"batch {batch} is in the commit log and not whole in the table"
+    return ""
+
+
+def _shown(world: World, setting: Setting) -> str:
+    """The same of what the marker shows."""
+    for batch in range(world.marker.batch + 1):
+        passed = world.marker.passed if batch == world.marker.batch else ()
+        there = {at for was, at in world.applied if was == batch}
+        if not there.issuperset({*range(setting.partitions)}.difference(passed)):
+            return f"the table shows batch {world.marker.batch} and lacks rows of batch {batch}"
     return ""
 
 
@@ -91,16 +114,27 @@ def s1_plan(world: World, index: int, setting: Setting) -> Moves:
     batch = world.commit_log + 1
     if batch == setting.batches:
         return
-    decision, generation = world.decision, world.generation + 1
-    unfinished = decision is not None and decision.state == DECIDED
-    driver = Driver(
-        s7_take if unfinished else s1_gate,
-        generation,
-        batch,
-        decision=decision if unfinished else None,
-    )
+    generation = world.generation + 1
+    driver = Driver(s1_shown, generation, batch)
     planned = changed(world._replace(generation=generation), index, **driver._asdict())
     yield f"S1 generation {generation}", planned
+
+
+def s1_shown(world: World, index: int, setting: Setting) -> Moves:
+    """Is what is DONE in the table? If all of it waits there, it is finished once more; if not,
+    rows are lost, and only a person may go on. Then what is decided and not DONE."""
+    lacks = lacking(world)
+    if lacks is not None:
+        waits = lacks.parts <= world.prepared | world.marks and world.kept
+        if waits and follows(world.marker, lacks):
+            yield "S1 finishes what is DONE", changed(world, index, decision=lacks, step=s7_take)
+        else:
+            yield "S1 stops, rows are lost", die(world, index)
+        return
+    known = world.decision
+    unfinished = known if known is not None and known.state == DECIDED else None
+    step = s7_take if unfinished else s1_gate
+    yield "S1 finds all there", changed(world, index, decision=unfinished, step=step)
 
 
 def s1_gate(world: World, index: int, setting: Setting) -> Moves:
@@ -132,20 +166,32 @@ def _ended(world: World, index: int, setting: Setting) -> World:
 def s1_sweep(world: World, index: int, setting: Setting) -> Moves:
     """What older generations prepared and no decision needs, by the ledger as it was read."""
     mine = world.drivers[index].generation
-    left = _needed(world, mine, setting)
-    swept = world._replace(prepared=left, swept=max(world.swept, mine - 1))
+    swept = _swept(world, mine, setting)._replace(swept=max(world.swept, mine - 1))
     yield "S1 sweeps", changed(swept, index, step=s1_look)
 
 
-def _needed(world: World, generation: int, setting: Setting) -> frozenset[Gid]:
-    """What a sweep of generations before this one leaves."""
-    known, rules = world.decision, setting.rules
-    kept = known.parts if known and known.state == DECIDED and rules.spares_decided else ()
-    return frozenset(
-        gid
-        for gid in world.prepared
-        if gid in kept or (gid.generation >= generation and rules.spares_newer)
-    )
+def _swept(world: World, generation: int, setting: Setting) -> World:
+    """Without what generations before this one have prepared and no decision needs."""
+    rules = setting.rules
+    kept: set[Gid] = set()
+    for known in (world.earlier, world.decision):
+        if known is None or known.state == VOID:
+            continue
+        spares = rules.spares_decided if known.state == DECIDED else rules.spares_lacking
+        if spares and not world.marker.shows(known) and world.marker.batch <= known.batch:
+            kept |= known.parts
+    newer = generation if rules.spares_newer else math.inf
+    left = frozenset(gid for gid in world.prepared if gid in kept or gid.generation >= newer)
+    swept = world._replace(prepared=left)
+    if world.fail_overs and any(gid in _decided(world) for gid in world.prepared - left):
+        return swept._replace(fault="rows of a decided batch are rolled back")
+    return swept
+
+
+def _decided(world: World) -> set[Gid]:
+    known = [one for one in (world.earlier, world.decision) if one and one.state != VOID]
+    parts = {gid for one in known for gid in one.parts}
+    return {gid for gid in parts if (gid.batch, gid.partition) not in world.applied}
 
 
 def s1_look(world: World, index: int, setting: Setting) -> Moves:
@@ -220,7 +266,7 @@ def t_siblings(world: World, task: Task, setting: Setting) -> Moves:
 def t_prepare(world: World, task: Task, setting: Setting) -> Moves:
     gid = task.gid
     done = _task(world, task, None)._replace(prepared=world.prepared | {gid})
-    if gid.generation <= world.swept:
+    if gid.generation <= world.swept and not world.fail_overs:  # the next S1 does
         done = done._replace(fault="an older task prepares what nobody ends")
     yield "prepares, and its report is lost", done
     driver = world.drivers[task.driver]
@@ -254,7 +300,9 @@ def s6_decide(world: World, index: int, setting: Setting) -> Moves:
         return
     whose = (driver.batch, driver.round, driver.generation, DECIDED)
     decision = Decision(*whose, driver.reports, driver.before)
-    decided = world._replace(decision=decision)
+    known = world.decision
+    earlier = known if known and known.batch < driver.batch else world.earlier
+    decided = world._replace(decision=decision, earlier=earlier)
     begun = {"decision": decision, "own": True, "again": False, "passed": frozenset()}
     yield f"S6 DECIDED round {driver.round}", changed(decided, index, **begun, step=s7_take)
 
@@ -265,10 +313,17 @@ def s7_take(world: World, index: int, setting: Setting) -> Moves:
     if world.marker.holder > driver.generation:
         yield "S7 is fenced", die(world, index)
         return
+    if not _may_follow(world, driver, setting):
+        yield "S7 finds an older copy", die(world, index)
+        return
     taken = world
     if setting.rules.takes_first:
         taken = world._replace(marker=world.marker._replace(holder=driver.generation))
     yield "S7 takes the table", changed(taken, index, step=s7_end)
+
+
+def _may_follow(world: World, driver: Driver, setting: Setting) -> bool:
+    return follows(world.marker, required(driver.decision)) or not setting.rules.follows
 
 
 def s7_end(world: World, index: int, setting: Setting) -> Moves:
@@ -304,9 +359,11 @@ def s7_judge(world: World, index: int, setting: Setting) -> Moves:
     begun = bool(decision.parts & world.marks) or decision.round > 0
     if not lost:
         yield "S7 finds all", changed(world, index, step=s7_hold)
+    elif decision.state == DONE:
+        yield "S7 stops, a replica lacks it now", die(world, index)
     elif not driver.again:
         yield "S7 misses some", changed(world, index, again=True, step=s7_take)
-    elif not world.losses and world.kept:
+    elif not world.losses and world.kept and not world.fail_overs:
         yield "S7 misses", world._replace(fault="a prepared transaction is gone for no reason")
     elif begun and len(lost) < len(decision.parts):
         yield "S7 goes on without", changed(world, index, passed=lost, step=s7_hold)
@@ -333,9 +390,12 @@ def s7_hold(world: World, index: int, setting: Setting) -> Moves:
 
 
 def s7_still(world: World, index: int, setting: Setting) -> Moves:
-    newer = world.marker.holder > world.drivers[index].generation
+    driver = world.drivers[index]
+    newer = world.marker.holder > driver.generation
     if newer and setting.rules.looks_who_holds:
         yield "S7 is fenced", die(world, index)
+    elif not _may_follow(world, driver, setting):
+        yield "S7 finds an older copy", die(world, index)
     else:
         yield "S7 may commit", changed(world, index, step=s7_commit)
 
@@ -366,6 +426,9 @@ def s7_marker(world: World, index: int, setting: Setting) -> Moves:
     decision = required(driver.decision)
     if world.marker.holder > driver.generation:
         yield "S7 is fenced", die(world, index)
+        return
+    if not _may_follow(world, driver, setting):
+        yield "S7 finds an older copy", die(world, index)
         return
     wanted = {gid for gid in decision.parts if gid.partition not in driver.passed}
     if not world.marker.shows(decision):

@@ -17,6 +17,8 @@ class Rules(NamedTuple):
     ends_holders: bool = True  # who closes a gate, or takes over, ends those who came before
     closes_gate: bool = True  # S6, before it looks at what is prepared
     spares_decided: bool = True  # a sweep, also one that a person asks for
+    spares_lacking: bool = True  # the same, of what is DONE and the marker does not show
+    follows: bool = True  # S7, only on a table that shows what was there before the batch
     spares_newer: bool = True  # a sweep
     takes_first: bool = True  # who judges what is lost has shut out every older driver
     looks_who_holds: bool = True  # a driver, before each COMMIT PREPARED, once it can be seen
@@ -34,6 +36,7 @@ class Setting(NamedTuple):
     losses: int = 0  # prepared transactions that a replica lacks
     sweeps: int = 0  # that a person asks for
     removals: int = 0  # of all marks, by a person
+    fail_overs: int = 0  # to a replica that lags behind
     one_by_one: bool = False  # a driver starts only when those before it are dead
     rules: Rules = Rules()
 
@@ -91,12 +94,24 @@ class Task(NamedTuple):
     holds: bool = False
 
 
+class Server(NamedTuple):
+    """What a replica has that lags behind: fields of `World`, of an earlier moment."""
+
+    prepared: frozenset[Gid]
+    marks: frozenset[Gid]
+    marker: Marker
+    gate: int
+    swept: int
+    applied: tuple[tuple[int, int], ...]
+
+
 class World(NamedTuple):
     drivers: tuple[Driver, ...]
     tasks: frozenset[Task] = frozenset()
     begun: frozenset[Gid] = frozenset()  # attempts that were ever started
     generation: int = 0
     decision: Decision | None = None  # the newest
+    earlier: Decision | None = None  # of the batch before
     prepared: frozenset[Gid] = frozenset()
     marks: frozenset[Gid] = frozenset()
     kept: bool = True  # the row that goes with them if somebody removes them
@@ -107,6 +122,8 @@ class World(NamedTuple):
     commit_log: int = -1
     losses: int = 0
     sweeps: int = 0
+    replica: Server | None = None
+    fail_overs: int = 0
     fault: str = ""
 
 
@@ -138,6 +155,35 @@ def committed(world: World, gid: Gid) -> World:
         marks=world.marks | {gid},
         applied=tuple(sorted([*world.applied, (gid.batch, gid.partition)])),
     )
+
+
+def failed_over(world: World, server: Server) -> World:
+    """The replica is the server now. Connections have ended: who had the lock begins again."""
+    for index, driver in enumerate(world.drivers):
+        if driver.holds:
+            world = die(world, index)
+    left = frozenset(task for task in world.tasks if not task.holds)
+    left_over = world._replace(tasks=left, replica=None, fail_overs=world.fail_overs + 1)
+    return left_over._replace(**server._asdict())
+
+
+def lacking(world: World) -> Decision | None:
+    """What is DONE and, by the marker, not in the table: the oldest such decision."""
+    for decision in (world.earlier, world.decision):
+        if (
+            decision is not None
+            and decision.state == DONE
+            and world.marker.batch <= decision.batch
+            and not world.marker.shows(decision)
+        ):
+            return decision
+    return None
+
+
+def follows(marker: Marker, decision: Decision) -> bool:
+    """Whether the table shows the decision, or what was there before it."""
+    before = decision.batch if decision.before else decision.batch - 1
+    return marker.shows(decision) or marker.batch == before
 
 
 def required(decision: Decision | None) -> Decision:

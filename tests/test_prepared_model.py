@@ -13,6 +13,8 @@ LOSS = Setting(losses=1)
 RETRY = Setting(partitions=1, attempts=2)
 SWEEP = Setting(sweeps=1)
 REMOVED = Setting(removals=1)
+FAIL_OVER = Setting(partitions=1, batches=2, fail_overs=1, one_by_one=True)
+SWEPT_AFTER = Setting(partitions=1, fail_overs=1, sweeps=1, one_by_one=True)
 IN_TURN = Setting(drivers=3, losses=1, one_by_one=True)
 # rule -> (the setting in which it is missed, what is then seen)
 NEEDED = {
@@ -21,6 +23,8 @@ NEEDED = {
     "ends_holders": (Setting(), "an older task prepares what nobody ends"),
     "closes_gate": (RETRY, "a task rolls back what is decided"),
     "spares_decided": (SWEEP, "a prepared transaction is gone for no reason"),
+    "spares_lacking": (SWEPT_AFTER, "rows of a decided batch are rolled back"),
+    "follows": (FAIL_OVER, "and lacks rows of batch"),
     "spares_newer": (Setting(), "a prepared transaction is gone for no reason"),
     "takes_first": (LOSS, "rows are there twice"),
     "looks_who_holds": (LOSS, "rows are there twice"),
@@ -68,11 +72,23 @@ def test_nothing_is_written_twice_when_a_person_removes_the_marks() -> None:
     assert outcome.labels["a person removes the marks"]
 
 
+@pytest.mark.parametrize("setting", [FAIL_OVER, SWEPT_AFTER], ids=["two batches", "swept"])
+def test_what_a_replica_that_lags_behind_has_of_a_batch_is_finished(setting: Setting) -> None:
+    outcome = explore(setting)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.labels["it takes the server's place"]
+    assert outcome.labels["S1 finishes what is DONE"]
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     "setting",
     [
         Setting(batches=2),
+        Setting(fail_overs=1, one_by_one=True),
+        FAIL_OVER._replace(sweeps=1),
+        FAIL_OVER._replace(drivers=3),
         Setting(drivers=3, partitions=1),
         LOSS._replace(losses=2),
         RETRY._replace(losses=1),

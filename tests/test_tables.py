@@ -11,7 +11,7 @@ import pytest
 from eo_kafka.clients.postgres.client import may_pass
 from eo_kafka.core.errors import OptionsError
 from eo_kafka.core.transaction import NO_TRANSACTION, Decision, DecisionState, Participant, Staged
-from eo_kafka.sinks.marker import History, Marker, newest_parts
+from eo_kafka.sinks.marker import History, Marker, may_be_forgotten, needed, newest_parts
 from eo_kafka.sinks.tables.options import read_table
 from eo_kafka.sinks.tables.rows import copied
 from eo_kafka.sinks.tables.schema import Column, _misfit, staged_as
@@ -182,6 +182,40 @@ def test_a_batch_that_is_completed_in_a_later_round():
     assert history(FIRST, again).accepts(marker(again))
     accepted = replace(torn, participants=torn.participants[:1], state=DecisionState.DONE)
     assert history(FIRST, accepted).accepts(in_part)
+
+
+def test_what_a_table_lacks_of_what_is_settled():
+    def batches(known: History, shown: Marker | None) -> list[tuple[int, int]] | None:
+        found = known.lacking(shown)
+        return None if found is None else [(one.batch, one.round) for one in found]
+
+    assert batches(history(FIRST, SECOND), marker(SECOND)) == []
+    assert batches(history(FIRST, SECOND), marker(FIRST)) == [(1, 0)]
+    assert batches(history(FIRST, SECOND), NOTHING) == [(0, 0), (1, 0)]
+    assert batches(history(FIRST, OPEN), NOTHING) == [(0, 0)]  # the other one's S7 is to come
+    assert batches(history(FIRST, SECOND), None) is None
+    assert batches(history(FIRST), marker(SECOND)) is None
+    other = replace(marker(FIRST), digest="x")
+    assert batches(history(FIRST, SECOND), other) is None
+    torn = decision(1, part(0, 0, 4), part(1, 1, 6), state=DecisionState.DONE, round_=1)
+    assert batches(history(FIRST, torn), marker(FIRST)) == [(1, 0), (1, 1)]
+    (first, _) = history(FIRST, torn).lacking(marker(FIRST)) or ()
+    assert [one.partition for one in first.participants] == [0]
+    assert history(FIRST, first).accepts(marker(FIRST))
+    many = [decision(batch, part(0, 0, 3 + batch)) for batch in range(1, 101)]
+    assert batches(history(*many), NOTHING) is None  # batch 0 is forgotten
+    assert may_be_forgotten(Ledger(decisions={("main", d.batch): d for d in many}), "main", 3)
+    assert not may_be_forgotten(Ledger(decisions={("main", d.batch): d for d in many}), "main", 4)
+
+
+def test_what_a_decision_names_is_needed_until_the_table_shows_it():
+    ledger = Ledger(decisions={("main", one.batch): one for one in (FIRST, SECOND)})
+    assert needed(ledger, 2) == {"staged_3", "staged_4"}
+    assert needed(ledger, 3) == {"staged_4"}
+    assert needed(ledger, 4) == set()
+    void = replace(SECOND, state=DecisionState.VOID)
+    assert needed(Ledger(decisions={("main", 1): void}), 3) == set()
+    assert needed(Ledger(decisions={("main", 1): OPEN}), 4) == {"staged_4"}
 
 
 def test_what_it_should_show_is_accepted():

@@ -247,6 +247,18 @@ def may_pass(error: psycopg.Error) -> bool:
     return error.sqlstate.startswith(_AGAIN)
 
 
+def waited_too_long(error: psycopg.Error) -> bool:
+    """Whether the server has ended a statement that waited for a lock, or was ended by its own time
+    or by a person: nothing of it was done."""
+    return error.sqlstate in ("55P03", "57014")
+
+
+def where_waited(error: psycopg.Error) -> str:
+    """What such a server said, with the row or index that it names."""
+    where = (error.diag.context or "").splitlines()
+    return f"{said(error)}{f', {cut(where[0])}' if where else ''}"
+
+
 def said(error: psycopg.Error) -> str:
     """What the server said, in a line."""
     known = error.diag
@@ -262,6 +274,13 @@ def explained(error: psycopg.Error, settings: PostgresSettings) -> EoKafkaError:
         return EnvironmentRefused(
             f"PostgreSQL at {settings.place} refuses this role: {said(error)}. Correct the role, "
             "its password or its privileges, and start again."
+        )
+    if waited_too_long(error):
+        return ReadTimeout(
+            f"PostgreSQL at {settings.place} has ended a statement that took too long "
+            f"({where_waited(error)}): nothing of it was done. Another session or a prepared "
+            "transaction has a lock (pg_locks, pg_stat_activity, pg_prepared_xacts): have it end, "
+            "and start again."
         )
     if may_pass(error):
         return ReadTimeout(

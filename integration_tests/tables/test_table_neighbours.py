@@ -3,10 +3,15 @@ in the schema, another role, marks that somebody removes. Nothing is lost or rep
 
 from __future__ import annotations
 
+import re
+import time
+
 import psycopg
 import pytest
 
-from eo_kafka.errors import OptionsError, RepairNeeded
+from eo_kafka.errors import OptionsError, ReadTimeout, RepairNeeded
+from eo_kafka.sinks.tables import decided
+from eo_kafka.sinks.tables.marker import LIMITS
 from table_job import TableJob, job_of, kill_at, new_table
 
 KEYED = {"keys": "id", "commit": "two-phase"}
@@ -123,3 +128,34 @@ def test_a_decided_batch_whose_marks_somebody_removed_is_not_written_again_in_si
     job.run(1, 2)
     assert job.there() == job.expected(0, 1, 2)
     assert job.prepared() == []
+
+
+@pytest.mark.parametrize("commit", ["staged", "two-phase"])
+def test_a_lock_that_another_session_has_is_told_after_the_time_that_the_docs_say(
+    eo_postgres, broker, monkeypatch, commit
+) -> None:
+    """PostgreSQL has answered, and nothing is unknown."""
+    monkeypatch.setattr(decided, "LIMITS", LIMITS.replace("60s", "2s"))
+    url = eo_postgres.url
+    table = new_table(url, ", PRIMARY KEY (id)")
+    job = job_of(url, broker.bootstrap_servers, table, keys="id", commit=commit)
+    job.run(0)
+    locked = table if commit == "staged" else f"{table.partition('.')[0]}.eo_kafka_batches"
+    job.prepare(1)
+    with psycopg.connect(url) as other:
+        other.execute(f"SELECT * FROM {locked} FOR UPDATE")
+        began = time.monotonic()
+        with pytest.raises(ReadTimeout) as told:
+            job.commit(1)
+        assert 2 <= time.monotonic() - began < 20
+        (who,) = re.findall(r"SELECT pid.*?'eo_kafka_batches'\)", str(told.value))
+        assert other.info.backend_pid in {pid for pid, *_ in job.ask(who)}
+    said = str(told.value)
+    relation = locked.partition(".")[2]
+    assert f"{table}' of" in said
+    assert "lock timeout, while" in said
+    assert f'in relation "{relation}' in said
+    assert "No answer" not in said
+    assert "unknown" not in said
+    job.run(1)
+    assert job.there() == job.expected(0, 1)

@@ -3,6 +3,7 @@ transactions share sessions nothing is written."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 
@@ -11,6 +12,7 @@ import pytest
 
 from eo_kafka.clients.postgres import client
 from eo_kafka.errors import EnvironmentRefused
+from eo_kafka.tools import cli
 from pgbouncer import pgbouncer
 from table_job import TableJob
 
@@ -68,3 +70,16 @@ def test_so_it_is_in_a_pool_that_others_use(table_job, eo_postgres, tmp_path):
             done.set()
             for one in others:
                 one.join()
+
+
+def test_doctor_says_so(table_job, eo_postgres, tmp_path, capsys):
+    with pgbouncer(tmp_path, eo_postgres.url, pool_mode="transaction") as url:
+        config = tmp_path / "table.properties"
+        config.write_text(f"url={url}\ntable={table_job.given['table']}\n")
+        servers = table_job.given["kafka.bootstrap.servers"]
+        words = ["--table-config", str(config), "--bootstrap-servers", servers, "--json"]
+        assert cli.main(["doctor", *words]) == 1
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    (found,) = [one for one in findings if one["subject"] == "table"]
+    assert found["level"] == "problem"
+    assert "each transaction another session" in found["text"]

@@ -124,6 +124,9 @@ class StagedMap(MapTarget):
     def is_same(self, place: str, sink: str, ledger: str | None) -> bool:
         return False  # decisions name it as staged rows do
 
+    def catch_up(self, job: Job, ledger: Ledger) -> None:
+        """Nothing: what is settled and not there stops the query."""
+
     def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:
         kept = {
             key

@@ -45,10 +45,8 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         plans = batch_identity.plans_of(options)
         generation, next_batch = _take_generation(coordinator, control, options, plans)
         finisher = Finisher(options, control, coordinator, accept_gone=by_hand)
-        torn = None
         unfinished = coordinator.ledger.unfinished()
-        for decision in unfinished:
-            torn = _roll_forward(coordinator, finisher, generation, decision) or torn
+        torn = _roll_all_forward(coordinator, finisher, generation, options)
         finisher.abort_stragglers(version)
         if options.staging is not None:
             options.staging.make_room(options, coordinator.ledger, generation)
@@ -159,6 +157,18 @@ def _read_settled(coordinator: Coordinator, generation: int) -> None:
     skipped here, committed in Spark's log, and could still be lost (the model found this)."""
     coordinator.read()
     coordinator.check_generation(generation)
+
+
+def _roll_all_forward(
+    coordinator: Coordinator, finisher: Finisher, generation: int, options: SinkOptions
+) -> Torn | None:
+    """What is DONE, if a table lacks it since, and then what is decided, oldest first."""
+    if options.staging is not None:
+        options.staging.catch_up(options, coordinator.ledger)
+    torn = None
+    for decision in coordinator.ledger.unfinished():
+        torn = _roll_forward(coordinator, finisher, generation, decision) or torn
+    return torn
 
 
 def _roll_forward(

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...clients.postgres.client import connected
-from ...core.errors import Fenced, LedgerError, ReadTimeout, RepairNeeded
+from ...clients.postgres.client import connected, waited_too_long, where_waited
+from ...core.errors import Fenced, LedgerError, ReadTimeout, RepairNeeded, cut
 from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     import psycopg
 
 PAUSE_S = 0.2
+_WHO = (
+    "SELECT pid, state, xact_start, query FROM pg_stat_activity WHERE pid IN (SELECT pid FROM "
+    "pg_locks JOIN pg_class c ON c.oid = relation "
+    "WHERE c.oid = '{}'::regclass OR relname = 'eo_kafka_batches')"
+)
 
 
 class DecidedTableRows(ABC):
@@ -75,11 +80,22 @@ class DecidedTableRows(ABC):
     ) -> None: ...
 
     def _insisting(self, do: Callable[[psycopg.Connection[Any]], None]) -> None:
+        from psycopg import Error
+
+        held: list[Error] = []
+
         def once() -> None:
             with connected(self._target.postgres) as connection:
-                do(connection)
+                try:
+                    do(connection)
+                except Error as error:
+                    if not waited_too_long(error):
+                        raise
+                    held.append(error)
 
         insisting(once, self._decision.batch, self._target.place, (ReadTimeout,), PAUSE_S)
+        if held:
+            raise self._held_up(where_waited(held[0]))
 
     def _take(self, connection: psycopg.Connection[Any]) -> None:
         with self._marker(connection) as (_, markers, marker):
@@ -143,6 +159,18 @@ class DecidedTableRows(ABC):
         if len(passed) < len(self._parts):
             return Marker.of(marker.ledger, self._holder, self._decision.batch, self._parts, passed)
         return History(self._ledger, self._job.sink, self._decision).expected()
+
+    def _held_up(self, why: str) -> ReadTimeout:
+        """Not tried again here: it has waited for as long as LIMITS says."""
+        table = cut(self._target.table).replace("'", "''")
+        return ReadTimeout(
+            f"Batch {self._decision.batch} of job '{self._job.job}' is decided, and "
+            f"{self._target.place} does not show it yet: PostgreSQL has ended the statement, which "
+            f"took too long ({why}). Another session, or a prepared transaction, has a lock on the "
+            "table, a row of it or its marker. The batch stays decided. See who: "
+            f"{_WHO.format(table)}; or pg_prepared_xacts. Have it end, and start the query "
+            "again: it begins with this batch."
+        )
 
     def _refused(self, why: str) -> RepairNeeded:
         rows = sum(part.rows for part in self._parts)

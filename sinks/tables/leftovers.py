@@ -41,7 +41,8 @@ WHERE database = current_database() AND starts_with(gid, %s) ORDER BY prepared
 
 @dataclass(frozen=True)
 class MarkerRow:
-    """What a job has written into a table last. `batch` is None before its first one."""
+    """What a job has written into a table last, by the decision of which generation. `batch` and
+    `decided` are None before its first one."""
 
     ledger: str
     sink: str
@@ -50,6 +51,7 @@ class MarkerRow:
     generation: int
     batch: int | None
     round: int | None
+    decided: int | None
     written: datetime
 
 
@@ -104,7 +106,7 @@ def _markers(connection: psycopg.Connection[Any], place: Place) -> list[MarkerRo
     if there is None or there[0] is None:
         return []
     asked = sql.SQL(
-        "SELECT ledger, sink, target, job, generation, batch, round, written FROM {} "
+        "SELECT ledger, sink, target, job, generation, batch, round, decided, written FROM {} "
         "ORDER BY written"
     ).format(name)
     return [MarkerRow(*row) for row in connection.execute(asked).fetchall()]

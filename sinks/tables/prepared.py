@@ -226,8 +226,12 @@ class PreparedTransactions:
 
     def left(self, kept: Collection[str], first: int, last: int) -> list[str]:
         """What generations from `first` to `last` have prepared and nothing in `kept` names."""
-        found = {name: parsed(name) for name in self.listed() - set(kept)}
-        return [name for name, parts in found.items() if parts and first <= parts[1] <= last]
+        found = self.of_generations().items()
+        return [name for name, of in found if name not in kept and first <= of <= last]
+
+    def of_generations(self) -> dict[str, int]:
+        """All that are prepared now, with their generations."""
+        return {name: parts[1] for name in self.listed() if (parts := parsed(name))}
 
     def _let_go(self) -> None:
         self.connection.execute("SELECT pg_advisory_unlock_shared(%s)", [self._key])

@@ -92,13 +92,13 @@ class StagingTables:
 
     def remove_left(self, generation: int, kept: Collection[str]) -> list[str]:
         """Drop those of generations up to this one that no decision in `kept` names."""
-        rows = self.connection.execute(_LEFT, (self.place.beside, self._prefix)).fetchall()
-        left = [
-            name
-            for (name,) in rows
-            if name not in kept and int(name.removeprefix(self._prefix)) <= generation
-        ]
+        left = [name for name, of in self.there().items() if name not in kept and of <= generation]
         return [name for name in left if drop(self.connection, self.place.beside, name)]
+
+    def there(self) -> dict[str, int]:
+        """All that are there, with their generations."""
+        rows = self.connection.execute(_LEFT, (self.place.beside, self._prefix)).fetchall()
+        return {name: int(name.removeprefix(self._prefix)) for (name,) in rows}
 
 
 def own_columns(target: TableTarget) -> list[str]:

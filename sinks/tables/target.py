@@ -13,9 +13,10 @@ from ...core.errors import OptionsError, RepairNeeded, SinkError, Undecided, cut
 from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
-from ..marker import History, Marker, newest_parts
+from ..marker import History, Marker, needed, newest_parts
 from ..options import TWO_PHASE
 from ..staged_losses import check_begins, check_restored, check_unequal
+from . import lagging
 from .constraints import taken_over
 from .marker import LIMITS, Markers
 from .prepared import PreparedTransactions, is_prepared
@@ -42,8 +43,9 @@ WHERE p.pubinsert AND n.nspname = %s
 """
 _looked_at: set[tuple[TableTarget, Place]] = set()
 _WAYS = (
-    "the database was restored from an older copy, or is another one, or option 'table' or "
-    "'stagingSchema' was changed, or somebody removed the marker"
+    "a replica that lags behind has taken the server's place, the database was restored from an "
+    "older copy, or is another one, or option 'table' or 'stagingSchema' was changed, or somebody "
+    "removed the marker"
 )
 
 
@@ -88,10 +90,8 @@ class StagedTable(TableTarget):
             others = markers.of_other_ledgers() if marker is None else []
             same = next((one for one in others if one.digest and history.accepts(one)), None)
             if same is None:
-                shown = marker or markers.newest_of(name)
-                check_restored(
-                    self.place, job.job or "", shown, history, ways=_WAYS, fail=self.fail_on_loss
-                )
+                if self._lacks(connection, markers, marker, job, ledger):
+                    return  # once it has a generation: catch_up
                 markers.create()
             taken = same or history.expected()
             here = replace(taken, ledger=ledger.topic_id, generation=ledger.generation)
@@ -99,6 +99,39 @@ class StagedTable(TableTarget):
                 connection.execute(LIMITS)
                 markers.begin(marker, here, name)
                 markers.forget_others(name)
+
+    def _lacks(
+        self,
+        connection: psycopg.Connection[Any],
+        markers: Markers,
+        marker: Marker | None,
+        job: Job,
+        ledger: Ledger,
+    ) -> list[lagging.Lagging]:
+        """What it lacks of settled batches and can be put in. Raises LedgerError if it lacks more,
+        or shows what the ledger does not know, unless losses are accepted."""
+        left = lagging.look(connection, self, job, ledger, marker)
+        if not lagging.may_finish(left):
+            name = job.job_and_ledger[0]
+            check_restored(
+                self.place,
+                job.job or "",
+                marker or markers.newest_of(name),
+                History(ledger, job.sink),
+                ways=_WAYS,
+                waits=" ".join(one.words for one in left),
+                fail=self.fail_on_loss,
+            )
+        return left
+
+    def catch_up(self, job: Job, ledger: Ledger) -> None:
+        with connected(self.postgres) as connection:
+            markers = _markers(connection, self, job, ledger)
+            marker = markers.read()
+            if marker is not None and History(ledger, job.sink).accepts(marker):
+                return
+            left = self._lacks(connection, markers, marker, job, ledger)
+        lagging.finish(self, job, ledger, left)
 
     def is_same(self, place: str, sink: str, ledger: str | None) -> bool:
         with connected(self.postgres) as connection:
@@ -108,19 +141,16 @@ class StagedTable(TableTarget):
             return ledger is None or Markers(connection, here, sink, ledger).read() is not None
 
     def make_room(self, job: Job, ledger: Ledger, generation: int) -> None:
-        kept = {
-            part.staged.home
-            for decision in ledger.unfinished()
-            for part in decision.participants
-            if part.staged
-        }
         name = job.job_and_ledger[0]
         with connected(self.postgres) as connection:
             place = found(connection, self)
+            markers = Markers(connection, place, job.sink, ledger.topic_id)
+            marker = markers.read()
+            # Another server may have taken this one's place since the look at the start
+            kept = needed(ledger, (marker.decided if marker else 0) or 0)
             staging = StagingTables(connection, place, ledger.topic_id, job.sink)
             removed = staging.remove_left(generation, kept)
             prepared = _prepared(connection, place, job, ledger)
-            markers = Markers(connection, place, job.sink, ledger.topic_id)
             if prepared.are_used:  # also if the option was another one since
                 with connection.transaction():
                     connection.execute(LIMITS)

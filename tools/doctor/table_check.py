@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ...clients.postgres.client import connected
+from ...clients.postgres.pooling import check_own_session
 from ...core.errors import EoKafkaError
 from ...sinks.tables.schema import problems
 from ...sinks.tables.target import StagedTable
@@ -25,6 +26,7 @@ def check_table(
     target = target_of(config)
     try:
         with connected(target.postgres) as connection:
+            check_own_session(connection, target.postgres)
             wrong = problems(connection, target)
     except EoKafkaError as error:
         return [Finding(Level.PROBLEM, "table", str(error))]

@@ -1,8 +1,8 @@
 """What jobs have beside a table of PostgreSQL: staging tables and prepared transactions, judged by
 the ledgers, and markers.
 
-Only a decision needs one of them: one that is in no DECIDED batch, and whose generation nobody
-can decide any more, may go.
+Only a decision needs one of them: one that is in no DECIDED batch, nor in one that is DONE and that
+the table's marker does not show, and whose generation nobody can decide any more, may go.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from ...core.errors import OptionsError
 from ...core.transaction import DecisionState
+from ...sinks.marker import may_be_forgotten, needed
 from ...sinks.options import SinkOptions
 from ...sinks.tables.leftovers import MarkerRow, StagingTable, look, remove
 from ...sinks.tables.options import read_target
@@ -38,6 +39,7 @@ class JudgedTable:
     may_go: bool | None
     topic: str = ""
     is_decided: bool = False
+    is_lacking: bool = False  # decided and DONE, and the table has it not, as its marker says
 
     @property
     def is_prepared(self) -> bool:
@@ -53,6 +55,12 @@ class JudgedTable:
     @property
     def attention(self) -> str | None:
         """Why somebody must act, or None."""
+        if self.is_lacking:
+            return (
+                "all there is of a batch that the ledger calls DONE: the table, of a replica that "
+                "lags behind or an older copy, does not show it. Leave it there and start the "
+                "query, which puts it in"
+            )
         if self.is_decided:
             return "decided and not in the table yet: start the query"
         age_s = self.age_s or 0.0
@@ -63,7 +71,8 @@ class JudgedTable:
                 "or by 'eo-kafka txn abort --job ... --table-config ...'"
                 if self.may_go is not False
                 else "prepared for more than a quarter of an hour, by a job whose ledger is not "
-                "in this Kafka: its rows are locked, and VACUUM removes nothing newer"
+                "in this Kafka, or remembers it no more: its rows are locked, and VACUUM removes "
+                "nothing newer"
             )
         if age_s > DAY_S and self.may_go is not False:
             return (
@@ -138,8 +147,15 @@ def judged(one: StagingTable, topic: str, ledger: Ledger, *, closed: bool) -> Ju
     if waiting:
         words = f"batch {waiting[0].batch} DECIDED"
         return JudgedTable(one, words, False, topic, is_decided=True)
+    shown = (one.marker.decided if one.marker else None) or 0
+    if naming and one.name in needed(ledger, shown):
+        words = f"batch {naming[0].batch} DONE, not in the table"
+        return JudgedTable(one, words, False, topic, is_decided=True, is_lacking=True)
     if naming:
         return JudgedTable(one, f"batch {naming[0].batch} {naming[0].state.value}", True, topic)
+    sink = one.marker.sink if one.marker else ""
+    if one.generation > shown and may_be_forgotten(ledger, sink, one.generation):
+        return JudgedTable(one, "older than the ledger remembers", False, topic)
     if one.generation < ledger.generation + closed:
         return JudgedTable(one, "not decided, stale", True, topic)
     return JudgedTable(one, "not decided", None, topic)
@@ -184,6 +200,11 @@ def _why(one: JudgedTable) -> str:
         return (
             "its driver may be alive and about to decide. It is safe, nothing is lost or repeated, "
             "but a running query stops and its next start writes the batch again: --yes to do it"
+        )
+    if one.topic:
+        return (
+            "it is newer than what the table shows and older than what the ledger remembers, so "
+            "nobody knows whether it is decided. Look whether its rows are in the table"
         )
     return (
         "no ledger of this Kafka is known to have made it, so nobody knows whether it is decided. "
