@@ -19,10 +19,11 @@ from ..core.errors import OptionsError
 from ..core.options import OptionReader
 from ..sinks.maps.backend import backend_of
 from ..state.ledger.job import JOB_NAME, read_topics
+from . import swallowed_errors
 from .kafka_sink import KafkaStreamWriter
 from .ledger_writer import LedgerWriter
 from .plain_errors import plain_errors
-from .running_query import running_query
+from .running_query import RunningQuery, running_query
 from .spark_versions import StreamArrowWriter
 from .written_format import format_of
 
@@ -103,7 +104,19 @@ class BatchFunction:
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         """Runs on the driver, once a batch, and again for one that was interrupted."""
-        query = running_query(rows) if self._has_ledger else None
+        query = running_query(rows.sparkSession)
+        if query is None:
+            self._write(rows, batch, None)
+            return
+        at = query.run, batch, self._ledger or str(self.options)
+        try:
+            self._write(rows, batch, query if self._has_ledger else None)
+        except Exception as error:
+            swallowed_errors.failed(*at, error)
+            raise
+        swallowed_errors.written(*at)
+
+    def _write(self, rows: DataFrame, batch: int, query: RunningQuery | None) -> None:
         found = {"checkpointlocation": query.checkpoint} if query else {}
         told = f"{batch} {query.run}" if query else f"{batch}"
         ledger = self._ledger

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,10 @@ class RunningQuery:
     checkpoint: str
 
 
-def running_query(rows: DataFrame) -> RunningQuery | None:
-    """The query whose batch `rows` is; None outside of one, and under Spark Connect, which does not
+def running_query(session: SparkSession) -> RunningQuery | None:
+    """The query whose function runs; None outside of one, and under Spark Connect, which does not
     say. Runs on the driver. PySpark has no public way to ask: a query's function gets a session of
     its own, whose list of queries is empty, but all sessions share one of those that run."""
-    session = rows.sparkSession
     java = getattr(session, "_jsparkSession", None)
     if java is None:
         return None

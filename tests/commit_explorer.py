@@ -17,6 +17,7 @@ import commit_model
 import model_checkpoint
 import model_fences
 import model_markers
+import model_passes
 import model_stale
 import model_sweep
 import model_tasks
@@ -33,6 +34,14 @@ COMMIT_STEPS = (
     commit_model.s8_done,
 )
 
+_SUBJECTS = (
+    model_fences,
+    model_tasks,
+    model_sweep,
+    model_checkpoint,
+    model_stale,
+    model_passes,
+)
 
 W = TypeVar("W", bound=Hashable)
 
@@ -70,7 +79,7 @@ def start(setting: Setting) -> World:
 def moves(world: World, setting: Setting) -> Moves:
     """Everything that may happen next."""
     yield from _chaos(world, setting)
-    for subject in (model_fences, model_tasks, model_sweep, model_checkpoint, model_stale):
+    for subject in _SUBJECTS:
         yield from subject.chaos(world, setting)
     for index, driver in enumerate(world.drivers):
         for label, after in driver.step(world, index, setting):
@@ -132,7 +141,11 @@ def fault(world: World, setting: Setting) -> str:
     return (
         world.fault
         or _duplicate_row_visible(world)
-        or _committed_batch_not_visible(world)
+        or (
+            model_passes.written_over(world)
+            if setting.passes
+            else _committed_batch_not_visible(world)
+        )
         or _done_without_its_participants(world)
         or model_tasks.held_up(world, setting)
         or model_fences.foreign_holder(world)

@@ -17,7 +17,8 @@ WritePlan. Not modelled: compaction, several sinks.
 Each subject has a file of its own, whose steps a `Setting` puts in: model_tasks.py (attempts,
 topics), model_sweep.py (what is committed can be read; abort), model_fences.py (who may fence),
 model_checkpoint.py (offsets, a checkpoint that goes back), model_stale.py (answers of a leader that
-is cut off), model_markers.py (transactions that end without their marker), one_phase_model.py.
+is cut off), model_markers.py (transactions that end without their marker), model_passes.py
+(batches that are not written), one_phase_model.py.
 
 Each rule of the protocol can be switched off (`Rules`); the tests show what then goes wrong. Of the
 newer rules, switched off, the shortest trace ends in:
@@ -40,6 +41,7 @@ newer rules, switched off, the shortest trace ends in:
 | forgotten_is_refused | a batch that was trimmed, or read before a repartition, is written again |
 | begins_where_ended | an older checkpoint's next batch reads what is written: repeated |
 | torn_batch_first | beside a batch that is partly committed another writes its rows: repeated |
+| lost_is_written_first | a function passes over a batch that was decided and is lost |
 | append_where_read_ended | a decision is not seen: its transactions are aborted |
 | tokens_known_to_reach, barrier_before_tokens | committed rows are taken for lost, and repeated |
 | gone_as_most_say | committed rows are taken for gone with their topic, and repeated |
@@ -126,6 +128,7 @@ class Rules(NamedTuple):
     forgotten_is_refused: bool = True
     begins_where_ended: bool = True
     torn_batch_first: bool = True  # of commit=idempotent
+    lost_is_written_first: bool = True  # of a function that need not write each (model_passes.py)
     # of a leader that is cut off (model_stale.py)
     append_where_read_ended: bool = True
     own_append_is_read: bool = True
@@ -173,6 +176,7 @@ class Setting(NamedTuple):
     rollbacks: int = 0  # of the checkpoint
     known_source: bool = True  # its offsets say which records they are
     repartitions: int = 0  # of the state, offline: each takes a batch's number
+    passes: int = 0  # batches that a function of foreachBatch does not write
     orphans: bool = False  # whether what a task killed within its second look leaves is a fault
     kept: int = 0  # batches that the ledger keeps; 0: all
     cuts: int = 0  # of the ledger's leader from the other brokers
@@ -308,6 +312,7 @@ class World(NamedTuple):
     offsets: tuple[tuple[int, int], ...] = ()  # Spark's offset log, where it matters
     rollbacks: int = 0
     repartitions: int = 0
+    passes: int = 0
     refused: int = -1  # the batch that the sink refused to skip
     cut: Cut | None = None
     old_holder: Holder | None = None  # of the coordinator's id, as a broker says that is cut off
@@ -676,6 +681,14 @@ def _begins_elsewhere(driver: Driver, known: Iterable[Decision], setting: Settin
     return bool(newest.offsets) and newest.offsets[0].partition("-")[2] != str(driver.offsets[0])
 
 
+def _follows_a_lost_one(driver: Driver, known: Iterable[Decision], rules: Rules) -> bool:
+    """Whether the newest batch before it was decided, and is not known to be committed."""
+    before = [one for one in known if one.batch < driver.batch]
+    if not rules.lost_is_written_first or not before:
+        return False
+    return max(before, key=lambda one: one.batch).state is not DecisionState.DONE
+
+
 def wait_for_tasks(world: World, index: int, setting: Setting) -> Moves:
     driver = world.drivers[index]
     if len(driver.reports) < len(SPLITS["ab"]):
@@ -750,6 +763,8 @@ def s6_check(world: World, index: int, setting: Setting) -> Moves:
         yield from _s6_landed(world, index, setting, previous)
     elif previous is None and _begins_elsewhere(driver, world.decisions, setting):
         yield "it begins where the newest one has not ended", fail(world, index, setting)
+    elif previous is None and _follows_a_lost_one(driver, world.decisions, rules):
+        yield "a batch before it is lost", fail(world, index, setting)
     elif not _follows(decision, previous):
         yield "S6 may not follow", fail(world, index, setting)
     elif _unequal(driver, rules):

@@ -8,6 +8,7 @@ import pytest
 import test_model_checkpoint
 import test_model_fences
 import test_model_markers
+import test_model_passes
 import test_model_readable
 import test_model_stale
 import test_one_phase_model
@@ -104,6 +105,7 @@ def test_every_rule_is_tried() -> None:
         test_model_checkpoint,
         test_model_stale,
         test_model_markers,
+        test_model_passes,
     )
     tried = {rule for subject in subjects for rule in subject.NEEDED}
     assert set(NEEDED) | tried == set(Rules._fields)

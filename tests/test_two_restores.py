@@ -175,6 +175,7 @@ def test_what_does_not_say_what_it_was_is_taken_over(
         (MINE.marker(), "unfinished restore of job 'firsts'.*'firsts' has no snapshot here"),
         (FROM_EXPORT.marker(), "start-from old monday --job firsts' has not finished"),
     ],
+    ids=[*(f"older {number}" for number in range(len(OLDER))), "restore", "start-from"],
 )
 def test_a_job_without_a_snapshot_begins_in_no_unfinished_folder(
     marker: bytes, said: str, folder: Path

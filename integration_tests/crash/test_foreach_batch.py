@@ -7,6 +7,7 @@ import functools
 import json
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -16,8 +17,19 @@ from pyspark.errors import StreamingQueryException
 
 import eo_kafka
 from eo_kafka.errors import OptionsError
+from eo_kafka.sinks.protocol.stragglers import end_all
 from eo_kafka.testing.processes import CrashPoints
-from harness import JOB_TIMEOUT_S, Copy, assert_settled, committed, fail_at, make_copy
+from harness import (
+    JOB_TIMEOUT_S,
+    Copy,
+    assert_exactly_once,
+    assert_settled,
+    committed,
+    control_plane,
+    fail_at,
+    make_copy,
+    read_ledger,
+)
 
 VALUES = [b"%d" % number for number in range(300)]
 
@@ -105,6 +117,113 @@ def test_a_function_that_writes_twice_fails_in_between_and_is_restored(job, make
         run(functools.wraps(first)(both))
     assert committed(job.servers, job.sink_topic) == Counter(VALUES)
     assert committed(job.servers, also) == Counter(VALUES)
+
+
+def write_all(write, rows, batch):
+    write(rows, batch)
+
+
+@dataclass
+class Branching(Copy):
+    """A function of a user's own calls `write`, as `way` has it."""
+
+    way: Callable[..., None] = write_all
+
+    def start(self, spark):
+        rows = spark.readStream.format("eo-kafka").options(**self.as_job()["source_options"]).load()
+        write = eo_kafka.foreach_batch(self.sink_options)
+        writer = rows.writeStream.option("checkpointLocation", str(self.checkpoint))
+        function = functools.partial(self.way, write)
+        return writer.trigger(availableNow=True).foreachBatch(function).start()
+
+
+@pytest.fixture
+def branching(broker, make_topic, tmp_path) -> Branching:
+    given = {"kind": Branching, "per_batch": 100}
+    return make_copy(broker.bootstrap_servers, make_topic, tmp_path, VALUES, **given)
+
+
+def without_1(write, rows, batch):
+    if batch != 1:
+        write(rows, batch)
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        (slice(1), r"some of its \d+ rows are not in the output"),
+        (slice(2), r"none of its \d+ rows is in the output"),
+    ],
+)
+def test_a_batch_that_was_decided_and_lost_is_not_passed_over(
+    branching: Branching, spark, crash_points: CrashPoints, lost: slice, said: str
+):
+    """The function wrote batch 1, and does not when Spark runs it again."""
+    job = branching
+
+    def interrupted(write, rows, batch):
+        if batch == 1:
+            crash_points.arm("S6.after_decision", "raise")
+        write(rows, batch)
+
+    job.way = interrupted
+    with pytest.raises(StreamingQueryException, match="CrashPointReached"):
+        job.run(spark)
+    decided = read_ledger(job).decisions["main", 1]
+    with control_plane(job.servers) as control:
+        parts = [part.identity for part in decided.participants]
+        assert len(parts) == 2
+        end_all(control, parts[lost], decided.end_txn_version)
+    job.way = without_1
+    for _ in range(2):  # again and again, until somebody does what it says
+        with pytest.raises(StreamingQueryException, match=f"Batch 1 of job .*{said}.*'commits/1'"):
+            job.run(spark)
+    assert len(committed(job.servers, job.sink_topic)) < 200
+    for path in ("offsets/2", "offsets/.2.crc", "commits/1", "commits/.1.crc"):
+        (job.checkpoint / path).unlink()
+    job.way = write_all
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+
+
+def test_batches_that_never_were_decided_may_be_passed_over(branching: Branching, spark):
+    branching.way = without_1
+    branching.run(spark)
+    assert 1 not in (written := read_ledger(branching).of_sink("main"))
+    assert {0, 2} <= {*written}
+
+
+def fails_once(again: bool) -> Callable[..., None]:
+    """Batch 1's first write fails in a task."""
+    failed = []
+
+    def way(write, rows, batch):
+        if batch != 1 or failed:
+            return write(rows, batch)
+        try:
+            write(rows.selectExpr("RAISE_ERROR('boom') AS value"), batch)
+        except Exception:
+            failed.append(batch)
+        return write(rows, batch) if again else None
+
+    return way
+
+
+def test_an_error_that_the_function_swallows_stops_the_query(branching: Branching, spark):
+    job = branching
+    job.way = fails_once(again=False)
+    said = "function of foreachBatch swallowed the error of a write of batch 1 .*boom"
+    with pytest.raises(StreamingQueryException, match=f"(?s){said}"):
+        job.run(spark)
+    assert not (job.checkpoint / "commits/1").exists()
+    job.run(spark)  # the error does not come again
+    assert_exactly_once(job, VALUES)
+
+
+def test_a_function_may_catch_the_error_and_write_the_batch_again(branching: Branching, spark):
+    branching.way = fails_once(again=True)
+    branching.run(spark)
+    assert_exactly_once(branching, VALUES)
 
 
 def test_a_job_needs_a_name():

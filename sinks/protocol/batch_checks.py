@@ -63,11 +63,11 @@ def check_decided(options: SinkOptions, identity: BatchIdentity, ledger: Ledger)
         _check_same(options, identity, ledger, written)
         return
     source_checks.check_names(options, identity)
+    _check_visible(options, identity, ledger)
     before = ledger.decisions.get((options.sink, identity.batch - 1))
     if before is None:
         _check_none_between(options, identity, ledger)
         return
-    _check_visible(options, identity, ledger, before)
     if before.accepted or not before.offsets or not identity.starts:
         return
     if _replayable(before.offsets, identity.starts) and not same_lines(
@@ -99,31 +99,38 @@ def _check_none_between(options: SinkOptions, identity: BatchIdentity, ledger: L
     _tell(options, _lacks(options, *found, has_snapshot=ledger.snapshot is not None))
 
 
-def _check_visible(
-    options: SinkOptions, identity: BatchIdentity, ledger: Ledger, before: Decision
-) -> None:
-    """The rows of the batch before were committed when Spark passed it, and S1 did not find them:
-    the cluster went back. Raise BatchMismatch, unless losses are accepted."""
-    checkpoint = identity.checkpoint
-    if before.state is DecisionState.DONE or options.may_pass_batches or checkpoint is None:
+def _check_visible(options: SinkOptions, identity: BatchIdentity, ledger: Ledger) -> None:
+    """The rows of the newest batch before were committed when Spark passed it, and S1 did not find
+    them: the cluster went back; or a function of foreachBatch, which had written them, did not when
+    their batch ran again. Raise BatchMismatch, unless losses are accepted."""
+    mine, checkpoint = ledger.of_sink(options.sink), identity.checkpoint
+    last = max((batch for batch in mine if batch < identity.batch), default=-1)
+    if last < 0 or mine[last].state is DecisionState.DONE or checkpoint is None:
         return
-    last = before.batch
-    way = _restore(options)
-    if ledger.snapshot is None:
-        way = (
-            f"delete 'commits/{last}' of the checkpoint and the files of later batches in "
-            f"'offsets' and 'commits', the hidden ones ('.{last}.crc') too: Spark runs batch "
-            f"{last} again"
-        )
+    rows = sum(part.rows for part in mine[last].participants)
+    is_void = mine[last].state is DecisionState.VOID
+    lost = f"none of its {rows:,} rows is" if is_void else f"some of its {rows:,} rows are not"
+    passed = f"the function of foreachBatch did not write batch {last} when Spark ran it again, or"
     _tell(
         options,
-        f"Batch {last} of job '{options.job}' is decided, and its rows, or some of them, are not "
-        f"in the output; but checkpoint '{checkpoint.url}' is at batch {identity.batch}, so they "
-        "were there: the cluster has lost its newest records since (a broker's disk that went "
-        f"back, an unclean leader election). Batch {identity.batch} is not decided. To write batch "
-        f"{last} again, {way}. To go on without it, set 'failOnDataLoss' to false at the sink "
-        "until a batch is written.",
+        f"Batch {last} of job '{options.job}' was decided, and {lost} in the output; but "
+        f"checkpoint '{checkpoint.url}' is at batch {identity.batch}: "
+        f"{passed if options.may_pass_batches else 'so they were there, and'} the cluster has lost "
+        "its newest records since (a broker's disk that went back, an unclean leader election). "
+        f"Batch {identity.batch} is not decided. To write batch {last} again, "
+        f"{_again(options, last, has_snapshot=ledger.snapshot is not None)}. To go on without it, "
+        "set 'failOnDataLoss' to false at the sink until a batch is written.",
     )
+
+
+def _again(options: SinkOptions, batch: int, *, has_snapshot: bool) -> str:
+    """How a person has Spark run a batch again that it has passed."""
+    way = (
+        f"delete 'commits/{batch}' of the checkpoint and the files of later batches in 'offsets' "
+        f"and 'commits', the hidden ones ('.{batch}.crc') too: Spark runs batch {batch} again"
+    )
+    written = "let the function write it, and " if options.may_pass_batches else ""
+    return written + (_restore(options) if has_snapshot else way)
 
 
 def _tell(options: SinkOptions, sentence: str) -> None:

@@ -178,16 +178,26 @@ def _roll_forward(
     found = finisher.finish(decision)
     if found.torn:
         log.warning(
-            "Batch %d: of %d decided tasks, those of partitions %s were lost (transactions aborted "
-            "by the broker, or staged rows gone). The replay writes these again, if its rows are "
-            "the same.",
+            "Batch %d: of %d decided tasks, those of partitions %s were lost, with %d rows "
+            "(transactions aborted by the broker, or staged rows gone). They are written when "
+            "batch %d is written again, if its rows are the same; not by another batch.",
             decision.batch,
             len(decision.participants),
             [part.partition for part in found.missing],
+            sum(part.rows for part in found.missing),
+            decision.batch,
         )
         return Torn(decision, found.missing)
     state = DecisionState.VOID if found.missing else DecisionState.DONE
-    log.warning("Batch %d, decided by an earlier driver, is now %s.", decision.batch, state.value)
+    log.warning(
+        "Batch %d, decided by an earlier driver, is now %s%s.",
+        decision.batch,
+        state.value,
+        f": its {sum(part.rows for part in found.missing):,} rows were lost (transactions aborted "
+        "by the broker, or staged rows gone). They are written when this batch is written again"
+        if found.missing
+        else "",
+    )
     settle(coordinator, generation, with_state(decision, state))
     finisher.forget(decision)
     return None
