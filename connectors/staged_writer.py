@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import OptionsError
 from ..core.options import OptionReader
+from ..formats import bad_records
 from .foreach_batch import BATCH, NumberedWriter, numbered, of_foreach_batch
 from .spark_versions import StreamArrowWriter, refuse_without_admission_control
+from .written_format import format_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def check_mode(given: Mapping[str, str], overwrite: bool) -> None:
-    """Raises OptionsError: for output mode `complete`, and where Spark has no admission control."""
+def check_rows(given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+    """Raises OptionsError: for output mode `complete`, for rows with dead letters, and where Spark
+    has no admission control."""
     refuse_without_admission_control(given, sink=True)
+    bad_records.refuse_lost(format_of(given), schema)
     if overwrite:
         raise OptionsError(
             [

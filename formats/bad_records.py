@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..core.errors import OptionsError
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -64,6 +66,38 @@ def goes_to(schema: StructType) -> str | None:
         if field.name == COLUMN and said.startswith(_GOES_TO):
             return said.removeprefix(_GOES_TO)
     return None
+
+
+def lost_in(sink: str, schema: StructType, nulls: bool = False) -> str | None:
+    """What becomes of the bad records among rows of `schema` in format `sink`; None: no harm that
+    is known. Whoever left the column out, or gave it another name, has seen it, unless `nulls`: bad
+    records are there without it."""
+    topic = goes_to(schema)
+    if topic is not None and sink != "eo-kafka":
+        return (
+            f"Mode DEADLETTER of the source wants records that cannot be read in topic '{topic}', "
+            f"and format '{sink}' sends no dead letters: the records in column '{COLUMN}' would be "
+            "lost."
+        )
+    removes = {"eo-map": "a map", "eo-kafka": "a compacted topic"}.get(sink)
+    if topic is None and removes is not None and (nulls or COLUMN in schema.names):
+        return (
+            f"The value of a record that cannot be read (column '{COLUMN}') is null, which removes "
+            f"its key from {removes}."
+        )
+    return None
+
+
+def refuse_lost(sink: str, schema: StructType) -> None:
+    """Raises OptionsError where a sink that sends no dead letters would lose bad records."""
+    if (lost := lost_in(sink, schema)) is not None:
+        raise OptionsError(
+            [
+                f'{lost} Leave such records out, with where("{COLUMN} IS NULL"), and then drop the '
+                "column. To keep them, write them into topics with an eo_kafka.foreach_batch of "
+                "their own, in the same foreachBatch: docs/how-to/dead-letters.md."
+            ]
+        )
 
 
 def arrow_type() -> pa.DataType:

@@ -75,7 +75,10 @@ def by_partition(
         partitions: How many there are. Rows of others hold nothing back.
         idle: How far a partition may be behind the others and still hold the watermark back, as
             a time; None: it holds it back for ever.
-        column: The column of the rows with the number of their partition, from 0.
+        column: The column of the rows with the number of their partition, from 0. The source's
+            `partition` is enough for one topic only: partition 0 of two topics would count as one,
+            whose watermark is that of the topic ahead. Of several topics make a column that numbers
+            all partitions, such as `CASE topic WHEN 'a' THEN partition ELSE 4 + partition END`.
 
     Returns:
         A policy, for `watermark=` of the windows.

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
 from ...core.errors import OptionsError
 from ...formats import bad_records
@@ -94,9 +95,13 @@ def _made(which: str, given: Given, lane: Lane, overwrite: bool) -> Any:
     word = format_of(given)
     module, name = _SOURCES[word]
     source: DataSource = getattr(import_module(f"..{module}", __package__), name)(given)
-    problems = [*problems_of(given), *_bad_records(word, lane)]
+    lost = _bad_records(word, lane)
+    problems = [*problems_of(given), *lost]
+    schema = lane.schema
+    if lost:  # the writer would tell it once more, and nothing else
+        schema = StructType([one for one in schema.fields if one.name != bad_records.COLUMN])
     try:
-        made = getattr(source, which)(lane.schema, overwrite)
+        made = getattr(source, which)(schema, overwrite)
     except OptionsError as error:
         problems += [one for one in error.problems if one not in problems]
     if problems:
@@ -107,22 +112,12 @@ def _made(which: str, given: Given, lane: Lane, overwrite: bool) -> Any:
 def _bad_records(word: str, lane: Lane) -> list[str]:
     """What would become of records that cannot be read, where nobody else sees it."""
     copies_all = lane.transform is None and lane.reading.shows_bad_records
-    if not copies_all and bad_records.COLUMN not in lane.schema.names:
+    lost = bad_records.lost_in(word, lane.schema, nulls=copies_all)
+    if lost is None:
         return []
-    if bad_records.goes_to(lane.schema) is not None:
-        if word == TOPICS:
-            return []
-        return [
-            f"Option 'mode' of the source is DEADLETTER, and format '{word}', which the sink's "
-            "options are for, sends nothing to that topic: records that cannot be read would be "
-            "lost. Set 'mode' to FAILFAST or PERMISSIVE."
-        ]
-    removes = {"eo-map": "a map", TOPICS: "a compacted topic"}.get(word)
-    if removes is None:
-        return []
-    ways = "FAILFAST or DEADLETTER" if word == TOPICS else "FAILFAST"
+    ways = {TOPICS: "FAILFAST or DEADLETTER", "eo-map": "FAILFAST"}
     return [
-        "Option 'mode' of the source is PERMISSIVE: the value of a record that cannot be read "
-        f"is null, which removes its key from {removes}. Set 'mode' to {ways}, or leave such "
-        f"records out in a transform and '{bad_records.COLUMN}' out of 'schema'."
+        f"{lost} Set 'mode' of the source to {ways.get(word, 'FAILFAST or PERMISSIVE')}, or to "
+        "PERMISSIVE with a transform that leaves such records out, and "
+        f"'{bad_records.COLUMN}' out of 'schema'."
     ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...core.errors import SinkError, cut
+from ...formats import bad_records
 from ...formats.json import texts
 from ...sinks.maps.options import RowShape
 
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 
 class Entries:
     """Makes them, of rows of one schema. Pickled to the tasks. Raises OptionsError where JSON has
-    nothing for the values."""
+    nothing for the values, and where bad records would be lost."""
 
     def __init__(self, shape: RowShape, schema: StructType) -> None:
         from pyspark.sql.types import BinaryType, StringType, StructType
 
+        bad_records.refuse_lost("eo-map", schema)
         self._shape = shape
         kind = schema["value"].dataType
         self._encodes = shape.json and not isinstance(kind, StringType | BinaryType)

@@ -11,7 +11,7 @@ from ...sinks.rows.one_value import KAFKA_COLUMNS
 from ...sinks.tables.options import read_table
 from ..ledger_writer import LedgerWriter
 from ..plain_errors import plain_errors
-from ..staged_writer import check_mode
+from ..staged_writer import check_rows
 from .rows import TableRows
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class TableStreamWriter(LedgerWriter):
         batch: tuple[str, int] | None = None,
     ) -> None:
         """`batch`: query id and number, where Spark does not tell the tasks."""
-        check_mode(given, overwrite)
+        check_rows(given, schema, overwrite)
         has_topic = "topic" in {name.lower() for name in given}
         self._rows = TableRows(schema, KAFKA_COLUMNS if has_topic else ())
         options, self._target = read_table(given, self._rows.columns)

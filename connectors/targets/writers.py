@@ -10,7 +10,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from ...sinks.targets.options import read_options
 from ..ledger_writer import LedgerWriter
 from ..plain_errors import plain_errors
-from ..staged_writer import check_mode
+from ..staged_writer import check_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ class TargetStreamWriter(LedgerWriter):
         batch: tuple[str, int] | None = None,
     ) -> None:
         """`batch`: query id and number, where Spark does not tell the tasks."""
-        check_mode(given, overwrite)
+        check_rows(given, schema, overwrite)
         options, self._target = self._read(given, schema)
         super().__init__(options, batch)
 

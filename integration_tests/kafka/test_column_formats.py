@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -213,37 +212,3 @@ def test_a_dead_letter_says_where_it_comes_from(job, spark):
     messages = committed_messages(job.servers, job.source_topic)
     at = {(message.partition(), message.offset()): message.value() for message in messages}
     assert Counter(at[origin] for origin in origins) == Counter(BAD)
-
-
-def test_dead_letters_beside_a_query_that_keeps_state(spark, broker, make_topic, tmp_path):
-    """Bad rows would not survive it: they go round it, in the same query."""
-    source, ids, bad = make_topic("in"), make_topic("ids"), make_topic("bad")
-    produce(broker.bootstrap_servers, source, [*GOOD[:10], *BAD[:3]])
-    rows = (
-        spark.readStream.format("eo-kafka")
-        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
-        .option("subscribe", source)
-        .option("startingOffsets", "earliest")
-        .option("value.format", "json")
-        .option("value.schema", SCHEMA)
-        .option("mode", "DEADLETTER")
-        .option("deadLetterTopic", bad)
-        .load()
-    )
-    unique = rows.where("_bad_record IS NULL").dropDuplicates(["key"])
-    out = unique.selectExpr("CAST(value.id AS STRING) AS value").unionByName(
-        rows.where("_bad_record IS NOT NULL").select("_bad_record"), allowMissingColumns=True
-    )
-    query = (
-        out.writeStream.format("eo-kafka")
-        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
-        .option("topic", ids)
-        .option("jobName", f"unique-{source}")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(120)
-    assert committed(broker.bootstrap_servers, bad) == Counter(BAD[:3])
-    expected = [b"%d" % json.loads(value)["id"] for value in GOOD[:10]]
-    assert committed(broker.bootstrap_servers, ids) == Counter(expected)
