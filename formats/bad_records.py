@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..core.bad_record_headers import OFFSET, PARTITION, REASON, TOPIC
 from ..core.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ TYPE = f"struct<topic:string,key:binary,value:binary,headers:{HEADERS_TYPE},reas
 _GOES_TO = "Records that cannot be read; the sink sends them to topic "
 # What a dead letter's headers say of it, behind its own. Each is there once: a header of its own of
 # such a name (it was a dead letter before, or somebody forges one) gets _EARLIER behind the name.
-REASON, TOPIC, PARTITION, OFFSET = (
-    f"eo_kafka.bad_record.{name}" for name in ("reason", "topic", "partition", "offset")
-)
 _OURS = (REASON, TOPIC, PARTITION, OFFSET)
 _EARLIER = ".earlier"
 

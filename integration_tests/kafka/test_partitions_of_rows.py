@@ -198,6 +198,19 @@ def test_one_row_that_is_too_large_among_many(make_topic, producer, path):
         send(PATHS[path](producer(), topic), rows)
 
 
+@pytest.mark.parametrize("path", PATHS)
+def test_a_dead_letter_that_is_too_large_says_of_which_record_it_is(make_topic, producer, path):
+    topic = make_topic("letters")
+    names = ("reason", "topic", "partition", "offset")
+    said = zip(names, (b"no JSON", b"payments", b"3", b"70"), strict=True)
+    letter = [{"key": f"eo_kafka.bad_record.{name}", "value": value} for name, value in said]
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([letter[:1], [{"key": "own", "value": None}, *letter]], kind)
+    values = pa.array([b"small", b"x" * 2_000_000])
+    with pytest.raises(SinkError, match="the dead letter of offset 70 of payments-3, cannot be"):
+        send(PATHS[path](producer(), topic), pa.record_batch({"value": values, "headers": headers}))
+
+
 def test_a_topic_made_again_with_fewer_partitions_loses_nothing_without_a_word(
     broker, make_topic, producer
 ):

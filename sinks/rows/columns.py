@@ -5,6 +5,7 @@ Everything that comes from outside is checked here: a loop trusts what it is giv
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -37,6 +38,12 @@ class Rows:
         import numpy as np
 
         return sum(int(np.maximum(sizes, 0).sum()) for sizes in (self.key[1], self.value[1]))
+
+    def headers(self, at: int) -> list[tuple[bytes, bytes | None]]:
+        """Those of the row `at` a position, copied: for an error."""
+        start = int(self.first[at])
+        places = range(start, start + int(self.number[at]))
+        return [(_copied(self.name, j) or b"", _copied(self.content, j)) for j in places]
 
     def take(self, at: Any) -> Rows:
         """The rows `at` some positions, or in a slice."""
@@ -118,6 +125,11 @@ def _headers(column: pa.Array) -> tuple[Any, Any, Any, Any]:
     if (name[1][np.cumsum(used)[:-1] > 0] < 0).any():
         raise plain.null_header()
     return offsets[:-1], number, name, content
+
+
+def _copied(column: tuple[Any, Any], at: int) -> bytes | None:
+    address, size = int(column[0][at]), int(column[1][at])
+    return ctypes.string_at(address, size) if size >= 0 else None
 
 
 _EMPTY = b"\0" * 8

@@ -211,7 +211,8 @@ class ArrowProducer(plain.ArrowProducer):
             if code == 0:
                 return
             if code != librdkafka.QUEUE_FULL or not len(self._producer):
-                raise plain.refusal(int(code), topic, int(rows.partitions[at]), self.rows + at)
+                partition = int(rows.partitions[at])
+                raise plain.refusal(int(code), topic, partition, self.rows + at, rows.headers(at))
             self._poll(_POLL_S)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...clients.kafka.transactional_producer import landed_at
+from ...core.bad_record_headers import origin
 from ...core.digest import Digest
 from ...core.errors import EnvironmentRefused, SinkError, WriteFailed, cut
 from ...state.ledger.job_topics import is_internal
@@ -116,10 +117,11 @@ class ArrowProducer:
             except BufferError:
                 if not len(self._producer):  # nothing will make room
                     code = KafkaError._QUEUE_FULL
-                    raise refusal(code, topic, partition, self.rows) from None
+                    raise refusal(code, topic, partition, self.rows, headers) from None
                 self._poll(_POLL_S)
             except KafkaException as refused:
-                raise refusal(refused.args[0].code(), topic, partition, self.rows) from refused
+                code = refused.args[0].code()
+                raise refusal(code, topic, partition, self.rows, headers) from refused
 
     def _delivered(self, error: Any, message: Any) -> None:
         from confluent_kafka import KafkaError
@@ -210,7 +212,13 @@ def null_header() -> SinkError:
     return SinkError("The 'headers' column holds a header whose key is null; Kafka has no such.")
 
 
-def refusal(code: int, topic: str, partition: int, row: int) -> SinkError | EnvironmentRefused:
+def refusal(
+    code: int,
+    topic: str,
+    partition: int,
+    row: int,
+    headers: Iterable[tuple[bytes, bytes | None]] = (),
+) -> SinkError | EnvironmentRefused:
     """The error for a row that the client itself refuses."""
     from confluent_kafka import KafkaError
 
@@ -227,7 +235,8 @@ def refusal(code: int, topic: str, partition: int, row: int) -> SinkError | Envi
         return WriteFailed(f"Row {row} and those after it were not sent to {where}.")
     elif _is_no_topic(code) or is_denied(code):  # the client knows it before a delivery report
         return not_written(f"Row {row} was not delivered {failure(where, code, reason)}.", code)
-    return SinkError(f"Row {row} of the task cannot be sent to {where}: {reason}.{advice}")
+    letter = f", the dead letter of {cut(of)}," if (of := origin(headers)) else ""
+    return SinkError(f"Row {row} of the task{letter} cannot be sent to {where}: {reason}.{advice}")
 
 
 def _is_no_topic(code: int) -> bool:
