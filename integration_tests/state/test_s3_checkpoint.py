@@ -174,6 +174,6 @@ def test_a_store_that_does_not_let_us_in_is_a_sentence(written, store, monkeypat
     assert main(words) == 1
     said = capsys.readouterr().err
     assert f"The checkpoint '{there}' could not be filled: " in said
-    assert "restore again" in said
+    assert "run the same again" in said
     assert "hunter2" not in said
     assert SECRET not in said
