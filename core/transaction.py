@@ -192,6 +192,11 @@ class Decision:
     watermark_ms: int | None = None
     time_ms: int | None = None
 
+    @property
+    def rows(self) -> int:
+        """Of all participants together."""
+        return sum(part.rows for part in self.participants)
+
     def check_follows(self, previous: Decision | None) -> None:
         """Raise IllegalMove unless this record may come after `previous` in the ledger."""
         before = previous.state if previous else None

@@ -149,8 +149,7 @@ def _show(options: SinkOptions, arguments: argparse.Namespace) -> None:
 
 
 def _row(found: Decision) -> tuple[object, ...]:
-    rows = sum(part.rows for part in found.participants)
-    return found.batch, found.round, found.state.value, len(found.participants), f"{rows:,}"
+    return found.batch, found.round, found.state.value, len(found.participants), f"{found.rows:,}"
 
 
 def _reset(options: SinkOptions, _arguments: argparse.Namespace) -> None:

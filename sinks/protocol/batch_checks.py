@@ -107,7 +107,7 @@ def _check_visible(options: SinkOptions, identity: BatchIdentity, ledger: Ledger
     last = max((batch for batch in mine if batch < identity.batch), default=-1)
     if last < 0 or mine[last].state is DecisionState.DONE or checkpoint is None:
         return
-    rows = sum(part.rows for part in mine[last].participants)
+    rows = mine[last].rows
     is_void = mine[last].state is DecisionState.VOID
     lost = f"none of its {rows:,} rows is" if is_void else f"some of its {rows:,} rows are not"
     passed = f"the function of foreachBatch did not write batch {last} when Spark ran it again, or"

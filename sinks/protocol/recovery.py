@@ -176,6 +176,7 @@ def _roll_forward(
 ) -> Torn | None:
     """S7 and S8 for a decision that an earlier driver left. Returns what cannot be mended here."""
     found = finisher.finish(decision)
+    rows = sum(part.rows for part in found.missing)
     if found.torn:
         log.warning(
             "Batch %d: of %d decided tasks, those of partitions %s were lost, with %d rows "
@@ -184,7 +185,7 @@ def _roll_forward(
             decision.batch,
             len(decision.participants),
             [part.partition for part in found.missing],
-            sum(part.rows for part in found.missing),
+            rows,
             decision.batch,
         )
         return Torn(decision, found.missing)
@@ -193,7 +194,7 @@ def _roll_forward(
         "Batch %d, decided by an earlier driver, is now %s%s.",
         decision.batch,
         state.value,
-        f": its {sum(part.rows for part in found.missing):,} rows were lost (transactions aborted "
+        f": its {rows:,} rows were lost (transactions aborted "
         "by the broker, or staged rows gone). They are written when this batch is written again"
         if found.missing
         else "",

@@ -127,7 +127,7 @@ def batch(decision: Decision, tail: Tail | None) -> dict[str, Any]:
         "state": decision.state.value,
         "generation": decision.generation,
         "tasks": len(decision.participants),
-        "rows": sum(part.rows for part in decision.participants),
+        "rows": decision.rows,
         "plannedMs": tail.planned_ms.get(decision.generation) if tail else None,
         "decidedMs": tail.decided_ms.get(at) if tail else None,
         "doneMs": tail.done_ms.get(at) if tail else None,

@@ -209,8 +209,7 @@ def _charts(decisions: Sequence[Decision], courses: Sequence[drawing.Course]) ->
     for before, decision, course in zip(courses, decisions[1:], courses[1:], strict=False):
         if before.done is None or course.done is None:
             continue
-        rows = sum(part.rows for part in decision.participants)
-        rates.append((course.done, rows / (max(1, course.done - before.done) / 1000)))
+        rates.append((course.done, decision.rows / (max(1, course.done - before.done) / 1000)))
     times = [
         (float(one.done), float(one.commit_ms))
         for one in courses
