@@ -211,14 +211,16 @@ def test_a_fail_over_that_loses_the_only_copies_is_found(mortal_grid) -> None:
     service = client.partition_service
     query = Query(grid, stored)
     assert query.batch() == []
-    wait_until(lambda: service.get_partition_owner(0), "the client knows who owns what")
-    owners = {one.uuid: one for one in client.cluster_service.get_members()}
 
-    def of_victim(key: str) -> bool:
-        owner = owners[service.get_partition_owner(service.get_partition_id(key))]
-        return owner.address.port == victim.port
+    def keys_of_victim() -> list[str]:
+        ports = {one.uuid: one.address.port for one in client.cluster_service.get_members()}
+        keys = {f"k{n}": service.get_partition_id(f"k{n}") for n in range(100)}
+        owned = {key: service.get_partition_owner(at) for key, at in keys.items()}
+        return [key for key, owner in owned.items() if ports.get(owner) == victim.port]
 
-    key = next(f"k{number}" for number in range(10_000) if of_victim(f"k{number}"))
+    # One that has just come back is given its partitions a moment later
+    wait_until(keys_of_victim, "the member that will die owns partitions")
+    key = keys_of_victim()[0]
     stored.put_all({key: "read"})
     assert query.batch() == ["read"]
     cluster = internals.cluster_id(client)
