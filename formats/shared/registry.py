@@ -6,6 +6,7 @@ is confluent-kafka's; it remembers what it was told, because a number never chan
 
 from __future__ import annotations
 
+import functools
 import ssl
 import struct
 import time
@@ -81,6 +82,7 @@ class Registry:
         self._settings = _without_user(settings)
         self._timeout = _seconds(settings.get("timeout", ANSWER_S))
         self._known: Any = None
+        self._newest: dict[int, str] = {}  # Avro's; it goes to the tasks, which need not ask then
         _ = self._client  # which looks at its settings when it is made
 
     @property
@@ -107,9 +109,20 @@ class Registry:
                 raise OptionsError([_not_taken(self._settings, error)]) from None
         return self._known
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Registry) and other._settings == self._settings
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._settings.items()))
+
     def schema(self, number: int, kind: str = AVRO) -> str:
-        """The schema of this number. Raises UnknownSchema if there is none of this kind,
-        SourceError if the registry does not say, ReadTimeout if it is away for too long."""
+        """The schema of this number, asked for once a process. Raises UnknownSchema if there is
+        none of this kind, SourceError if the registry does not say, ReadTimeout if it is away for
+        too long."""
+        newest = self._newest.get(number) if kind == AVRO else None
+        return newest or _schema(self, number, kind)
+
+    def _ask_schema(self, number: int, kind: str) -> str:
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         def question() -> Any:
@@ -134,7 +147,9 @@ class Registry:
         )
         if problem := _unusable(found.schema, AVRO):
             raise SourceError(f"The newest schema of subject '{subject}' {problem}.")
-        return str(found.schema.schema_str)
+        text = str(found.schema.schema_str)
+        self._newest[int(found.schema_id)] = text
+        return text
 
     def register(
         self, subject: str, schema: str, kind: str = AVRO, refers_to: Sequence[Reference] = ()
@@ -196,6 +211,13 @@ class Registry:
             else:
                 served(self.url)
                 return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _schema(registry: Registry, number: int, kind: str) -> str:
+    """A task is unpickled for each batch, and a client of its own takes it 30 ms and more. A number
+    never changes its meaning; errors are not remembered."""
+    return registry._ask_schema(number, kind)
 
 
 def _not_taken(settings: Mapping[str, str], error: Exception) -> str:

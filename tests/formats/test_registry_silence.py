@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import pickle
 import socket
 import threading
 from collections.abc import Iterator
@@ -80,7 +81,11 @@ class Answers:
                 left = answers.statuses
                 status = left.pop(0) if len(left) > 1 else left[0]
                 answers.asked += 1
-                body = b'{"schema": "\\"long\\""}' if status == 200 else b'{"message": "busy"}'
+                body = (
+                    b'{"schema": "\\"long\\"", "id": 7}'
+                    if status == 200
+                    else b'{"message": "busy"}'
+                )
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -101,6 +106,31 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answers]:
         threading.Thread(target=made.server.serve_forever, args=(0.05,), daemon=True).start()
         yield made
         made.server.shutdown()
+
+
+def test_a_number_is_asked_for_once_a_process(answers: Answers) -> None:
+    """Each task of each batch unpickles one of its own."""
+    for _ in range(2):
+        assert pickle.loads(pickle.dumps(Registry({"url": answers.url}))).schema(1) == '"long"'
+    assert answers.asked == 1
+    other = Registry({"url": answers.url, "basic.auth.user.info": "somebody:else"})
+    assert other.schema(1) == '"long"'
+    assert answers.asked == 2
+    answers.statuses = [404]
+    for _ in range(2):
+        with pytest.raises(UnknownSchema):
+            Registry({"url": answers.url}).schema(2)
+    assert answers.asked == 4
+
+
+def test_the_newest_of_a_subject_is_told_to_the_tasks(answers: Answers) -> None:
+    driver = Registry({"url": answers.url})
+    assert driver.latest("orders-value", "") == '"long"'
+    asked = answers.asked
+    task = pickle.loads(pickle.dumps(driver))
+    assert task.schema(7) == '"long"'
+    assert task._known is None, "not even a client"
+    assert answers.asked == asked
 
 
 @pytest.mark.parametrize("status", [500, 429])
