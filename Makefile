@@ -63,7 +63,7 @@ lint: setup ## ruff, ruff format, mypy --strict, every import of ours by its pat
 
 lint-types:
 	$(BIN)/mypy -p eo_kafka -m pyspark_eo_files -m pyspark_eo_kafka -m pyspark_eo_map -m pyspark_eo_postgres -m pyspark_eo_queue -m pyspark_eo_state -m pyspark_eo_target
-	$(BIN)/python tests/lint_templates.py
+	$(BIN)/python tests/project/lint_templates.py
 
 lint-paths:
 	$(BIN)/basedpyright
@@ -78,7 +78,7 @@ format: setup ## Format the code
 	$(BIN)/ruff format .
 
 public-api: setup ## Write tests/golden/public_api.txt anew, after a change to names or options
-	$(BIN)/python tests/public_api.py
+	$(BIN)/python tests/project/public_api.py
 
 release: setup ## Build and check wheel and sdist of this version, and try the wheel; uploads nothing
 	$(BIN)/python .ci/release.py

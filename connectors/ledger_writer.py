@@ -13,8 +13,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from ..core import build, task_slots
 from ..core.errors import SinkError, Undecided
 from ..core.moment import Moment
+from ..sinks.batches.committable import TaskReport, WritePlan
 from ..sinks.options import SinkOptions
-from ..sinks.protocol.committable import TaskReport, WritePlan
 from .one_build import OneBuild
 from .pickling import tells_errors
 from .spark_versions import StreamArrowWriter

@@ -3,7 +3,7 @@
 Everything that sends a request asks this module what an answer means. Sources: Kafka's
 `TransactionCoordinator.scala` (the comment table of EndTxn answers) and the measurements in
 the project's protocol notes; the moves were attacked with an exhaustive model
-(tests/test_commit_model.py).
+(tests/models/test_commit_model.py).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Which file does what?
 
 Made by `python docs/generate_file_map.py` from the first sentence of each module; a test fails when
 this page is stale. The larger folders come in the order of imports: none imports from one above it.
-`tests/test_architecture.py` says what each may import.
+`tests/project/test_architecture.py` says what each may import.
 """
 
 

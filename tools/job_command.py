@@ -11,11 +11,11 @@ from pathlib import Path
 from ..clients.kafka import control_plane
 from ..core.errors import EoKafkaError, ForeignLedger, LedgerError
 from ..core.transaction import Decision, DecisionState, Participant
+from ..sinks.batches.committable import Torn, WritePlan
 from ..sinks.files import options as files_options
 from ..sinks.maps.lanes import MARKERS
 from ..sinks.maps.two_phase_options import read_target
 from ..sinks.options import BATCH_WRITES, SinkOptions
-from ..sinks.protocol.committable import Torn, WritePlan
 from ..sinks.protocol.on_reset import forgotten
 from ..sinks.protocol.recovery import make_plan, settle
 from ..sinks.tables import options as table_options

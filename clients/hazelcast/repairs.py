@@ -1,7 +1,7 @@
 """Repairs three faults of Hazelcast's client 5.7, in its private parts.
 
 `integration_tests/maps/test_hazelcast_internals.py` shows two, and fails when the waker is mended;
-`tests/test_hazelcast_silence.py` shows the third.
+`tests/clients/test_hazelcast_silence.py` shows the third.
 """
 
 from __future__ import annotations

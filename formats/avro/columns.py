@@ -2,7 +2,7 @@
 
 What these loops do not take (a schema with unusual parts, a value that is not of its schema) is
 said to the caller, who has the plain decoder for it; both give the same columns
-(tests/test_avro_columns.py). Runs on executors.
+(tests/formats/test_avro_columns.py). Runs on executors.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Values are put together of pieces, which Arrow joins. A schema, a type of column or a value that is
 not taken here is left to the encoder of single values, which writes it or refuses it
-(tests/test_avro_pieces.py). Runs on executors.
+(tests/formats/test_avro_pieces.py). Runs on executors.
 """
 
 from __future__ import annotations

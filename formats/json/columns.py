@@ -1,8 +1,8 @@
 """Decodes a column of JSON texts at once: pyarrow's JSON reader, held to `JsonDecoder`'s rules.
 
-What it reads is what `JsonDecoder` gives (tests/test_json_columns.py). What it refuses, or reads
-by rules of its own, is looked for in ever smaller pieces of the column, and the few rows around it
-are left to `JsonDecoder`. Runs on executors.
+What it reads is what `JsonDecoder` gives (tests/formats/test_json_columns.py). What it refuses, or
+reads by rules of its own, is looked for in ever smaller pieces of the column, and the few rows
+around it are left to `JsonDecoder`. Runs on executors.
 """
 
 from __future__ import annotations

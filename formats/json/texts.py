@@ -2,7 +2,7 @@
 
 Texts of whole columns are put together by Arrow's own functions. A column of a type that has none
 here, and single values that Arrow would write in other words, are left to `writer`
-(tests/test_json_texts.py). Runs on executors.
+(tests/formats/test_json_texts.py). Runs on executors.
 """
 
 from __future__ import annotations

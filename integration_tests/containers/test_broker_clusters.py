@@ -15,7 +15,7 @@ from docker_engine import engine, kafka_image  # noqa: F401 - a fixture
 from eo_kafka.broker.jars import DEFAULT_VERSION
 from eo_kafka.clients.kafka import control_plane
 from eo_kafka.errors import OutcomeUnknown, ReadTimeout
-from eo_kafka.sinks.protocol.committable import WritePlan
+from eo_kafka.sinks.batches.committable import WritePlan
 from eo_kafka.sinks.protocol.finisher import Finisher
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION
 from eo_kafka.state.ledger.topics import TOKEN_PARTITION

@@ -17,7 +17,7 @@ from pyspark.errors import StreamingQueryException
 
 import eo_kafka
 from eo_kafka.errors import OptionsError
-from eo_kafka.sinks.protocol.stragglers import end_all
+from eo_kafka.sinks.transactions.stragglers import end_all
 from eo_kafka.testing.processes import CrashPoints
 from harness import (
     JOB_TIMEOUT_S,

@@ -15,7 +15,7 @@ from eo_kafka.clients.kafka import control_plane
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer
 from eo_kafka.sinks.protocol.finisher import Finisher
-from eo_kafka.sinks.protocol.task_transaction import TaskTransaction
+from eo_kafka.sinks.transactions.task_transaction import TaskTransaction
 from eo_kafka.state.ledger import appender
 from eo_kafka.testing.processes import wait_until
 from hand_made_tasks import HandMadeTasks

@@ -13,7 +13,7 @@ from eo_kafka.broker.embedded import KafkaCluster
 from eo_kafka.clients.kafka import control_plane
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import batch, committer
-from eo_kafka.sinks.protocol.task_transaction import TaskTransaction
+from eo_kafka.sinks.transactions.task_transaction import TaskTransaction
 from eo_kafka.testing.processes import wait_until
 from hand_made_tasks import HandMadeTasks
 from harness import committed

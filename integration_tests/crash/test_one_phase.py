@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from eo_kafka.errors import Undecided, WriteFailed
+from eo_kafka.sinks.batches.committable import TaskReport, WritePlan
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, one_phase
-from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.state.ledger import barrier

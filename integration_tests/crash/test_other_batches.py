@@ -18,8 +18,8 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, two_phase
 from eo_kafka.sinks.protocol.finisher import Finisher
 from eo_kafka.sinks.protocol.recovery import make_plan
-from eo_kafka.sinks.protocol.stragglers import end_all
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.sinks.transactions.stragglers import end_all
 from eo_kafka.tools import cli
 from eo_kafka.tools.job_command import _redo
 from hand_made_job import HandMadeJob, all_rows

@@ -12,8 +12,9 @@ from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.errors import Fenced, OutcomeUnknown
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import batch as df_write
-from eo_kafka.sinks.protocol import stragglers, two_phase
-from eo_kafka.sinks.protocol.task_transaction import TaskTransaction
+from eo_kafka.sinks.protocol import two_phase
+from eo_kafka.sinks.transactions import stragglers
+from eo_kafka.sinks.transactions.task_transaction import TaskTransaction
 from hand_made_tasks import HandMadeTasks, StuckTask, batch_of, wait_open
 from harness import committed, wait_until, written
 

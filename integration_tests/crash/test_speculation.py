@@ -11,7 +11,7 @@ import pytest
 from kafka.admin import KafkaAdminClient
 
 from eo_kafka.clients.kafka.transactional_id import ATTEMPT_SLOTS, GENERATION_SLOTS
-from eo_kafka.sinks.protocol.committable import TaskReport
+from eo_kafka.sinks.batches.committable import TaskReport
 from hand_made_tasks import HandMadeTasks, batch_of, wait_open
 from harness import committed
 

@@ -15,7 +15,7 @@ from eo_kafka.clients.kafka.transactional_producer import transaction_failure
 from eo_kafka.core.transaction import Described, TransactionState
 from eo_kafka.errors import EnvironmentRefused, Fenced, WriteFailed
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol.task_transaction import TaskTransaction
+from eo_kafka.sinks.transactions.task_transaction import TaskTransaction
 from harness import committed, wait_until
 
 ROWS = pa.RecordBatch.from_pydict({"key": [b"k"], "value": [b"v"]})

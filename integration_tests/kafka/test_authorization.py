@@ -22,9 +22,10 @@ from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.core.transaction import Identity
 from eo_kafka.errors import EnvironmentRefused, SourceError
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol import committer, one_phase, preflight, task_transaction, two_phase
+from eo_kafka.sinks.protocol import committer, one_phase, preflight, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.rows import fast, plain, plain_write
+from eo_kafka.sinks.transactions import task_transaction
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range

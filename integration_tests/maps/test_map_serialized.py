@@ -1,6 +1,6 @@
 """Compact and Portable keys and values as typed columns, out of a real member: as a batch, as a
-stream, as a side input. What decoding makes of every kind of field: tests/test_compact_columns.py
-and tests/test_portable_columns.py."""
+stream, as a side input. What decoding makes of every kind of field: test_compact_columns.py
+and test_portable_columns.py in tests/formats."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from confluent_kafka.admin import (
 )
 
 from eo_kafka.clients.kafka.topics import settings_of
+from eo_kafka.sinks.batches.committable import TaskReport
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, two_phase
-from eo_kafka.sinks.protocol.committable import TaskReport
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.testing.processes import wait_until

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from eo_kafka.core.transaction import Described
+from eo_kafka.sinks.batches.committable import TaskReport, WritePlan
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, one_phase, two_phase
 from eo_kafka.sinks.protocol.batch_figures import Course
-from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.testing.processes import wait_until

@@ -31,7 +31,7 @@ SAVED = re.compile(r"ave this as `(\w+\.py)`")
 # They would change what the tests run in, which is as they would make it.
 NOT_TYPED = (
     *("pip install", "python3 -m venv", ". .venv/bin/activate", "export PYSPARK_PYTHON="),
-    "eo-kafka prepare",  # tests/test_prepare.py has a PySpark for it
+    "eo-kafka prepare",  # tests/tools/test_prepare.py has a PySpark for it
 )
 # Blocks of `text` that no command of the page prints, and who compares them
 NOT_PRINTED = {

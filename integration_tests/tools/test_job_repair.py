@@ -16,9 +16,9 @@ import pytest
 from eo_kafka.core import crash_points as crash_points_module
 from eo_kafka.core.crash_points import CrashPointReached
 from eo_kafka.errors import RepairNeeded
+from eo_kafka.sinks.batches.committable import TaskReport
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, one_phase, two_phase
-from eo_kafka.sinks.protocol.committable import TaskReport
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.tools.cli import main

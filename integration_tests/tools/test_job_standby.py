@@ -77,7 +77,7 @@ FAULTS = [
     pytest.param(kill_all, marks=FULL),
     pytest.param(kill_supervisor, marks=FULL),
     pytest.param(pause_all, marks=FULL),
-    # CI: tests/test_run_scripts.py has the guard's part; the rest is as where it is cut off
+    # CI: tests/tools/test_run_scripts.py has the guard's part; the rest is as where it is cut off
     pytest.param(pause_supervisor, marks=FULL),
 ]
 

@@ -13,7 +13,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = ("confluent-kafka", "kafka-python")
-OF_THE_CLIENTS = ("integration_tests/kafka/test_client_assumptions.py", "tests/test_librdkafka.py")
+OF_THE_CLIENTS = (
+    "integration_tests/kafka/test_client_assumptions.py",
+    "tests/core/test_librdkafka.py",
+)
 
 
 def test_what_users_may_install_ends_below_versions_that_were_not_tried():

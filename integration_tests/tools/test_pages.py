@@ -61,7 +61,7 @@ MakeNewcomer = Callable[[str], Newcomer]
 @pytest.mark.smoke
 def test_no_block_of_any_page_is_left_out() -> None:
     tests = "".join(path.read_text() for path in (ROOT / "integration_tests").rglob("test_*.py"))
-    tests += (ROOT / "tests" / "test_docs.py").read_text()
+    tests += (ROOT / "tests" / "project" / "test_docs.py").read_text()
     for page in WITH_BLOCKS:
         fences = [line for line in (ROOT / page).read_text().splitlines() if "```" in line[:8]]
         found = blocks(page)

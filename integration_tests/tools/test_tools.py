@@ -23,9 +23,9 @@ from eo_kafka.clients.kafka.transactional_id import TransactionalIds
 from eo_kafka.core import crash_points as crash_points_module
 from eo_kafka.core.crash_points import CrashPointReached
 from eo_kafka.errors import EnvironmentRefused, Fenced
+from eo_kafka.sinks.batches.committable import TaskReport, WritePlan
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, one_phase, two_phase
-from eo_kafka.sinks.protocol.committable import TaskReport, WritePlan
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.coordinator import Coordinator

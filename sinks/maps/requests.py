@@ -3,7 +3,8 @@
 A request holds entries of one partition: its head (the map's name), then keys and values in turn,
 then its end. A key or a value is a frame, `length i32 | flags u16`, little-endian, the length with
 these six bytes, around what the members store: `hash i32 | type i32 | size i32 | bytes`,
-big-endian. It is byte for byte what the client's own `put_all` sends (tests/test_map_requests.py).
+big-endian. It is byte for byte what the client's own `put_all` sends
+(tests/sinks/test_map_requests.py).
 """
 
 from __future__ import annotations

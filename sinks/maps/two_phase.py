@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..batches.committable import TaskReport, WritePlan
 from ..options import SinkOptions
 from ..protocol import staged_write
-from ..protocol.committable import TaskReport, WritePlan
 from ..protocol.staged_write import Stager
 from ..protocol.two_phase import TaskIdentity
 from .staging import ChunkKey, MapTarget, Staging, TaskStaging

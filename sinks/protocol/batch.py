@@ -29,10 +29,10 @@ from ...core.errors import (
 )
 from ...core.transaction import Described, EndTxnAnswer, Identity, TransactionState
 from ..options import SinkOptions
-from .earlier_ends import EarlierEnds
+from ..transactions.earlier_ends import EarlierEnds
+from ..transactions.stragglers import beside, end_all, list_open
+from ..transactions.task_transaction import SlotTaken, TaskTransaction
 from .preflight import check_output
-from .stragglers import beside, end_all, list_open
-from .task_transaction import SlotTaken, TaskTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa

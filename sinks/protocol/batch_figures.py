@@ -19,9 +19,9 @@ from pathlib import Path
 
 from ...core.driver_directory import driver_directory
 from ...state.ledger.blob_names import SnapshotHead
+from ..batches.committable import TaskReport
 from ..options import SinkOptions
 from . import driver_memory
-from .committable import TaskReport
 
 log = logging.getLogger(__name__)
 

@@ -20,14 +20,15 @@ from ...state.ledger.appender import Record
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.topics import TOKEN_PARTITION
+from ..batches import batch_checks, replay, source_checks, ways_back
+from ..batches.batch_identity import BatchIdentity
+from ..batches.committable import TaskReport, Torn, torn_of
+from ..batches.prepared_check import check_prepared
 from ..options import SinkOptions
-from . import batch_checks, on_reset, one_phase_recovery, replay, source_checks
+from ..transactions.stragglers import end_all
+from . import on_reset, one_phase_recovery
 from .batch_figures import DECIDE, SNAPSHOT, Course
-from .batch_identity import BatchIdentity
-from .committable import TaskReport, Torn, torn_of
-from .prepared_check import check_prepared
 from .snapshots import Snapshots
-from .stragglers import end_all
 
 
 @dataclass(frozen=True)
@@ -199,8 +200,8 @@ def _way_on(found: CommittedBatch, torn: Torn, ledger: Ledger) -> str:
             f"{options.job} CHECKPOINT --bootstrap-servers ...'"
         )
     return (
-        f"It ended at {batch_checks.shown(before)} when it first ran, and ends at "
-        f"{batch_checks.shown(now.ends)} now: the checkpoint was lost or restored since. A query "
+        f"It ended at {ways_back.shown(before)} when it first ran, and ends at "
+        f"{ways_back.shown(now.ends)} now: the checkpoint was lost or restored since. A query "
         f"without state completes the batch after 'eo-kafka job redo {options.job} CHECKPOINT "
         f"--bootstrap-servers ...'; {stateful}."
     )

@@ -17,16 +17,16 @@ from ...core.patience import served
 from ...core.transaction import Decision, DecisionState, Participant
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger, with_state
+from ..batches import batch_checks, source_checks
+from ..batches.batch_identity import BatchIdentity
+from ..batches.committable import TaskReport
 from ..options import SinkOptions
-from . import batch_checks, source_checks
+from ..transactions.stragglers import end_all, end_listed, list_open
 from .batch_figures import DECIDE, DONE, FINISH, Course
-from .batch_identity import BatchIdentity
 from .commit_plan import CommittedBatch, plan
-from .committable import TaskReport
 from .finisher import Finisher
 from .recovery import settle
 from .snapshots import Snapshots
-from .stragglers import end_all, end_listed, list_open
 
 log = logging.getLogger(__name__)
 

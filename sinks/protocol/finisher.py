@@ -29,7 +29,7 @@ from ...state.ledger.coordinator import ATTEMPTS, Coordinator
 from ...state.ledger.settled_tokens import read_tokens, token_ends
 from ..options import SinkOptions
 from ..staged import StagedRows
-from .stragglers import abort_stragglers, beside, end_listed, list_open
+from ..transactions.stragglers import abort_stragglers, beside, end_listed, list_open
 
 log = logging.getLogger(__name__)
 

@@ -33,12 +33,12 @@ from ...state.snapshots.batch_ends import (
 )
 from ...state.snapshots.checkpoint import open_checkpoint
 from ...state.snapshots.offset_log import NOT_PLANNED, planned_batch
+from ..batches.batch_identity import BatchIdentity
+from ..batches.committable import Torn
+from ..batches.other_names import is_other_name
+from ..batches.ways_back import shown
 from ..options import BATCH_WRITES, SinkOptions
 from . import one_phase_recovery, passed_over
-from .batch_checks import shown
-from .batch_identity import BatchIdentity
-from .committable import Torn
-from .other_names import is_other_name
 
 log = logging.getLogger(__name__)
 

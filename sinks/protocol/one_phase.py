@@ -43,13 +43,14 @@ from ...state.ledger.barrier import newest_generation, write_barrier
 from ...state.ledger.owner import check_owner
 from ...state.ledger.settled_tokens import read_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
+from ..batches import batch_checks
+from ..batches.committable import TaskReport, WritePlan
 from ..options import SinkOptions
 from ..rows.fast import row_digest
-from . import batch_checks, two_phase
-from .committable import TaskReport, WritePlan
-from .earlier_ends import EarlierEnds
-from .stragglers import abort_stragglers, end_all
-from .task_transaction import TaskTransaction
+from ..transactions.earlier_ends import EarlierEnds
+from ..transactions.stragglers import abort_stragglers, end_all
+from ..transactions.task_transaction import TaskTransaction
+from . import two_phase
 from .two_phase import TaskIdentity
 
 if TYPE_CHECKING:

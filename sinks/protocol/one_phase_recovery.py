@@ -29,10 +29,10 @@ from ...state.ledger.settled_tokens import read_tokens, visible_tokens
 from ...state.ledger.topics import TOKEN_PARTITION
 from ...state.snapshots.checkpoint import open_checkpoint
 from ...state.snapshots.offset_log import parse
+from ..batches.batch_checks import check_decided
+from ..batches.batch_identity import BatchIdentity, Plans, next_batch
+from ..batches.committable import TaskReport, Torn
 from ..options import SinkOptions
-from .batch_checks import check_decided
-from .batch_identity import BatchIdentity, Plans, next_batch
-from .committable import TaskReport, Torn
 from .finisher import Finisher
 
 PLAN_MAX = 1 << 20  # characters; of some 10,000 topics

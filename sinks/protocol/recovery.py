@@ -18,11 +18,12 @@ from ...core.transaction import Begun, Decision, DecisionState
 from ...state.ledger import records
 from ...state.ledger.coordinator import ATTEMPTS, Coordinator, Write
 from ...state.ledger.ledger import fold, with_state, without_participants
+from ..batches import batch_identity
+from ..batches.committable import Torn, WritePlan
+from ..batches.renamed import check_not_renamed
 from ..options import SinkOptions
-from . import batch_identity, on_reset, one_phase_recovery, preflight
-from .committable import Torn, WritePlan
+from . import on_reset, one_phase_recovery, preflight
 from .finisher import Finisher
-from .renamed import check_not_renamed
 
 log = logging.getLogger(__name__)
 

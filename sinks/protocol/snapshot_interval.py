@@ -17,8 +17,8 @@ from ...state.snapshots.batch_ends import Ambiguous, NotOurs, ends_of, next_ends
 from ...state.snapshots.checkpoint import Checkpoint
 from ...state.snapshots.offset_log import PlannedBatch
 from ...state.snapshots.processing_time import described_in, operator_by_the_clock
+from ..batches.committable import TaskReport
 from ..options import SinkOptions
-from .committable import TaskReport
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
 from ...state.snapshots.manifest import Manifest
 from ...state.snapshots.offset_log import PlannedBatch
 from ...state.snapshots.snapshot import Snapshot, take
+from ..batches.committable import TaskReport
 from ..options import SinkOptions
-from .committable import TaskReport
 from .snapshot_interval import is_due
 
 log = logging.getLogger(__name__)

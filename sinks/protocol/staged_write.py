@@ -15,10 +15,10 @@ from ...core.digest import Digest
 from ...core.errors import SourceError, WriteFailed
 from ...core.transaction import NO_TRANSACTION, Participant, Staged
 from ...state.ledger.owner import check_owner
+from ..batches.committable import TaskReport, WritePlan
 from ..options import SinkOptions
 from ..rows.fast import row_digest
 from . import two_phase
-from .committable import TaskReport, WritePlan
 from .two_phase import TaskIdentity
 
 if TYPE_CHECKING:

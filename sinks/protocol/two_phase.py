@@ -17,11 +17,11 @@ from ...core.transaction import Described, Participant, Token, TransactionState
 from ...state.ledger import records
 from ...state.ledger.owner import check_owner
 from ...state.ledger.topics import TOKEN_PARTITION
+from ..batches.committable import TaskReport, WritePlan
 from ..options import SinkOptions
 from ..rows.fast import row_digest
-from .committable import TaskReport, WritePlan
-from .earlier_ends import EarlierEnds
-from .task_transaction import SlotTaken, TaskTransaction
+from ..transactions.earlier_ends import EarlierEnds
+from ..transactions.task_transaction import SlotTaken, TaskTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,7 +3,7 @@ taken the server's place. Driver, S1.
 
 Such a replica has a beginning of what the server wrote: perhaps the staged rows or the prepared
 transactions of a batch, or its rows and their marks, and not its marker. Then these are all there
-is of the batch: they are put in, as its S7 did (tests/prepared_model.py).
+is of the batch: they are put in, as its S7 did (tests/models/prepared_model.py).
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ COMMIT PREPARED, ROLLBACK PREPARED and PREPARE TRANSACTION cannot be made part o
 looks whether it still may. So whoever does one of them first *holds* (a lock of its session's, that
 many may have, by which it is seen), and then looks at the gate or at the marker. Whoever shuts
 others out first says so there, and then ends the sessions that hold: what it finds after that
-stays as it is (tests/prepared_model.py). That a name does not exist says nothing of what became of
-it; the transaction's own row does, its mark.
+stays as it is (tests/models/prepared_model.py). That a name does not exist says nothing of what
+became of it; the transaction's own row does, its mark.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..batches.committable import TaskReport, WritePlan
 from ..options import TWO_PHASE, SinkOptions
 from ..protocol import staged_write
-from ..protocol.committable import TaskReport, WritePlan
 from ..protocol.staged_write import Stager
 from ..protocol.two_phase import TaskIdentity
 from .preparing import TaskPrepared

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ...core.crash_points import crash_point
 from ...core.transaction import Staged
+from ..batches.committable import TaskReport, WritePlan
 from ..options import SinkOptions
 from ..protocol import staged_write
-from ..protocol.committable import TaskReport, WritePlan
 from ..protocol.staged_write import Stager
 from ..protocol.two_phase import TaskIdentity
 from .custom import CustomTarget, name_of, told, writer_of

@@ -1,0 +1,1 @@
+"""What a batch is, and whether it is the one that was written."""

@@ -1,0 +1,1 @@
+"""One task's Kafka transaction, and the ends of those that others left open."""

@@ -1,0 +1,157 @@
+"""What the members, Kafka's ledger and Spark's checkpoint hold in the model of map_model.py,
+and the rules that can be switched off in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from eo_kafka.sinks.maps.lanes import Marker
+
+CHUNKS = 2
+DECIDED, DONE, VOID = "DECIDED", "DONE", "VOID"
+
+
+class Rules(NamedTuple):
+    """What keeps a chunk from being applied twice, late, or never."""
+
+    takes_first: bool = True  # what is applied and lost is asked once nobody older can apply
+    looks_who_holds: bool = True  # before what is gone is taken for lost
+    compares_holder: bool = True
+    names_decision: bool = True  # a marker's count is of one decision
+    marker_names_ledger: bool = True  # and of one ledger's, whose generations another one has, too
+    ahead_names_ledger: bool = True  # so is what was written ahead
+    one_transaction: bool = True  # rows and marker change together
+    locks_marker: bool = True
+    lost_lock_refuses: bool = True  # the members' part: no commit without the locks
+    removes_older_only: bool = True  # S1 leaves what newer generations staged
+    writes_ahead: bool = True  # what a transaction changes, before it commits
+    takes_again: bool = True  # who does not know what became of a commit
+    finishes_landed: bool = True  # also a chunk that its marker says is applied
+    carries: bool = True  # who takes a lane writes its predecessor's record as its own
+
+
+class Setting(NamedTuple):
+    """How much happens in one exploration."""
+
+    drivers: int = 2
+    batches: int = 2
+    losses: int = 0
+    deaths: int = 0  # of members in the middle of a commit
+    renewals: int = 0  # of the ledger and the map, by hand, while nothing runs
+    merges: bool = False  # chunks must not be repeated after a loss either
+    rules: Rules = Rules()
+
+
+class Decision(NamedTuple):
+    batch: int
+    generation: int
+    state: str
+    ledger: int = 0
+
+    def digest(self, *, names_ledger: bool) -> str:
+        """What tells it from others of its generation."""
+        return f"of ledger {self.ledger}" if names_ledger else ""
+
+
+class Ahead(NamedTuple):
+    """What a chunk's transaction was to change: the key's newest batch before."""
+
+    decision: Decision
+    chunk: int
+    before: int
+
+
+DEAD = -1  # who holds the locks of a transaction whose member has died
+
+
+class Driver(NamedTuple):
+    step: Step
+    generation: int = 0
+    batch: int = -1
+    decision: Decision | None = None  # which it carries out
+    own: bool = False  # in commit(), and not in S1
+    at: int = 0  # the chunk that is next
+    rows: bool = False  # whether they were there when it read them
+    torn: bool = False  # some of its batch is in the map, and the rest was lost
+    whole: int = 0  # so many chunks it knows to be whole
+    taken: Marker | None = None  # what its transaction makes of the marker
+    puts: int | None = None  # and the chunk that it puts
+
+
+class World(NamedTuple):
+    drivers: tuple[Driver, ...]
+    generation: int = 0
+    decision: Decision | None = None  # the newest; those before it are DONE
+    marker: Marker | None = None
+    lock: int | None = None  # the driver whose transaction holds the marker
+    aheads: frozenset[tuple[int, Ahead]] = frozenset()  # one a driver, by its generation
+    staged: frozenset[tuple[int, int, int]] = frozenset()  # (generation, batch, chunk)
+    applied: tuple[tuple[int, int], ...] = ()  # (batch, chunk), as the map's journal has them
+    commit_log: int = -1
+    losses: int = 0
+    deaths: int = 0
+    ledger: int = 0
+    again: bool = False  # a batch that was lost in part was written again: it may repeat rows
+    fault: str = ""
+
+
+Moves = Iterator[tuple[str, World]]
+Step = Callable[[World, int, Setting], Moves]
+
+
+def changed(world: World, index: int, **changes: object) -> World:
+    drivers = list(world.drivers)
+    drivers[index] = drivers[index]._replace(**changes)  # type: ignore[arg-type]
+    return world._replace(drivers=tuple(drivers))
+
+
+def die(world: World, index: int) -> World:
+    """Dead, or its query has failed: the members let go of its locks with its connection."""
+    drivers = list(world.drivers)
+    drivers[index] = Driver(gone)
+    lock = None if world.lock == index else world.lock
+    return world._replace(drivers=tuple(drivers), lock=lock)
+
+
+def gone(world: World, index: int, setting: Setting) -> Moves:
+    yield from ()
+
+
+def shut_out(marker: Marker, driver: Driver, setting: Setting) -> bool:
+    return setting.rules.compares_holder and marker.holder > driver.generation
+
+
+def locked(world: World, index: int, setting: Setting) -> World:
+    return world._replace(lock=index if setting.rules.locks_marker else world.lock)
+
+
+def written_ahead(world: World, driver: Driver, ahead: Ahead) -> World:
+    others = {one for one in world.aheads if one[0] != driver.generation}
+    return world._replace(aheads=frozenset({*others, (driver.generation, ahead)}))
+
+
+def newest(world: World, chunk: int) -> int:
+    """The batch whose row a key has."""
+    return max((batch for batch, of in world.applied if of == chunk), default=-1)
+
+
+def put_row(world: World, driver: Driver, chunk: int) -> World:
+    decision = required(driver.decision)
+    put = world._replace(applied=(*world.applied, (decision.batch, chunk)))
+    if world.decision is None or world.decision[:2] != decision[:2]:
+        return put  # a newer batch is decided: `fault` judges the order
+    if world.decision.state == VOID:
+        return put._replace(fault="a chunk is applied of a decision that is VOID")
+    return put
+
+
+def missing(world: World, decision: Decision, first: int, last: int = CHUNKS) -> bool:
+    whose = (decision.generation, decision.batch)
+    return any((*whose, chunk) not in world.staged for chunk in range(first, last))
+
+
+def required(decision: Decision | None) -> Decision:
+    if decision is None:
+        raise ValueError("the model is wrong: a step without its decision")
+    return decision
