@@ -153,7 +153,7 @@ class PreparedReader(NothingReader):
 
 
 def _without_delays() -> None:
-    """See core/loaded_heap.py and core/worker_socket.py, for the rest of a worker's life."""
+    """See loaded_heap.py and worker_socket.py in core/process, for the rest of a worker's life."""
     import eo_kafka.connectors  # noqa: F401
 
 

@@ -31,8 +31,8 @@ from pathlib import Path
 from string import Template
 from xml.sax.saxutils import escape
 
+from ..core.process.user_cache import user_cache
 from ..core.progress import bar
-from ..core.user_cache import user_cache
 from .errors import BrokerError
 from .java import find_java
 

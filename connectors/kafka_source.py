@@ -24,10 +24,10 @@ from ..formats.reading import Reading
 from ..sources.held_back import HeldBack
 from ..sources.lookup import OffsetLookup
 from ..sources.most_tasks import MostTasks
-from ..sources.options import SourceOptions
 from ..sources.planner import Planner
 from ..sources.range_split import gather
 from ..sources.recorded_ends import RecordedEnds, check_is_there
+from ..sources.settings.options import SourceOptions
 from ..sources.trigger_delay import TriggerDelay
 from ..state.snapshots import first_starts
 from ..state.snapshots.first_starts import FirstStart

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ..core import build, task_slots
+from ..core import build
 from ..core.errors import SinkError, Undecided
-from ..core.moment import Moment
+from ..core.process import task_slots
+from ..core.process.moment import Moment
 from ..sinks.batches.committable import TaskReport, WritePlan
 from ..sinks.options import SinkOptions
 from .one_build import OneBuild
@@ -28,8 +29,8 @@ log = logging.getLogger(__name__)
 @dataclass
 class Report(WriterCommitMessage):
     """A task's message to the driver. `task` is None under the weaker guarantees. `ran`: when, for
-    the source (`core/task_slots.py`). The others are for `eo_kafka.progress`: what S1 took, and how
-    many records a task of the direct lane read; but for `build`."""
+    the source (`core/process/task_slots.py`). The others are for `eo_kafka.progress`: what S1 took,
+    and how many records a task of the direct lane read; but for `build`."""
 
     task: Any = None
     ran: task_slots.Span | None = None

@@ -10,8 +10,8 @@ from typing import Any, NoReturn, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from ..core.driver_directory import is_sparks
 from ..core.errors import EoKafkaError
+from ..core.process.driver_directory import is_sparks
 from .spark_versions import SupportsTriggerAvailableNow
 
 Face = TypeVar("Face", bound=type)

@@ -2,7 +2,7 @@
 """Compiles loops with numba: what they are made of, and object code for core/loops.py to keep.
 
 Importing this file takes numba, so only what must be compiled is imported with it. Addresses and
-sizes travel as int64. The rule for all loops (core/digest_kernel.py, sources/read_kernels.py,
+sizes travel as int64. The rule for all loops (core/digest_kernel.py, sources/fetch/read_kernels.py,
 sinks/rows/write_kernels.py, sinks/maps/request_kernels.py, formats/avro/): what one reads is inside
 a message of librdkafka or inside a range the caller has checked; what it writes was sized by a
 counting loop before, or has a limit that it looks at. None makes an array.

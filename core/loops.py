@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .build import digest
-from .user_cache import user_cache
+from .process.user_cache import user_cache
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from .driver_directory import is_seen, remember
+from .process.driver_directory import is_seen, remember
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from eo_kafka.sinks.files import options as files_sink
 from eo_kafka.sinks.maps import options as map_sink
 from eo_kafka.sinks.tables import options as table_sink
 from eo_kafka.sinks.targets import options as target_sink
-from eo_kafka.sources import declared as source
 from eo_kafka.sources.maps import declared as map_declared
 from eo_kafka.sources.queues import options as queue_options
+from eo_kafka.sources.settings import declared as source
 
 PAGE = Path(__file__).parent / "options.md"
 HEAD = """# Options
@@ -27,7 +27,7 @@ HEAD = """# Options
 Which options are there, and what do they mean?
 
 Names are case-insensitive. If options are wrong, one error lists all of them. (This page is made
-by `python docs/generate_options.py` from the declarations in `sources/declared.py`,
+by `python docs/generate_options.py` from the declarations in `sources/settings/declared.py`,
 `sinks/options.py`, `sinks/new_topics.py`, `state/ledger/job.py`, `formats/declared.py`,
 `sources/maps/declared.py`, `sinks/maps/options.py`, `clients/hazelcast/client.py`,
 `sinks/tables/options.py`, `sinks/files/options.py`, `sinks/targets/options.py`,

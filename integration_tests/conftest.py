@@ -21,7 +21,7 @@ import watchdog
 from balance import pytest_addoption, pytest_collection_modifyitems  # noqa: F401 - hooks
 from eo_kafka.broker import rabbitmq
 from eo_kafka.broker.embedded import KafkaBroker
-from eo_kafka.core import driver_directory
+from eo_kafka.core.process import driver_directory
 from eo_kafka.testing import kafka_places, plugin, shared_servers
 from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: F401 - fixtures
 from leaderless import nodes, three, torn  # noqa: F401 - fixtures

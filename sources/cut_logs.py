@@ -17,7 +17,7 @@ from ..clients.kafka.control_errors import is_not_offered
 from ..core.errors import EnvironmentRefused, OptionsError, cut
 from ..core.offsets import Position, TopicPartition, names
 from .lookup import Ends
-from .options import SourceOptions
+from .settings.options import SourceOptions
 
 log = logging.getLogger(__name__)
 

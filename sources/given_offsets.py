@@ -8,9 +8,9 @@ from collections.abc import Collection
 from ..core.errors import SourceError
 from ..core.offsets import EARLIEST, LATEST, Offsets, TopicPartition, encode_text, names
 from .data_loss import tell_loss
-from .limits import ByGroup, ByTime, ByTopic, Limit, Word
 from .lookup import OffsetLookup
-from .options import SourceOptions
+from .settings.limits import ByGroup, ByTime, ByTopic, Limit, Word
+from .settings.options import SourceOptions
 
 log = logging.getLogger(__name__)
 

@@ -21,10 +21,10 @@ from ..core.errors import ReadTimeout, SourceError, UnknownTopic
 from ..core.offsets import Offsets, Position, TopicPartition, names
 from ..core.patience import served
 from . import lookup_errors
-from .limits import Word
 from .lookup_client import LookupClient
-from .options import SourceOptions
-from .timeouts import Trials, lookup_timeout_s
+from .settings.limits import Word
+from .settings.options import SourceOptions
+from .settings.timeouts import Trials, lookup_timeout_s
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..clients.kafka import config
 from ..clients.kafka.cluster import is_refusal
 from ..core.errors import SourceError
-from .options import SourceOptions
+from .settings.options import SourceOptions
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

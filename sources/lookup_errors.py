@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import ReadTimeout, SourceError, UnknownTopic
 from ..core.offsets import TopicPartition, names
-from .options import SourceOptions
-from .timeouts import lookup_timeout_s
+from .settings.options import SourceOptions
+from .settings.timeouts import lookup_timeout_s
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -14,9 +14,9 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from ..core import task_slots
 from ..core.offsets import Offsets
-from .options import SourceOptions
+from ..core.process import task_slots
+from .settings.options import SourceOptions
 
 log = logging.getLogger(__name__)
 

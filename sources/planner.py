@@ -25,11 +25,11 @@ from .cut_logs import CutLogs
 from .data_loss import tell_loss
 from .given_offsets import GivenOffsets
 from .late_bound import resolved
-from .limits import ByGroup, ByTime
 from .lookup import Ends, OffsetLookup, Topics
-from .options import SourceOptions
 from .range_split import split
 from .rate_limit import rate_limited
+from .settings.limits import ByGroup, ByTime
+from .settings.options import SourceOptions
 from .topic_identity import WAYS_OUT, KnownTopics
 
 log = logging.getLogger(__name__)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..clients.kafka.config import consumer, quick_connect
 from ..core.errors import ReadTimeout, SourceError
-from ..core.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 from ..core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
-from . import plain
+from ..core.process.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 from .data_loss import tell_loss
+from .fetch import plain
 from .late_bound import resolved
 from .lookup import OffsetLookup
-from .options import SourceOptions
-from .timeouts import stall_timeout_s
+from .settings.options import SourceOptions
+from .settings.timeouts import stall_timeout_s
 from .topic_identity import check_not_replaced, without_replaced
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _fetcher(consumer: Any, at: TopicPartition) -> Fetch:
     """The compiled loop where it can drive this consumer, which is not assigned yet, otherwise the
     plain one."""
     from ..core import librdkafka
-    from . import fast
+    from .fetch import fast
 
     reason = librdkafka.available()
     if reason is None:

@@ -22,8 +22,8 @@ from ..state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ..state.ledger.log_reader import read_records
 from ..state.snapshots.batch_ends import Ambiguous, end_of_topics, next_ends
 from .lookup import OffsetLookup
-from .options import SourceOptions
-from .subscription import Subscription
+from .settings.options import SourceOptions
+from .settings.subscription import Subscription
 
 log = logging.getLogger(__name__)
 

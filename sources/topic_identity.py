@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from ..core.errors import DataLossError, UnknownTopic
-from ..core.kept import Kept
 from ..core.offsets import Offsets, Position, encode_text
+from ..core.process.kept import Kept
 from .lookup import OffsetLookup
-from .options import SourceOptions
+from .settings.options import SourceOptions
 
 log = logging.getLogger(__name__)
 

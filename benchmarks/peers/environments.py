@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eo_kafka.broker.jars import Bundle, fetched
-from eo_kafka.core.user_cache import user_cache
+from eo_kafka.core.process.user_cache import user_cache
 
 FLINK_VERSION, CONNECTOR_VERSION, CLIENTS_VERSION = "2.2.1", "5.0.0-2.2", "4.2.0"
 QUIX_VERSION = "3.28.1"

@@ -23,7 +23,7 @@ from benchmarks.workload import KEY_BYTES, Workload
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eo_kafka.sources.options import SourceOptions
+    from eo_kafka.sources.settings.options import SourceOptions
 
 _TIMEOUT_S = 300
 
@@ -102,7 +102,7 @@ def _rate(name: str, workload: Workload, parts: list[Part]) -> float:
 
 
 def _options(servers: str, workload: Workload) -> SourceOptions:
-    from eo_kafka.sources.options import SourceOptions
+    from eo_kafka.sources.settings.options import SourceOptions
 
     given = {"kafka.bootstrap.servers": servers, "subscribe": workload.topic}
     return SourceOptions.parse(given, streaming=True)

@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from . import oauth, outages, token_feed
-from .tls import tls_context
+from . import outages
+from .login import oauth, token_feed
+from .login.tls import tls_context
 
 # librdkafka's name -> kafka-python's. What is not here is of the data plane only, or of tls.py.
 _CONTROL_NAMES = {

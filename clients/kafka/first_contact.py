@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import NamedTuple
 
-from ...core.driver_directory import is_seen, remember
+from ...core.process.driver_directory import is_seen, remember
 from .outages import SILENT, address_of, connection_problem
 
 PATIENCE_S = 6.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...core.options import KafkaSettings, OptionReader, time_span_ms
-from . import oauth
+from .login import oauth
 
 LONGEST_TIMEOUT_MS = 2**31 - 1  # of which Kafka 4 makes: never
 ALLOWED_BY_BROKERS = 0  # the value `max`, until a broker was asked

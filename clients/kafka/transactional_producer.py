@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...core.kept import Kept
 from ...core.patience import patience_s
+from ...core.process.kept import Kept
 from . import config as kafka_config
 from .config import quick_connect
 

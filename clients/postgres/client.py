@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SinkError, cut
-from ...core.kept import Kept
 from ...core.options import Option, OptionReader, text
 from ...core.patience import AT_FIRST_S, Wait, served
+from ...core.process.kept import Kept
 
 if TYPE_CHECKING:
     import psycopg

@@ -14,7 +14,7 @@ from ...core.errors import SinkError
 from ...core.offsets import OffsetRange, TopicPartition
 from ...formats.reading import Reading
 from ...formats.shared.arrow_types import arrow_schema
-from ...sources.options import SourceOptions
+from ...sources.settings.options import SourceOptions
 from .given import Given, iterated
 from .shape import BATCH, in_shape
 

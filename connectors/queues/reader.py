@@ -11,10 +11,10 @@ from ...core.errors import OptionsError
 from ...core.offsets import decode
 from ...formats import reading
 from ...formats.options import FormatOptions
-from ...sources.options import SourceOptions
 from ...sources.queues.options import QueueOptions, source_options
 from ...sources.queues.receiver import Receiver
 from ...sources.queues.rows import unpacked, with_messages
+from ...sources.settings.options import SourceOptions
 from ..kafka_source import KafkaStreamReader, reader_options
 from ..plain_errors import plain_errors
 from ..spark_versions import ReadLimit

@@ -20,7 +20,7 @@ from eo_kafka.broker.embedded import KafkaBroker, KafkaCluster, cluster
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.errors import ReadTimeout
 from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 from harness import (
     JOB_TIMEOUT_S,
     Copy,

@@ -24,11 +24,11 @@ from conftest import topic_maker
 from eo_kafka.clients.kafka import bootstrap, transactional_producer
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.core.errors import SourceError
-from eo_kafka.core.kept import Leaders
 from eo_kafka.core.offsets import OffsetRange, TopicPartition
+from eo_kafka.core.process.kept import Leaders
 from eo_kafka.core.transaction import TransactionState
 from eo_kafka.sources import reader
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 from eo_kafka.state.ledger import log_reader
 from eo_kafka.state.ledger.log_reader import read_records
 from harness import committed, make_copy, recreate_topic, wait_until

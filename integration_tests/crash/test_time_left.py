@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from eo_kafka.clients.kafka import control_plane
-from eo_kafka.core.moment import Moment
+from eo_kafka.core.process.moment import Moment
 from eo_kafka.errors import EnvironmentRefused, Undecided
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, preflight, two_phase

@@ -50,7 +50,7 @@ def python(tmp_path: Path) -> Path:
         shutil.copytree(home / room, copy / room)
     for file in home.glob("*.py"):
         shutil.copy(file, copy)
-    with (copy / "core/moment.py").open("a") as changed:
+    with (copy / "core/process/moment.py").open("a") as changed:
         changed.write("# another build\n")
     wrapper = tmp_path / "python"
     wrapper.write_text(PYTHON.format(other=copy.parent, python=sys.executable))

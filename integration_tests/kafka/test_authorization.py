@@ -27,8 +27,8 @@ from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.rows import fast, plain, plain_write
 from eo_kafka.sinks.transactions import task_transaction
 from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
+from eo_kafka.sources.settings.options import SourceOptions
 from eo_kafka.testing.processes import wait_until
 from hand_made_job import HandMadeJob, all_rows
 from harness import assert_exactly_once, committed, kill_driver_at, open_transactions, produce

@@ -11,8 +11,8 @@ from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.core import librdkafka
 from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.errors import SourceError
-from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
+from eo_kafka.sources.settings.options import SourceOptions
 from eo_kafka.testing.records import committed_messages
 from harness import produce
 

@@ -17,7 +17,7 @@ from eo_kafka.core.offsets import TopicPartition as Place
 from eo_kafka.core.options import OptionReader
 from eo_kafka.errors import ReadTimeout
 from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 from harness import (
     assert_exactly_once,
     committed,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from eo_kafka.core import librdkafka
 from eo_kafka.errors import SinkError, WriteFailed
 from eo_kafka.sinks.rows import fast, plain
-from eo_kafka.sources import fast as source
-from eo_kafka.sources import plain as plain_source
+from eo_kafka.sources.fetch import fast as source
+from eo_kafka.sources.fetch import plain as plain_source
 from eo_kafka.testing.processes import wait_until
 
 PATHS = {"fast": fast.ArrowProducer, "plain": plain.ArrowProducer}

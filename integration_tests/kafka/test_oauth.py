@@ -13,8 +13,9 @@ import pytest
 
 from conftest import topic_maker
 from eo_kafka.broker.settings import free_port
-from eo_kafka.clients.kafka import config, oauth
+from eo_kafka.clients.kafka import config
 from eo_kafka.clients.kafka.cluster import is_refusal
+from eo_kafka.clients.kafka.login import oauth
 from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.tools import cli
 from harness import assert_exactly_once, make_copy, wait_until

@@ -13,8 +13,8 @@ from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import preflight
 from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.reader import read_range
+from eo_kafka.sources.settings.options import SourceOptions
 from eo_kafka.testing.processes import wait_until
 from harness import assert_exactly_once, make_copy, produce
 

@@ -20,9 +20,9 @@ from eo_kafka.core.offsets import LATEST, OffsetRange, TopicPartition
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
 from eo_kafka.sources import held_back, reader
 from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner
 from eo_kafka.sources.reader import read_range
+from eo_kafka.sources.settings.options import SourceOptions
 
 WAIT_S = 60
 

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import topic_maker
 from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 from harness import assert_exactly_once, make_copy, wait_until
 from secure_broker import PASSWORD, SOON, USER, SecureCopy
 

@@ -24,7 +24,7 @@ from eo_kafka.errors import (
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 from eo_kafka.state.ledger import records
 from harness import assert_exactly_once, committed_messages, make_copy
 from newcomer import Newcomer

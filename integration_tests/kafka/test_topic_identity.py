@@ -13,7 +13,7 @@ from eo_kafka.connectors.kafka_source import KafkaBatchReader, KafkaStreamReader
 from eo_kafka.connectors.spark_versions import ReadAllAvailable
 from eo_kafka.errors import DataLossError
 from eo_kafka.sources import topic_identity
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 from harness import control_plane, delete_topic, produce, recreate_topic
 
 OLD = [b"old-%d" % number for number in range(50)]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ...core.errors import LedgerError
-from ...core.moment import Moment
+from ...core.process.moment import Moment
 from ...core.transaction import Decision, DecisionState, Identity, Participant
 
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
-from ...core.driver_directory import driver_directory
+from ...core.process.driver_directory import driver_directory
 from ...state.ledger.blob_names import SnapshotHead
 from ..batches.committable import TaskReport
 from ..options import SinkOptions

@@ -11,7 +11,7 @@ import hashlib
 from contextlib import suppress
 from pathlib import Path
 
-from ...core.driver_directory import driver_directory
+from ...core.process.driver_directory import driver_directory
 from ..options import SinkOptions
 from . import after_driver
 

@@ -28,9 +28,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ...clients.kafka import control_plane
-from ...core import worker_socket
 from ...core.crash_points import crash_point
 from ...core.errors import WriteFailed
+from ...core.process import worker_socket
 from ...core.transaction import (
     Described,
     Identity,

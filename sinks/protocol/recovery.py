@@ -13,7 +13,7 @@ from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.transactional_id import GENERATION_SLOTS
 from ...core.crash_points import crash_point
 from ...core.errors import OutcomeUnknown, RepairNeeded
-from ...core.moment import Moment
+from ...core.process.moment import Moment
 from ...core.transaction import Begun, Decision, DecisionState
 from ...state.ledger import records
 from ...state.ledger.coordinator import ATTEMPTS, Coordinator, Write

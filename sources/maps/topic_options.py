@@ -10,8 +10,8 @@ from ...clients.hazelcast import client as hazelcast_client
 from ...core.errors import OptionsError
 from ...core.options import OptionReader
 from ...state.ledger.job_topics import topic_name
-from .. import declared
-from ..options import SourceOptions
+from ..settings import declared
+from ..settings.options import SourceOptions
 from .declared import (
     FETCH_SIZE,
     OF_BOTH,

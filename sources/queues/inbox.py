@@ -27,9 +27,9 @@ from ...clients.kafka.transactional_producer import (
     send,
     transaction_failure,
 )
-from ...core import moment
 from ...core.crash_points import crash_point
 from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown, ReadTimeout
+from ...core.process import moment
 from ...state.ledger.append_point import AppendPoint
 from ...state.ledger.log_reader import read_messages, read_records
 from . import topic

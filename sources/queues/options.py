@@ -13,7 +13,7 @@ from ...core.offsets import LATEST
 from ...core.options import KafkaSettings, Option, OptionReader, one_of, text, whole_number
 from ...state.ledger.job import PREFIX, WEAK_REPLICATION
 from ...state.ledger.job_topics import check_output, topic_name
-from .. import declared
+from ..settings import declared
 from . import message
 
 POISON, KEPT = "{inbox}.poison", "{inbox}.kept"

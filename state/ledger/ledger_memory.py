@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...core import moment
-from ...core.kept import Kept
 from ...core.options import KafkaSettings
+from ...core.process import moment
+from ...core.process.kept import Kept
 from .ledger import DECISION_PARTITION, Folding, Ledger
 from .log_reader import read_records
 

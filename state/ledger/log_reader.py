@@ -16,7 +16,7 @@ from typing import Any
 from ...clients.kafka import outages
 from ...clients.kafka.config import connection_settings, consumer, quick_connect
 from ...core.errors import EnvironmentRefused, ReadTimeout
-from ...core.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
+from ...core.process.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...core.driver_directory import driver_directory
 from ...core.offsets import Offsets, decode, encode, encode_text
+from ...core.process.driver_directory import driver_directory
 from .batch_ends import position_of
 
 

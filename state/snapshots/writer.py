@@ -17,8 +17,8 @@ from ...clients.kafka.outages import is_no_answer
 from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...clients.kafka.transactional_producer import flush, for_own_records, landed_at, send
-from ...core import moment
 from ...core.errors import EnvironmentRefused, EoKafkaError, Fenced, OutcomeUnknown
+from ...core.process import moment
 from ...core.transaction import Identity
 from ..ledger.append_point import AppendPoint
 from ..ledger.appender import STATE_PARTITION, Record

@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ...core import moment
 from ...core.crash_points import crash_point
 from ...core.errors import CheckpointError, CorruptSnapshot
+from ...core.process import moment
 from ...core.progress import Told
 from ..ledger.blob_names import Blob, SnapshotHead, parse_chunk_key
 from ..ledger.log_reader import read_records

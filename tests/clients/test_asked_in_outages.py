@@ -18,8 +18,9 @@ from fake_broker import METADATA, broker
 
 from eo_kafka.clients.kafka import topics
 from eo_kafka.clients.kafka.cluster import connect
-from eo_kafka.core import driver_directory, patience
+from eo_kafka.core import patience
 from eo_kafka.core.patience import in_a_hurry, served
+from eo_kafka.core.process import driver_directory
 from eo_kafka.errors import EnvironmentRefused, Unreachable
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import preflight

@@ -18,13 +18,13 @@ from eo_kafka.clients.kafka import first_contact
 from eo_kafka.clients.kafka.cluster import connect, is_refusal
 from eo_kafka.clients.kafka.first_contact import nobody_listens
 from eo_kafka.clients.kafka.outages import connection_problem
-from eo_kafka.core import driver_directory
+from eo_kafka.core.process import driver_directory
 from eo_kafka.errors import EnvironmentRefused, ReadTimeout
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import preflight
 from eo_kafka.sinks.transactions.task_transaction import TaskTransaction
 from eo_kafka.sources.lookup import OffsetLookup
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 from eo_kafka.tools.cli import main
 
 NOWHERE = "127.0.0.1:1"

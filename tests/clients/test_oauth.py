@@ -14,9 +14,10 @@ from dataclasses import replace
 
 import pytest
 
-from eo_kafka.clients.kafka import oauth, token_endpoint, token_feed
-from eo_kafka.clients.kafka.oauth import Token, Tokens
-from eo_kafka.core import driver_directory, moment, patience
+from eo_kafka.clients.kafka.login import oauth, token_endpoint, token_feed
+from eo_kafka.clients.kafka.login.oauth import Token, Tokens
+from eo_kafka.core import patience
+from eo_kafka.core.process import driver_directory, moment
 from eo_kafka.errors import EnvironmentRefused, Unreachable
 
 P = "sasl.oauthbearer"

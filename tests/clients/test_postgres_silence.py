@@ -16,9 +16,9 @@ from pyspark import TaskContext
 
 from eo_kafka.clients.postgres import client
 from eo_kafka.clients.postgres.client import PostgresSettings, connected
-from eo_kafka.core import driver_directory
 from eo_kafka.core.options import OptionReader
 from eo_kafka.core.patience import served
+from eo_kafka.core.process import driver_directory
 from eo_kafka.errors import ReadTimeout
 
 

@@ -20,7 +20,8 @@ from kafka.errors import KafkaTimeoutError, UnsupportedVersionError
 
 from eo_kafka.clients.kafka import bootstrap, control_plane, topic_lists
 from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.core import driver_directory, patience
+from eo_kafka.core import patience
+from eo_kafka.core.process import driver_directory
 from eo_kafka.core.transaction import EndTxnAnswer, Identity, TransactionState
 from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown
 from eo_kafka.sinks.options import SinkOptions

@@ -32,7 +32,7 @@ from eo_kafka.formats.options import FormatOptions
 from eo_kafka.formats.reading import Reading
 from eo_kafka.formats.writing import Writing
 from eo_kafka.sources import reader
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 
 OPTIONS = SourceOptions.parse(
     {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, streaming=True

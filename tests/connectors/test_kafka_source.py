@@ -15,8 +15,8 @@ from eo_kafka.connectors.kafka_source import KafkaBatchReader, KafkaStreamReader
 from eo_kafka.core.offsets import Offsets, Position, TopicPartition
 from eo_kafka.errors import DataLossError, OptionsError, SourceError
 from eo_kafka.sources.lookup import Ends, Topics
-from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.recorded_ends import RecordedEnds
+from eo_kafka.sources.settings.options import SourceOptions
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 IDS = {"t": "an-id"}

@@ -168,7 +168,7 @@ def sink() -> None:
 
 def source() -> None:
     """Messages of librdkafka's own mock broker into guarded columns."""
-    from eo_kafka.sources import fast
+    from eo_kafka.sources.fetch import fast
 
     producer = confluent_kafka.Producer({"test.mock.num.brokers": 1, "log_level": "0"})
     brokers = producer.list_topics("t", timeout=10).brokers.values()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eo_kafka.core.offsets import EARLIEST, OFFSET_MAX, PARTITION_MAX, decode, encode_text
 from eo_kafka.errors import OptionsError
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 
 JSON_VALUES = st.recursive(
     st.none()

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 
-from eo_kafka.core.kept import Kept
+from eo_kafka.core.process.kept import Kept
 
 A, B = {"servers": "a", "password": "secret"}, {"servers": "b"}
 

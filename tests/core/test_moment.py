@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from eo_kafka.core.moment import Moment
+from eo_kafka.core.process.moment import Moment
 from wrong_clock import set_ahead
 
 ELSEWHERE = """
 import pickle, sys
-from eo_kafka.core.moment import Moment
+from eo_kafka.core.process.moment import Moment
 sys.stdout.buffer.write(pickle.dumps(Moment.now()))
 """
 

@@ -22,10 +22,10 @@ from eo_kafka.connectors.kafka_source import KafkaBatchReader, KafkaStreamReader
 from eo_kafka.connectors.ledger_writer import LedgerWriter, Report
 from eo_kafka.connectors.one_build import OneBuild
 from eo_kafka.core import build
-from eo_kafka.core.moment import Moment
+from eo_kafka.core.process.moment import Moment
 from eo_kafka.errors import EnvironmentRefused, Undecided
 from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 
 ROWS = StructType([StructField("value", BinaryType())])
 OTHER = "0.1.0 build 0123456789ab"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eo_kafka.core import driver_directory, patience
+from eo_kafka.core import patience
 from eo_kafka.core.patience import Wait, in_a_hurry, patience_s, served
+from eo_kafka.core.process import driver_directory
 
 SERVERS = "one:9092,two:9092"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eo_kafka.core.moment import Moment
-from eo_kafka.core.task_slots import Span, learn, most_at_once, tell, told
+from eo_kafka.core.process.moment import Moment
+from eo_kafka.core.process.task_slots import Span, learn, most_at_once, tell, told
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from eo_kafka.clients.kafka import oauth, token_endpoint
+from eo_kafka.clients.kafka.login import oauth, token_endpoint
 from eo_kafka.core.url_secrets import without_secrets
 from eo_kafka.errors import BatchMismatch, EnvironmentRefused
 from eo_kafka.sinks.batches.batch_checks import check_next

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eo_kafka.core import worker_socket
+from eo_kafka.core.process import worker_socket
 
 Pair = tuple[socket.socket, socket.socket]
 

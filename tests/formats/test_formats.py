@@ -25,7 +25,7 @@ from eo_kafka.formats.shared import registry
 from eo_kafka.formats.shared.registry import Registry, UnknownSchema
 from eo_kafka.formats.writing import Writing
 from eo_kafka.sinks.rows.columns_needed import column_problems
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 
 SUBSCRIBED = {"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"}
 URL = {"schema.registry.url": "http://registry"}

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from eo_kafka.core import driver_directory
 from eo_kafka.core.patience import Wait
+from eo_kafka.core.process import driver_directory
 from eo_kafka.errors import EoKafkaError, OptionsError, ReadTimeout, SourceError
 from eo_kafka.formats.shared import registry
 from eo_kafka.formats.shared.registry import Registry, UnknownSchema

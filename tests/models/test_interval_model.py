@@ -29,7 +29,7 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol.snapshot_interval import is_due
 from eo_kafka.sources import recorded_ends
 from eo_kafka.sources.lookup import Ends, Topics
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger

@@ -21,7 +21,7 @@ import pytest
 from eo_kafka.broker import jars
 from eo_kafka.broker.errors import BrokerError
 from eo_kafka.broker.java import find_java
-from eo_kafka.core.user_cache import user_cache
+from eo_kafka.core.process.user_cache import user_cache
 from eo_kafka.tools.cli import main
 from terminals import drawn, on_a_terminal
 

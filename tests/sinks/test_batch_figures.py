@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_kafka.core.moment import Moment
+from eo_kafka.core.process.moment import Moment
 from eo_kafka.core.transaction import Identity, Participant
 from eo_kafka.sinks.batches.committable import TaskReport
 from eo_kafka.sinks.options import SinkOptions

@@ -9,7 +9,8 @@ from unittest.mock import Mock
 import pytest
 
 from eo_kafka.clients.kafka.control_plane import ControlPlane
-from eo_kafka.core import driver_directory, patience
+from eo_kafka.core import patience
+from eo_kafka.core.process import driver_directory
 from eo_kafka.core.transaction import Decision, DecisionState, EndTxnAnswer, Identity, Participant
 from eo_kafka.errors import EnvironmentRefused, LedgerError, OutcomeUnknown, ParticipantsLost
 from eo_kafka.sinks.protocol import batch, finisher

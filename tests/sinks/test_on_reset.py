@@ -19,7 +19,7 @@ from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import on_reset
 from eo_kafka.sources import recorded_ends
 from eo_kafka.sources.lookup import Ends, Topics
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.ledger import Ledger, fold
 from eo_kafka.state.ledger.succession import SUCCESSION_KEY, Succession, encode_succession

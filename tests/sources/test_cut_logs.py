@@ -10,7 +10,7 @@ from eo_kafka.core.offsets import Position, TopicPartition
 from eo_kafka.sources import cut_logs
 from eo_kafka.sources.cut_logs import CutLogs
 from eo_kafka.sources.lookup import Ends
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 
 AT = TopicPartition("t", 0)
 OPTIONS = SourceOptions.parse(

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from eo_kafka.core.offsets import Position, TopicPartition
 from eo_kafka.errors import ReadTimeout, SourceError, UnknownTopic
 from eo_kafka.sources.lookup import Ends, OffsetLookup
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 
 NOT_KNOWN = -1001  # librdkafka's, for a partition whose leader did not answer in time
 AT = [TopicPartition("t", 0), TopicPartition("t", 1)]

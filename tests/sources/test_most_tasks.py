@@ -12,12 +12,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eo_kafka.connectors import kafka_source
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
-from eo_kafka.core import task_slots
 from eo_kafka.core.offsets import TopicPartition
+from eo_kafka.core.process import task_slots
 from eo_kafka.sources import recorded_ends
 from eo_kafka.sources.lookup import Ends, Topics
 from eo_kafka.sources.most_tasks import with_most_tasks
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 
 GIVEN = {
     "kafka.bootstrap.servers": "localhost:9092",

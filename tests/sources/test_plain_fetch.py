@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eo_kafka.sources.plain import from_messages
+from eo_kafka.sources.fetch.plain import from_messages
 
 GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED = 30, 29
 

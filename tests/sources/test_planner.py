@@ -12,8 +12,8 @@ import pytest
 from eo_kafka.core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, Position, TopicPartition
 from eo_kafka.errors import DataLossError, SourceError, UnknownTopic
 from eo_kafka.sources.lookup import Ends, OffsetLookup, Topics
-from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner
+from eo_kafka.sources.settings.options import SourceOptions
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 

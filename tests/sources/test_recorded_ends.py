@@ -17,8 +17,8 @@ from eo_kafka.core.transaction import Begun, Decision, DecisionState
 from eo_kafka.errors import DataLossError, OptionsError, ReadTimeout, UnknownTopic
 from eo_kafka.sources import recorded_ends
 from eo_kafka.sources.lookup import Ends, Topics
-from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.recorded_ends import _topic_ids
+from eo_kafka.sources.settings.options import SourceOptions
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import Ledger

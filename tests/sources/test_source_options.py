@@ -10,8 +10,8 @@ from eo_kafka.core.offsets import TopicPartition
 from eo_kafka.errors import OptionsError
 from eo_kafka.formats.options import FormatOptions
 from eo_kafka.formats.reading import Reading
-from eo_kafka.sources.limits import ByTime, ByTopic
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.limits import ByTime, ByTopic
+from eo_kafka.sources.settings.options import SourceOptions
 
 GOOD = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "a,b"}
 

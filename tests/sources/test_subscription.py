@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eo_kafka.core.offsets import TopicPartition
-from eo_kafka.sources.subscription import Subscription, assignment, pattern
+from eo_kafka.sources.settings.subscription import Subscription, assignment, pattern
 
 
 def partitions(*topics: str) -> set[TopicPartition]:

@@ -20,8 +20,8 @@ from eo_kafka.connectors.spark_versions import ReadAllAvailable, ReadMaxRows
 from eo_kafka.core.offsets import Position, TopicPartition
 from eo_kafka.errors import DataLossError, SourceError
 from eo_kafka.sources.lookup import Ends, Topics
-from eo_kafka.sources.options import SourceOptions
 from eo_kafka.sources.planner import Planner
+from eo_kafka.sources.settings.options import SourceOptions
 from eo_kafka.sources.topic_identity import WAYS_OUT
 
 Record = tuple[str, int, int, int]  # topic, which of that name, partition, offset

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from eo_kafka.core import librdkafka
 from eo_kafka.errors import SourceError
-from eo_kafka.sources import fast
+from eo_kafka.sources.fetch import fast
 from eo_kafka.testing.processes import wait_until
 
 MOST = 100_000  # librdkafka's own

@@ -21,7 +21,7 @@ from eo_kafka.core.offsets import OffsetRange, TopicPartition
 from eo_kafka.formats import bad_records
 from eo_kafka.formats.options import FormatOptions
 from eo_kafka.formats.reading import Reading
-from eo_kafka.sources.options import SourceOptions
+from eo_kafka.sources.settings.options import SourceOptions
 
 MOST_HEADERS = 100_000  # librdkafka's own
 TOO_FAR = (2**63 - 1) // 1000 + 1

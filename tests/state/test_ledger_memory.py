@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eo_kafka.core import moment
+from eo_kafka.core.process import moment
 from eo_kafka.state.ledger import ledger_memory, records
 from eo_kafka.state.ledger.ledger_memory import LedgerMemory
 

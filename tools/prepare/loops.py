@@ -18,8 +18,8 @@ _RECORD = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long
 
 def source() -> str:
     """Reads a partition that no broker serves."""
-    from ...sources import fast
-    from ...sources import read_loops as loops
+    from ...sources.fetch import fast
+    from ...sources.fetch import read_loops as loops
 
     consumer = config.consumer({**_NOWHERE, "group.id": "g"})
     consumer.assign([TopicPartition("t", 0, 0)])

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ...core.errors import EnvironmentRefused, OptionsError
-from ...core.log_lines import show_from
+from ...core.process.log_lines import show_from
 from ...core.progress import TERMINAL_VARIABLE, terminal_width
 from ..shared.job_function import add_config, config_of, pairs
 from .control_options import Controlled, add_control, orders_of, read_control

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...connectors.spark_reports import ended_batch
 from ...core.errors import EoKafkaError, OptionsError
-from ...core.log_lines import show_from
+from ...core.process.log_lines import show_from
 from ..shared.job_function import Config, job_function
 from .metrics import DriverMetrics
 from .query_start import NoQuery, check_job, started

@@ -19,9 +19,9 @@ from ...core.errors import OptionsError
 from ...core.offsets import OffsetRange, TopicPartition
 from ...core.options import KAFKA_PREFIX
 from ...core.progress import bar
-from ...sources.declared import REFUSED_KAFKA
 from ...sources.lookup import OffsetLookup
-from ...sources.options import SourceOptions
+from ...sources.settings.declared import REFUSED_KAFKA
+from ...sources.settings.options import SourceOptions
 from ...state.ledger.job_topics import topic_name
 from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json, table
 from .topic_diff import Comparison, Difference, How, Side, compare

@@ -21,7 +21,7 @@ from ...core.progress import Told
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...sources.options import SourceOptions
+    from ...sources.settings.options import SourceOptions
 
 Id = bytes | None
 _LONGEST = Context(prec=10_000)

@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from ...core import librdkafka
+from ....core import librdkafka
 from .oauth import FUNCTION, TRY_AGAIN_S, Token, Tokens, left_to_librdkafka, tokens
 
 log = logging.getLogger(__name__)

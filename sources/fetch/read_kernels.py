@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from numba import types
 
-from ..core.compiled import I32, I64, NOTHING, copy, i32, i64, part, put64
+from ...core.compiled import I32, I64, NOTHING, copy, i32, i64, part, put64
 from .read_loops import (
     BEYOND,
     CONTENT_BYTES,

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..clients.kafka.option_checks import check_client_settings
-from ..core.errors import OptionsError
-from ..core.offsets import LATEST, TopicPartition
-from ..core.options import KafkaSettings, Option, OptionReader
-from ..state.ledger.job_topics import LEDGER_TOPIC
-from ..state.ledger.succession import CONTINUE
+from ...clients.kafka.option_checks import check_client_settings
+from ...core.errors import OptionsError
+from ...core.offsets import LATEST, TopicPartition
+from ...core.options import KafkaSettings, Option, OptionReader
+from ...state.ledger.job_topics import LEDGER_TOPIC
+from ...state.ledger.succession import CONTINUE
 from .declared import (
     ASSIGN,
     BY_TIMESTAMP_STRATEGY,

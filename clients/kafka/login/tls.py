@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from ...core.errors import OptionsError
+from ....core.errors import OptionsError
 
 log = logging.getLogger(__name__)
 _FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.crl.location")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from ..clients.kafka import outages
-from ..core.patience import patience_s
+from ...clients.kafka import outages
+from ...core.patience import patience_s
 from .options import SourceOptions
 
 STALL_S = 120.0  # as Spark's own connector

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..core.offsets import TopicPartition
-from ..core.options import Option, boolean, one_of, setting_ms, text, whole_number
-from ..state.ledger.job_topics import job_name, topic_name
-from ..state.ledger.succession import CONTINUE, NEW_JOB, STOP
+from ...core.offsets import TopicPartition
+from ...core.options import Option, boolean, one_of, setting_ms, text, whole_number
+from ...state.ledger.job_topics import job_name, topic_name
+from ...state.ledger.succession import CONTINUE, NEW_JOB, STOP
 from .limits import Limit, milliseconds, offset_limit, start_limit, times
 from .subscription import assignment, pattern, topic_list
 

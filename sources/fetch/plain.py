@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import SourceError
+from ...core.errors import SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa

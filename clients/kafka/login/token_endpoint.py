@@ -12,9 +12,9 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
-from ...core.errors import cut
-from ...core.patience import Wait, served
-from ...core.url_secrets import without_secrets
+from ....core.errors import cut
+from ....core.patience import Wait, served
+from ....core.url_secrets import without_secrets
 
 _ANSWER_S = 10.0
 _PATIENCE_AT_FIRST_S = 6.0  # a mistake is likelier than an outage

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...core import moment
-from ...core.errors import EnvironmentRefused, Unreachable, cut
-from ...core.imported import imported
-from ...core.url_secrets import without_secrets
+from ....core.errors import EnvironmentRefused, Unreachable, cut
+from ....core.imported import imported
+from ....core.process import moment
+from ....core.url_secrets import without_secrets
 from . import token_endpoint
 
 log = logging.getLogger(__name__)

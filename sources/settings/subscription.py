@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..core.errors import cut
-from ..core.offsets import PARTITION_MAX, TopicPartition
-from ..core.options import json_object
-from ..state.ledger.job_topics import is_internal
+from ...core.errors import cut
+from ...core.offsets import PARTITION_MAX, TopicPartition
+from ...core.options import json_object
+from ...state.ledger.job_topics import is_internal
 
 _ASSIGN_EXAMPLE = '{"topicA":[0,1],"topicB":[2,4]}'
 

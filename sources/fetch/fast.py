@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..core import librdkafka
-from ..core.errors import SourceError
+from ...core import librdkafka
+from ...core.errors import SourceError
 from . import plain
 from . import read_loops as loops
 from .plain import Fetched

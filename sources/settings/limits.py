@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..core.errors import cut
-from ..core.offsets import EARLIEST, LATEST, Offsets, TopicPartition, decode, names
-from ..core.options import json_object, whole_number
+from ...core.errors import cut
+from ...core.offsets import EARLIEST, LATEST, Offsets, TopicPartition, decode, names
+from ...core.options import json_object, whole_number
 from .subscription import Subscription
 
 Word: TypeAlias = Literal["earliest", "latest"]

@@ -1,8 +1,8 @@
-"""The compiled loops that read, and what they count (sources/read_kernels.py)."""
+"""The compiled loops that read, and what they count (sources/fetch/read_kernels.py)."""
 
 from __future__ import annotations
 
-from ..core.loops import Loop
+from ...core.loops import Loop
 
 # what copying the taken messages will need, and what was seen on the way
 ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, NAME_BYTES, CONTENT_BYTES, LAST, EVENTS, BEYOND = range(9)

@@ -1,0 +1,1 @@
+"""Logs in to Kafka: OAuth tokens for both clients, TLS for the control plane."""

@@ -1,0 +1,1 @@
+"""Fetches records into Arrow batches: in compiled loops, or in plain Python."""
