@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import socket
 from typing import Any
 
 from .errors import cut
@@ -17,7 +18,8 @@ def imported(name: str, what: str) -> Any:
         found = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever the user's module does when it is imported
         raise ValueError(
-            f"cannot be imported by the driver ({type(error).__name__}: {cut(error)})"
+            f"cannot be imported on host {socket.gethostname()} "
+            f"({type(error).__name__}: {cut(error)})"
         ) from None
     if not callable(found):
         raise ValueError(f"is no {what}")

@@ -175,6 +175,12 @@ def test_what_is_no_empty_prefix_is_refused_and_no_secret_is_told(url, monkeypat
     bucket._store.cache_clear()
 
 
+def test_the_object_of_an_empty_folder_is_nothing_foreign(url, monkeypatch):
+    """A console that makes a folder puts an object of its name there, which has none below it."""
+    monkeypatch.setattr(Bucket, "_keys", lambda *_: {"": 0})
+    assert Bucket(url).check() is None
+
+
 def test_who_may_list_read_write_and_delete_there_can_write_there(url, store, monkeypatch):
     for name, value in store.environment(USER, SECRET).items():
         monkeypatch.setenv(name, value)

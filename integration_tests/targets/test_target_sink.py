@@ -44,6 +44,18 @@ def test_a_batch_is_invisible_until_its_decision_and_then_whole(job):
     assert job.left() == []
 
 
+def test_a_class_that_was_moved_writes_the_same_rows(one, tmp_path, monkeypatch):
+    """The batch is compared by its rows: these have no offsets."""
+    module, _, name = one.given["target"].partition(":")
+    (tmp_path / "moved_target.py").write_text(f"from {module} import {name} as Moved")
+    monkeypatch.syspath_prepend(tmp_path)
+    one.run(0)
+    one.given["target"] = "moved_target:Moved"
+    one.run(0)  # again
+    one.run(1)
+    assert one.there() == one.expected(0, 1)
+
+
 @pytest.mark.parametrize(
     "point",
     [

@@ -66,7 +66,7 @@ def test_options_are_checked_at_once_and_no_password_is_shown(spark, broker):
     with pytest.raises(Exception, match=r"target\.list.*must be specified|cannot be imported") as e:
         writer.options(**given).save()
     assert "s3cr3t" not in str(e.value)
-    with pytest.raises(Exception, match="cannot be imported by the driver"):
+    with pytest.raises(Exception, match="cannot be imported on host"):
         writer.option("target", "no_such:Thing").save()
 
 

@@ -49,15 +49,24 @@ class CustomTarget:
             return self.made().place
 
 
+class _MissingOption(KeyError):
+    """Of a target's own options, and of no other dictionary that its constructor asks."""
+
+
+class _Settings(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        raise _MissingOption(name)
+
+
 @cache
 def _made(reference: str, settings: tuple[tuple[str, str], ...]) -> Target:
     try:
-        found = imported(reference, "class")(dict(settings))
+        found = imported(reference, "class")(_Settings(settings))
     except ValueError as error:
         raise OptionsError([f"Option 'target' ('{cut(reference)}'): {cut(error, 500)}."]) from None
-    except KeyError as error:
-        missing = f"target.{error.args[0]}" if error.args else "one"
-        raise OptionsError([f"Option '{missing}' must be specified for '{reference}'."]) from None
+    except _MissingOption as error:
+        option = f"target.{error.args[0]}"
+        raise OptionsError([f"Option '{option}' must be specified for '{reference}'."]) from None
     except EoKafkaError:
         raise
     except Exception as error:

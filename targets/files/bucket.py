@@ -62,7 +62,8 @@ class Bucket:
     def check(self) -> Manifest | None:
         if (newest := self.newest()) is not None:
             return newest
-        if foreign := sorted(one for one in self._keys() if not one.startswith(f"{OWN}/")):
+        # An object without a name is the folder's own, as consoles make one
+        if foreign := sorted(key for key in self._keys() if key and not key.startswith(f"{OWN}/")):
             raise EnvironmentRefused(
                 f"{self._url} is not empty ({', '.join(foreign[:3])}) and has no manifest of "
                 "eo-kafka: plain readers would see those beside the batches, and "

@@ -81,8 +81,8 @@ def test_rows_are_merged_by_a_function_that_the_driver_has() -> None:
     for given, said in (
         ({"onConflict": "merge"}, "go together"),
         ({"mergeFunction": "operator:concat"}, "go together"),
-        ({**merge, "mergeFunction": "no_such_module:f"}, "cannot be imported by the driver"),
-        ({**merge, "mergeFunction": "operator:no_such"}, "cannot be imported by the driver"),
+        ({**merge, "mergeFunction": "no_such_module:f"}, "cannot be imported on host"),
+        ({**merge, "mergeFunction": "operator:no_such"}, "cannot be imported on host"),
         ({**merge, "mergeFunction": "operator"}, "must be 'module:function'"),
         ({**merge, "mergeFunction": "operator:__doc__"}, "is no function"),
     ):
@@ -95,7 +95,7 @@ def test_a_command_merges_by_the_function_that_it_is_told() -> None:
     assert read_target(of_map).merge is None
     merge = {"onConflict": "merge", "mergeFunction": "operator:concat"}
     assert read_target({**of_map, **merge}).merge == "operator:concat"
-    with pytest.raises(OptionsError, match="cannot be imported by the driver"):
+    with pytest.raises(OptionsError, match="cannot be imported on host"):
         read_target({**of_map, **merge, "mergeFunction": "no_such_module:f"})
 
 

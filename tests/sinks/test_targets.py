@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -28,6 +29,10 @@ class Odd(Target):
     """Answers what its options say."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        if options.get("asks") == "option":
+            options["password"]
+        if options.get("asks") == "environment":
+            os.environ["NO_SUCH_VARIABLE"]
         if "raises" in options:
             raise {"value": ValueError, "key": KeyError, "other": RuntimeError}[options["raises"]](
                 "it"
@@ -64,16 +69,18 @@ def test_a_commit_by_the_tasks_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raises", "error", "said"),
+    ("given", "error", "said"),
     [
-        ("value", OptionsError, "Option 'target' .*: it"),
-        ("key", OptionsError, "'target.it' must be specified"),
-        ("other", SourceError, "could not be made: RuntimeError: it"),
+        ({"target.raises": "value"}, OptionsError, "Option 'target' .*: it"),
+        ({"target.raises": "key"}, SourceError, "could not be made: KeyError: 'it'"),
+        ({"target.raises": "other"}, SourceError, "could not be made: RuntimeError: it"),
+        ({"target.asks": "option"}, OptionsError, "'target.password' must be specified"),
+        ({"target.asks": "environment"}, SourceError, "KeyError: 'NO_SUCH_VARIABLE'"),
     ],
 )
-def test_what_a_class_raises_when_it_is_made_is_told(raises, error, said) -> None:
+def test_what_a_class_raises_when_it_is_made_is_told(given, error, said) -> None:
     with pytest.raises(error, match=said):
-        read(**{"target.raises": raises})
+        read(**given)
 
 
 def test_names_of_another_writer_are_never_discarded() -> None:
