@@ -18,7 +18,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from ..core.errors import OptionsError
 from ..core.options import OptionReader
 from ..sinks.maps.backend import backend_of
-from ..state.ledger.job import JOB_NAME, read_topics
+from ..sinks.options import GUARANTEE
+from ..state.ledger.job import EXACTLY_ONCE, JOB_NAME, read_topics
 from . import swallowed_errors
 from .kafka_sink import KafkaStreamWriter
 from .ledger_writer import LedgerWriter
@@ -38,6 +39,11 @@ _TWICE = (
     "same ledger '{ledger}'. A batch is written once in a ledger, so these rows would be skipped. "
     "Nothing of them was written. Give each of the two a 'jobName' of its own, and no common "
     "'ledgerTopic'."
+)
+_TEMPORARY = (
+    "The query has no 'checkpointLocation': Spark has made '{checkpoint}', for this start alone. "
+    "The next start would be another query to the job's ledger: refused, or all is written again. "
+    "Nothing was written. Set option 'checkpointLocation' of writeStream."
 )
 # By ledger: the run of a query and the batch that it wrote last. A run hands out each batch once.
 _written: dict[str | None, tuple[str, int]] = {}
@@ -117,6 +123,9 @@ class BatchFunction:
         swallowed_errors.written(*at)
 
     def _write(self, rows: DataFrame, batch: int, query: RunningQuery | None) -> None:
+        is_exact = OptionReader(self.options).get(GUARANTEE) == EXACTLY_ONCE
+        if query and query.is_temporary and is_exact:
+            raise OptionsError([_TEMPORARY.format(checkpoint=query.checkpoint)])
         found = {"checkpointlocation": query.checkpoint} if query else {}
         told = f"{batch} {query.run}" if query else f"{batch}"
         ledger = self._ledger

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_TEMPORARY = re.compile("/temporary-[0-9a-f]{8}-[0-9a-f-]{27}$")
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,11 @@ class RunningQuery:
 
     run: str
     checkpoint: str
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether Spark made a checkpoint for this run alone, as no option said where."""
+        return bool(_TEMPORARY.search(self.checkpoint))
 
 
 def running_query(session: SparkSession) -> RunningQuery | None:

@@ -246,10 +246,11 @@ class Planner:
                 )
         for at in sorted(begin):
             if end[at] < begin[at]:
+                high = "'startingOffsets' names an offset too high, or " if first else ""
                 self._tell_loss(
                     f"The offset of partition {at} was changed from {begin[at]} to {end[at]}, some "
-                    "data may have been missed: the topic was deleted and created again, or its "
-                    "records expired."
+                    f"data may have been missed: {high}the topic was deleted and created again, or "
+                    "its records expired."
                 )
         return self._tasks(OffsetRange(at, begin[at], end[at]) for at in sorted(begin))
 

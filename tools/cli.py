@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
+from ..core.build import mark
 from ..core.errors import EoKafkaError
 
 
@@ -70,6 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 1 failed with a sentence on stderr, 2 (as SystemExit) wrong usage.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    if words == ["--version"]:
+        print(f"eo-kafka {mark()}")
+        return 0
     for command in COMMANDS:
         name = command.words.split()
         if words[: len(name)] == name:

@@ -49,7 +49,8 @@ class Counting(Copy):
         value = f.to_json(f.struct("count")).alias("value")
         counts = rows.select(digit).groupBy("key").count().select("key", value)
         writer = counts.writeStream.outputMode(self.mode).trigger(availableNow=True)
-        writer = writer.option("checkpointLocation", str(self.checkpoint))
+        if self.checkpoint is not None:
+            writer = writer.option("checkpointLocation", str(self.checkpoint))
         return writer.foreachBatch(eo_kafka.foreach_batch(words["sink_options"])).start()
 
 
@@ -224,6 +225,13 @@ def test_a_function_may_catch_the_error_and_write_the_batch_again(branching: Bra
     branching.way = fails_once(again=True)
     branching.run(spark)
     assert_exactly_once(branching, VALUES)
+
+
+def test_a_query_needs_a_checkpoint_that_its_next_start_has_too(job, spark):
+    job.checkpoint = None
+    with pytest.raises(StreamingQueryException, match="has no 'checkpointLocation': Spark has ma"):
+        job.start(spark).awaitTermination(JOB_TIMEOUT_S)
+    assert committed(job.servers, job.sink_topic) == Counter()
 
 
 def test_a_job_needs_a_name():

@@ -60,6 +60,18 @@ def test_a_template_passes_its_own_test(template, broker, tmp_path):
     assert "skipped" not in said
 
 
+def test_samples_go_on_where_they_ended_whatever_partitions_there_are(broker, make_topic, tmp_path):
+    folder = new("copy", tmp_path / f"wide-{uuid.uuid4().hex[:8]}")
+    set_to(folder, "bootstrap_servers", broker.bootstrap_servers)
+    source = make_topic("wide", partitions=4)
+    set_to(folder, "source", source)
+    for first, last in ((1, 100), (101, 150)):
+        count = str(last - first + 1)
+        said = ran(folder / "sample.py", "write", "--count", count, cwd=tmp_path)
+        assert f"Records {first} to {last} are written" in said
+    assert max(committed(broker.bootstrap_servers, source).values()) == 1
+
+
 def test_every_template_is_tried():
     listed = subprocess.run([EO_KAFKA, "new", "--list"], capture_output=True, text=True, check=True)
     names = {line.split()[0] for line in listed.stdout.splitlines()[1:]}

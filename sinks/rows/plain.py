@@ -230,7 +230,10 @@ def refusal(
     elif code == KafkaError._QUEUE_FULL:  # though it is empty
         advice = " It is larger than the queue: raise 'kafka.queue.buffering.max.kbytes'."
     elif code == KafkaError._UNKNOWN_PARTITION:
-        advice = " The topic has no such partition."
+        advice = (
+            " The topic has no such partition. It is what the row's column 'partition' says, as in "
+            "a copy of all of a source's columns: without that column the key decides."
+        )
     elif code in (KafkaError._STATE, KafkaError._FATAL):  # of an earlier row's failure
         return WriteFailed(f"Row {row} and those after it were not sent to {where}.")
     elif _is_no_topic(code) or is_denied(code):  # the client knows it before a delivery report

@@ -1,4 +1,5 @@
-"""The topics of config.toml's section dev: created, with one partition each, and read."""
+"""The topics of config.toml's section dev: created, with one partition each, and read: all that
+there are of those that others made."""
 
 from __future__ import annotations
 
@@ -40,30 +41,41 @@ def end(topic: str) -> int:
     """How many records have been written into it."""
     consumer = _consumer()
     try:
-        found: int = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1]
+        ends = [consumer.get_watermark_offsets(one, 10)[1] for one in _partitions(consumer, topic)]
     finally:
         consumer.close()
-    return found
+    return sum(ends)
 
 
 def read(topic: str) -> list[Row]:
     """All of it, as `read_committed` shows it."""
     consumer = _consumer()
     try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
+        left = _partitions(consumer, topic)
+        consumer.assign(left)
         rows: list[Row] = []
-        while True:
+        while left:
             message = consumer.poll(10)
             if message is None:
                 raise SystemExit(f"Kafka does not answer of topic '{topic}'.")
             if error := message.error():
                 if error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaException(error)
-                return rows
+                left = [one for one in left if one.partition != message.partition()]
+                continue
             key, value = message.key() or b"", message.value()
             rows.append((key.decode(), None if value is None else _decoded(value)))
+        return rows
     finally:
         consumer.close()
+
+
+def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    """Each from its beginning."""
+    found = consumer.list_topics(topic, 10).topics[topic]
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return [TopicPartition(topic, number, 0) for number in sorted(found.partitions)]
 
 
 def _servers() -> str:

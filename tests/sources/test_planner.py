@@ -170,6 +170,14 @@ def test_data_loss_stops_the_query_or_is_logged(
     assert sentence in caplog.text
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_the_option_is_named_where_it_may_be_the_cause(first: bool) -> None:
+    plan = planner(Cluster(p0=(0, 10), p1=(3, 20)), startingOffsets='{"t":{"0":99,"1":3}}')
+    with pytest.raises(DataLossError, match="t-0 was changed from 99 to 10") as loss:
+        plan.ranges({A: 99, B: 3}, Position({A: 10, B: 20}), first=first)
+    assert ("'startingOffsets' names an offset too high" in str(loss.value)) == first
+
+
 BY_TIME = '{"t":{"0":50,"1":60}}'
 
 

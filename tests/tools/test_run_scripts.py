@@ -276,6 +276,7 @@ def test_a_function_that_is_not_there_needs_a_person(tmp_path):
     )
     assert ran.returncode == 3
     assert ran.stderr.count("OptionsError: No module named 'no_such_module'") == 1
+    assert f"in {os.path.realpath(tmp_path)}, nor where Python looks" in ran.stderr
     assert ran.stderr.count("Driver started") == 1
 
 

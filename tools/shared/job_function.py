@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -89,5 +90,13 @@ def job_function(name: str) -> Callable[..., Any]:
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         raise ValueError(f"'{name}' is not 'module:function', as 'my_app.pipeline:build' is.")
-    found: Callable[..., Any] = getattr(import_module(module), attribute)
+    try:
+        found: Callable[..., Any] = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise  # it is there, and imports another one that is not
+        raise ImportError(
+            f"No module named '{error.name}' in {os.getcwd()}, nor where Python looks for them. "
+            f"Start the command in the folder of '{error.name}', or install it."
+        ) from None
     return found
