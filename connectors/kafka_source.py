@@ -22,6 +22,7 @@ from ..core.offsets import (
 from ..formats.options import FormatOptions
 from ..formats.reading import Reading
 from ..sources.held_back import HeldBack
+from ..sources.late_bound import added_ranges
 from ..sources.lookup import OffsetLookup
 from ..sources.most_tasks import MostTasks
 from ..sources.planner import Planner
@@ -266,8 +267,8 @@ class KafkaBatchReader(OneBuild, DataSourceReader):
     """A batch over the subscribed topics. `earliest` and `latest` mean what they mean at the first
     action on the DataFrame: each attempt of a task, and each action, reads the same. To read on,
     load again. But in a batch of a stream (joined with it, or in `foreachBatch`) each task reads
-    up to what `latest` is then: of the topics that were there at the load, else some tasks might
-    read those of before, and others those that were made again.
+    up to what `latest` is then, unless options cut ranges into tasks; and the first one what was
+    added to the topics. None reads a topic that was made again: others may have read the old one.
     """
 
     def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
@@ -276,8 +277,7 @@ class KafkaBatchReader(OneBuild, DataSourceReader):
         self._reading = reading
 
     def partitions(self) -> list[InputPartition]:
-        """One task for each topic partition, unless options say otherwise. Driver, once for each
-        load.
+        """One task for each topic partition, unless options say otherwise. Driver, once a load.
 
         Raises SourceError, ReadTimeout as the stream does.
         """
@@ -288,20 +288,22 @@ class KafkaBatchReader(OneBuild, DataSourceReader):
         finally:
             lookup.close()
         tasks = _tasks(ranges, self._options.max_partitions, planner.topic_ids)
-        opened = planner.open_ranges
+        tasks = tasks or [InputPartition(((), {}))]  # for what may be added
+        opened, known = planner.open_ranges, planner.to_be_added_to
         for task in tasks:
             held, ids = task.value
-            task.value = held, ids, [opened[one.partition] for one in held if opened]
+            task.value = held, ids, [opened[one.partition] for one in held if opened], known
+            known = None  # to the others
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task's ranges. Executor, once for each task attempt. Where there is no
-        range at all, Spark makes a partition of nothing."""
-        if partition.value is None:
-            return iter(())
-        ranges, ids, opened = partition.value
-        if opened and _is_in_a_stream():
-            ranges = opened
+        """The records of one task's ranges. Executor, once for each task attempt."""
+        ranges, ids, opened, known = partition.value
+        if _is_in_a_stream():
+            ranges = opened or ranges
+            if known is not None:
+                added, theirs = added_ranges(self._options, known)
+                ranges, ids = [*ranges, *added], {**theirs, **ids}
         return _read(self._options, self._reading, ranges, ids)
 
 

@@ -106,5 +106,6 @@ def _check_assigned(name: str, offsets: Offsets, present: Collection[TopicPartit
         raise SourceError(
             f"If {name} contains specific offsets, you must specify all TopicPartitions. Use -1 "
             f"for latest, -2 for earliest. Specified: {encode_text(offsets)}; the topics have: "
-            f"{names(present)}."
+            f"{names(present)}. Name those, too, that were added since; or give a topic earliest "
+            "or latest in the place of its partitions."
         )

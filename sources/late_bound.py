@@ -4,9 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..core.offsets import EARLIEST, LATEST, OffsetRange
+from ..core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
+from ..core.process.driver_directory import remember
 from .data_loss import tell_loss
-from .lookup import OffsetLookup
+from .given_offsets import GivenOffsets
+from .lookup import OffsetLookup, Topics
+from .settings.options import SourceOptions
+
+
+def open_ranges(
+    options: SourceOptions, lookup: OffsetLookup, present: Collection[TopicPartition]
+) -> list[OffsetRange]:
+    """What a batch query reads of `present`, with EARLIEST and LATEST as the options say. Raises
+    SourceError."""
+    given = GivenOffsets(options, lookup)
+    starts = given.resolved("startingOffsets", options.starting, present)
+    ends = given.resolved("endingOffsets", options.ending, present)
+    return [OffsetRange(at, starts[at], ends[at]) for at in sorted(present)]
+
+
+def added_ranges(
+    options: SourceOptions, planned: Topics
+) -> tuple[list[OffsetRange], dict[str, str]]:
+    """The same of partitions that were added since a batch read was `planned`, which Spark does
+    only once for all its uses; and the ids that their topics must have. Executor, once an attempt
+    of one of its tasks: two would read them twice. Raises as `open_ranges`."""
+    remember(options.servers)  # the plan has been there: an outage is waited for
+    lookup = OffsetLookup(options)
+    try:
+        now = lookup.look()
+        added = now.partitions - planned.partitions
+        if not added:
+            return [], {}
+        ranges = open_ranges(options, lookup, now.partitions)
+    finally:
+        lookup.close()
+    topics = {at.topic for at in added}
+    ids = {topic: i for topic, i in {**now.ids, **planned.ids}.items() if topic in topics}
+    return [one for one in ranges if one.partition in added], ids
 
 
 def resolved(

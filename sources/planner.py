@@ -24,7 +24,7 @@ from ..core.offsets import (
 from .cut_logs import CutLogs
 from .data_loss import tell_loss
 from .given_offsets import GivenOffsets
-from .late_bound import resolved
+from .late_bound import open_ranges, resolved
 from .lookup import Ends, OffsetLookup, Topics
 from .range_split import split
 from .rate_limit import rate_limited
@@ -59,6 +59,7 @@ class Planner:
         self._lost: dict[TopicPartition, int] = {}  # what was gone, and how far it had been read
         # Of a batch query whose ranges are not cut: with EARLIEST and LATEST, as the options say
         self.open_ranges: dict[TopicPartition, OffsetRange] = {}
+        self.to_be_added_to: Topics | None = None  # of the same, if it reads what is added to them
         self._of_group: Offsets = {}  # where a new query's group is
         self._late: set[TopicPartition] = set()  # a new query finds them, and starts at their ends
 
@@ -278,13 +279,14 @@ class Planner:
         an attempt that is run again, behind a shuffle or for a part of a cached table, would read
         other rows than the first."""
         present, self._now = self._lookup.look()
-        starts = self._given.resolved("startingOffsets", self._options.starting, present)
-        ends = self._given.resolved("endingOffsets", self._options.ending, present)
-        ranges = [OffsetRange(at, starts[at], ends[at]) for at in sorted(present)]
+        ranges = open_ranges(self._options, self._lookup, present)
         bound = resolved(self._lookup, ranges, fail=self._options.fail_on_data_loss)
         if self._options.cuts:
             return self._tasks(bound)
         self.open_ranges = {one.partition: one for one in ranges}
+        reads_on = not ranges or any(one.end == LATEST for one in ranges)
+        if reads_on and not self._options.subscription.assigned:
+            self.to_be_added_to = Topics(present, dict(self._now))
         return bound
 
     def _tell_loss(self, sentence: str) -> None:

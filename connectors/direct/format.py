@@ -41,8 +41,8 @@ class RangesBatchReader(KafkaBatchReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The ranges of one task. Executor, once a task attempt; contacts nobody."""
-        if partition.value is not None:
-            ranges, ids, _opened = partition.value
+        ranges, ids, *_ = partition.value
+        if ranges:
             yield range_rows(ranges, ids)
 
 

@@ -131,13 +131,12 @@ class TopicMapBatchReader(OneBuild, DataSourceReader):
         self._pushed = NOTHING_PUSHED
 
     def partitions(self) -> list[InputPartition]:
-        """One task for each partition of the topic. Driver, once a load."""
+        """One task for each partition of the topic; the first reads what is added later, too.
+        Driver, once a load."""
         return [InputPartition(task) for task in plan_entries(self._options, self._pushed)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The entries of one partition. Executor, once for each task attempt."""
-        if partition.value is None:  # Spark's own, where no task was planned
-            return iter(())
+        """The entries of one task. Executor, once for each task attempt."""
         return read_entries(self._options, partition.value, self._typed)
 
 

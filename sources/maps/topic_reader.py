@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...core.crash_points import crash_point
 from ...core.errors import DataLossError, EnvironmentRefused
 from ...core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
-from ..lookup import OffsetLookup
+from ..late_bound import added_ranges
+from ..lookup import OffsetLookup, Topics
 from ..reader import read_range, read_ranges, resolved_now
 from .newest_records import NewestRecords
 from .pushed import NOTHING_PUSHED, Pushed
@@ -41,10 +42,13 @@ class ChangesTask(NamedTuple):
 
 
 class EntriesTask(NamedTuple):
-    """What one task of a batch reads, and how long Kafka keeps removals."""
+    """What one task of a batch reads, and how long Kafka keeps removals. With `known`, it also
+    reads what was added to the topic since, of which `pushed` leaves something."""
 
-    partition: TopicPartition
+    partitions: tuple[TopicPartition, ...]
     removals_kept_ms: int
+    known: Topics | None = None
+    pushed: Pushed = NOTHING_PUSHED
 
 
 def removals_kept_ms(
@@ -78,8 +82,10 @@ def plan_entries(options: TopicMapOptions, pushed: Pushed = NOTHING_PUSHED) -> l
     lookup = OffsetLookup(options.source)
     try:
         kept_ms = removals_kept_ms(options, lookup)
-        found = sorted(lookup.partitions())
-        return [EntriesTask(at, kept_ms) for at in found if pushed.reads(at.partition)]
+        found = lookup.look()
+        read = [at for at in sorted(found.partitions) if pushed.reads(at.partition)]
+        first = EntriesTask(tuple(read[:1]), kept_ms, found, pushed)
+        return [first, *(EntriesTask((at,), kept_ms) for at in read[1:])]
     finally:
         lookup.close()
 
@@ -104,17 +110,28 @@ def read_changes(
 def read_entries(
     options: TopicMapOptions, task: EntriesTask, typed: Typed = _NONE
 ) -> Iterator[pa.RecordBatch]:
-    """Every entry of one partition as of its end now, once; all of them are in memory. Executor,
-    once a task attempt. Raises as `read_changes`."""
-    rows, newest = TopicRows(options, typed), NewestRecords()
-    read_until_ms = now_ms() + task.removals_kept_ms
-    wanted = resolved_now(options.source, OffsetRange(task.partition, EARLIEST, LATEST))
+    """Every entry of the task's partitions, each as of its end now, once; all those of one are in
+    memory. Executor, once a task attempt. Raises as `read_changes`."""
+    rows, added = TopicRows(options, typed), list[OffsetRange]()
+    if task.known is not None:
+        added, _ = added_ranges(options.source, task.known)
+    theirs = [one.partition for one in added if task.pushed.reads(one.partition.partition)]
+    for at in (*task.partitions, *theirs):
+        yield from _read_partition(options, at, task.removals_kept_ms, rows)
+
+
+def _read_partition(
+    options: TopicMapOptions, at: TopicPartition, kept_ms: int, rows: TopicRows
+) -> Iterator[pa.RecordBatch]:
+    newest = NewestRecords()
+    read_until_ms = now_ms() + kept_ms
+    wanted = resolved_now(options.source, OffsetRange(at, EARLIEST, LATEST))
     found = 0
     for records in read_range(options.source, wanted):
         found += records.num_rows
         newest.add(records)
     _check_in_time(options, ChangesTask(wanted, read_until_ms), found)
-    for records in newest.batches(task.partition.partition):
+    for records in newest.batches(at.partition):
         yield rows.of_entries(records)
         crash_point("source.while_reading_map")
 

@@ -11,6 +11,7 @@ import pytest
 
 from eo_kafka.core.offsets import EARLIEST, LATEST, OffsetRange, Offsets, Position, TopicPartition
 from eo_kafka.errors import DataLossError, SourceError, UnknownTopic
+from eo_kafka.sources import late_bound
 from eo_kafka.sources.lookup import Ends, OffsetLookup, Topics
 from eo_kafka.sources.planner import Planner
 from eo_kafka.sources.settings.options import SourceOptions
@@ -57,6 +58,9 @@ class Cluster:
     ) -> dict[TopicPartition, int]:
         assert group == "Old App"
         return {at: self.groups[at] for at in partitions if at in self.groups}
+
+    def close(self) -> None:
+        pass
 
     def at_times(self, times: Offsets) -> dict[TopicPartition, int | None]:
         return {at: self.times.get(at, {}).get(time) for at, time in times.items()}
@@ -259,6 +263,38 @@ def test_a_batch_is_resolved_once_when_it_is_planned() -> None:
         OffsetRange(A, 2, 6),
         OffsetRange(A, 6, 10),
     ]
+
+
+def test_a_batch_whose_end_is_open_reads_what_is_added_to_its_topics() -> None:
+    cluster = Cluster(p0=(2, 10))
+
+    def known(**options: str) -> Topics | None:
+        plan = planner(cluster, streaming=False, **options)
+        plan.batch_ranges()
+        return plan.to_be_added_to
+
+    assert known() == Topics({A}, {"t": "first"})
+    assert known(startingOffsets='{"t":{"0":3}}', endingOffsets='{"t":{"0":-1}}') == known()
+    assert known(endingOffsets='{"t":{"0":9}}') is None
+    assert known(minPartitions="2") is None, "it does not read on"
+    del cluster.logs[A]
+    assert known() == Topics(set(), {"t": "first"})
+
+
+def test_what_was_added_must_be_of_the_topic_that_was_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(p0=(2, 10), p1=(0, 5))
+    cluster.made = {"t": "second"}
+    monkeypatch.setattr(late_bound, "OffsetLookup", lambda _options: cluster)
+    monkeypatch.setattr(late_bound, "remember", lambda _servers: None)
+    read = SourceOptions.parse(
+        {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}, streaming=False
+    )
+    added = OffsetRange(B, EARLIEST, LATEST)
+    assert late_bound.added_ranges(read, Topics({A}, {"t": "first"})) == ([added], {"t": "first"})
+    assert late_bound.added_ranges(read, Topics({A}, {})) == ([added], {"t": "second"})
+    assert late_bound.added_ranges(read, Topics({A, B}, {})) == ([], {})
 
 
 def test_a_batch_that_is_cut_reads_nothing_of_a_partition_without_so_new_a_record() -> None:
