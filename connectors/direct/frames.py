@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...core.errors import EnvironmentRefused, OptionsError, SinkError
+from ...formats.shared.arrow_types import nullable
 from .given import Given, iterated
 from .objects import of_objects
 from .shape import cannot_be_written, check_names, not_one_of
@@ -97,7 +98,8 @@ class _Pandas(FrameTransform):
     def _frame_of(self, batch: pa.RecordBatch) -> pd.DataFrame:
         import pandas as pd
 
-        return batch.to_pandas(types_mapper=pd.ArrowDtype)
+        # pandas casts, and the null records of Avro and JSON have nulls in what is NOT NULL
+        return batch.cast(nullable(batch.schema)).to_pandas(types_mapper=pd.ArrowDtype)
 
     def _is_frame(self, given: object) -> bool:
         import pandas as pd

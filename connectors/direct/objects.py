@@ -15,7 +15,8 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from .shape import cannot_be_written, loss
+from .loss import loss
+from .shape import cannot_be_written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _MOMENTS = (date, time, timedelta)  # datetimes are dates
 _BYTES = (bytes, bytearray, memoryview)
+_EXPONENT_MAX = 76  # Arrow's largest decimals have so many digits
 _USUAL = {bool, int, float, str, bytes, Decimal, datetime, date, time, timedelta, type(None)}
 
 
@@ -41,11 +43,22 @@ def of_objects(series: pd.Series[Any], field: pa.Field) -> pa.Array:
         why = _mixed(values)
     if why:
         raise cannot_be_written(field.name, guessed, field.type, why)
+    if kinds.is_null(guessed) and any(map(_is_far, values)):
+        raise cannot_be_written(field.name, "object", field.type, "a decimal's exponent is too far")
     made = pa.array(values, type=field.type, from_pandas=True)
     plain = kinds.is_string(guessed) or kinds.is_binary(guessed) or kinds.is_boolean(guessed)
     if not plain and (changed := _changed(values, made.to_pylist())):
         raise cannot_be_written(field.name, "object", field.type, changed)
     return made
+
+
+def _is_far(given: Any) -> bool:
+    """Whether there is a Decimal with an exponent at which Arrow crashes."""
+    given = _plain(given)
+    if isinstance(given, Decimal):
+        exponent = given.as_tuple().exponent
+        return isinstance(exponent, int) and abs(exponent) > _EXPONENT_MAX
+    return any(map(_is_far, _parts(given, None)))
 
 
 def _mixed(values: Any) -> str | None:

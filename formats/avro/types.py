@@ -202,19 +202,37 @@ _AVRO: dict[type[t.DataType], Any] = {
 _TOP = "topLevelRecord"
 
 
-def avro_schema(kind: t.DataType, name: str = _TOP) -> Any:
+def avro_schema(kind: t.DataType) -> Any:
     """The schema that Spark's `to_avro` would make of a type; decimals are bytes, not fixed. Raises
     SourceError for what Avro has no type for."""
+    return _avro(kind, _TOP, set())
+
+
+def _avro(kind: t.DataType, name: str, taken: set[str]) -> Any:
+    """`taken`: the names of records, of which no two may have one."""
     if isinstance(kind, t.StructType):
+        while name in taken:  # field `b` in `a` beside a field `a_b`
+            name += "_"
+        taken.add(name)
         fields = [
-            {"name": field.name, "type": _field_type(field, name), **_default(field.nullable)}
+            {
+                "name": field.name,
+                "type": _or_null(field.dataType, field.nullable, f"{name}_{field.name}", taken),
+                **_default(field.nullable),
+            }
             for field in kind.fields
         ]
         return {"type": "record", "name": name, "fields": fields}
     if isinstance(kind, t.ArrayType):
-        return {"type": "array", "items": _or_null(kind.elementType, kind.containsNull, name)}
+        return {
+            "type": "array",
+            "items": _or_null(kind.elementType, kind.containsNull, name, taken),
+        }
     if isinstance(kind, t.MapType) and isinstance(kind.keyType, t.StringType):
-        return {"type": "map", "values": _or_null(kind.valueType, kind.valueContainsNull, name)}
+        return {
+            "type": "map",
+            "values": _or_null(kind.valueType, kind.valueContainsNull, name, taken),
+        }
     if isinstance(kind, t.DecimalType):
         size = {"precision": kind.precision, "scale": kind.scale}
         return {"type": "bytes", "logicalType": "decimal", **size}
@@ -223,12 +241,8 @@ def avro_schema(kind: t.DataType, name: str = _TOP) -> Any:
     return _AVRO[type(kind)]
 
 
-def _field_type(field: t.StructField, inside: str) -> Any:
-    return _or_null(field.dataType, field.nullable, f"{inside}_{field.name}")
-
-
-def _or_null(kind: t.DataType, nullable: bool, name: str) -> Any:
-    made = avro_schema(kind, name)
+def _or_null(kind: t.DataType, nullable: bool, name: str, taken: set[str]) -> Any:
+    made = _avro(kind, name, taken)
     return ["null", made] if nullable and made != "null" else made
 
 

@@ -7,7 +7,7 @@ array, is each format's own business. Strict, as JSON is read: what does not fit
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Context, Decimal, Inexact, InvalidOperation
+from decimal import Decimal, Inexact, InvalidOperation
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +16,7 @@ from pyspark.sql import types as t
 
 from ...core.errors import OptionsError
 from ..shared.arrow_types import arrow_type
+from ..shared.decimals import quantizer
 from . import time_fields
 from .places import Damaged, Places, texts
 
@@ -173,9 +174,8 @@ def _decimals(found: list[Decimal], wanted: t.DecimalType) -> pa.Array:
     more digits than the scale."""
     import pyarrow as pa
 
-    unit = Decimal(1).scaleb(-wanted.scale)
-    context = Context(prec=wanted.precision, traps=[InvalidOperation, Inexact])
-    return pa.array([one.quantize(unit, context=context) for one in found], arrow_type(wanted))
+    exact = quantizer(wanted.precision, wanted.scale)
+    return pa.array([exact(one) for one in found], arrow_type(wanted))
 
 
 _Reader = Callable[[Places, t.DataType, str], Any]

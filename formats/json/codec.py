@@ -15,12 +15,13 @@ import re
 import struct
 from collections.abc import Callable
 from datetime import date, datetime, timezone
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import types as t
 
 from ...core.errors import OptionsError
+from ..shared.decimals import quantizer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +98,7 @@ def _reader(kind: t.DataType, at: str, may_be_null: bool = True) -> Read:
             return read(value)
         except NotOfSchema:
             raise
-        except (ValueError, TypeError, OverflowError, InvalidOperation):
+        except (ValueError, TypeError, ArithmeticError):
             found = json.dumps(value, default=str)
             shown = found if len(found) <= 60 else found[:60] + "..."
             raise NotOfSchema(f"{at} is no {kind.simpleString()}: {shown}") from None
@@ -156,18 +157,14 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 def _decimal(kind: t.DecimalType) -> Read:
-    unit = Decimal(1).scaleb(-kind.scale)
-    context = Context(prec=kind.precision, rounding=ROUND_HALF_UP)
+    exact = quantizer(kind.precision, kind.scale)
 
     def read(value: Any) -> Any:
         if type(value) not in (int, Decimal, str):
             raise TypeError
         if isinstance(value, str) and not _NUMBER.fullmatch(value):
             raise ValueError  # Python takes 1_0 and blanks
-        found = Decimal(value).quantize(unit, context=context)
-        if not found.is_finite() or found != Decimal(value):  # rounded
-            raise ValueError
-        return found
+        return exact(Decimal(value))
 
     return read
 

@@ -24,6 +24,25 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, **_utc(to_arrow_schema))
 
 
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The same without NOT NULL: Arrow refuses to write, and to cast, a struct that is null and has
+    fields that are never null."""
+    import pyarrow as pa
+
+    of = pa.types
+
+    def loose(kind: pa.DataType) -> pa.DataType:
+        if of.is_struct(kind):
+            return pa.struct([(field.name, loose(field.type)) for field in kind])
+        if of.is_map(kind):
+            return pa.map_(loose(kind.key_type), loose(kind.item_type))
+        if of.is_list(kind):
+            return pa.list_(pa.field("element", loose(kind.value_type)))
+        return kind
+
+    return pa.schema([(field.name, loose(field.type)) for field in schema])
+
+
 def _utc(function: Any) -> dict[str, Any]:
     """UTC is to be asked for since Spark 4.2; before, it is what comes unasked."""
     return {"timezone": "UTC"} if "timezone" in inspect.signature(function).parameters else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import time
@@ -218,6 +219,44 @@ def test_a_transform_that_would_lose_or_cannot_be_written_is_refused(
         run, {"subscribe": source}, {"topic": sink, "jobName": sink}, wrong(how)
     )
     assert not committed(broker.bootstrap_servers, sink)
+
+
+@pytest.mark.parametrize("text", [str(2**256 - 1), "1E-99999999"])
+def test_no_text_becomes_another_number_or_ends_the_worker(run, broker, make_topic, text):
+    """By Arrow's own conversion the first is -1, and the second a crash."""
+    topics = [make_topic(name) for name in ("in", "out")]
+    values = [b'{"wei": "1E2"}', json.dumps({"wei": text}).encode()]
+    given = {"subscribe": topics[0], "value.format": "json", "value.schema": "wei STRING"}
+    sink = {"topic": topics[1], "jobName": topics[1], "value.format": "json"}
+    wanted = "value STRUCT<wei: DECIMAL(38,0)>"
+    produce(broker.bootstrap_servers, topics[0], values[:1])
+    run(given, sink, lambda batches: batches, wanted)
+    produce(broker.bootstrap_servers, topics[0], values)
+    told = fails(run, given, sink, lambda batches: batches, wanted)
+    assert f"(row 1 of a batch, counted from 0: '{text}' is none, or would be rounded)" in told
+    assert committed(broker.bootstrap_servers, topics[1]) == Counter([b'{"wei":100}'])
+
+
+@pytest.mark.parametrize("frames", ["pandas_frames", "polars_frames"])
+def test_frames_take_records_without_what_others_must_have(run, broker, make_topic, frames):
+    """A null value, and a null within one, of which no field may be null."""
+    import fastavro
+
+    street = {"type": "record", "name": "Address", "fields": [{"name": "street", "type": "string"}]}
+    fields = [{"name": "id", "type": "long"}, {"name": "address", "type": ["null", street]}]
+    schema = {"type": "record", "name": "Order", "fields": fields}
+    written = []
+    for number, address in enumerate([{"street": "x"}, None]):
+        to = io.BytesIO()
+        fastavro.schemaless_writer(to, schema, {"id": number, "address": address})
+        written.append(to.getvalue())
+    topics = [make_topic(name) for name in ("in", "out")]
+    rows = [*written, None]
+    produce(broker.bootstrap_servers, topics[0], rows)
+    avro = {"value.format": "avro", "value.schema": json.dumps(schema)}
+    sink = {"topic": topics[1], "jobName": topics[1], **avro}
+    run({"subscribe": topics[0], **avro}, sink, getattr(eo_kafka, frames)(lambda frames: frames))
+    assert committed(broker.bootstrap_servers, topics[1]) == Counter(rows)
 
 
 @pytest.mark.full  # of the page and of the docstrings in CI

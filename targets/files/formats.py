@@ -22,8 +22,10 @@ def written(ending: str, rows: pa.Table) -> pa.Buffer:
     if ending == PARQUET:
         from pyarrow import parquet
 
+        from ...formats.shared.arrow_types import nullable
+
         # Without Arrow's own schema: times are in UTC, whatever the session's zone is
-        parquet.write_table(rows.cast(_nullable(rows.schema)), to, store_schema=False)
+        parquet.write_table(rows.cast(nullable(rows.schema)), to, store_schema=False)
     elif ending == CSV:
         from pyarrow import csv
 
@@ -100,24 +102,6 @@ def _csv(source: pa.NativeFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         ),
     )
     yield from table.to_batches()
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    """Arrow refuses to write nulls of a struct whose fields have none."""
-    import pyarrow as pa
-
-    of = pa.types
-
-    def loose(kind: pa.DataType) -> pa.DataType:
-        if of.is_struct(kind):
-            return pa.struct([(field.name, loose(field.type)) for field in kind])
-        if of.is_map(kind):
-            return pa.map_(loose(kind.key_type), loose(kind.item_type))
-        if of.is_list(kind):
-            return pa.list_(pa.field("element", loose(kind.value_type)))
-        return kind
-
-    return pa.schema([(field.name, loose(field.type)) for field in schema])
 
 
 def _for_csv(rows: pa.Table) -> pa.Table:

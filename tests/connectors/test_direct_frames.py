@@ -95,6 +95,24 @@ def test_what_is_handed_on_is_what_came_in(frames, rows) -> None:
     assert [column.null_count for column in made] == [column.null_count for column in batch]
 
 
+@BOTH
+def test_a_null_record_of_which_no_field_may_be_null_is_handed_on(frames) -> None:
+    """As Avro's decoder makes it: nulls below it are nulls, too. pandas would have Arrow look."""
+    field = pa.field("street", pa.string(), nullable=False)
+    street = pa.StructArray.from_arrays(
+        [pa.array(["x", None])], fields=[field], mask=pa.array([False, True])
+    )
+    whole = pa.StructArray.from_arrays(
+        [street, street], fields=[pa.field(name, street.type) for name in "ab"]
+    )
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2], pa.int32()), street)
+    maps = pa.MapArray.from_arrays([0, 2, 2], pa.array(["k", "l"]), street)
+    batch = pa.record_batch({"value": street, "whole": whole, "lists": lists, "maps": maps})
+    made = run(frames(same), batch, batch.schema)
+    assert made.schema == batch.schema
+    assert made.to_pylist() == batch.to_pylist()
+
+
 def with_gaps(frames):
     """Joins and gaps, which make floats of integers that are not Arrow's."""
     for frame in frames:
@@ -131,6 +149,8 @@ def in_utc(at: datetime.datetime) -> datetime.datetime:
 
 TWO = pa.struct([("a", pa.int64()), ("b", pa.int64())])
 MAP, DEC = pa.map_(pa.string(), pa.int64()), pa.decimal128(38, 0)
+SIDES = pa.struct([("left", pa.int64()), ("right", pa.int64())])
+FAR = "1E-99999999"  # Arrow crashes there
 BERLIN = ZoneInfo("Europe/Berlin")  # its clocks show half past two twice
 TWICE = [datetime.datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=one) for one in (0, 1)]
 UTC, US = pa.timestamp("us", "UTC"), pa.timestamp("us")
@@ -185,6 +205,13 @@ SPRING = DAY.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
         (objects(SPRING, DAY).astype("category"), UTC, "some of them have a time"),
         (objects(pd.Timestamp(2**40, unit="s"), None), US, "out of range"),
         (objects("\ud800"), pa.string(), "surrogates not allowed"),
+        (objects(Decimal(FAR)), DEC, "a decimal's exponent is too far"),
+        (objects({"a": [Decimal(FAR)]}), pa.struct([("a", pa.list_(DEC))]), "exponent is too far"),
+        (pd.Series([FAR], dtype="string"), DEC, f"(row 0 of a batch, counted from 0: '{FAR}' is"),
+        (pd.period_range("2025-01", periods=1, freq="M"), pa.string(), "numbers that pandas keeps"),
+        (pd.period_range("2025-01", periods=1, freq="M"), pa.int64(), "numbers that pandas keeps"),
+        (pd.arrays.IntervalArray.from_tuples([(0, 1)]), SIDES, "numbers that pandas keeps"),
+        (pd.to_timedelta(["1s"]), pa.string(), "what the number counts"),
     ],
 )
 def test_what_would_not_be_what_it_was_is_refused(values, kind, why) -> None:
