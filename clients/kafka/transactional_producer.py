@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ...core.patience import patience_s
 from ...core.process.kept import Kept
 from . import config as kafka_config
 from .config import quick_connect
+from .fenced import is_fencing
 
 INIT_TIMEOUT_S = 60.0
 # Without a connection that is up, InitProducerId is put off by half a second; so one waits for it,
@@ -109,17 +111,26 @@ def _wait_connected(producer: Any, topic: str) -> None:
 
 
 def transaction_failure(producer: Any) -> Any:
-    """The KafkaError that the open transaction failed of, None if it goes on. Beginning another one
-    is refused with that error, and changes nothing; what else is called may only say "erroneous
-    state"."""
+    """The KafkaError that the open transaction failed of, None if it goes on, or there can be none.
+    Beginning another one is refused with that error, and changes nothing; what else is called may
+    only say "erroneous state"."""
     from confluent_kafka import KafkaError, KafkaException
 
     try:
         producer.begin_transaction()
     except KafkaException as refused:
-        if refused.args[0].code() != KafkaError._STATE:
+        if refused.args[0].code() not in (KafkaError._STATE, KafkaError._NOT_CONFIGURED):
             return refused.args[0]
     return None
+
+
+def reported_failure(producer: Any) -> Any:
+    """The same, after a look at the delivery reports that are there."""
+    from confluent_kafka import KafkaException
+
+    with suppress(KafkaException):
+        reporting(producer, producer.poll, 0)
+    return transaction_failure(producer)
 
 
 def send(
@@ -144,26 +155,51 @@ def send(
         except BufferError:
             if not len(producer):  # nothing will make room
                 raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
-            producer.poll(_ROOM_POLL_S)
+            reporting(producer, producer.poll, _ROOM_POLL_S)
         except KafkaException as error:
             raise KafkaException(transaction_failure(producer) or error.args[0]) from None
 
 
 def flush(producer: Any, timeout_s: float) -> int:
     """Wait until every record is delivered or refused; how many are not, after `timeout_s`. Raises
-    KafkaException after a fatal error: that its id was taken, for one.
+    KafkaException after a fatal error: that its id was taken, for one."""
+    return int(reporting(producer, producer.flush, timeout_s))
 
-    confluent-kafka 2.x then goes on to call those who wait for delivery reports, with its exception
-    pending, and what they raise for that takes its place.
+
+def reporting(producer: Any, call: Callable[[float], Any], timeout_s: float) -> Any:
+    """What `call` returns, a method of the producer that looks at delivery reports: it polls,
+    flushes, or ends the transaction. Raises KafkaException after a fatal error, too.
+
+    confluent-kafka 2.x then goes on to call those who wait for reports, with its exception pending.
+    That gets lost, or what comes out is a bare KafkaError: no exception to Python, which lets
+    nothing but a bare `except` stop it, so it would end the worker.
     """
     from confluent_kafka import KafkaException
 
     try:
-        return int(producer.flush(timeout_s))
-    except SystemError as error:
-        if isinstance(error.__cause__, KafkaException):
-            raise error.__cause__ from None
+        return call(timeout_s)
+    except KafkaException:
         raise
+    except:  # noqa: E722
+        if (failed := transaction_failure(producer)) is None:
+            raise
+    raise KafkaException(failed)
+
+
+def commit(producer: Any, timeout_s: float) -> None:
+    """Commit the open transaction. Raises KafkaException."""
+    reporting(producer, producer.commit_transaction, timeout_s)
+
+
+def abort(producer: Any, timeout_s: float) -> None:
+    """Abort the open transaction, if it is not ended. Raises KafkaException."""
+    from confluent_kafka import KafkaException
+
+    try:
+        reporting(producer, producer.abort_transaction, timeout_s)
+    except KafkaException as error:
+        if not is_fencing(error.args[0]):
+            raise
 
 
 def landed_at(message: Any) -> int:

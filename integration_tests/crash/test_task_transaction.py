@@ -13,7 +13,7 @@ import pytest
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.transactional_producer import transaction_failure
 from eo_kafka.core.transaction import Described, TransactionState
-from eo_kafka.errors import EnvironmentRefused, Fenced, WriteFailed
+from eo_kafka.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.transactions.task_transaction import TaskTransaction
 from harness import committed, wait_until
@@ -135,6 +135,22 @@ def test_what_is_written_after_a_refused_row_names_what_was_refused(
         transaction.produce(given["topic"], b"token", b"of the rows", 0)
     transaction.abort()
     assert committed(broker.bootstrap_servers, limited) == {}
+
+
+@pytest.mark.parametrize("then", ["more rows", "the end"])
+def test_a_row_without_a_key_for_a_compacted_topic_is_no_matter_of_another_start(
+    make_topic, given, name, then
+):
+    compacted = make_topic("compacted", config={"cleanup.policy": "compact"})
+    options = SinkOptions.parse({**given, "topic": compacted}, streaming=True)
+    transaction = TaskTransaction(options, [name], "a task")
+    failed_by(transaction, pa.RecordBatch.from_pydict({"value": [b"v"]}))
+    with pytest.raises(SinkError, match="a task: .* whose key is null: give .*visible") as told:
+        if then == "more rows":
+            transaction.send(ROWS)
+        transaction.prepare()
+    assert not told.value.retriable
+    transaction.abort()
 
 
 def test_the_token_waits_for_room_in_a_full_queue(broker, make_topic, given, name):

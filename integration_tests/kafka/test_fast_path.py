@@ -210,9 +210,22 @@ class TestRefused:
         topic = make_topic("small", config={"max.message.bytes": "2000"})
         sender = PATHS[path](producer, topic)
         sender.send(batch([(None, b"x" * 5000, None, [("h", b"")])], with_headers))
-        with pytest.raises(WriteFailed, match=rf"1 rows were not delivered.*{topic}-0.*max.mess"):
+        with pytest.raises(
+            WriteFailed, match=rf"1 rows were not delivered.*partition 0 of {topic}: .*max.mess"
+        ):
             sender.flush(30)
         assert "1 rows" in sender.failures
+
+    def test_by_a_compacted_topic(self, path, with_headers, make_topic, producer):
+        topic = make_topic("compacted", config={"cleanup.policy": "compact"})
+        sender = PATHS[path](producer, topic)
+        told = rf"rows were not delivered; the first: to partition 0 of {topic}: .*'cleanup.policy'"
+        with pytest.raises(
+            SinkError, match=rf"{told} is compact takes no row whose key is null"
+        ) as e:
+            sender.send(batch([(b"k", b"v", None, []), (None, b"v", None, [])], with_headers))
+            sender.flush(30)
+        assert not e.value.retriable, "no other start mends it"
 
     def test_by_the_client(self, path, with_headers, make_topic, producer):
         topic = make_topic("large")

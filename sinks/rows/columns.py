@@ -30,6 +30,7 @@ class Rows:
     number: np.ndarray[Any, Any]  # of headers
     name: tuple[Any, Any]
     content: tuple[Any, Any]
+    place: np.ndarray[Any, Any]  # among the rows of the batch: for errors
     owner: Any
 
     @property
@@ -49,7 +50,7 @@ class Rows:
         """The rows `at` some positions, or in a slice."""
         key, value = ((column[0][at], column[1][at]) for column in (self.key, self.value))
         rows = (self.partitions[at], key, value, self.first[at], self.number[at])
-        return Rows(*rows, self.name, self.content, self.owner)
+        return Rows(*rows, self.name, self.content, self.place[at], self.owner)
 
 
 def by_topic(
@@ -104,6 +105,7 @@ def _rows(batch: pa.RecordBatch) -> Rows:
         number,
         name,
         content,
+        np.arange(count),
         batch,
     )
 

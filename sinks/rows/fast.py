@@ -98,6 +98,7 @@ class ArrowProducer(plain.ArrowProducer):
         self._slot = np.zeros(loops.SLOT_BYTES // 8, np.int64)
         _slots.append(self._slot)
         self._opaque = self._slot.ctypes.data + 1
+        self._before = 0  # rows of the batches before this one
 
     @property
     def failures(self) -> str:
@@ -105,7 +106,8 @@ class ArrowProducer(plain.ArrowProducer):
         if count := int(self._slot[0]):
             code, partition = self.first_code, int(self._slot[1:2].view("i4")[1])
             topic = self._slot[3:].tobytes().rstrip(b"\0").decode("utf-8", "replace")
-            first = plain.failure(f"{topic}-{partition}", code, librdkafka.error_text(code))
+            where = plain.place(topic, partition)
+            first = plain.failure(where, code, librdkafka.error_text(code))
             return f"{count} rows were not delivered; the first: {first}"
         return ""
 
@@ -121,6 +123,7 @@ class ArrowProducer(plain.ArrowProducer):
 
     def send(self, batch: pa.RecordBatch) -> None:
         """See plain.ArrowProducer.send."""
+        self._before = self.rows
         for topic, rows in by_topic(batch, self._default_topic, self._kept):
             if librdkafka.raw_handle(self._producer) != self._handle:
                 raise SinkError("The producer was exchanged while rows were being sent.")
@@ -172,14 +175,25 @@ class ArrowProducer(plain.ArrowProducer):
         placed = narrow[order]
         ends = (np.flatnonzero(placed[1:] != placed[:-1]) + 1).tolist()
         for start, end in itertools.pairwise([0, *ends, len(order)]):
-            first = int(order[start])
-            refused = self._send_batch(handle, int(chosen[first]), messages[start:end])
-            if refused:
-                raise plain.refusal(refused, topic, int(rows.partitions[first]), self.rows)
+            places = order[start:end]
+            to = int(chosen[places[0]])
+            code, at = self._send_batch(handle, to, messages[start:end], places)
+            if code:
+                raise self._refusal(code, topic, rows, at)
         self._poll(0)
 
-    def _send_batch(self, handle: int, partition: int, messages: np.ndarray[Any, Any]) -> int:
-        """Returns 0, or librdkafka's error for a row that it refuses."""
+    def _refusal(self, code: int, topic: str, rows: Rows, at: int) -> Exception:
+        row = self._before + int(rows.place[at])
+        return plain.refusal(code, topic, int(rows.partitions[at]), row, rows.headers(at))
+
+    def _send_batch(
+        self,
+        handle: int,
+        partition: int,
+        messages: np.ndarray[Any, Any],
+        places: np.ndarray[Any, Any],
+    ) -> tuple[int, int]:
+        """Returns librdkafka's error for a row that it refuses, or 0; and the row's place."""
         import numpy as np
 
         produce = librdkafka.library().rd_kafka_produce_batch
@@ -188,14 +202,15 @@ class ArrowProducer(plain.ArrowProducer):
             done = produce(handle, partition, flags, data, len(messages))
             self.rows += done
             if done == len(messages):
-                return 0
+                return 0, -1
             codes = messages.view(np.int32)[:, 0]
-            messages, codes = messages[codes != 0], codes[codes != 0]
-            refused = codes[codes != librdkafka.QUEUE_FULL]
+            left = codes != 0
+            messages, places, codes = messages[left], places[left], codes[left]
+            refused = np.flatnonzero(codes != librdkafka.QUEUE_FULL)
             if refused.size:
-                return int(refused[0])
+                return int(codes[refused[0]]), int(places[refused[0]])
             if not len(self._producer):  # nothing will make room
-                return librdkafka.QUEUE_FULL
+                return librdkafka.QUEUE_FULL, int(places[0])
             messages[:, 0] = 0
             self._poll(_POLL_S)
 
@@ -211,8 +226,7 @@ class ArrowProducer(plain.ArrowProducer):
             if code == 0:
                 return
             if code != librdkafka.QUEUE_FULL or not len(self._producer):
-                partition = int(rows.partitions[at])
-                raise plain.refusal(int(code), topic, partition, self.rows + at, rows.headers(at))
+                raise self._refusal(int(code), topic, rows, int(at))
             self._poll(_POLL_S)
 
 

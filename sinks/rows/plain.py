@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...clients.kafka.transactional_producer import landed_at
+from ...clients.kafka.transactional_producer import landed_at, reporting
 from ...core.bad_record_headers import origin
 from ...core.digest import Digest
 from ...core.errors import EnvironmentRefused, SinkError, WriteFailed, cut
@@ -132,13 +132,19 @@ class ArrowProducer:
             self._acknowledged += 1
             return
         if not self._failed:
-            where = f"{message.topic()}-{message.partition()}"
+            where = place(message.topic(), message.partition())
             self._first_failure = failure(where, error.code(), error.str())
             self._first_code = error.code()
         self._failed += 1
 
     def _poll(self, seconds: float) -> None:
-        self._producer.poll(seconds)
+        from confluent_kafka import KafkaException
+
+        try:
+            reporting(self._producer, self._producer.poll, seconds)
+        except KafkaException as fatal:
+            why = fatal.args[0].str()
+            raise WriteFailed(f"Row {self.rows} and those after it were not sent: {why}.") from None
         self._raise_failures()
 
     def _raise_failures(self) -> None:
@@ -222,7 +228,7 @@ def refusal(
     """The error for a row that the client itself refuses."""
     from confluent_kafka import KafkaError
 
-    where = topic if partition < 0 else f"partition {partition} of {topic}"
+    where = place(topic, partition)
     reason = KafkaError(code).str()
     advice = ""
     if code == KafkaError.MSG_SIZE_TOO_LARGE:
@@ -255,9 +261,23 @@ def is_denied(code: int) -> bool:
     return bool(code == KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
-def not_written(sentence: str, code: int) -> WriteFailed | EnvironmentRefused:
-    """The error for rows that were not delivered: a right comes by no other start."""
-    return EnvironmentRefused(sentence) if is_denied(code) else WriteFailed(sentence)
+def _is_invalid(code: int) -> bool:
+    from confluent_kafka import KafkaError
+
+    return code in (KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD)
+
+
+def not_written(sentence: str, code: int) -> SinkError | EnvironmentRefused:
+    """The error for rows that were not delivered: a right comes by no other start, nor does a
+    topic take what it has refused."""
+    if is_denied(code):
+        return EnvironmentRefused(sentence)
+    return SinkError(sentence) if _is_invalid(code) else WriteFailed(sentence)
+
+
+def place(topic: str, partition: int) -> str:
+    """Where a row was to go, for errors; a partition below 0: none is chosen yet."""
+    return topic if partition < 0 else f"partition {partition} of {topic}"
 
 
 def failure(where: str, code: int, reason: str) -> str:
@@ -271,6 +291,11 @@ def failure(where: str, code: int, reason: str) -> str:
         reason += " (the principal needs Write and Describe on the topic)"
     if _is_no_topic(code):
         reason += " (a write creates no topic: create it)"
+    if _is_invalid(code):
+        reason += (
+            " (a topic whose 'cleanup.policy' is compact takes no row whose key is null: give "
+        )
+        reason += "each row a key, or write to a topic with another policy)"
     if code == KafkaError.DUPLICATE_SEQUENCE_NUMBER:
         reason += " (reported as delivered, but without an offset: it is not in the log)"
     return f"to {where}: {reason}"

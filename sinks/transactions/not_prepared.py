@@ -1,34 +1,48 @@
-"""Why a task's transaction could not be prepared, as the error for it."""
+"""Why a task's transaction could not be opened or prepared, as the error for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from ...clients.kafka.transactional_producer import transaction_failure
-from ...core.errors import EnvironmentRefused, WriteFailed
-from ..rows.plain import ArrowProducer, is_denied
+from ...clients.kafka import outages
+from ...core.errors import EnvironmentRefused, SinkError, Unreachable, WriteFailed
+from ..options import SinkOptions
+from ..rows.plain import ArrowProducer, is_denied, not_written
+
+
+def not_opened(who: str, name: str, options: SinkOptions, error: Any) -> EnvironmentRefused:
+    """`name`: the transactional id. `error`: Kafka's."""
+    login = outages.refused_login()
+    is_silent = outages.is_no_answer(error) and not login
+    return (Unreachable if is_silent else EnvironmentRefused)(
+        f"{who}: no transaction could be opened under '{name}': {error.str()}.{login} Nothing was "
+        "written. The principal needs Write and Describe on transactional ids that begin with "
+        f"'{options.prefix}'; kafka.transaction.timeout.ms ({options.transaction_timeout_ms}) may "
+        "not exceed the broker's transaction.max.timeout.ms."
+    )
 
 
 def not_prepared(
     who: str,
     reason: str,
-    producer: Any,
+    ended: Any,
     rows: ArrowProducer,
     topics: Iterable[str | None],
     token: Any,
     ledger: str | None,
-) -> WriteFailed | EnvironmentRefused:
-    """`reason`: where no report of a record gives one. `token`: Kafka's error for a record of ours.
+) -> SinkError | EnvironmentRefused:
+    """`reason`: where no report of a record gives one. `ended`: what the transaction failed of, if
+    it did: records may only say that they were purged. `token`: Kafka's error for a record of ours.
     `ledger`: if not all of those have landed."""
-    ended = transaction_failure(producer)  # records only say that they were purged
     if token is not None:
         reason = f"the ledger did not take the record of the rows: {token.str()}"
     told = f"{who}: {rows.failures or reason}."
-    told += f" The transaction failed: {ended.str()}." if ended else ""
+    if ended and ended.str() not in told:
+        told += f" The transaction failed: {ended.str()}."
     codes = [rows.first_code, *(error.code() for error in (ended, token) if error)]
     if not any(map(is_denied, codes)):
-        return WriteFailed(f"{told} Nothing of the batch is visible.")
+        return not_written(f"{told} Nothing of the batch is visible.", rows.first_code)
     places = [f"topic '{name}'" for name in dict.fromkeys(topics) if name]
     if rows.acknowledged == rows.rows:
         places = []
@@ -37,4 +51,15 @@ def not_prepared(
     return EnvironmentRefused(
         f"{told} Nothing of the batch is visible. The principal needs Write and Describe on "
         f"{' and on '.join(places)}: grant it, and start the query again."
+    )
+
+
+def too_slow(who: str, open_s: float, options: SinkOptions) -> WriteFailed:
+    """Kafka has ended the transaction for its age."""
+    return WriteFailed(
+        f"{who}: the task took {open_s:.0f} s from its first row on, of "
+        f"{options.transaction_timeout_ms / 1000:g} s that option 'transactionTimeout' allows, and "
+        "Kafka has aborted its transaction. Nothing of it is visible. Raise the option, or make "
+        "batches smaller (maxOffsetsPerTrigger): a start with the same options fails in the same "
+        "way while the task takes as long."
     )

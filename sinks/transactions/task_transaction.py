@@ -13,17 +13,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...clients.kafka import control_plane, outages, transactional_producer
+from ...clients.kafka import control_plane, transactional_producer
+from ...clients.kafka.fenced import is_fencing, was_aborted_for_age
 from ...core.crash_points import crash_point
 from ...core.digest import Digest
-from ...core.errors import EnvironmentRefused, Fenced, SinkError, Unreachable, WriteFailed
+from ...core.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
 from ...core.patience import served
 from ...core.transaction import LAST_EPOCH, Described, Identity
 from ..options import SinkOptions
 from ..rows.fast import arrow_producer
 from ..rows.producer_settings import producer_settings
 from .earlier_ends import EarlierEnds
-from .not_prepared import not_prepared
+from .not_prepared import not_opened, not_prepared, too_slow
 from .second_look import SecondLook
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class TaskTransaction:
         except SinkError as error:
             if self._second_look is not None:
                 self._second_look.check()
-            if not isinstance(error, WriteFailed):
+            if not isinstance(error, WriteFailed) and not self._writer.failures:
                 raise
             raise self._failed(str(error).rstrip(".")) from None
 
@@ -186,16 +187,7 @@ class TaskTransaction:
             crash_point("S2.after_init")
             self._producer.begin_transaction()
         except KafkaException as error:
-            login = outages.refused_login()
-            is_silent = outages.is_no_answer(error.args[0]) and not login
-            raise (Unreachable if is_silent else EnvironmentRefused)(
-                f"{self._who}: no transaction could be opened under '{self._id}': "
-                f"{error.args[0].str()}.{login} Nothing was written. The "
-                "principal needs Write and Describe on transactional ids that begin with "
-                f"'{options.prefix}'; "
-                f"kafka.transaction.timeout.ms ({options.transaction_timeout_ms}) may not "
-                "exceed the broker's transaction.max.timeout.ms."
-            ) from None
+            raise not_opened(self._who, self._id, options, error.args[0]) from None
 
     def _take_id(self) -> None:
         options = self._options
@@ -219,8 +211,7 @@ class TaskTransaction:
         )
 
     def produce(self, topic: str, key: bytes, value: bytes | None, partition: int) -> None:
-        """S4: one more record, of ours. Raises Fenced if the transaction was ended meanwhile,
-        what `prepare` raises if it failed, with the row that it failed of."""
+        """S4: one more record, of ours. Raises Fenced if it was ended, else what `prepare` does."""
         from confluent_kafka import KafkaException
 
         if self._second_look is not None:
@@ -253,12 +244,9 @@ class TaskTransaction:
         found = self.seen[self._id]
         included = must_include is None or must_include in found.partitions
         if self.identity is None or not found.is_open(self.identity) or not included:
-            raise WriteFailed(
+            raise self._too_slow() or WriteFailed(
                 f"{self._who}: the transaction was ended while it was written "
-                f"({found.state.value}, epoch {found.epoch}). Nothing of it is visible. If the "
-                "task took longer than kafka.transaction.timeout.ms "
-                f"({self._options.transaction_timeout_ms}), raise that or make batches smaller "
-                "(maxOffsetsPerTrigger)."
+                f"({found.state.value}, epoch {found.epoch}). Nothing of it is visible."
             )
         written = {topic for topic, _ in found.partitions} - {
             must_include[0] if must_include else ""
@@ -298,14 +286,25 @@ class TaskTransaction:
             raise self._failed(f"{what} got no answer in {timeout_s:.0f} s")
         served(self._options.kafka.get("bootstrap.servers", ""))
 
-    def _failed(self, said: str = "") -> WriteFailed | EnvironmentRefused:
+    def _failed(self, said: str = "") -> SinkError | EnvironmentRefused:
         """`said`: the reason, where no report of a record gives one."""
-        self._producer.poll(0)
+        ended = transactional_producer.reported_failure(self._producer)
+        if ended and is_fencing(ended) and (slow := self._too_slow()):
+            return slow
         topics = self._options.topic, *self._topic_ids
         ledger = self._options.ledger_topic if self._ours > len(self._ours_landed) else None
-        return not_prepared(
-            *(self._who, said, self._producer, self._writer, topics, self._ours_refused, ledger)
-        )
+        ours = self._ours_refused
+        return not_prepared(self._who, said, ended, self._writer, topics, ours, ledger)
+
+    def _too_slow(self) -> WriteFailed | None:
+        """The error, if Kafka has ended the transaction for its age. Raises Fenced if nobody needs
+        it: who ends it then leaves the same traces."""
+        if self.identity is None or self.open_s * 1000 < self._options.transaction_timeout_ms:
+            return None
+        if self._still_wanted is not None:
+            self._still_wanted()
+        aged = was_aborted_for_age(self._control, self.identity, was_open=self.rows > 0)
+        return too_slow(self._who, self.open_s, self._options) if aged else None
 
     def commit(self) -> None:
         """End it by oneself (one-phase). Raises WriteFailed when it is not certain that this one
@@ -313,9 +312,10 @@ class TaskTransaction:
         from confluent_kafka import KafkaException
 
         try:
-            self._producer.commit_transaction(self._options.answer_timeout_s)
+            transactional_producer.commit(self._producer, self._options.answer_timeout_s)
         except KafkaException as error:
-            raise WriteFailed(
+            slow = self._too_slow() if is_fencing(error.args[0]) else None
+            raise slow or WriteFailed(
                 f"{self._who}: the commit has no certain outcome ({error.args[0].str()}). The next "
                 "attempt looks whether the rows are visible and repeats none."
             ) from None
@@ -335,6 +335,6 @@ class TaskTransaction:
 
     def _end(self) -> None:
         try:
-            self._producer.abort_transaction(10.0)
+            transactional_producer.abort(self._producer, 10.0)
         except Exception as error:  # what the task failed of must not be hidden by this
             log.warning("%s: not aborted now (%s).", self._who, error)

@@ -70,6 +70,26 @@ def test_a_row_larger_than_the_queue_is_refused(servers: str, headers: list[obje
         )
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("headers", [[], [{"key": "h", "value": b"1"}]])
+@pytest.mark.parametrize("topics", [["t"] * 1000, ["t", "other"] * 500])
+def test_a_row_that_is_refused_is_told_by_its_number(
+    servers: str, headers: list[object], topics: list[str]
+) -> None:
+    """Among the rows of the task, whichever of them went out before it."""
+    given = {"kafka.bootstrap.servers": servers, "guarantee": "at-least-once"}
+
+    def rows(large: int) -> pa.RecordBatch:
+        values = [LARGE if n == large else b"small" for n in range(1000)]
+        columns = {"value": values, "topic": topics, "partition": pa.array([0] * 1000, pa.int32())}
+        return pa.record_batch({**columns, "headers": pa.array([headers] * 1000, HEADERS)})
+
+    batches = iter([rows(-1), rows(5)])
+    with pytest.raises(SinkError, match=r"^Row 1005 of the task cannot be sent to .*too large"):
+        plain_write.write(SinkOptions.parse(given, streaming=False), 0, batches)
+
+
 JOB = {"topic": "t", "jobname": "j"}
 
 
