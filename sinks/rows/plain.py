@@ -275,9 +275,10 @@ def not_written(sentence: str, code: int) -> SinkError | EnvironmentRefused:
     return SinkError(sentence) if _is_invalid(code) else WriteFailed(sentence)
 
 
-def place(topic: str, partition: int) -> str:
-    """Where a row was to go, for errors; a partition below 0: none is chosen yet."""
-    return topic if partition < 0 else f"partition {partition} of {topic}"
+def place(topic: str, partition: int | None) -> str:
+    """Where a row was to go, for errors; None, or below 0: no partition is chosen yet."""
+    is_chosen = partition is not None and partition >= 0
+    return f"partition {partition} of {topic}" if is_chosen else topic
 
 
 def failure(where: str, code: int, reason: str) -> str:
