@@ -118,6 +118,9 @@ def _take_generation(
         next_batch = one_phase_recovery.about_to_run(options, coordinator.ledger, plans)
         written = [
             record,
+            *on_reset.moved(
+                options, coordinator.ledger, options.query_id, batch_identity.checkpoint_of(options)
+            ),
             *one_phase_recovery.starts(options, control, coordinator.ledger),
             *one_phase_recovery.begins(coordinator.ledger, next_batch, may_be_torn=True),
         ]
