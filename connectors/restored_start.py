@@ -11,7 +11,7 @@ from ..core.errors import OptionsError
 from ..core.url_secrets import without_secrets
 from ..sinks.options import UPDATE_MODE
 from ..state.snapshots.checkpoint import open_checkpoint
-from ..state.snapshots.restoring import restore
+from ..state.snapshots.restoring import restore_missing
 from ..state.snapshots.snapshot import RESTORING
 from .foreach_batch import BatchFunction
 
@@ -33,8 +33,9 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
     """Start a query, and restore its newest snapshot first if its checkpoint is missing.
 
     Use it in place of `writer.start()` for a sink with `snapshots=true`. A checkpoint that is there
-    is used as it is. Where the job has no snapshot, the query starts from nothing. Runs on the
-    driver, once for each start of the query.
+    is used as it is. Where the job has no snapshot, the query starts from nothing. A folder that is
+    not the one where the job had its checkpoint is refused: `eo_kafka.restore` first says that the
+    job is to go on there. Runs on the driver, once for each start of the query.
 
     Args:
         writer: A `df.writeStream.format("eo-kafka")` with its options, or a
@@ -48,6 +49,7 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
     Raises:
         OptionsError: The checkpoint or the job's name is missing, the output mode is update, or the
             function of `foreachBatch` is not known to be one of `foreach_batch`.
+        ForeignLedger: The job's checkpoint is another folder. Nothing was restored.
         CheckpointError, CorruptSnapshot, EnvironmentRefused, OutcomeUnknown, ReadTimeout: As
             `eo_kafka.restore`. The query was not started.
 
@@ -81,7 +83,7 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
         raise OptionsError(problems)
     folder = open_checkpoint(checkpoint)
     is_missing = folder.is_empty() or RESTORING in folder.paths()
-    if is_missing and restore(checkpoint, job, sink) is None:
+    if is_missing and restore_missing(checkpoint, job, sink) is None:
         begins = "begins anew" if folder.is_empty() else "runs its first batch as it was planned"
         shown = without_secrets(checkpoint)
         log.info("Job '%s' has no snapshot: its query %s in '%s'.", job, begins, shown)

@@ -179,6 +179,8 @@ class Scene:
         job.run(self.spark)
         shutil.rmtree(job.checkpoint)
         job.checkpoint = self.folder / "another disk"
+        given = job.sink_options
+        assert eo_kafka.restore(str(job.checkpoint), job.job_name, given, progress=False)
         produce(self.place.servers, source, events[21:])
         job.run(self.spark)
         found = committed(self.place.servers, job.sink_topic)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import eo_kafka
 from eo_kafka.state.snapshots.checkpoint import open_checkpoint
 from harness import Stateful, assert_settled, committed, kill_driver_at, produce
 from hdfs import hdfs, server_jar
@@ -64,6 +65,7 @@ def test_a_checkpoint_in_hdfs_is_lost_and_comes_back_elsewhere(
     assert "metadata" in gone.paths()
     gone.clear("metadata")
     job.url = f"{root}/elsewhere"
+    assert eo_kafka.restore(job.url, job.job_name, job.sink_options, progress=False)
     run(job, log)
     same.run(spark)
     assert committed(job.servers, job.sink_topic) == committed(same.servers, same.sink_topic)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import eo_kafka
 from eo_kafka.state.snapshots.closure import tables
 from harness import (
     Stateful,
@@ -71,9 +72,10 @@ def new_job(broker, make_topic, tmp_path):
 
 
 def lose_the_disk(job: Stateful) -> None:
-    """The checkpoint is gone; the job starts on another machine, under another path."""
+    """The checkpoint is gone; somebody has the job go on on another machine, under another path."""
     shutil.rmtree(job.checkpoint)
     job.checkpoint = job.checkpoint.with_name(str(int(job.checkpoint.name) + 1))
+    eo_kafka.restore(str(job.checkpoint), job.job_name, job.sink_options, progress=False)
 
 
 def uninterrupted(job: Stateful, spark) -> Counter[bytes]:
@@ -168,7 +170,7 @@ def test_a_restore_that_was_killed_is_started_again(new_job, spark, crash_points
     job, same = new_job("lost"), new_job("same")
     job.run(spark)
     expected = uninterrupted(same, spark)
-    lose_the_disk(job)
+    shutil.rmtree(job.checkpoint)
     crash_points.arm("restore.while_writing", "kill")
     assert job.run_in_own_driver(tmp_path / "log") != 0
     assert crash_points.reached("restore.while_writing")

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+import eo_kafka
 from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaCluster, cluster
 from eo_kafka.testing.proxy import proxied_broker
@@ -56,7 +58,13 @@ def state_topic(job: Copy) -> str:
 
 def lose_the_disk(job: Copy) -> None:
     shutil.rmtree(job.checkpoint)
-    job.checkpoint = job.checkpoint.with_name("elsewhere")
+    go_on_at(job, job.checkpoint.with_name("elsewhere"))
+
+
+def go_on_at(job: Copy, place: Path) -> None:
+    """A person's word: the query starts there next."""
+    job.checkpoint = place
+    assert eo_kafka.restore(str(place), job.job_name, job.sink_options, progress=False)
 
 
 def test_the_state_topic_may_lose_a_node(job, three, spark):
@@ -135,7 +143,8 @@ def test_of_two_drivers_on_the_two_sides_of_a_cut_only_one_decides(
             await_reached(crash_points, point)
             network.cut()
             crash_points.release(point)
-            elsewhere = Copy(**{**vars(plain), "checkpoint": tmp_path / "elsewhere"})
+            elsewhere = Copy(**vars(plain))
+            go_on_at(elsewhere, tmp_path / "elsewhere")
             elsewhere.run(spark)
             assert_exactly_once(elsewhere, [*VALUES, *more])
             ends = read_ledger(elsewhere)

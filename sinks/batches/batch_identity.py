@@ -134,11 +134,15 @@ def planned(options: SinkOptions, ledger: Ledger, plans: Plans) -> dict[int, str
     return {batch: _digest(ends) for batch, ends in found.items() if ends}
 
 
+def checkpoint_of(options: SinkOptions) -> Checkpoint | None:
+    """The query's, as far as its options say where that is."""
+    return open_checkpoint(options.checkpoint) if options.checkpoint else None
+
+
 def plans_of(options: SinkOptions) -> Plans:
-    """`plans_in` the query's checkpoint, as far as its options say where that is."""
-    if options.checkpoint is None:
-        return lambda _: ""
-    return plans_in(open_checkpoint(options.checkpoint))
+    """`plans_in` the query's checkpoint, as far as that is known."""
+    checkpoint = checkpoint_of(options)
+    return plans_in(checkpoint) if checkpoint is not None else lambda _: ""
 
 
 def plans_in(checkpoint: Checkpoint) -> Plans:

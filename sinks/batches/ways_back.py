@@ -62,11 +62,18 @@ def restoring(options: SinkOptions) -> str:
     )
 
 
-def way_of_target(options: SinkOptions, ledger: Ledger) -> str:
+def way_of_target(options: SinkOptions, ledger: Ledger, wrote: str) -> str:
+    """`wrote`: where the batch of this number went. A copy of a checkpoint looks like its query."""
     back = "If the query's target was changed between two runs, start it once more with the old one"
     if ledger.owner is None or ledger.owner != options.query_id or options.may_pass_batches:
         return f"A job's name is for one write: give each its own 'jobName'. {back}."
-    return f"{back}, and change it when a batch is written. By a new 'jobName' it is written twice."
+    place = f" (the ledger names '{ledger.checkpoint}')" if ledger.checkpoint else ""
+    return (
+        f"Has another query written it, with a copy of this checkpoint{place}? Then this one has "
+        f"not written its rows of it: do not start it with {wrote}, give it its own 'jobName', and "
+        f"it writes them. Only if there is no other query: {back[0].lower()}{back[1:]}, and change "
+        "it when a batch is written; by a new 'jobName' it is written twice."
+    )
 
 
 def way_of_rows(options: SinkOptions, now: BatchIdentity) -> str:

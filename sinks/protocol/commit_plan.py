@@ -20,6 +20,7 @@ from ...state.ledger.appender import Record
 from ...state.ledger.coordinator import Coordinator, Write
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.topics import TOKEN_PARTITION
+from ...state.snapshots.place import place_of
 from ..batches import batch_checks, replay, source_checks, ways_back
 from ..batches.batch_identity import BatchIdentity
 from ..batches.committable import TaskReport, Torn, torn_of
@@ -85,9 +86,11 @@ def plan(batch: CommittedBatch, ledger: Ledger) -> CommitPlan:
     source_checks.check_sources(options, batch.identity, ledger, source_ids)
     decision = batch.identity.on(decision, source_ids, repeatable=options.snapshots)
     named = replace(ledger.succession, name=options.query_name or "")
+    query, place = first.query_id, batch.identity.checkpoint
     done = decision.state is DecisionState.DONE  # of another S8 makes room
     others = [
-        *(on_reset.owned(first.query_id, named) if not ledger.owner else []),
+        *on_reset.moved(options, ledger, query, place),
+        *([] if ledger.owner else on_reset.owned(query, named, place_of(place))),
         *one_phase_recovery.ends(options, ledger),
         *(ledger.tombstones(options.sink) if done else []),
     ]

@@ -31,9 +31,10 @@ from ...state.snapshots.batch_ends import (
     is_replayable,
     same_lines,
 )
-from ...state.snapshots.checkpoint import open_checkpoint
+from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
 from ...state.snapshots.offset_log import NOT_PLANNED, planned_batch
-from ..batches.batch_identity import BatchIdentity
+from ...state.snapshots.place import place_of
+from ..batches.batch_identity import BatchIdentity, checkpoint_of
 from ..batches.committable import Torn
 from ..batches.other_names import is_other_name
 from ..batches.ways_back import shown
@@ -166,7 +167,7 @@ def take_over(
             new = replace(came_from, replaced=replaced, name=options.query_name or "")
         written = [
             *forgotten(options, ledger),
-            *owned(options.query_id or "", new),
+            *owned(options.query_id or "", new, place_of(checkpoint_of(options))),
         ]
         if options.one_phase:
             written.append((records.ONE_PHASE_KEY, records.encode_one_phase(tokens_from)))
@@ -202,12 +203,32 @@ def _sentence(options: SinkOptions, ledger: Ledger) -> str:
     )
 
 
-def owned(query_id: str, succession: Succession) -> list[Record]:
-    """What names the ledger's owner."""
-    owner = (records.OWNER_KEY, records.encode_owner(query_id))
+def owned(query_id: str, succession: Succession, place: str) -> list[Record]:
+    """What names the ledger's owner, and where its checkpoint is."""
+    owner = (records.OWNER_KEY, records.encode_owner(query_id, place))
     if succession == Succession():
         return [owner]
     return [owner, (SUCCESSION_KEY, encode_succession(succession))]
+
+
+def moved(
+    options: SinkOptions, ledger: Ledger, query_id: str | None, checkpoint: Checkpoint | None
+) -> list[Record]:
+    """What has the ledger learn where its owner's checkpoint is now: S1, or S6 where only the tasks
+    are told. A copy of a checkpoint has the query's id, too, so two queries may come in turns, and
+    each is told."""
+    here = place_of(checkpoint)
+    if ledger.owner is None or ledger.owner != query_id or here in ("", ledger.checkpoint):
+        return []
+    if ledger.checkpoint:
+        log.warning(
+            "Job '%s' goes on with checkpoint '%s'; until now it had '%s'. If it was moved, that "
+            "is all. If it was copied, and both are used, two queries share one job, and each "
+            "passes over what the other has written: stop this one, and give it its own 'jobName' "
+            "and a new checkpoint.",
+            *(options.job, here, ledger.checkpoint),
+        )
+    return owned(ledger.owner, Succession(), here)
 
 
 def forgotten(options: SinkOptions, ledger: Ledger) -> list[Record]:

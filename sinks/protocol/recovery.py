@@ -18,7 +18,7 @@ from ...core.transaction import Begun, Decision, DecisionState
 from ...state.ledger import records
 from ...state.ledger.coordinator import ATTEMPTS, Coordinator, Write
 from ...state.ledger.ledger import fold, with_state, without_participants
-from ..batches import batch_identity
+from ..batches import batch_checks, batch_identity
 from ..batches.committable import Torn, WritePlan
 from ..batches.renamed import check_not_renamed
 from ..options import SinkOptions
@@ -118,6 +118,9 @@ def _take_generation(
         next_batch = one_phase_recovery.about_to_run(options, coordinator.ledger, plans)
         written = [
             record,
+            *on_reset.moved(
+                options, coordinator.ledger, options.query_id, batch_identity.checkpoint_of(options)
+            ),
             *one_phase_recovery.starts(options, control, coordinator.ledger),
             *one_phase_recovery.begins(coordinator.ledger, next_batch, may_be_torn=True),
         ]
@@ -151,6 +154,7 @@ def _check_is_mine(coordinator: Coordinator, options: SinkOptions, *, fenced: bo
         coordinator.markers.look_also(coordinator.ledger.written())
     if options.staging is not None:
         options.staging.check_same(options, coordinator.ledger, fenced=fenced)
+    batch_checks.check_target(options, coordinator.ledger)
 
 
 def _read_settled(coordinator: Coordinator, generation: int) -> None:

@@ -41,6 +41,7 @@ class Ledger:
     loading_topic: str = ""  # that state topic, if it is known
     succession: Succession = field(default_factory=Succession)
     topic_id: str = ""  # of the topic that it was read from
+    checkpoint: str = ""  # where the owner's is, if that is known
 
     def apply(self, key: bytes, value: bytes | None) -> None:
         """Fold in the next record. Raises CorruptLedger."""
@@ -53,7 +54,8 @@ class Ledger:
                 )
             self.generation = generation
         elif key == records.OWNER_KEY:
-            self.owner = None if value is None else records.decode_owner(value)
+            whose = (None, "") if value is None else records.decode_owner(value)
+            self.owner, self.checkpoint = whose
         elif key == SUCCESSION_KEY:
             self.succession = Succession() if value is None else decode_succession(value)
         elif key == records.ONE_PHASE_KEY:

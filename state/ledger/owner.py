@@ -1,9 +1,10 @@
-"""Whose a ledger is."""
+"""Whose a ledger is, and where its owner's checkpoint is."""
 
 from __future__ import annotations
 
 from ...core.errors import ForeignLedger
 from .job import Job
+from .ledger import Ledger
 
 
 def check_owner(options: Job, owner: str | None, query_id: str | None) -> None:
@@ -25,4 +26,23 @@ def check_owner(options: Job, owner: str | None, query_id: str | None) -> None:
         f"will never run again, 'eo-kafka job reset {job} --bootstrap-servers ...'. A new query "
         "whose readers lack option 'startingOffsets' starts at 'latest', and passes over what came "
         "since the old one ended."
+    )
+
+
+def check_place(options: Job, ledger: Ledger, here: str) -> None:
+    """Before a lost checkpoint is written back `here`, where nobody has asked for that: raise
+    ForeignLedger if the job's is another one. An empty folder is what a second query of the job's
+    name has, too. Given the first one's snapshot, it would be the same query to the ledger, and
+    pass over what that has written."""
+    if ledger.checkpoint in ("", here):
+        return
+    job, topic = options.job_and_ledger
+    raise ForeignLedger(
+        f"Checkpoint '{here}' is empty, and that of job '{job}' is '{ledger.checkpoint}', as "
+        f"ledger '{topic}' says. Nothing was restored, and the query was not started. A job's name "
+        "is for one query: if this is another one, give it its own 'jobName'. If it is that one, "
+        f"and is to go on here (its checkpoint was moved, or is lost with its place): 'eo-kafka "
+        f"snapshots restore {job} CHECKPOINT --bootstrap-servers ...', or eo_kafka.restore where "
+        "each start has a new folder; then start it. If 'checkpointLocation' was changed by "
+        "mistake, change it back."
     )

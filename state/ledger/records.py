@@ -79,14 +79,18 @@ def decode_generation(value: bytes) -> int:
     )
 
 
-def encode_owner(query_id: str) -> bytes:
-    """The value under OWNER_KEY."""
-    return encode_fields({"query": query_id})
+def encode_owner(query_id: str, checkpoint: str = "") -> bytes:
+    """The value under OWNER_KEY: the query, and where its checkpoint is, if that is known."""
+    return encode_fields({"query": query_id, **({"checkpoint": checkpoint} if checkpoint else {})})
 
 
-def decode_owner(value: bytes) -> str:
+def decode_owner(value: bytes) -> tuple[str, str]:
     """Raises CorruptLedger."""
-    return decode_fields(OWNER_KEY, value, lambda fields: string(fields["query"]), encode_owner)
+
+    def build(fields: dict[str, Any]) -> tuple[str, str]:
+        return string(fields["query"]), string(fields.get("checkpoint", ""), OFFSETS_MAX)
+
+    return decode_fields(OWNER_KEY, value, build, lambda found: encode_owner(*found))
 
 
 def encode_one_phase(tokens_from: int) -> bytes:
@@ -96,9 +100,7 @@ def encode_one_phase(tokens_from: int) -> bytes:
 
 def decode_one_phase(value: bytes) -> int:
     """Raises CorruptLedger."""
-    return decode_fields(
-        ONE_PHASE_KEY, value, lambda fields: whole(fields["tokensFrom"]), encode_one_phase
-    )
+    return decode_fields(ONE_PHASE_KEY, value, lambda of: whole(of["tokensFrom"]), encode_one_phase)
 
 
 def encode_begun(begun: Begun) -> bytes:

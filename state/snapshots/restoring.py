@@ -21,12 +21,14 @@ from ..ledger.coordinator import Coordinator
 from ..ledger.job import Job
 from ..ledger.ledger import Ledger
 from ..ledger.log_reader import read_records
+from ..ledger.owner import check_place
 from ..ledger.records import decode_token
 from ..ledger.settled_tokens import token_ends
 from ..ledger.topics import TOKEN_PARTITION
 from . import writing_back as files
 from .checkpoint import Checkpoint, open_checkpoint
 from .export import LATEST, Export
+from .place import place_of
 from .redo import can_be_planned, plan_again, redo
 from .restored import Restored, note
 from .search import Found, SnapshotSearch
@@ -80,6 +82,24 @@ def restore(
         >>> found.files > 0
         True
     """
+    return _restore(checkpoint, job, options, snapshot, progress=progress)
+
+
+def restore_missing(checkpoint: str, job: str, options: Mapping[str, str]) -> SnapshotHead | None:
+    """As `restore`, where nobody has said that the job is to go on in this folder: only if it is
+    the one that the ledger names, or if that names none. Raises ForeignLedger, too."""
+    return _restore(checkpoint, job, options, LATEST, asked_for=False)
+
+
+def _restore(
+    checkpoint: str,
+    job: str,
+    options: Mapping[str, str],
+    snapshot: str,
+    *,
+    progress: bool = True,
+    asked_for: bool = True,
+) -> SnapshotHead | None:
     search = SnapshotSearch(job, options)
     export = None if snapshot == LATEST else search.exported(snapshot)
     target = open_checkpoint(checkpoint)
@@ -93,6 +113,9 @@ def restore(
     if export is not None:
         _check_is_newest(ledger, export.export, search.options)
     found = export or search.newest(ledger)
+    begun = ledger.interrupted(search.options.sink)
+    if not asked_for and (found is not None or (begun is not None and not begun.batch)):
+        check_place(search.options, ledger, place_of(target))
     if found is None:
         with files.filling(target):
             if not _plan_first_again(target, ledger, search):

@@ -13,7 +13,7 @@ from eo_kafka.connectors import restored_start
 def test_a_job_without_a_snapshot_says_that_its_query_begins_anew(
     tmp_path, monkeypatch, caplog
 ) -> None:
-    monkeypatch.setattr(restored_start, "restore", lambda *_: None)
+    monkeypatch.setattr(restored_start, "restore_missing", lambda *_: None)
     given = {"checkpointlocation": str(tmp_path / "new")}
     message = WriteStreamOperationStart(options=given, query_name="firsts", output_mode="append")
     writer = SimpleNamespace(_write_proto=message, start=lambda: "running")

@@ -70,7 +70,6 @@ def ledger(
 def now(
     ends: Sequence[str] = (),
     starts: Sequence[str] = (),
-    target: str = "topic 'out'",
     batch: int = 5,
     watermark_ms: int | None = None,
     time_ms: int | None = None,
@@ -78,14 +77,18 @@ def now(
 ) -> BatchIdentity:
     checkpoint = LocalCheckpoint("file:/cp", folder) if ends else None
     planned = PlannedBatch(tuple(ends), watermark_ms, time_ms=time_ms)
-    return BatchIdentity(batch, target, tuple(starts), planned, checkpoint)
+    return BatchIdentity(batch, "topic 'out'", tuple(starts), planned, checkpoint)
 
 
-def test_equal_offsets_excuse_rows_that_differ() -> None:
-    found = ledger([line(9)], [line(5)], [part(0, b"a")])
-    batch_checks.check_written(
-        options(), now(['{"in":{"0":9}}'], [line(5)]), found, [report(0, b"b")]
-    )
+def test_equal_offsets_excuse_rows_that_differ_but_not_in_silence(caplog) -> None:
+    found = ledger([line(9)], [line(5)], [part(0, b"a"), part(1, b"b")])
+    mine = now(['{"in":{"0":9}}'], [line(5)])
+    batch_checks.check_written(options(), mine, found, [report(0, b"b", b"a")])
+    assert not caplog.records, "the same rows, in other tasks"
+    batch_checks.check_written(options(), mine, found, [report(0, b"b")])
+    (told,) = caplog.messages
+    for part_of_it in ("Batch 5", "'job'", "it had 2 rows, and this one has 1", "rand()", "copy"):
+        assert part_of_it in told
 
 
 @pytest.mark.parametrize(
@@ -188,12 +191,33 @@ def test_a_second_target_of_one_name_is_refused() -> None:
     with pytest.raises(
         BatchMismatch, match=r"went to topic 'out'.*goes to topic 'b'.*its own 'job"
     ):
-        mine = now(target="topic 'b'")
-        batch_checks.check_written(options(), mine, found, [report(0, b"a")])
-    found.owner = "q"  # a new name would let this very query write the batch once more
-    with pytest.raises(BatchMismatch, match="start it once more with the old one") as raised:
-        batch_checks.check_written(replace(options(), query_id="q"), mine, found, [])
-    assert "its own 'jobName'" not in str(raised.value)
+        batch_checks.check_written(options(topic="b"), now(), found, [report(0, b"a")])
+    # A new name would let this very query write the batch once more; of a copy it is the way.
+    found.owner, found.checkpoint = "q", "file:/a"
+    ways = r"'file:/a'.*do not start it with topic 'out', give it its own 'jobName'.*Only if there "
+    ways += r"is no other query: .*start it once more with the old one.*it is written twice"
+    with pytest.raises(BatchMismatch, match=ways):
+        batch_checks.check_written(replace(options(topic="b"), query_id="q"), now(), found, [])
+
+
+def test_another_target_is_refused_before_the_fence_if_its_batch_is_written(tmp_path) -> None:
+    def check(topic: str, state: DecisionState = DecisionState.DONE, **fields: object) -> None:
+        mine = options(topic=topic, checkpointlocation=str(tmp_path))
+        batch_checks.check_target(mine, ledger(state=state, **fields))
+
+    folder = tmp_path / "offsets"
+    folder.mkdir()
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    check("b")
+    (folder / "5").write_text("")
+    check("out")
+    for may_change in (DecisionState.DECIDED, DecisionState.VOID):
+        check("b", may_change)
+    check("b", accepted=True)
+    with pytest.raises(BatchMismatch, match=r"went to topic 'out'.*goes to topic 'b'"):
+        check("b")
+    (folder / "6").write_text("")
+    check("b")  # it runs a batch of its own
 
 
 def test_what_a_person_has_accepted_is_not_compared() -> None:

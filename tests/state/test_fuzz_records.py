@@ -41,7 +41,11 @@ KINDS: dict[str, tuple[bytes, Callable[[bytes], Any], Callable[[Any], bytes]]] =
         records.decode_generation,
         records.encode_generation,
     ),
-    "owner": (records.encode_owner("b1-c2"), records.decode_owner, records.encode_owner),
+    "owner": (
+        records.encode_owner("b1-c2", "file:/data"),
+        records.decode_owner,
+        lambda found: records.encode_owner(*found),
+    ),
     "succession": (encode_succession(SUCCESSION), decode_succession, encode_succession),
     "one-phase": (records.encode_one_phase(5), records.decode_one_phase, records.encode_one_phase),
     "decision": (

@@ -89,7 +89,12 @@ TOKEN_KEY = records.token_key("main", 1)
 # file -> (the value that stands in it, how it is decoded, what it says)
 FILES: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
     "v1_generation.json": (records.encode_generation(34), records.decode_generation, 34),
-    "v1_owner.json": (records.encode_owner("b1-c2"), records.decode_owner, "b1-c2"),
+    "v1_owner.json": (records.encode_owner("b1-c2"), records.decode_owner, ("b1-c2", "")),
+    "v1_owner_with_checkpoint.json": (
+        records.encode_owner("b1-c2", "file:/data/é"),
+        records.decode_owner,
+        ("b1-c2", "file:/data/é"),
+    ),
     "v1_one_phase.json": (records.encode_one_phase(56), records.decode_one_phase, 56),
     "v1_begun.json": (records.encode_begun(BEGUN), records.decode_begun, BEGUN),
     "v1_loading.json": (records.encode_loading(7, "id-1"), records.decode_loading, (7, "id-1")),
@@ -187,10 +192,12 @@ def test_a_token_comes_back(token: Token) -> None:
     assert records.token_key("main", 3, 2) == b"token/main/3/2"
 
 
-@given(WHOLE, TEXT)
-def test_generation_and_owner_come_back(generation: int, owner: str) -> None:
+@given(WHOLE, TEXT, TEXT)
+def test_generation_and_owner_come_back(generation: int, owner: str, place: str) -> None:
     assert records.decode_generation(records.encode_generation(generation)) == generation
-    assert records.decode_owner(records.encode_owner(owner)) == owner
+    assert records.decode_owner(records.encode_owner(owner, place)) == (owner, place)
+    longest = "/" + 4000 * "x"  # a path may be longer than a name
+    assert records.decode_owner(records.encode_owner(owner, longest)) == (owner, longest)
 
 
 @pytest.mark.parametrize("decode", DECODERS)

@@ -67,7 +67,7 @@ def _not_started() -> Iterator[None]:
     with (
         patch.object(DataStreamWriter, "start", _start),
         patch.object(DataStreamWriter, "toTable", _to_table),
-        patch.object(restored_start, "restore", lambda *_: None),
+        patch.object(restored_start, "restore_missing", lambda *_: None),
     ):
         yield
 

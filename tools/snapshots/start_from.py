@@ -29,6 +29,7 @@ from ...state.snapshots import writing_back as files
 from ...state.snapshots.batch_ends import is_replayable
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
 from ...state.snapshots.export import Export
+from ...state.snapshots.place import place_of
 from ...state.snapshots.restoring import restore
 from ...state.snapshots.search import SnapshotSearch
 
@@ -94,7 +95,7 @@ def start_from(
     folder = open_checkpoint(checkpoint)
     theirs = options if target is None else target
     sink = SinkOptions.parse(of_job(new_job, theirs), streaming=True)
-    seed = _Seed(sink, SnapshotSearch(new_job, theirs), found.export)
+    seed = _Seed(sink, SnapshotSearch(new_job, theirs), found.export, place_of(folder))
 
     def finish() -> None:
         seed.write()
@@ -124,9 +125,12 @@ def _write_metadata(folder: Checkpoint, query: str) -> None:
 class _Seed:
     """The beginning of a new job's ledger. Raises LedgerError where there is another one."""
 
-    def __init__(self, options: SinkOptions, search: SnapshotSearch, export: Export) -> None:
+    def __init__(
+        self, options: SinkOptions, search: SnapshotSearch, export: Export, place: str
+    ) -> None:
         self._options = options
         self._control = search.control
+        self._place = place
         self._export = export
         # Only looked at: taking a generation would stop the query that runs under this name.
         ledger = search.ledger()
@@ -156,7 +160,7 @@ class _Seed:
         )
         seed = Write(
             [
-                (records.OWNER_KEY, records.encode_owner(self.query)),
+                (records.OWNER_KEY, records.encode_owner(self.query, self._place)),
                 records.decision_record(decision),
             ]
         )
