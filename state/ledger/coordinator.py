@@ -161,8 +161,8 @@ class Coordinator:
                     f"taken: {error.args[0].str()}.{self._why}{outages.refused_login()} Is Kafka "
                     "up, with enough brokers for its transaction log? Has each partition of "
                     f"{self._appender.own_topics} as many replicas in sync as min.insync.replicas "
-                    "asks for ('kafka-topics.sh --describe --under-min-isr-partitions' lists those "
-                    "that lack some)? Start the query again then: it goes on from what the ledger "
+                    "asks for ('kafka-topics.sh --bootstrap-server ... --describe "
+                    "--under-min-isr-partitions' lists those that lack some)? Start the query again then: it goes on from what the ledger "
                     "says."
                 ) from None
             raise EnvironmentRefused(
@@ -322,7 +322,7 @@ class Coordinator:
 
     @property
     def _why(self) -> str:
-        return f" The last one that failed: {self.problem}." if self.problem else ""
+        return f" The last append failed: {self.problem}." if self.problem else ""
 
     def _warn(self, error: AppendFailed) -> None:
         self.problem = str(error).rstrip(".")
