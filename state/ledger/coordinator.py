@@ -162,8 +162,8 @@ class Coordinator:
                     "up, with enough brokers for its transaction log? Has each partition of "
                     f"{self._appender.own_topics} as many replicas in sync as min.insync.replicas "
                     "asks for ('kafka-topics.sh --bootstrap-server ... --describe "
-                    "--under-min-isr-partitions' lists those that lack some)? Start the query again then: it goes on from what the ledger "
-                    "says."
+                    "--under-min-isr-partitions' lists those that lack some)? Start the query "
+                    "again then: it goes on from what the ledger says."
                 ) from None
             raise EnvironmentRefused(
                 f"The coordinator's transactional id '{self.ids.coordinator}' cannot be used: "
