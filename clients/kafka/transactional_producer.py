@@ -20,7 +20,7 @@ INIT_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 2.0
 MESSAGE_TIMEOUT_MAX_MS = 900_000
 _ROOM_POLL_S = 0.05
-_QUEUE = {"queue.buffering.max.kbytes", "queue.buffering.max.messages"}
+_OF_ROWS = {"queue.buffering.max.kbytes", "queue.buffering.max.messages", "batch.size"}
 _TIMEOUTS = {"message.timeout.ms", "delivery.timeout.ms", "socket.timeout.ms"}
 _ANY_TOPIC = "__transaction_state"  # not all topics: there may be thousands
 
@@ -74,9 +74,9 @@ def take(
 
 def for_own_records(settings: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
     """The user's settings, for a short transaction of ours. What they say of rows does not fit it:
-    librdkafka refuses a timeout above the transaction's, and a queue may be smaller than a record
-    of the ledger."""
-    ours = {name: value for name, value in settings.items() if name not in _QUEUE}
+    librdkafka refuses a timeout above the transaction's, a queue may be smaller than a record of
+    the ledger, and a batch of records larger than our topics take."""
+    ours = {name: value for name, value in settings.items() if name not in _OF_ROWS}
     for name in _TIMEOUTS & ours.keys():
         ours[name] = str(min(int(ours[name]), timeout_ms))
     return ours

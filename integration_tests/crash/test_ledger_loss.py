@@ -123,6 +123,64 @@ def test_c22_a_ledger_deleted_under_a_decided_batch_stops_the_job(
     assert written(job.servers, job.sink_topic) == before, "rows were repeated"
 
 
+@pytest.mark.parametrize(
+    ("commit", "points"),
+    [
+        pytest.param("idempotent", ["S6.before_decision"], id="idempotent"),
+        pytest.param("two-phase", ["S7.after_first_end_txn", "S1.after_fence"], id="two-phase"),
+    ],
+)
+def test_c22_a_fence_does_not_make_a_deleted_ledger_a_new_one(
+    job, spark, crash_points, tmp_path, commit, points
+):
+    """Kafka keeps of the coordinator's id how its last transaction ended, until the next fence."""
+    job.sink_extra["commit"] = commit
+    for number, point in enumerate(points):
+        kill_driver_at(job, crash_points, point, tmp_path / f"log-{number}")
+        crash_points.clear()
+    before = written(job.servers, job.sink_topic)
+    assert before
+    delete_topic(job.servers, job.ledger)
+    with pytest.raises(Exception, match=f"LedgerError.*is empty.*job reset {job.job_name}"):
+        job.run(spark)
+    assert written(job.servers, job.sink_topic) == before, "rows were repeated"
+
+
+def test_first_starts_that_die_before_they_write_are_no_lost_ledger(
+    job, spark, crash_points, tmp_path
+):
+    for number in range(3):
+        kill_driver_at(job, crash_points, "S1.after_fence", tmp_path / f"log-{number}")
+        crash_points.clear()
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+
+
+def test_c22_a_job_that_was_deleted_may_begin_anew(job, spark, tmp_path):
+    """By the command, which leaves word of it with Kafka."""
+    assert job.run_in_own_driver(tmp_path / "log") == 0
+    words = ["job", "delete", job.job_name, "--yes", "--quiet-for", "1ms"]
+    assert cli.main([*words, "--bootstrap-servers", job.servers]) == 0
+    produce(job.servers, job.source_topic, MORE)
+    job.run(spark)
+    assert_exactly_once(job, VALUES + MORE)
+
+
+def test_a_ledger_topic_that_was_changed_is_told_with_the_way_back(job, spark):
+    job.run(spark)
+    produce(job.servers, job.source_topic, MORE)
+    other = job.sink_extra["ledgerTopic"] = f"{job.job_name}-other"
+    with pytest.raises(Exception, match="LedgerError") as stop:
+        job.run(spark)
+    told = str(stop.value)
+    assert told.index("option 'ledgerTopic'") < told.index("was deleted")
+    assert f"without it, the ledger is '__eo_kafka.{job.job_name}.ledger'" in told
+    assert f"job reset {job.job_name} --ledger-topic {other} --bootstrap" in told
+    del job.sink_extra["ledgerTopic"]
+    job.run(spark)
+    assert_exactly_once(job, VALUES + MORE)
+
+
 def test_c22_a_ledger_whose_records_were_deleted_is_not_a_new_one(
     job, spark, crash_points, tmp_path
 ):

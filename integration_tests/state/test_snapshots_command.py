@@ -99,6 +99,15 @@ def test_an_export_stays_as_it_is_until_it_is_deleted(job, tool, tmp_path):
     assert tool("delete", job.name, "before")[0] == 1
 
 
+def test_a_snapshot_is_read_where_the_ledger_says_that_it_is(job, tool, tmp_path):
+    """Option `stateTopic` was added, and the old topic, which has an older one, is still there."""
+    job.extra["stateTopic"] = f"{job.name}-elsewhere"
+    job.run(3)
+    code, said = tool("restore", job.name, str(tmp_path / "restored"))
+    assert code == 0, said
+    assert (tmp_path / "restored" / "offsets" / "3").exists()
+
+
 def test_what_people_read_of_a_snapshot(job, tool):
     assert tool("list", job.name)[1].splitlines()[1].split()[:2] == ["latest", "2"]
     said = tool("show", job.name)[1]

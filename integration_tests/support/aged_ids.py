@@ -12,16 +12,17 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
 
+from eo_kafka.state.ledger.appender import NEW_TIMEOUT_MS
 from harness import control_plane
 
 _INIT_PRODUCER_ID, _VERSION = 22, 1
-_TIMEOUT_MS = 60_000
 _LOADING = 14, 15, 16  # the coordinator
 _AT_ONCE = 200
 
 
 def age(server: str, epochs: Mapping[str, int]) -> None:
-    """Of the only broker: take each id again and again, until it has this epoch."""
+    """Of the only broker: take each id again and again, until it has this epoch. A coordinator's
+    is that of a job without a ledger still."""
     with control_plane(server) as control:
         control.describe(list(epochs))  # so that there is a coordinator
     with ThreadPoolExecutor(len(epochs)) as each:
@@ -31,7 +32,7 @@ def age(server: str, epochs: Mapping[str, int]) -> None:
 def _age(server: str, name: str, epoch: int) -> None:
     """kafka-python would take a minute for it."""
     whole = struct.pack(">hhi", _INIT_PRODUCER_ID, _VERSION, 0) + _text("test")
-    whole += _text(name) + struct.pack(">i", _TIMEOUT_MS)
+    whole += _text(name) + struct.pack(">i", NEW_TIMEOUT_MS)
     request, last = struct.pack(">i", len(whole)) + whole, -1
     host, _, port = server.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=60) as connection:

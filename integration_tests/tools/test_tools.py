@@ -22,7 +22,7 @@ from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds
 from eo_kafka.core import crash_points as crash_points_module
 from eo_kafka.core.crash_points import CrashPointReached
-from eo_kafka.errors import EnvironmentRefused, Fenced
+from eo_kafka.errors import EnvironmentRefused, Fenced, LedgerError
 from eo_kafka.sinks.batches.committable import TaskReport, WritePlan
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer, one_phase, two_phase
@@ -32,6 +32,7 @@ from eo_kafka.state.ledger.coordinator import Coordinator
 from eo_kafka.state.ledger.ledger import DECISION_PARTITION
 from eo_kafka.state.ledger.log_reader import read_records
 from eo_kafka.tools.cli import main
+from eo_kafka.tools.transactions.ending import close_ledger
 from hand_made_job import HandMadeJob
 from harness import committed, delete_topic, produce, wait_until
 from newcomer import Newcomer
@@ -487,6 +488,11 @@ def test_an_emptied_ledger_lets_nobody_abort_what_it_had_decided(decided, tool):
     code, shown = tool("abort", "--job", decided.name, "--yes")
     assert (code, {one["ledger"] for one in shown["transactions"]}) == (1, {"no ledger"})
     assert all(is_open(decided, name) for name in decided.ids)
+    with (
+        closing(ControlPlane({"bootstrap.servers": decided.servers})) as control,
+        pytest.raises(LedgerError, match="is empty"),  # a generation would make it look new
+    ):
+        close_ledger(decided.options, control)
     assert tool("abort", *decided.ids, "--force")[0] == 0
 
 

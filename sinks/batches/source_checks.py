@@ -35,7 +35,7 @@ def check_state(
         f"its state; but topics {sorted(gone)} were deleted and made again since, and its records "
         "with them. The state would lack them, so that later rows would be wrong or come twice. "
         "Nothing was written now, whatever 'failOnDataLoss' says. Give up the job's memory: "
-        f"'eo-kafka job reset {options.job} --bootstrap-servers ...', and a new checkpoint with "
+        f"'{options.reset_command}', and a new checkpoint with "
         "'startingOffsets' at the readers (without it, they start at 'latest')."
     )
 

@@ -129,12 +129,12 @@ def _check_same_job(options: SinkOptions, ledger: Ledger) -> None:
     elif wrote and wrote != options.target and not is_other_name(options, ledger, wrote):
         found = f"its batches went to {wrote}, and this query writes to {options.target}"
     if found:
-        job, topic = options.job_and_ledger
+        _, topic = options.job_and_ledger
         raise ForeignLedger(
             f"Ledger '{topic}' belongs to another write: {found}. Nothing was written or skipped. "
             "If the job's name is used twice (by two flows of a pipeline, say), give this query "
-            "its own 'jobName'. If it was changed: 'eo-kafka job reset "
-            f"{job} --bootstrap-servers ...'."
+            "its own 'jobName'. If it was changed: "
+            f"'{options.reset_command}'."
         )
 
 

@@ -19,10 +19,12 @@ from .job import Job
 from .ledger import DECISION_PARTITION
 from .record_fields import RECORD_MAX
 from .records import barrier_key
+from .topic_settings import MAX_MESSAGE_BYTES
 from .topics import TOKEN_PARTITION
 
 TIMEOUT_S = 60.0
 TRANSACTION_TIMEOUT_MS = 60_000
+NEW_TIMEOUT_MS = TRANSACTION_TIMEOUT_MS - 1  # of an id taken for a ledger that holds nothing yet
 STATE_PARTITION = 0
 Record = tuple[bytes, bytes | None]
 _SETTINGS = {
@@ -40,30 +42,33 @@ class AppendFailed(Exception):
 class Appender:
     """Lives on the driver, for one call of Spark's. `proven`: something was appended since the last
     `take`, so the id is ours. `barrier`: the offset after the last record of ours among the tokens.
+    `as_new`: the ledger holds nothing, and the next `take` leaves word of that (lost_ledger.py).
     """
 
     def __init__(self, options: Job) -> None:
         self._options = options
         _, self._topic = options.job_and_ledger
-        kafka = for_own_records(options.kafka, TRANSACTION_TIMEOUT_MS)
+        kafka = for_own_records(options.kafka, NEW_TIMEOUT_MS)
         settings = {**kafka, "linger.ms": "0", **_SETTINGS}
-        self._taken = settings, options.ids.coordinator, TRANSACTION_TIMEOUT_MS
+        self._taken = settings, options.ids.coordinator
         self._producer: Any = None
         self.point = AppendPoint()
         self.state_point = AppendPoint()
         self.proven = False
+        self.as_new = False
         self.barrier = 0
 
     def take(self) -> None:
         """Fence all earlier holders. Raises KafkaException."""
         self.proven = False
-        self._producer = transactional_producer.take(*self._taken, topic=self._topic)
+        timeout_ms = NEW_TIMEOUT_MS if self.as_new else TRANSACTION_TIMEOUT_MS
+        self._producer = transactional_producer.take(*self._taken, timeout_ms, topic=self._topic)
         self.point.fenced()
         self.state_point.fenced()
 
     def open_ahead(self) -> None:
         """Let a producer connect for this process's next `take`. It fences nobody yet."""
-        transactional_producer.open_ahead(*self._taken, self._topic)
+        transactional_producer.open_ahead(*self._taken, TRANSACTION_TIMEOUT_MS, self._topic)
 
     def append(
         self, records: Sequence[Record], state: Sequence[Record], *, barrier: int | None = None
@@ -73,14 +78,14 @@ class Appender:
         """
         from confluent_kafka import KafkaError, KafkaException
 
-        refused: set[int] = set()
+        refused: dict[int, str] = {}  # Kafka's codes, and the topic
         decisions, tokens = (self._topic, DECISION_PARTITION), (self._topic, TOKEN_PARTITION)
         chunks = (self._options.state_topic or "", STATE_PARTITION)
         landed: dict[tuple[str, int], list[int]] = {decisions: [], tokens: [], chunks: []}
 
         def note(error: KafkaError | None, message: Any) -> None:
             if error is not None:
-                refused.add(error.code())
+                refused[error.code()] = message.topic()
             else:
                 landed[message.topic(), message.partition()].append(landed_at(message))
 
@@ -98,16 +103,17 @@ class Appender:
                 problem = "" if answers == len(wanted) else f"no answer in {TIMEOUT_S:.0f} s"
                 self._check(problem, *(landed[at] for at in (decisions, tokens, chunks)))
             self._producer.commit_transaction(TIMEOUT_S)  # fails if a record was refused
-            self.proven = True
+            self.proven, self.as_new = True, False
         except KafkaException as error:
-            refused.add(error.args[0].code())
+            refused.setdefault(error.args[0].code(), "")
             if KafkaError.TOPIC_AUTHORIZATION_FAILED in refused:
                 raise EnvironmentRefused(
-                    f"Not authorized to write to {self._own_topics}: the principal needs Write on "
+                    f"Not authorized to write to {self.own_topics}: the principal needs Write on "
                     "it. Nothing was written. Grant it and start the query again."
                 ) from None
             if KafkaError.MSG_SIZE_TOO_LARGE in refused:
-                raise EnvironmentRefused(self._too_large([*state, *records])) from None
+                topic = refused[KafkaError.MSG_SIZE_TOO_LARGE] or self._topic
+                raise EnvironmentRefused(self._too_large(topic, wanted)) from None
             raise AppendFailed(error.args[0].str()) from error
 
     def _check(
@@ -131,17 +137,20 @@ class Appender:
         if tokens:
             self.barrier = tokens[0] + 1
 
-    def _too_large(self, written: Sequence[Record]) -> str:
-        largest = max(len(value or b"") for _, value in written)
+    def _too_large(self, topic: str, wanted: Sequence[tuple[tuple[str, int], Record]]) -> str:
+        sizes = (len(value or b"") for (where, _), (_, value) in wanted if where == topic)
         return (
-            f"A record of {largest:,} bytes is too large for {self._own_topics}: a decision names "
-            "every task of its batch, and a snapshot every file. Nothing was written. Raise "
-            "'max.message.bytes' of the topic (kafka-configs --alter --entity-type topics "
-            f"--entity-name {self._topic} --add-config max.message.bytes=...), or write with fewer "
-            "tasks; then start the query again."
+            f"Topic '{topic}' refuses records of job '{self._options.job}' as too large; the "
+            f"largest has {max(sizes, default=0):,} bytes. A decision names every task of its "
+            "batch, and a snapshot every file. Nothing was written. Raise the topic's "
+            f"'max.message.bytes', which eo-kafka sets to {MAX_MESSAGE_BYTES} (kafka-configs.sh "
+            f"--bootstrap-server ... --alter --entity-type topics --entity-name {topic} "
+            "--add-config max.message.bytes=...), or write with fewer tasks; then start the query "
+            "again."
         )
 
     @property
-    def _own_topics(self) -> str:
+    def own_topics(self) -> str:
+        """The topics that an append writes to, as words."""
         state = self._options.state_topic if self._options.snapshots else None
         return f"ledger '{self._topic}'" + (f" or state topic '{state}'" if state else "")

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from ...clients.kafka import outages, topic_lists
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.control_requests import End, TopicPartition
-from ...core.errors import EnvironmentRefused, Fenced, LedgerError, OutcomeUnknown
+from ...core.errors import EnvironmentRefused, Fenced, OutcomeUnknown
 from ...core.transaction import Identity, TransactionState
-from . import records
+from . import lost_ledger, records
 from .appender import Appender, AppendFailed, Record
 from .job import Job
 from .ledger import DECISION_PARTITION, Ledger
@@ -91,8 +91,7 @@ class Coordinator:
         nobody.
 
         Unless it `may_be_new`, raise LedgerError if the ledger is empty though Kafka remembers that
-        the job wrote into one (for transactional.id.expiration.ms, seven days), which a fence makes
-        it forget; or if the ledger has no owner and its first records were deleted.
+        the job wrote into one; or if the ledger has no owner and its first records were deleted.
         """
         tokens = (self.topic, TOKEN_PARTITION, False)
         found = self._control.look(
@@ -102,13 +101,14 @@ class Coordinator:
             version=True,
             others=self.markers.outputs,
         )
-        state = found.described[self.ids.coordinator].state
+        described = found.described[self.ids.coordinator]
+        state = described.state
         self._wait_completed(state)
         self.markers.saw({} if state.is_completing else found.leader_epochs)
-        wrote = state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
         stable, token_from = found.ends
-        if wrote and not stable and not may_be_new:
+        if not stable and not may_be_new and lost_ledger.is_remembered(described):
             self._check_still_empty()
+        self._appender.as_new = not stable
         if self.topic not in found.topic_ids:
             topic_lists.warn_of_no_ids(self._options.kafka.get("bootstrap.servers", ""))
         self._memory.recall(found.topic_ids.get(self.topic, ""), stable)
@@ -129,29 +129,12 @@ class Coordinator:
     def _check_still_empty(self) -> None:
         # Once more, after it and not with it: another driver's first record may have come between.
         if not self._control.end_offset(self.topic, DECISION_PARTITION, committed=False):
-            job = self._options.job
-            raise LedgerError(
-                f"Ledger '{self.topic}' is empty, but Kafka remembers that job '{job}' had a "
-                "ledger: the topic was deleted, or option 'ledgerTopic' was changed. The "
-                "outcome of the last batch is unknown, and nothing was written now. Restore "
-                "the topic; or, if the output holds all rows of the last batch that commits/ "
-                f"in the checkpoint names and none of a later one: 'eo-kafka job reset {job} "
-                "--bootstrap-servers ...', and start the query again."
-            )
+            raise lost_ledger.emptied(self._options)
 
     def _check_nothing_deleted(self) -> None:
         # Compaction alone never moves a log's beginning.
         if begin := self._control.end_offset(self.topic, DECISION_PARTITION, None):
-            job = self._options.job
-            raise LedgerError(
-                f"Ledger '{self.topic}' begins at offset {begin}, and nothing in it says whose it "
-                "is: its first records were deleted, by age (a cleanup.policy with 'delete') or by "
-                f"hand. Which batches of job '{job}' are written is unknown, and nothing was "
-                "written now. 'eo-kafka verify' compares input and output. If the output holds all "
-                "rows of the last batch that commits/ in the checkpoint names and none of a later "
-                f"one: 'eo-kafka job reset {job} --bootstrap-servers ...', and start the query "
-                "again."
-            )
+            raise lost_ledger.cut_short(self._options, begin)
 
     def _wait_completed(self, state: TransactionState) -> None:
         """Wait a moment for the id's last transaction, if Kafka still writes its markers: it does
@@ -162,20 +145,25 @@ class Coordinator:
             time.sleep(0.005)
             state = self._control.describe_one(self.ids.coordinator).state
 
-    def fence(self) -> None:
-        """Take the coordinator's id. Every earlier holder's next write fails from here on."""
+    def fence(self, *, as_new: bool = False) -> None:
+        """Take the coordinator's id. Every earlier holder's next write fails from here on.
+        `as_new`: the ledger is about to be deleted, and the next one is not to count as lost."""
         from confluent_kafka import KafkaException
 
         self.settle()
+        self._appender.as_new |= as_new
         try:
             self._appender.take()
         except KafkaException as error:
             if outages.is_no_answer(error.args[0]):
                 raise OutcomeUnknown(
                     f"The coordinator's transactional id '{self.ids.coordinator}' could not be "
-                    f"taken: {error.args[0].str()}.{outages.refused_login()} Is Kafka up, with "
-                    "enough brokers for its transaction log? Start the query again then: it goes "
-                    "on from what the ledger says."
+                    f"taken: {error.args[0].str()}.{self._why}{outages.refused_login()} Is Kafka "
+                    "up, with enough brokers for its transaction log? Has each partition of "
+                    f"{self._appender.own_topics} as many replicas in sync as min.insync.replicas "
+                    "asks for ('kafka-topics.sh --bootstrap-server ... --describe "
+                    "--under-min-isr-partitions' lists those that lack some)? Start the query "
+                    "again then: it goes on from what the ledger says."
                 ) from None
             raise EnvironmentRefused(
                 f"The coordinator's transactional id '{self.ids.coordinator}' cannot be used: "
@@ -185,6 +173,7 @@ class Coordinator:
         found = self._control.look([self.ids.coordinator], [self._end], [self.topic])
         self._learnt = found.described[self.ids.coordinator].identity
         self._end_at_fence = found.ends[0]  # asked after the fence, for the read that follows it
+        self._appender.as_new &= not found.ends[0]
         self._memory.recall(found.topic_ids.get(self.topic, ""), found.ends[0])
 
     def settle(self, also: Collection[TopicPartition] | None = ()) -> frozenset[TopicPartition]:
@@ -301,7 +290,8 @@ class Coordinator:
                 self._warn(error)
             time.sleep(0.05 * 2**count)
         raise OutcomeUnknown(
-            f"{ATTEMPTS} attempts to write to ledger '{self.topic}' had no certain outcome. "
+            f"{ATTEMPTS} attempts to write to ledger '{self.topic}' had no certain "
+            f"outcome.{self._why} "
             "Nothing is lost: the next start reads the ledger and goes on from what it says."
         )
 
@@ -329,6 +319,10 @@ class Coordinator:
             self._warn(error)
             return False
         return True
+
+    @property
+    def _why(self) -> str:
+        return f" The last append failed: {self.problem}." if self.problem else ""
 
     def _warn(self, error: AppendFailed) -> None:
         self.problem = str(error).rstrip(".")

@@ -73,6 +73,15 @@ class Job:
         return TransactionalIds(self.prefix, self.job_and_ledger[0])
 
     @property
+    def reset_command(self) -> str:
+        """The command that gives this job's ledger up, and no other one."""
+        job, ledger = self.job_and_ledger
+        named = f" --ledger-topic {ledger}" if ledger != LEDGER_TOPIC.format(job=job) else ""
+        if self.prefix != PREFIX.default:
+            named += f" --transactional-id-prefix {self.prefix}"
+        return f"eo-kafka job reset {job}{named} --bootstrap-servers ..."
+
+    @property
     def job_and_ledger(self) -> tuple[str, str]:
         """Both names; parsing made sure of them for an exactly-once stream."""
         if self.job is None or self.ledger_topic is None:

@@ -23,7 +23,7 @@ def check_owner(options: Job, owner: str | None, query_id: str | None) -> None:
         "choose a new 'jobName'; or say by option 'onReset' what a new checkpoint means: 'stop' "
         "(this), 'new-job' (everything is read and written again, from 'startingOffsets' on) or "
         "'continue' (a query without state goes on where the last one ended); or, if the old query "
-        f"will never run again, 'eo-kafka job reset {job} --bootstrap-servers ...'. A new query "
+        f"will never run again, '{options.reset_command}'. A new query "
         "whose readers lack option 'startingOffsets' starts at 'latest', and passes over what came "
         "since the old one ended."
     )

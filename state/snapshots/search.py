@@ -69,18 +69,22 @@ class SnapshotSearch:
 
     def newest(self, ledger: Ledger) -> Found | None:
         """The job's own snapshot that `ledger` names."""
-        head, topic = ledger.snapshot, self.options.state_topic or ""
+        head = ledger.snapshot
         if head is None:
             return None
+        topic = self._topic_of(head)
         if not exists(self.admin, topic):
             raise CorruptSnapshot(
                 f"The ledger names a snapshot of batch {head.batch}, but there is no topic "
-                f"'{topic}'. Give its name in option 'stateTopic' if it has another one. If it was "
-                "deleted, keep the job's checkpoint and start the query again: its next batch "
-                "takes a whole snapshot."
+                f"'{topic}', which held it. If it was deleted, keep the job's checkpoint and start "
+                "the query again: its next batch takes a whole snapshot."
             )
         # The head is visible, its files may not be yet: markers reach partitions one by one.
         return Found(export.LATEST, topic, self._end_of(topic, committed=False), head)
+
+    def _topic_of(self, head: SnapshotHead) -> str:
+        """What the option says may have been changed since; the first heads do not name it."""
+        return head.topic or self.options.state_topic or ""
 
     def of(self, name: str) -> Found:
         """The snapshot of this name, whole. Raises EoKafkaError if there is none."""
@@ -123,7 +127,7 @@ class SnapshotSearch:
         ledger = self.ledger()
         newest: dict[str, Found | None] = {}
         if ledger.snapshot:
-            there = exists(self.admin, self.options.state_topic or "")
+            there = exists(self.admin, self._topic_of(ledger.snapshot))
             newest[export.LATEST] = self.newest(ledger) if there else None
         return {**newest, **self.exports()}
 

@@ -118,6 +118,11 @@ def test_a_record_of_ours_does_not_wait_for_ever(servers: str) -> None:
         assert producer.flush(10) == 0
 
 
+def test_batches_of_rows_may_be_larger_than_those_of_our_records() -> None:
+    """A topic of ours takes 8 MiB at once, records and batches alike."""
+    assert not transactional_producer.for_own_records({"batch.size": "20000000"}, 60_000)
+
+
 @pytest.mark.parametrize(
     ("given", "acks"),
     [

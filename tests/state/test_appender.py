@@ -8,15 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from eo_kafka.clients.kafka import transactional_producer
 from eo_kafka.core.transaction import Described, TransactionState
-from eo_kafka.errors import OutcomeUnknown
+from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.state.ledger.appender import Appender, AppendFailed, Record
 from eo_kafka.state.snapshots.writer import ExportWriter
 
-EMPTY = TransactionState.EMPTY
+EMPTY, TOO_LARGE = TransactionState.EMPTY, KafkaError.MSG_SIZE_TOO_LARGE
 DECISION: Record = (b"decision", b"names the snapshot")
 SNAPSHOT: list[Record] = [(b"chunk-0", b"state"), (b"chunk-1", b"state")]
 
@@ -37,10 +38,12 @@ class Message:
 
 class Producer:
     """Reports all as delivered: of topic `lost` the first record without an offset, as librdkafka
-    does after "duplicate sequence"; of topic `silent` nothing."""
+    does after "duplicate sequence"; of topic `silent` nothing. Topic `too_small` refuses all."""
 
-    def __init__(self, lost: str | None = None, silent: str | None = None) -> None:
-        self._lost, self._silent = lost, silent
+    def __init__(
+        self, lost: str | None = None, silent: str | None = None, too_small: str | None = None
+    ) -> None:
+        self._lost, self._silent, self._too_small = lost, silent, too_small
         self._sent: list[tuple[str, int, Callable[[Any, Message], None]]] = []
         self.ended: list[str] = []
 
@@ -57,12 +60,16 @@ class Producer:
         for topic, partition, on_delivery in self._sent:
             offset = counts[topic, partition]
             counts[topic, partition] += 1
-            if topic != self._silent:
+            if topic == self._too_small:
+                on_delivery(KafkaError(TOO_LARGE), Message(topic, partition, -1))
+            elif topic != self._silent:
                 lost = topic == self._lost and offset == 0
                 on_delivery(None, Message(topic, partition, -1 if lost else offset))
         return sum(topic == self._silent for topic, _, _ in self._sent)
 
     def commit_transaction(self, timeout_s: float) -> None:
+        if self._too_small:
+            raise KafkaException(KafkaError(KafkaError._STATE))
         self.ended.append("commit")
 
     def abort_transaction(self, timeout_s: float) -> None:
@@ -107,6 +114,19 @@ def test_what_is_there_is_committed(options: SinkOptions) -> None:
     producer = Producer()
     assert appended(options, producer, [DECISION]).proven
     assert producer.ended == ["commit"]
+
+
+@pytest.mark.parametrize("which", ["ledger_topic", "state_topic"])
+def test_the_topic_that_refuses_a_record_is_the_one_to_change(
+    options: SinkOptions, which: str
+) -> None:
+    refusing, other = getattr(options, which), {options.ledger_topic, options.state_topic}
+    producer = Producer(too_small=refusing)
+    with pytest.raises(EnvironmentRefused, match=f"--entity-name {refusing} ") as stop:
+        appended(options, producer, [DECISION])
+    size = len((DECISION if which == "ledger_topic" else SNAPSHOT[0])[1] or b"")
+    assert f"largest has {size} bytes" in str(stop.value)
+    assert not any(name in str(stop.value) for name in other - {refusing} if name)
 
 
 @pytest.mark.parametrize("end", [0, 5])

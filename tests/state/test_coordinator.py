@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from eo_kafka.clients.kafka import topic_lists
 from eo_kafka.clients.kafka.control_requests import Look
@@ -13,7 +15,11 @@ from eo_kafka.errors import LedgerError, OutcomeUnknown
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import recovery
 from eo_kafka.state.ledger import coordinator, ledger_memory, records
-from eo_kafka.state.ledger.appender import AppendFailed
+from eo_kafka.state.ledger.appender import (
+    NEW_TIMEOUT_MS,
+    TRANSACTION_TIMEOUT_MS,
+    AppendFailed,
+)
 from eo_kafka.state.ledger.coordinator import Coordinator
 from eo_kafka.state.ledger.succession import SUCCESSION_KEY, Succession, encode_succession
 
@@ -110,6 +116,61 @@ def test_why_no_generation_could_be_taken_is_said(
     monkeypatch.setattr(made, "append", append)
     with pytest.raises(OutcomeUnknown, match=r"5 attempts: it was read to offset 4, and .* at 5\."):
         recovery._take_generation(made, control, options, lambda _: None)
+
+
+def test_what_may_hold_a_fence_back_is_named(
+    monkeypatch: pytest.MonkeyPatch, options: SinkOptions
+) -> None:
+    """The id's last transaction ends when its markers are written: where it wrote, brokers may be
+    missing."""
+    with_state = replace(options, snapshots=True, state_topic="mine")
+    made = Coordinator(with_state, cast(Any, Control(COMPLETE)))
+    monkeypatch.setattr(made, "settle", lambda: None)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def time_out(*_: object, **__: object) -> None:
+        raise AppendFailed("1 message(s) timed out on mine")
+
+    monkeypatch.setattr(made._appender, "take", refuse)
+    monkeypatch.setattr(made._appender, "append", time_out)
+    assert not made.try_append([])
+    told = r"timed out on mine\. .*'__eo_kafka.job.ledger' or state topic 'mine'.*min.insync.repl"
+    with pytest.raises(OutcomeUnknown, match=told):
+        made.fence()
+
+
+@pytest.mark.parametrize(
+    ("described", "is_refused"),
+    [
+        (Described("c", TransactionState.MISSING), False),
+        (Described("c", COMPLETE, timeout_ms=NEW_TIMEOUT_MS), True),
+        (Described("c", PREPARED, timeout_ms=NEW_TIMEOUT_MS), True),
+        # A first start has died before it wrote, or its append was aborted.
+        (Described("c", TransactionState.EMPTY, timeout_ms=NEW_TIMEOUT_MS), False),
+        (Described("c", TransactionState.COMPLETE_ABORT, timeout_ms=NEW_TIMEOUT_MS), False),
+        (Described("c", TransactionState.EMPTY, timeout_ms=TRANSACTION_TIMEOUT_MS), True),
+        (Described("c", TransactionState.COMPLETE_ABORT, timeout_ms=TRANSACTION_TIMEOUT_MS), True),
+    ],
+)
+@pytest.mark.parametrize("named", [{}, {"ledgerTopic": "mine", "transactionalIdPrefix": "p"}])
+def test_an_empty_ledger_is_refused_if_kafka_remembers_another(
+    described: Described, is_refused: bool, named: dict[str, str]
+) -> None:
+    given = {"kafka.bootstrap.servers": "b:1", "topic": "t", "jobName": "job", **named}
+    control: Any = Control()
+    control.describe_one = lambda _: described
+    control.end_offset = lambda *_, **__: 0
+    made = Coordinator(SinkOptions.parse(given, streaming=True), control)
+    if not is_refused:
+        made.look_first(may_be_new=False)
+        return
+    with pytest.raises(LedgerError) as stop:
+        made.look_first(may_be_new=False)
+    other = "--ledger-topic mine --transactional-id-prefix p " if named else ""
+    assert f"'eo-kafka job reset job {other}--bootstrap-servers ...'" in str(stop.value)
+    assert "the ledger is '__eo_kafka.job.ledger'" in str(stop.value)
 
 
 GENERATION = (records.GENERATION_KEY, records.encode_generation(60))

@@ -1,7 +1,7 @@
 """Deletes what a job left in Kafka, if nothing says that it still runs.
 
 The coordinator's transactional id is taken before: a driver that lives all the same is shut out of
-its batch, and Kafka forgets that the job had a ledger, so that a new one is not taken for a lost
+its batch, and Kafka is told that the job has no ledger, so that a new one is not taken for a lost
 one.
 """
 
@@ -175,6 +175,7 @@ def _shut_out(job: Job) -> None:
             f"Job '{job.job}' is not deleted: a driver has decided a batch just now. It runs: "
             "nothing was deleted. That driver's batch is written again, or goes on."
         )
+    coordinator.fence(as_new=True)
 
 
 def _delete(admin: Any, topic: str) -> None:

@@ -200,6 +200,5 @@ class _Seed:
             f"Job '{job}' has a ledger already ('{topic}'), and {used}. A job that starts from "
             "an export needs a new ledger; with this one it would skip batches that were never "
             "written. The ledger was left as it is. Choose a job name that was never used; or, "
-            f"if that job will never run again, 'eo-kafka job reset {job} --bootstrap-servers "
-            "...' first."
+            f"if that job will never run again, '{self._options.reset_command}' first."
         )

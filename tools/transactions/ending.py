@@ -164,8 +164,9 @@ def close_to_drivers(
 
 def close_ledger(options: SinkOptions, control: ControlPlane) -> tuple[str, Ledger]:
     """The same of one job: its ledger's topic, and all that stands before the generation that was
-    taken."""
+    taken. Raises LedgerError of a lost ledger: with that generation in it, it would look new."""
     coordinator = Coordinator(options, control)
+    coordinator.look_first(may_be_new=False)
     coordinator.fence()
     generation = coordinator.read().generation
     coordinator.write(
