@@ -144,6 +144,14 @@ def fetch_entries(
     return invoked(client, OutboundMessage(request, True), decoded, partition)
 
 
+def map_size(client: HazelcastClient, name: str) -> Future[int]:
+    """Ask for the number of a map's entries. Unlike `fetch_entries` and `entry_of`, it is answered
+    once no partition loads entries from a MapLoader any more, and begins that if nobody did."""
+    from hazelcast.protocol.codec import map_size_codec as codec
+
+    return invoked(client, codec.encode_request(name), codec.decode_response)
+
+
 def matching_entries(
     client: HazelcastClient, name: str, key: object, predicate: Predicate
 ) -> Future[list[bytes]]:

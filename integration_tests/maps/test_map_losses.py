@@ -9,14 +9,14 @@ import pytest
 
 from eo_kafka.clients.hazelcast import internals
 from eo_kafka.clients.hazelcast.client import client as shared_client
-from eo_kafka.clients.hazelcast.client import connect
+from eo_kafka.clients.hazelcast.client import close_clients, connect
 from eo_kafka.errors import DataLossError, EnvironmentRefused
 from eo_kafka.sources.maps.options import MapOptions
 from eo_kafka.sources.maps.planner import MapPlanner
 from eo_kafka.sources.maps.position import MapPosition, ranges
 from eo_kafka.sources.maps.reader import read_journal, tasks
 from eo_kafka.testing.processes import wait_until
-from grid_fixtures import new_map, settings
+from grid_fixtures import members, new_map, settings
 
 
 class Query:
@@ -32,10 +32,11 @@ class Query:
         return MapPlanner(self.options).end(self.at, self.options.max_events, now=False)
 
     def read(self, end: MapPosition) -> list[str]:
+        """The new values of the events."""
         found = []
         for task in tasks(end.cluster, ranges(self.at, end), 3):
             for batch in read_journal(self.options, task):
-                found += batch.column("value").to_pylist()
+                found += filter(None, batch.column("value").to_pylist())
         return sorted(found)
 
     def batch(self) -> list[str]:
@@ -229,3 +230,36 @@ def test_a_fail_over_that_loses_the_only_copies_is_found(mortal_grid) -> None:
         query.plan()
     assert internals.cluster_id(client) == cluster, "it is still the same cluster"
     client.shutdown()
+
+
+@pytest.mark.parametrize("leave", ["kill", "stop"])
+def test_a_fail_over_of_a_map_whose_entries_expire_is_told_as_that(
+    monkeypatch, caplog, leave
+) -> None:
+    """Replicas write expiries into their journals when they make them: nothing was lost, but the
+    other journal is not the one that was read."""
+    # What has expired is told to the copies in one go, and here by no timer
+    later = "-Dhazelcast.internal.map.expiration.task.period.seconds=3600"
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", later)
+    with members(2) as grid:
+        client = connect(settings(grid))
+        stored = new_map(client)
+        query = Query(grid, stored)
+        assert query.batch() == []
+        keys = [f"k{number}" for number in range(300)]
+        for key in keys:
+            stored.put(key, f"v of {key}", ttl=1)
+        wait_until(lambda: not any(map(stored.get, keys)), "all have expired")
+        read = query.batch()
+        assert sorted(read) == sorted(f"v of {key}" for key in keys)
+        getattr(grid.members[0], leave)()
+        told = "is shorter than what was read.* a member left.* entries expired"
+        with pytest.raises(DataLossError, match=told):
+            query.plan()
+        with caplog.at_level(logging.WARNING):
+            again = query.forgiving().batch()
+        assert again, "what the warning says"
+        assert set(again) < set(read)
+        assert "may give events again" in caplog.text
+        client.shutdown()
+        close_clients()

@@ -9,6 +9,7 @@ end.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +19,7 @@ import numpy as np
 from ...clients.hazelcast import internals
 from ...clients.hazelcast.client import answer, client
 from ...core.crash_points import crash_point
-from ...core.errors import ReadTimeout
+from ...core.errors import ReadTimeout, SourceError
 from . import pushed as map_pushed
 from .members import MembersOf
 from .options import MapOptions
@@ -44,9 +45,11 @@ class EntriesTask(NamedTuple):
 
 def plan(options: MapOptions, pushed: Pushed = NOTHING_PUSHED) -> list[EntriesTask]:
     """The tasks that read a map, or what it is restricted to; at least one. Driver. Raises
-    ReadTimeout, EnvironmentRefused."""
+    ReadTimeout, EnvironmentRefused, SourceError."""
     hz = client(options.hazelcast)
     cluster = internals.cluster_id(hz)
+    # Here, too: members tell once that a MapLoader failed, and Spark would just run a task again
+    _await_loaded(options, hz)
     every = range(hz.partition_service.get_partition_count())
     partitions = [one for one in every if pushed.reads(one)]
     if pushed.keys is not None:
@@ -62,6 +65,8 @@ def read_entries(
     """Every entry of the task's partitions, once. Raises ReadTimeout when members don't answer or
     the cluster is not the planned one any more, SourceError."""
     hz = client(options.hazelcast)
+    # Not on the driver only: a partition whose copies have died since is loaded again
+    _await_loaded(options, hz)
     rows = Rows(options, MembersOf(options, hz), typed)
     items: list[bytes] = []
     where: list[tuple[int, int]] = []
@@ -80,6 +85,29 @@ def read_entries(
         raise ReadTimeout(
             f"The cluster of {options.place} was started anew while it was read. Read it again."
         )
+
+
+def _await_loaded(options: MapOptions, hz: Any) -> None:
+    """Return once no MapLoader is loading the map: until then members answer with a part of it."""
+    asked, done = internals.map_size(hz, options.map), threading.Event()
+    asked.add_done_callback(lambda _: done.set())
+    limit_s = options.hazelcast.request_ms / 1000
+    if not done.wait(limit_s):  # members would wait for two minutes
+        raise ReadTimeout(
+            f"The members have not told the size of {options.place} within {limit_s:g} s. If it "
+            "has a MapLoader or MapStore, they are still loading it, and a part of it is not read. "
+            "Read it again later, or set 'hazelcast.request.timeout.ms' to longer than it takes."
+        )
+    try:
+        answer(asked, options.map, options.hazelcast)
+    except ReadTimeout:  # says what is wrong
+        raise
+    except SourceError as error:
+        raise SourceError(
+            f"{error} If the map has a MapLoader or MapStore, it may have failed. The members tell "
+            "that once, and from then on answer as if the map was loaded: mend the cause, which "
+            "their logs tell, and have it loaded again (IMap.loadAll) before you read it again."
+        ) from None
 
 
 def _partitions(where: Sequence[tuple[int, int]]) -> Any:

@@ -17,6 +17,12 @@ from ...core.errors import SourceError, cut
 
 _SHOWN = 5
 _DIGEST_DIGITS = 12
+# A replica writes an expiry into its journal when it makes it: sequences differ between replicas
+_EXPIRED = (
+    "a member left, in order or not, while entries expired or were evicted (time-to-live, "
+    "max-idle, eviction), which each replica's journal has in places of its own"
+)
+_PAGE = "docs/maps.md, 'Maps whose entries expire', says what can be done."
 
 
 @dataclass(frozen=True)
@@ -137,7 +143,8 @@ def beginning(start: MapPosition, cluster: str, bounds: Sequence[Bounds]) -> Beg
         losses.append(
             f"The journal of map '{start.map}' is shorter than what was read of it "
             f"({_some(shorter)}): the map was destroyed and made again, or members died that had "
-            "the only copies."
+            f"the only copies, or {_EXPIRED}. Read from their beginning, these partitions may give "
+            f"events again that were read. {_PAGE}"
         )
     return Beginning(tuple(begins), tuple(losses))
 
@@ -155,8 +162,9 @@ def replaced(name: str, wanted: JournalRange, sequence: int) -> str:
     """What is wrong when an anchor holds another event."""
     return (
         f"Map '{name}', {wanted}: sequence {sequence} is no longer the same event. The map was "
-        "destroyed and created again, or members died that had the only copies; earlier events "
-        "that were not read are gone."
+        "destroyed and created again, or members died that had the only copies, and earlier events "
+        f"that were not read are gone; or {_EXPIRED}, and events may be missing or come again from "
+        f"here on. {_PAGE}"
     )
 
 
@@ -176,7 +184,8 @@ def missing(name: str, wanted: JournalRange, position: int, bounds: Bounds) -> s
         )
     return (
         f"Map '{name}', {wanted}: sequence {position} is not in the journal, which holds {held}. "
-        "It was overwritten, or the map was destroyed, or members died that had the only copies."
+        "It was overwritten, or the map was destroyed, or members died that had the only copies, "
+        f"or {_EXPIRED}. {_PAGE}"
     )
 
 
