@@ -10,7 +10,6 @@ service << 16 | method << 8.
 from __future__ import annotations
 
 import struct
-import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -265,29 +264,15 @@ def to_bytes(client: HazelcastClient, value: Any) -> bytes:
     return bytes(to_data(client, value).buffer)
 
 
-def connected_member(client: HazelcastClient) -> tuple[str, object]:
-    """The id of one of the members, and the client's connection to it. Raises the client's error
-    for a connection that is lost."""
+def any_connection(client: HazelcastClient) -> object:
+    """The client's connection to one of the members. Raises the client's error for one that is
+    lost."""
     from hazelcast.errors import TargetDisconnectedError
 
     connection = client._connection_manager.get_random_connection()
     if connection is None:
         raise TargetDisconnectedError("no member is connected")
-    return str(connection.remote_uuid), connection
-
-
-def answers(client: HazelcastClient, member: str) -> bool:
-    """Whether the member of this id is connected, and says so."""
-    from hazelcast.errors import HazelcastError
-    from hazelcast.protocol.codec import client_ping_codec as codec
-
-    connection = client._connection_manager.get_connection(uuid.UUID(member))
-    try:
-        if connection is not None:
-            invoked(client, codec.encode_request(), lambda _: None, connection=connection).result()
-    except (HazelcastError, OSError):
-        return False
-    return connection is not None
+    return connection
 
 
 def invoked(

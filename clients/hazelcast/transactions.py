@@ -1,9 +1,9 @@
 """A Hazelcast transaction over maps, on serialized keys and values.
 
-The client's own transactions hide what a writer must know when a member dies: which member commits,
-and what an entry was before (docs/map-two-phase.md). They also leave a copy with another member,
-which is carried out when the client disconnects, and could put an old value back hours later. These
-transactions have no such copy: the writer finishes what a dead member has left undone.
+The client's own transactions hide what a writer must know when a commit fails: what an entry was
+before (docs/map-two-phase.md). They also leave a copy with another member, which is carried out
+when the client disconnects, and could put an old value back hours later. These transactions have no
+such copy: the writer finishes what a commit has left undone.
 
 One at a time on each thread; every request waits for its answer.
 """
@@ -14,7 +14,7 @@ import itertools
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from .internals import connected_member, invoked
+from .internals import any_connection, invoked
 
 if TYPE_CHECKING:
     from hazelcast import HazelcastClient
@@ -29,17 +29,16 @@ _numbers = itertools.count(1)
 class Transaction:
     """`with Transaction(client, seconds) as one`: committed at the end, rolled back after an error.
     Its methods raise what the client raises; an error of the commit leaves open what is applied:
-    nothing, all, or, if the member died that commits, some of it.
+    nothing, all, or, if the member died that commits or some changes were refused, a part.
 
-    `seconds`: how long its locks outlive a client that stands still. `member`: the id of the member
-    that commits it."""
+    `seconds`: how long its locks outlive a client that stands still."""
 
     def __init__(self, client: HazelcastClient, seconds: int) -> None:
         from hazelcast.protocol.codec import transaction_create_codec as codec
 
         self._client = client
         self._number = next(_numbers)
-        self.member, self._connection = connected_member(client)
+        self._connection = any_connection(client)
         request = codec.encode_request(1000 * seconds, _NO_COPIES, _TWO_PHASE, self._number)
         self._id = self._answer(request, codec.decode_response)
 

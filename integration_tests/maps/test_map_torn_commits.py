@@ -1,10 +1,11 @@
-"""A member that dies while it commits a chunk leaves a part of it. Which part is made up here, in
-every shape, by a transaction that is rolled back and of which some changes are then made one by
-one; test_map_two_phase_losses.py kills members for it. The journal shows what was put twice."""
+"""A commit that fails leaves a part of its chunk: its member died, or members that live refused
+some changes. Which part is made up here, in every shape, by a transaction that is rolled back and
+of which some changes are then made one by one; test_map_two_phase_losses.py kills members for it,
+test_map_refused_commits.py has one refuse. The journal shows what was put twice."""
 
 from __future__ import annotations
 
-import uuid
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -70,17 +71,8 @@ def torn(
                     stored.delete(Data(key))
                 else:
                     stored.set(Data(key), Data(value))
-            raise error("the member that commits is gone")
+            raise error("some of it is made")
 
-        @property
-        def member(self) -> str:
-            return gone if left else self._member
-
-        @member.setter
-        def member(self, name: str) -> None:
-            self._member = name
-
-    gone = str(uuid.uuid4())
     return Torn
 
 
@@ -141,21 +133,55 @@ def test_what_somebody_else_has_written_since_stays_and_a_merge_asks(
     job.prepare(1)
     touched: list[str] = []
 
-    def one_by_another(rows: list[Put]) -> list[Put]:
-        key = to_object(hazelcast_client, rows[0][1])
-        touched.append(key)
-        written_map.set(key, "another's")
-        return rows[1::2]
+    def some_by_another(rows: list[Put]) -> list[Put]:
+        for _, key, _ in rows[:2]:
+            touched.append(to_object(hazelcast_client, key))
+            written_map.set(touched[-1], "another's")
+        return rows[2::2]
 
-    with commits(torn(one_by_another, True, 1, DriverDied)), pytest.raises(DriverDied):
+    with commits(torn(some_by_another, True, 1, DriverDied)), pytest.raises(DriverDied):
         job.commit(1)
     merging = "mergeFunction" in job.given
     if merging:
-        with pytest.raises(
-            LedgerError, match=f"the entry of key {touched[0]} since, so it is unknown whether"
-        ):
+        with pytest.raises(LedgerError, match=f"rows of keys {', '.join(touched)} are merged into"):
             job.run(1)
         job.given["failOnDataLoss"] = "false"
     job.run(1)
     right = (job.sums if merging else job.expected)(0, 1)
     assert dict(written_map.entry_set()) == right | dict.fromkeys(touched, "another's")
+
+
+def test_a_key_of_two_tasks_waits_until_the_first_commit_is_known(
+    grid, written_map, broker, hazelcast_client, commits
+) -> None:
+    """Else the second would overtake the first, whose answer is lost: nobody could tell what
+    became of it."""
+    job = job_of(grid, written_map, broker.bootstrap_servers, **ADDING)
+    entries = job.entries
+    job.entries = lambda batch, _: entries(batch, 0)
+    job.rows_of_task = 50
+    lost, overtaken = threading.Event(), threading.Event()
+
+    class Lost(Transaction):
+        _puts = 0
+
+        def put(self, name, key, value):
+            self._puts += name != map_lanes.MARKERS
+            return super().put(name, key, value)
+
+        def __exit__(self, kind, raised, trace) -> None:
+            super().__exit__(kind, raised, trace)
+            if kind is not None or not self._puts:
+                return
+            if lost.is_set():
+                overtaken.set()
+                return
+            lost.set()
+            overtaken.wait(3)
+            raise TargetDisconnectedError("the answer is lost")
+
+    job.prepare(1)
+    with commits(Lost):
+        job.commit(1)
+    twice = {key: "2" for key, value in entries(1, 0).items() if value is not None}
+    assert dict(written_map.entry_set()) == twice

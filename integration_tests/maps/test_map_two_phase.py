@@ -190,7 +190,7 @@ def test_a_driver_that_finds_a_chunk_gone_looks_who_has_taken_over(map_job) -> N
     new.take(0)
     removed = ChunkKey(options.sink, 5, 0, 0, 0, 0, 0)
     aheads = WriteAheads(Staging(options.staging, job), options.sink)
-    aheads.write(0, 5, WriteAhead(5, 0, (), False, ()))  # late, by one who was paused before it
+    aheads.write(0, 5, WriteAhead(5, 0, False, ()))  # late, by one who was paused before it
     with pytest.raises(Fenced):
         old.apply(0, 0, removed)
     assert aheads.read(0, 5) is None

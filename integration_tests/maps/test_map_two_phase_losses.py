@@ -137,17 +137,18 @@ def busy() -> Iterator[None]:
 
 
 @FULL
-@pytest.mark.parametrize("merging", [False, True])
+@pytest.mark.parametrize("kind, merging", [("j", False), ("j", True), ("guarded", True)])
 def test_a_member_that_is_killed_in_the_middle_of_commits_tears_no_chunk(
-    mortal_grid, broker, crash_points, merging
+    mortal_grid, broker, crash_points, kind, merging
 ) -> None:
     """No crash point can name the moment: a part of a chunk's rows is in the map, and perhaps its
     marker. There are thirty commits, each by one of two members, when one of these dies, on a
-    machine that is busy, as commits are longer there."""
+    machine that is busy, as commits are longer there. The one that lives refuses rows of a guarded
+    map, and not the marker, until the other is back."""
     client = connect(settings(mortal_grid))
     for _ in range(4):
         mortal_grid.start()
-        stored = new_map(client)
+        stored = new_map(client, kind)
         more = ADDING if merging else {}
         job = job_of(mortal_grid, stored, broker.bootstrap_servers, **more)
         job.rows_of_task = 3000
@@ -159,6 +160,9 @@ def test_a_member_that_is_killed_in_the_middle_of_commits_tears_no_chunk(
                 crash_points.release("S7.after_chunk")
                 time.sleep(random.uniform(0.0, 2.0))
                 mortal_grid.members[0].kill()
+            if kind == "guarded":
+                time.sleep(3)  # commits are refused meanwhile
+                mortal_grid.start()
             _, said = process.communicate(timeout=150)
         assert process.returncode == 0, said
         crash_points.clear()

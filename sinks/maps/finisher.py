@@ -100,7 +100,6 @@ class StagedMapRows:
     def remove(self) -> None:
         """S8: nobody needs it any more."""
         self._staging.remove(key for keys in self._chunks.values() for key in keys)
-        self._lanes.forget(self._by_lane)
 
     def _in_every_lane(self, do: Callable[[int], None]) -> None:
         with ThreadPoolExecutor(LANES) as threads:

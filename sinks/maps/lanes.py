@@ -5,20 +5,24 @@ and moves it on: rows and marker change together. A driver that was paused in th
 on finds the lock lost, and its transaction is refused by the members; one that comes late finds a
 newer holder in the marker. Nothing is left to a look before a put.
 
-A member that dies while it commits leaves a part of this. So what a transaction is to change is
-written ahead of its commit (sinks/maps/write_ahead.py), and whoever does not know what became of it
-takes the lane, which finishes it: entry by entry, what is not made is made.
+A commit without an answer, or with an error, may leave a part of this: its member died, or one that
+lives refused some of the changes. So what a transaction is to change is written ahead of its commit
+(sinks/maps/write_ahead.py), and whoever finds that takes the lane, which finishes it: entry by
+entry, what is not made is made. The marker alone proves nothing then.
 
 Chunks are shared out over LANES markers by their task's partition, so that some are under way at a
-time, and those of one task stay in order.
+time, and those of one task stay in order. Two that merge rows of the same key are not: the second
+would overtake a change of which nobody knows yet whether it was made.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -107,7 +111,9 @@ class Lanes:
         self._job, self._sink = job, sink
         self._holder, self._decision, self._digest = holder, decision, digest
         self._ahead = WriteAheads(staging, sink)
-        self._whole: dict[int, int] = {}  # of each lane: so many chunks are known to be whole
+        self._free = threading.Condition()
+        self._busy: set[object] = set()  # keys whose rows a lane is merging
+        self._failed: BaseException | None = None
 
     def take(self, lane: int) -> int:
         """Shut out every earlier driver from a lane, and finish what its last transaction left; how
@@ -120,18 +126,14 @@ class Lanes:
                 raise self._newer(known)
             ahead = self._ahead.read(lane, known.holder)
             # An older chunk's is of one that is whole: the next is begun only then
-            first = max(taken.done - 1, self._whole.get(lane, 0))
-            if ahead is None or not self._is_mine(ahead) or ahead.number < first:
+            if ahead is None or not self._is_mine(ahead) or ahead.number < taken.done - 1:
                 return taken
-            # This transaction may be left in parts, too
-            mine = replace(ahead, members=(*ahead.members, transaction.member))
-            self._ahead.write(lane, self._holder, mine)
-            if self._finished(transaction, ahead, landed=taken.done > ahead.number):
-                taken = replace(taken, done=ahead.number + 1)
-            return taken
+            self._ahead.write(lane, self._holder, ahead)  # this may be left in parts, too
+            self._finish(transaction, ahead)
+            return replace(taken, done=ahead.number + 1)
 
         done = self._retried(lambda: self._moved(lane, 2 * TRANSACTION_S, move)).done
-        self._whole[lane] = done
+        self._forget(lane)
         return done
 
     def apply(self, lane: int, number: int, key: ChunkKey) -> None:
@@ -151,7 +153,6 @@ class Lanes:
                 WriteAhead(
                     self._decision,
                     number,
-                    members=(transaction.member,),
                     merged=merge_of(rows) is not None,
                     changes=tuple(changes),
                     digest=self._digest,
@@ -169,13 +170,35 @@ class Lanes:
             begun = True
             self._moved(lane, TRANSACTION_S, move)
 
-        self._retried(attempt)
-        self._whole[lane] = number + 1
+        merging = None if rows is None or merge_of(rows) is None else rows.column("key")
+        with self._alone([] if merging is None else merging.to_pylist()):
+            self._retried(attempt)
+            self._forget(lane)
         crash_point("S7.after_chunk")
 
-    def forget(self, lanes: Iterable[int]) -> None:
-        """S8: what was written ahead is needed no more."""
-        self._ahead.remove(lanes, self._holder)
+    def _forget(self, lane: int) -> None:
+        """A commit was answered without an error: all that was written ahead is made."""
+        self._retried(lambda: self._ahead.remove([lane], self._holder))
+
+    @contextmanager
+    def _alone(self, keys: Iterable[object]) -> Iterator[None]:
+        """No other lane has these keys meanwhile. After an error no lane goes on, and each raises
+        it: what became of the keys is for the next start to find out."""
+        mine = set(keys)
+        with self._free:
+            self._free.wait_for(lambda: self._failed or self._busy.isdisjoint(mine))
+            if self._failed:
+                raise self._failed
+            self._busy |= mine
+        try:
+            yield
+        except BaseException as error:
+            self._failed = error
+            raise
+        finally:
+            with self._free:
+                self._busy -= mine
+                self._free.notify_all()
 
     def _is_mine(self, found: Marker | WriteAhead) -> bool:
         """Whether it is of the decision that is applied here."""
@@ -205,37 +228,36 @@ class Lanes:
         lock = partial(transaction.lock, self._target.map)
         return merged(connected, lock, rows, json, function)
 
-    def _finished(self, transaction: Transaction, ahead: WriteAhead, landed: bool) -> bool:
-        """Make what is not made of a chunk whose transaction may have been left in parts; whether
-        the chunk is applied then. `landed`: its marker is."""
+    def _finish(self, transaction: Transaction, ahead: WriteAhead) -> None:
+        """Make what is not made of a chunk whose transaction may have been left in parts."""
         # Whoever holds a lock has it until its change is made, or will never be
         now = [transaction.lock(self._target.map, change.key) for change in ahead.changes]
-        connected = client(self._target.hazelcast)
-        if ahead.merged and all(internals.answers(connected, one) for one in ahead.members):
-            return landed  # all of it or nothing, then
+        unsure = []
         for change, value in zip(ahead.changes, now, strict=True):
             state = change.state(value)
             if state is State.NOT_MADE:
                 transaction.put(self._target.map, change.key, change.after)
             elif state is State.OVERTAKEN and ahead.merged:
-                self._lost_in_another(change)
+                unsure.append(change.key)
             # else made, or replaced since: the other writer came later
-        return True
+        if unsure:
+            self._lost_in_others(unsure)
 
-    def _lost_in_another(self, change: Change) -> None:
-        key = internals.to_object(client(self._target.hazelcast), change.key)
+    def _lost_in_others(self, keys: list[bytes]) -> None:
+        connected = client(self._target.hazelcast)
+        named = ", ".join(cut(internals.to_object(connected, key)) for key in keys)
         sentence = (
-            f"A member died while it merged rows into {self._target.place}, and somebody else "
-            f"has written the entry of key {cut(key)} since, so it is unknown whether the row "
-            "is in it."
+            f"It is unknown whether rows of keys {named} are merged into {self._target.place}: "
+            "a commit had no answer, or was refused in part, and somebody else has written these "
+            "entries since."
         )
         if self._target.fail_on_loss:
             raise LedgerError(
-                f"{sentence} The batch stays decided. Set the entry to the value that it should "
+                f"{sentence} The batch stays decided. Set each entry to the value that it should "
                 "have with the row. Then set option 'failOnDataLoss' to false until the batch "
-                "is written: the entry is left as it is."
+                "is written: these entries are left as they are."
             )
-        log.warning("%s It is left as it is, as 'failOnDataLoss' is false.", sentence)
+        log.warning("%s They are left as they are, as 'failOnDataLoss' is false.", sentence)
 
     def _moved(
         self, lane: int, seconds: int, move: Callable[[Transaction, Marker | None], Marker]

@@ -1,11 +1,13 @@
 """Writes down a chunk's changes before its transaction commits, for repair. S7.
 
-The members' transactions are whole, unless the member dies that commits one. Then some of its
-changes are made and some are not, the marker's perhaps among them, and nothing says which. Who goes
-on finds them out by this record: an entry is what it was before, or what it was to become.
+The members' transactions are whole only where the commit is answered without an error. Else some of
+its changes may be made and some not, the marker's perhaps among them, and nothing says which: the
+member that commits died, or some changes were refused (by split-brain protection, or a map's
+store). Who goes on finds them out by this record: an entry is what it was before, or what it was to
+become.
 
-Each driver has one record a lane, in the job's staging map; its next chunk's takes the place. Free
-of decisions: sinks/maps/lanes.py says when a record is written and what follows from it.
+Each driver has one record a lane, in the job's staging map, until the commit is answered. Free of
+decisions: sinks/maps/lanes.py says when a record is written and what follows from it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from .staging import RecordKey, Staging, packed, unpacked
 
 _HASH = 4  # a serialized value begins with its key's hash, which says nothing of a value
 _FIELDS = b"eo-kafka.write-ahead"
+# Once the members that were to commit: by one that does not answer, an older eo-kafka compares, too
+_NO_MEMBERS = ["00000000-0000-0000-0000-000000000000"]
 
 
 class State(Enum):
@@ -55,13 +59,12 @@ class Change:
 
 @dataclass(frozen=True)
 class WriteAhead:
-    """The changes of a decision's `number`th chunk in its lane, and the members that were to commit
-    them. `decision`: the decision's generation; `merged`: the rows were, and do not replace;
-    `digest`: what tells the decision from others of its generation."""
+    """The changes of a decision's `number`th chunk in its lane. `decision`: the decision's
+    generation; `merged`: the rows were, and do not replace; `digest`: what tells the decision from
+    others of its generation."""
 
     decision: int
     number: int
-    members: tuple[str, ...]
     merged: bool
     changes: tuple[Change, ...]
     digest: str = ""
@@ -70,7 +73,7 @@ class WriteAhead:
         """As Arrow's stream of one batch."""
         import pyarrow as pa
 
-        fields = [self.decision, self.number, list(self.members), self.merged, self.digest]
+        fields = [self.decision, self.number, _NO_MEMBERS, self.merged, self.digest]
         binary = [pa.field(name, pa.binary()) for name in ("key", "before", "after")]
         schema = pa.schema(binary, {_FIELDS: json.dumps(fields).encode()})
         columns = [
@@ -86,12 +89,12 @@ class WriteAhead:
 
         try:
             rows = unpacked(written)
-            decision, number, members, merged, *more = json.loads(rows.schema.metadata[_FIELDS])
+            decision, number, _, merged, *more = json.loads(rows.schema.metadata[_FIELDS])
             columns = (rows.column(name).to_pylist() for name in ("key", "before", "after"))
         except (LookupError, TypeError, pa.ArrowException) as error:
             raise ValueError(str(error)) from None
         changes = tuple(map(Change, *columns))
-        return cls(decision, number, tuple(members), merged, changes, *more)
+        return cls(decision, number, merged, changes, *more)
 
 
 class WriteAheads:

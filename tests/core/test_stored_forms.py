@@ -36,7 +36,6 @@ AHEAD_KEY = RecordKey("main", 34, 2)
 AHEAD = WriteAhead(
     decision=33,
     number=5,
-    members=("7b1d5b2e-0000-4000-8000-000000000001",),
     merged=True,
     changes=(Change.of(b"k1", None, b"v1"), Change.of("é".encode(), b"v", None)),
     digest="0123abcd",

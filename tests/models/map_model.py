@@ -7,10 +7,10 @@ driver that is paused is one whose turn does not come.
 
 What may happen at any moment: a driver dies, a new one starts beside it, the locks of one that is
 in the middle of a transaction expire, a commit lands and its answer is lost, the member dies that
-commits and leaves a part, the members lose all that is staged. Ledger and map are made anew, and
-what else the members hold is forgotten there, or the markers alone are removed. That only the
-newest generation appends to the ledger is taken from commit_model.py, which shows it. What a marker
-says is the code's own (`Marker`).
+commits and leaves a part, members that live refuse a part, the members lose all that is staged.
+Ledger and map are made anew, and what else the members hold is forgotten there, or the markers
+alone are removed. That only the newest generation appends to the ledger is taken from
+commit_model.py, which shows it. What a marker says is the code's own (`Marker`).
 
 Each rule can be switched off (`Rules`); the tests show what then goes wrong.
 """
@@ -141,7 +141,7 @@ def s6_decide(world: World, index: int, setting: Setting) -> Moves:
         return
     again = world.again or driver.torn
     decided = world._replace(decision=decision, again=again)
-    begun = {"decision": decision, "own": True, "whole": 0, "step": _s7(setting)}
+    begun = {"decision": decision, "own": True, "step": _s7(setting)}
     yield "S6 DECIDED", changed(decided, index, **begun)
 
 
@@ -168,7 +168,7 @@ def s7_take(world: World, index: int, setting: Setting) -> Moves:
         taken = replace(taken, done=marker.done)
     puts = None
     ahead = dict(world.aheads).get(marker.holder)
-    first = max(taken.done - 1, driver.whole) if setting.rules.finishes_landed else taken.done
+    first = taken.done - 1 if setting.rules.finishes_landed else taken.done
     mine = ahead is not None and ahead.decision[:2] == decision[:2]
     if setting.rules.ahead_names_ledger:
         mine = ahead is not None and ahead.decision == decision
@@ -176,8 +176,9 @@ def s7_take(world: World, index: int, setting: Setting) -> Moves:
         now = newest(world, ahead.chunk)
         if now not in (ahead.before, decision.batch):
             world = world._replace(fault="an entry is neither what it was nor what it was to be")
-        puts = None if now == decision.batch else ahead.chunk
-        taken = replace(taken, done=ahead.chunk + 1)
+        if setting.rules.compares_all or world.deaths:
+            puts = None if now == decision.batch else ahead.chunk
+            taken = replace(taken, done=ahead.chunk + 1)
         if setting.rules.carries:
             world = written_ahead(world, driver, ahead)
     world = locked(world, index, setting)
@@ -187,9 +188,16 @@ def s7_take(world: World, index: int, setting: Setting) -> Moves:
 def s7_take_commit(world: World, index: int, setting: Setting) -> Moves:
     taken = world.drivers[index].taken or Marker()
     step = s7_lost if setting.rules.takes_first else s7_read
-    whole = taken.done if setting.rules.writes_ahead else 0
-    done = {"step": step, "at": taken.done, "whole": whole}
+    done = {"step": s7_forget, "then": step, "at": taken.done}
     yield from _commit(world, index, setting, "S7 has the lane", done, s7_take)
+
+
+def s7_forget(world: World, index: int, setting: Setting) -> Moves:
+    """A commit was answered: what was written ahead of it is made."""
+    driver = world.drivers[index]
+    aheads = frozenset(one for one in world.aheads if one[0] != driver.generation)
+    removed = world._replace(aheads=aheads)
+    yield "S7 forgets", changed(removed, index, step=required(driver.then), then=None)
 
 
 def s7_lost(world: World, index: int, setting: Setting) -> Moves:
@@ -275,8 +283,7 @@ def s7_ahead(world: World, index: int, setting: Setting) -> Moves:
 
 def s7_commit(world: World, index: int, setting: Setting) -> Moves:
     at = world.drivers[index].at + 1
-    whole = at if setting.rules.writes_ahead else 0
-    done = {"step": s7_read, "at": at, "whole": whole}
+    done = {"step": s7_forget, "then": s7_read, "at": at}
     unsure = s7_take if setting.rules.takes_again else s7_begin
     yield from _commit(world, index, setting, "S7 applies a chunk", done, unsure)
 
@@ -284,8 +291,9 @@ def s7_commit(world: World, index: int, setting: Setting) -> Moves:
 def _commit(
     world: World, index: int, setting: Setting, label: str, done: dict[str, object], unsure: Step
 ) -> Moves:
-    """The members commit, unless the locks are gone; the answer may be lost, and the member that
-    commits may die and leave any part. Its locks are held by nobody then, until they expire."""
+    """The members commit, unless the locks are gone; the answer may be lost. Any part may be left:
+    by the member that commits, if it dies, or because changes are refused. The locks of what is
+    not made are held by nobody then, until they expire."""
     driver = world.drivers[index]
     again = changed(world, index, taken=None, puts=None, step=unsure)
     if world.lock != index and setting.rules.locks_marker and setting.rules.lost_lock_refuses:
@@ -295,14 +303,16 @@ def _commit(
     both = put._replace(marker=driver.taken, lock=None if world.lock == index else world.lock)
     yield label, changed(both, index, taken=None, puts=None, **done)
     yield f"{label}, answer lost", changed(both, index, taken=None, puts=None, step=unsure)
-    if world.deaths < setting.deaths:
-        parts = {"nothing": world, "the marker": world._replace(marker=driver.taken), "all": both}
-        if driver.puts is not None:
-            parts["the row"] = put
-        for part, left in parts.items():
-            held = left._replace(lock=DEAD, deaths=world.deaths + 1)
-            torn = changed(held, index, taken=None, puts=None, step=unsure)
-            yield f"S7 a member dies and leaves {part}", torn
+    parts = {"nothing": world, "the marker": world._replace(marker=driver.taken), "all": both}
+    if driver.puts is not None:
+        parts["the row"] = put
+    for part, left in parts.items():
+        held = changed(left._replace(lock=DEAD), index, taken=None, puts=None, step=unsure)
+        if world.deaths < setting.deaths:
+            yield f"S7 a member dies and leaves {part}", held._replace(deaths=world.deaths + 1)
+        if world.refusals < setting.refusals and part != "all":
+            refused = held._replace(refusals=world.refusals + 1)
+            yield f"S7 members refuse a commit but for {part}", refused
 
 
 def s8_done(world: World, index: int, setting: Setting) -> Moves:
@@ -320,8 +330,7 @@ def s8_forget(world: World, index: int, setting: Setting) -> Moves:
     whose = required(driver.decision)
     left = frozenset(key for key in world.staged if key[:2] != (whose.generation, whose.batch))
     step = write_commit_log if driver.own else s1_remove
-    aheads = frozenset(one for one in world.aheads if one[0] != driver.generation)
-    removed = world._replace(staged=left, aheads=aheads)
+    removed = world._replace(staged=left)
     yield "S8 removes", changed(removed, index, decision=None, step=step)
 
 

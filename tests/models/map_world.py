@@ -4,7 +4,7 @@ and the rules that can be switched off in it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from eo_kafka.sinks.maps.lanes import Marker
 
@@ -29,6 +29,7 @@ class Rules(NamedTuple):
     takes_again: bool = True  # who does not know what became of a commit
     finishes_landed: bool = True  # also a chunk that its marker says is applied
     carries: bool = True  # who takes a lane writes its predecessor's record as its own
+    compares_all: bool = True  # and not only when a member has died: those that live refuse parts
 
 
 class Setting(NamedTuple):
@@ -38,6 +39,7 @@ class Setting(NamedTuple):
     batches: int = 2
     losses: int = 0
     deaths: int = 0  # of members in the middle of a commit
+    refusals: int = 0  # of some of a commit's changes, by members that live on
     renewals: int = 0  # of the ledger and the map, by hand, while nothing runs
     merges: bool = False  # chunks must not be repeated after a loss either
     rules: Rules = Rules()
@@ -74,7 +76,7 @@ class Driver(NamedTuple):
     at: int = 0  # the chunk that is next
     rows: bool = False  # whether they were there when it read them
     torn: bool = False  # some of its batch is in the map, and the rest was lost
-    whole: int = 0  # so many chunks it knows to be whole
+    then: Step | None = None  # what follows once what was written ahead is forgotten
     taken: Marker | None = None  # what its transaction makes of the marker
     puts: int | None = None  # and the chunk that it puts
 
@@ -91,11 +93,13 @@ class World(NamedTuple):
     commit_log: int = -1
     losses: int = 0
     deaths: int = 0
+    refusals: int = 0
     ledger: int = 0
     again: bool = False  # a batch that was lost in part was written again: it may repeat rows
     fault: str = ""
 
 
+T = TypeVar("T")
 Moves = Iterator[tuple[str, World]]
 Step = Callable[[World, int, Setting], Moves]
 
@@ -151,7 +155,7 @@ def missing(world: World, decision: Decision, first: int, last: int = CHUNKS) ->
     return any((*whose, chunk) not in world.staged for chunk in range(first, last))
 
 
-def required(decision: Decision | None) -> Decision:
-    if decision is None:
-        raise ValueError("the model is wrong: a step without its decision")
-    return decision
+def required(known: T | None) -> T:
+    if known is None:
+        raise ValueError("the model is wrong: a step without its decision, or its next step")
+    return known

@@ -11,6 +11,7 @@ from map_world import Driver, Rules, Setting, World
 
 LOSS = Setting(losses=1)
 DEATH = Setting(deaths=1)
+REFUSAL = Setting(refusals=1)
 RENEWAL = Setting(renewals=1)
 # rule -> (the setting in which it is missed, what is then seen)
 NEEDED = {
@@ -28,6 +29,7 @@ NEEDED = {
     "takes_again": (DEATH, "a chunk is applied twice"),
     "finishes_landed": (DEATH, "is in the commit log and not whole in the map"),
     "carries": (DEATH._replace(deaths=2), "is in the commit log and not whole in the map"),
+    "compares_all": (REFUSAL, "a chunk is applied twice"),
 }
 
 
@@ -68,6 +70,14 @@ def test_a_member_that_dies_while_it_commits_tears_no_chunk() -> None:
         assert outcome.labels[f"S7 a member dies and leaves {part}"], part
 
 
+def test_members_that_refuse_a_part_of_a_commit_tear_no_chunk() -> None:
+    outcome = explore(REFUSAL, liveness=True)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    for part in ("nothing", "the marker", "the row"):
+        assert outcome.labels[f"S7 members refuse a commit but for {part}"], part
+
+
 def test_what_another_ledger_decided_counts_for_nothing() -> None:
     outcome = explore(RENEWAL)
 
@@ -85,6 +95,8 @@ def test_what_another_ledger_decided_counts_for_nothing() -> None:
         Setting(deaths=2),
         Setting(deaths=2, drivers=3, batches=1),
         Setting(deaths=1, losses=1),
+        Setting(refusals=2),
+        Setting(refusals=1, deaths=1, batches=1),
     ],
     ids=str,
 )
