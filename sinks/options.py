@@ -11,6 +11,7 @@ from ..clients.kafka.option_checks import (
     check_client_settings,
     check_different,
     check_needs,
+    check_timeouts,
     timeout_ms,
 )
 from ..core.errors import CheckpointError
@@ -218,6 +219,8 @@ class SinkOptions(Job):
                 "same: take one of them away."
             )
         check_client_settings(reader, kafka)
+        if guarantee == EXACTLY_ONCE and kafka.get("transaction.timeout.ms", "0").isdecimal():
+            check_timeouts(reader, kafka, options.transaction_timeout_ms)
         reader.finish()
         return options
 
