@@ -218,9 +218,7 @@ class SinkOptions(Job):
                 f"Options '{TRANSACTION_TIMEOUT.name}' and 'kafka.transaction.timeout.ms' say the "
                 "same: take one of them away."
             )
-        check_client_settings(reader, kafka)
-        if guarantee == EXACTLY_ONCE and kafka.get("transaction.timeout.ms", "0").isdecimal():
-            check_timeouts(reader, kafka, options.transaction_timeout_ms)
+        _check_client(reader, options)
         reader.finish()
         return options
 
@@ -270,6 +268,12 @@ class SinkOptions(Job):
             return topic
         also = f" and {topic}" if self.topic else ""
         return f"{self.staging.name}{also}"
+
+
+def _check_client(reader: OptionReader, options: SinkOptions) -> None:
+    check_client_settings(reader, options.kafka)
+    if options.exactly_once and options.kafka.get("transaction.timeout.ms", "0").isdecimal():
+        check_timeouts(reader, options.kafka, options.transaction_timeout_ms)
 
 
 def _on_reset(reader: OptionReader, keeps_ledger: bool, commit: str) -> str:
