@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+from confluent_kafka import KafkaException
 
-from eo_kafka.clients.kafka import listener
+from eo_kafka.clients.kafka import listener, transactional_producer
 from eo_kafka.clients.kafka.cluster import connect
 from eo_kafka.clients.kafka.config import contact
 from eo_kafka.clients.kafka.listener import spoken, wrong_protocol
@@ -59,6 +60,37 @@ def test_one_server_that_fits_is_enough() -> None:
         settings = {"bootstrap.servers": f"127.0.0.1:{other},127.0.0.1:{port}"}
         assert f"127.0.0.1:{port} speaks SASL_PLAINTEXT" in (wrong_protocol(settings) or "")
         assert wrong_protocol({**settings, "security.protocol": "sasl_plaintext"}) is None
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda settings: connect(settings, 30), "No Kafka broker at 127.0.0.1:"),
+        (
+            lambda settings: transactional_producer.take(settings, "mine", 60_000),
+            "Kafka gives no producer id for 'mine': ",
+        ),
+    ],
+    ids=["connect", "take"],
+)
+def test_a_broker_that_is_frozen_is_told_of(
+    ask: Callable[[dict[str, str]], object],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its kernel takes connections, so nothing looks like an outage."""
+    monkeypatch.setattr(driver_directory, "_seen", set())
+    monkeypatch.setattr(patience, "TELL_AFTER_S", 0.5)
+    monkeypatch.setattr(patience, "OUTAGE_S", 2.0)
+    monkeypatch.setattr(transactional_producer, "_TRIAL_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        settings = {"bootstrap.servers": f"127.0.0.1:{frozen.getsockname()[1]}"}
+        served(contact(settings))
+        with pytest.raises((Unreachable, KafkaException)):
+            ask(settings)
+    (line,) = [one.getMessage() for one in caplog.records if "asked again" in one.getMessage()]
+    assert line.startswith(told)
 
 
 def test_another_login_has_not_been_served(monkeypatch: pytest.MonkeyPatch) -> None:
