@@ -17,15 +17,17 @@ plain path is taken.
 from __future__ import annotations
 
 import ctypes
+import difflib
 import functools
 import importlib
 import platform
+import re
 import struct
 import sys
 from collections.abc import Mapping
 from typing import Any
 
-from . import loops
+from . import java_settings, loops
 
 POINTER = ctypes.c_void_p
 QUEUE_FULL = -184
@@ -50,6 +52,7 @@ _IN_COMPILED_LOOPS = (
     "rd_kafka_topic_name",
     "rd_kafka_msg_partitioner_murmur2_random",
 )
+_LISTED = re.compile(rb"^([a-z_.]+) +\|", re.MULTILINE)  # in librdkafka's table of its settings
 _SCAN_BYTES = 64 * 1024
 
 
@@ -89,6 +92,7 @@ def _declare(rk: ctypes.CDLL) -> None:
         "rd_kafka_conf": (POINTER, [POINTER]),
         "rd_kafka_conf_new": (POINTER, []),
         "rd_kafka_conf_destroy": (None, [POINTER]),
+        "rd_kafka_conf_properties_show": (None, [POINTER]),
         "rd_kafka_conf_set": (number, [POINTER, text, text, POINTER, size]),
         "rd_kafka_conf_get": (number, [POINTER, text, POINTER, POINTER]),
         "rd_kafka_conf_set_dr_msg_cb": (None, [POINTER, POINTER]),
@@ -235,10 +239,31 @@ def setting_problems(settings: Mapping[str, str]) -> list[str]:
             continue
         found = rk.rd_kafka_conf_set(conf, name.encode(), value.encode(), reason, len(reason))
         if found == _CONF_UNKNOWN:
-            problems.append(f"Kafka option 'kafka.{name}' is not known to librdkafka.")
+            problems.append(f"Kafka option 'kafka.{name}' is not known to librdkafka{_meant(name)}")
         elif found == _CONF_INVALID:
             secret = any(part in name for part in _SECRET_PARTS)
             said = "" if secret else f": {reason.value.decode('utf-8', 'replace')}"
             problems.append(f"Kafka option 'kafka.{name}' has a value librdkafka refuses{said}.")
     rk.rd_kafka_conf_destroy(conf)
     return problems
+
+
+def _meant(unknown: str) -> str:
+    """The end of a sentence about a setting that librdkafka does not know."""
+    close = difflib.get_close_matches(unknown, _known() | java_settings.NAMES, n=1, cutoff=0.85)
+    if close:
+        return f": did you mean 'kafka.{close[0]}'?"
+    return ". Take it away, or give librdkafka's name of it."
+
+
+def _known() -> set[str]:
+    """The names of all its settings, as it prints them."""
+    libc, table, size = ctypes.CDLL(None), ctypes.c_char_p(), ctypes.c_size_t()
+    libc.open_memstream.restype = POINTER
+    libc.fclose.argtypes, libc.free.argtypes = [POINTER], [POINTER]
+    stream = libc.open_memstream(ctypes.byref(table), ctypes.byref(size))
+    library().rd_kafka_conf_properties_show(stream)
+    libc.fclose(stream)
+    found = {name.decode() for name in _LISTED.findall(table.value or b"")}
+    libc.free(table)
+    return found

@@ -106,7 +106,9 @@ class OptionReader:
         settings = self.prefixed(KAFKA_PREFIX)
         for name in sorted(settings.keys() & refused.keys()):
             self.problem(f"Kafka option '{name}' is not supported: {refused[name]}.")
-        settings, problems = translated(settings)
+        settings, problems = translated(
+            {name: value for name, value in settings.items() if name not in refused}
+        )
         for sentence in problems:
             self.problem(sentence)
         if settings.get("allow.auto.create.topics", "false").strip().lower() != "false":

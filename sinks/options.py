@@ -11,6 +11,7 @@ from ..clients.kafka.option_checks import (
     check_client_settings,
     check_different,
     check_needs,
+    check_timeouts,
     timeout_ms,
 )
 from ..core.errors import CheckpointError
@@ -217,7 +218,7 @@ class SinkOptions(Job):
                 f"Options '{TRANSACTION_TIMEOUT.name}' and 'kafka.transaction.timeout.ms' say the "
                 "same: take one of them away."
             )
-        check_client_settings(reader, kafka)
+        _check_client(reader, options)
         reader.finish()
         return options
 
@@ -267,6 +268,12 @@ class SinkOptions(Job):
             return topic
         also = f" and {topic}" if self.topic else ""
         return f"{self.staging.name}{also}"
+
+
+def _check_client(reader: OptionReader, options: SinkOptions) -> None:
+    check_client_settings(reader, options.kafka)
+    if options.exactly_once and options.kafka.get("transaction.timeout.ms", "0").isdecimal():
+        check_timeouts(reader, options.kafka, options.transaction_timeout_ms)
 
 
 def _on_reset(reader: OptionReader, keeps_ledger: bool, commit: str) -> str:

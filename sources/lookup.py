@@ -123,7 +123,7 @@ class OffsetLookup:
         """Every partition that the principal may describe."""
         from confluent_kafka import KafkaException
 
-        self._client.last_error = None
+        self._client.begin()
         trials = Trials(self._options)
         while True:
             try:
@@ -257,7 +257,7 @@ class OffsetLookup:
             problem=lambda found: None if found.offset >= lowest else silence,
             topics={at.topic for at in partitions},
         )
-        served(self._options.servers)  # by the leaders, who are who is waited for
+        served(config.contact(self._options.kafka))  # by the leaders, who are who is waited for
         told = {TopicPartition(at.topic, at.partition): one for at, one in answers.items()}
         return Ends(
             {at: one.offset for at, one in told.items()},
@@ -276,7 +276,7 @@ class OffsetLookup:
         An unknown topic may pass as well: a new one is not known to every broker at once. `topics`
         are those of the partitions that are asked for: one that is gone has no leaders, either.
         """
-        self._client.last_error = None
+        self._client.begin()
         trials, told = Trials(self._options), ""
         while True:
             futures = send(trials.next_s)
@@ -292,7 +292,7 @@ class OffsetLookup:
             if not self._may_ask_again(trials, error):
                 raise self._refused(subject(about), error)
             if told != error.str():  # an outage says the same again and again
-                log.warning("looking up %s: %s; asking again", subject(about), error.str())
+                self._client.tell(subject(about), error)
                 told = error.str()
             trials.pause()
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from ..clients.kafka import config
 from ..clients.kafka.cluster import is_refusal
+from ..clients.kafka.listener import Suspicion
 from ..core.errors import SourceError
 from .settings.options import SourceOptions
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
+
+log = logging.getLogger(__name__)
 
 
 class LookupClient:
@@ -20,6 +24,7 @@ class LookupClient:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._admin: Any = None
+        self._suspicion = Suspicion(options.kafka)
         self.last_error: KafkaError | None = None
         self.was_let_in = False
 
@@ -41,6 +46,10 @@ class LookupClient:
                 ) from None
         return self._admin
 
+    def begin(self) -> None:
+        """A question begins."""
+        self.last_error, self._suspicion = None, Suspicion(self._options.kafka)
+
     def close(self) -> None:
         """Drop it; a later question makes a new one."""
         self._admin = None
@@ -52,7 +61,7 @@ class LookupClient:
 
     def check(self) -> None:
         """Take in what it tells: a wrong password shows nowhere else. Raises SourceError for a
-        login, or TLS, that no broker has ever taken."""
+        login, or TLS, that no broker has ever taken, and for a protocol that none speaks."""
         self.admin().poll(0)
         if self._refusal is not None and not self.was_let_in:
             raise SourceError(
@@ -60,6 +69,13 @@ class LookupClient:
                 f"'kafka.*' settings: {self._refusal.str()}. Check the security protocol, the "
                 "credentials and the certificates."
             )
+        if not self.was_let_in and (problem := self._suspicion.problem()):
+            raise SourceError(problem)
+
+    def tell(self, subject: str, error: KafkaError) -> None:
+        """That `subject` is asked for again, and what the client has told: that says more."""
+        said = f" ({self.last_error.str()})" if self.last_error is not None else ""
+        log.warning("looking up %s: %s%s; asking again", subject, error.str(), said)
 
     @property
     def _refusal(self) -> KafkaError | None:
@@ -67,6 +83,10 @@ class LookupClient:
         return error if error is not None and is_refusal(error) else None
 
     def _on_error(self, error: KafkaError) -> None:
-        # "All brokers are down" comes after a refusal, and says less
+        from confluent_kafka import KafkaError
+
+        # "All brokers are down" comes after what says more
+        if self.last_error is not None and error.code() == KafkaError._ALL_BROKERS_DOWN:
+            return
         if self._refusal is None or is_refusal(error):
             self.last_error = error

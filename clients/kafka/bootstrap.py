@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...core.patience import patience_s
 from .outages import SILENT, address_of, connection_problem
 
 log = logging.getLogger(__name__)
@@ -35,15 +34,14 @@ TURN_MAX_S = 12.0  # what a connection needs: one that is not answered says noth
 
 
 def connected(control: Mapping[str, Any], within_s: float | None = None) -> Any:
-    """A KafkaAdminClient that has found the cluster, `within_s`, by default as long as one waits
-    for it in an outage. Raises what kafka-python raises; ssl.SSLError where one of the two sides
-    does not trust the other's certificate."""
+    """A KafkaAdminClient that has found the cluster, `within_s`, by default TIMEOUT_S. Raises what
+    kafka-python raises; ssl.SSLError where one of the two sides does not trust the other's
+    certificate."""
     from kafka.errors import KafkaTimeoutError
 
     servers = [name.strip() for name in control["bootstrap_servers"].split(",") if name.strip()]
     random.shuffle(servers)
-    longest_s = within_s or patience_s(control["bootstrap_servers"], TIMEOUT_S)
-    deadline = time.monotonic() + longest_s
+    deadline = time.monotonic() + (within_s or TIMEOUT_S)
     each_s = PATIENCE_S if len(servers) > 1 else TURN_MAX_S
     distrust: list[ssl.SSLError] = []
     while True:

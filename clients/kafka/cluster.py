@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import EnvironmentRefused, Unreachable, cut
-from ...core.patience import patience_s
-from .config import admin_client, connection_settings
+from ...core.patience import Wait, patience_s
+from .config import admin_client, connection_settings, contact
 from .first_contact import nobody_listens
+from .listener import Suspicion
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -22,15 +22,17 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
     """An AdminClient that has reached the cluster, and the number of live brokers.
 
     Raises EnvironmentRefused within seconds when the brokers refuse the credentials, or one of the
-    two sides the other's certificate; Unreachable within seconds when nothing listens at the first
-    contact, after `timeout_s` when nothing answers, or later where brokers have served before.
+    two sides the other's certificate, or the listener speaks another protocol; Unreachable within
+    seconds when nothing listens at the first contact, after `timeout_s` when nothing answers, or
+    later where brokers have served before.
     """
-    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import KafkaException
 
     servers = settings.get("bootstrap.servers", "")
     if problem := nobody_listens(servers, timeout_s):
         raise Unreachable(problem)
-    timeout_s = patience_s(servers, timeout_s)
+    wait, timeout_s = Wait(contact(settings), timeout_s), patience_s(contact(settings), timeout_s)
+    suspicion = Suspicion(settings)
     errors: list[KafkaError] = []
     client: dict[str, Any] = dict(connection_settings(settings))
     client["error_cb"] = errors.append
@@ -40,10 +42,11 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
         raise EnvironmentRefused(
             f"No client can be made of these 'kafka.*' settings: {cut(error.args[0].str())}."
         ) from None
-    admin.servers = servers  # for `topics.asked`: whom one waits for
+    admin.servers, admin.contact = servers, contact(settings)  # for `topics.asked`
     future = admin.describe_cluster(request_timeout=timeout_s)
-    deadline = time.monotonic() + timeout_s
-    while not future.done() and time.monotonic() < deadline:
+    while not future.done() and wait.goes_on(
+        True, f"No Kafka broker at {servers} answers{_reason(errors)}."
+    ):
         admin.poll(0.05)  # delivers the client's errors: a wrong password shows nowhere else
         refused = [error for error in errors if is_refusal(error)]
         if len(refused) >= _REFUSALS:
@@ -52,16 +55,26 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
                 f"{cut(refused[-1].str(), 400)}. Check the security protocol, the credentials and "
                 "the certificates."
             )
+        if problem := suspicion.problem():
+            raise EnvironmentRefused(problem)
     try:
         return admin, len(future.result(0 if future.done() else 1).nodes)
     except (KafkaException, FutureTimeout) as error:
-        last = errors[-1] if errors else error.args[0] if error.args else None
-        reason = f" ({cut(last.str(), 400)})" if isinstance(last, KafkaError) else ""
+        reason = _reason([*error.args, *errors])
         kind = EnvironmentRefused if any(map(is_refusal, errors)) else Unreachable
         raise kind(
             f"No Kafka broker at {servers} answered within {timeout_s:.0f} s{reason}. Check "
             "the bootstrap servers and the security settings."
         ) from None
+
+
+def _reason(errors: Sequence[Any]) -> str:
+    """What a client has told last, but for what says less: that all brokers are down."""
+    from confluent_kafka import KafkaError
+
+    told = [error for error in errors if isinstance(error, KafkaError)]
+    clear = [error for error in told if error.code() != KafkaError._ALL_BROKERS_DOWN] or told
+    return f" ({cut(clear[-1].str(), 400)})" if clear else ""
 
 
 def is_refusal(error: KafkaError) -> bool:

@@ -26,6 +26,14 @@ _CONTROL_NAMES = {
     "sasl.password": "sasl_plain_password",
     "sasl.kerberos.service.name": "sasl_kerberos_service_name",
 }
+# What of them says who one is, without a secret: the name is kept where others may read it.
+_LOGIN = (
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.username",
+    "ssl.certificate.location",
+)
 # What describes how to reach the cluster; an AdminClient takes these and no producer's settings.
 _CONNECTION_PREFIXES = (
     "bootstrap.servers",
@@ -133,6 +141,13 @@ def quick_connect(settings: Mapping[str, str]) -> dict[str, str]:
     """What makes librdkafka ready sooner, unless the user says how to reconnect."""
     given = any(name.startswith("reconnect.") for name in settings)
     return {} if given else dict(_QUICK_CONNECT)
+
+
+def contact(settings: Mapping[str, str]) -> str:
+    """Whom one waits for, for `patience.py`: the servers, and who one is to them. Where one login
+    has worked, another one has not been served yet."""
+    login = [f"{name}={settings[name]}" for name in _LOGIN if settings.get(name)]
+    return " ".join([settings.get("bootstrap.servers", ""), *login])
 
 
 def connection_settings(settings: Mapping[str, str]) -> dict[str, str]:

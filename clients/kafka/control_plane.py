@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ...core.errors import EnvironmentRefused, EoKafkaError, OutcomeUnknown, Unreachable, cut
-from ...core.patience import Wait
+from ...core.patience import Wait, patience_s
 from ...core.transaction import (
     NO_ANSWER,
     Described,
@@ -22,7 +22,7 @@ from ...core.transaction import (
     end_txn_answer,
 )
 from . import bootstrap, outages, topic_lists
-from .config import control_settings
+from .config import contact, control_settings
 from .control_errors import is_not_offered, is_outage, is_retriable, is_silence, named
 from .control_requests import End, Look, TransactionRequests, create_nothing
 from .needed_requests import not_offered
@@ -64,12 +64,12 @@ class ControlPlane:
     """
 
     def __init__(self, settings: Mapping[str, str], within_s: float | None = None) -> None:
-        """`within_s`: see bootstrap.connected."""
-        self._settings = settings
-        self.servers = settings.get("bootstrap.servers", "")
+        """`within_s`: by default as long as one waits for the cluster in an outage."""
+        self._settings, self.servers = settings, settings.get("bootstrap.servers", "")
         control = control_settings(settings)
         try:
-            self.admin: Any = bootstrap.connected(control, within_s)
+            longest_s = patience_s(contact(settings), bootstrap.TIMEOUT_S)
+            self.admin: Any = bootstrap.connected(control, within_s or longest_s)
         except Exception as error:
             is_silent = type(error).__name__ == "KafkaTimeoutError"
             raise (Unreachable if is_silent else EnvironmentRefused)(
@@ -127,7 +127,7 @@ class ControlPlane:
         name."""
         pending = {identity.transactional_id: identity for identity in identities}
         found: dict[str, tuple[EndTxnAnswer, str]] = {}
-        wait, pause = Wait(self.servers, timeout_s), 0.002
+        wait, pause = Wait(contact(self._settings), timeout_s), 0.002
         while pending:
             for name, error in self.end(pending.values(), commit, version).items():
                 found[name] = (answer := end_txn_answer(error)), error
@@ -263,7 +263,7 @@ class ControlPlane:
         """What a method of kafka-python's client answers, asked again as a look-up is."""
         import tenacity
 
-        wait = Wait(self.servers, LOOKUP_TIMEOUT_S)
+        wait = Wait(contact(self._settings), LOOKUP_TIMEOUT_S)
 
         def stop(state: tenacity.RetryCallState) -> bool:
             error = state.outcome.exception() if state.outcome else None

@@ -20,6 +20,9 @@ _NEEDS = (
     ("max.in.flight.requests.per.connection", ("5", "4", "3", "2", "1"), _ORDER),
     ("queuing.strategy", ("fifo",), "rows could be reordered"),
 )
+# Setting -> by how many milliseconds it may be longer than a transaction
+_WITHIN_TRANSACTION = {"delivery.timeout.ms": 0, "message.timeout.ms": 0, "socket.timeout.ms": 100}
+_PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")  # librdkafka leaves out the rest
 _RETRIES = ("retries", "message.send.max.retries")
 
 
@@ -48,10 +51,29 @@ def check_needs(reader: OptionReader, kafka: KafkaSettings, guarantee: str) -> N
             )
 
 
+def check_timeouts(reader: OptionReader, kafka: Mapping[str, str], transaction_ms: int) -> None:
+    """librdkafka refuses a producer whose requests may outlast its transaction, by names that the
+    user may not have given."""
+    for name, spare_ms in _WITHIN_TRANSACTION.items():
+        value = kafka.get(name, "").strip()
+        if value.isdecimal() and int(value) > transaction_ms + spare_ms:
+            reader.problem(
+                f"Option 'kafka.{name}' is '{value}', and a transaction may be open for "
+                f"{transaction_ms} ms: take it away, or raise 'transactionTimeout'."
+            )
+
+
 def check_client_settings(reader: OptionReader, kafka: Mapping[str, str]) -> None:
     """librdkafka must know each setting, and take its value; a login by OAuth must be whole."""
     from ...core.librdkafka import setting_problems
 
+    for server in kafka.get("bootstrap.servers", "").split(","):
+        scheme, separator, _ = server.strip().rpartition("://")
+        if separator and scheme.lower() not in _PROTOCOLS:
+            reader.problem(
+                f"Option 'kafka.bootstrap.servers' has '{server.strip()}': write host:port, "
+                f"without '{scheme}://'. Brokers speak Kafka's own protocol."
+            )
     for sentence in (
         *oauth.problems(kafka),
         *setting_problems(oauth.left_to_librdkafka(kafka)),

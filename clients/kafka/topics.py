@@ -32,9 +32,9 @@ def asked(admin: Any, what: str, attempt: Callable[[float], T], *, once: bool = 
     from confluent_kafka import KafkaException
 
     servers = servers_of(admin)
-    wait, began = Wait(servers, TIMEOUT_S), time.monotonic()
+    wait, began = Wait(contact_of(admin), TIMEOUT_S), time.monotonic()
     while True:
-        left = patience_s(servers, TIMEOUT_S) - (time.monotonic() - began)
+        left = patience_s(contact_of(admin), TIMEOUT_S) - (time.monotonic() - began)
         within_s = max(_PAUSE_S, min(TIMEOUT_S, left))
         try:
             return attempt(within_s)
@@ -54,6 +54,12 @@ def servers_of(admin: Any) -> str:
     """The `bootstrap.servers` of an admin that `connect` made; "" of another."""
     servers: str = getattr(admin, "servers", "")
     return servers
+
+
+def contact_of(admin: Any) -> str:
+    """Whom one waits for (`config.contact`), of an admin that `connect` made."""
+    found: str = getattr(admin, "contact", servers_of(admin))
+    return found
 
 
 def metadata(admin: Any, topic: str | None = None) -> Any:
@@ -165,7 +171,7 @@ def create(
     from confluent_kafka import KafkaError, KafkaException
 
     servers = servers_of(admin)
-    attempt, wait, outage = 1, Wait(servers, TIMEOUT_S), Wait(servers, 0.0)
+    attempt, wait, outage = 1, Wait(contact_of(admin), TIMEOUT_S), Wait(contact_of(admin), 0.0)
     while True:
         try:
             admin.create_topics([topic])[topic.topic].result(TIMEOUT_S)

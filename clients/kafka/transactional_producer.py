@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ...core.patience import patience_s
+from ...core.patience import Wait
 from ...core.process.kept import Kept
 from . import config as kafka_config
-from .config import quick_connect
+from .config import contact, quick_connect
 from .fenced import is_fencing
 
 INIT_TIMEOUT_S = 60.0
 # Without a connection that is up, InitProducerId is put off by half a second; so one waits for it,
 # but not for ever: what is wrong with the cluster, InitProducerId says better.
 CONNECT_TIMEOUT_S = 2.0
+_TRIAL_S = 10.0
 MESSAGE_TIMEOUT_MAX_MS = 900_000
 _ROOM_POLL_S = 0.05
 _OF_ROWS = {"queue.buffering.max.kbytes", "queue.buffering.max.messages", "batch.size"}
@@ -57,19 +58,24 @@ def take(
     Never one that was taken before: a (producer id, epoch) must not cover two transactions.
     Dropping the producer leaves an open transaction open; its `close()` would abort it.
     """
-    from confluent_kafka import KafkaException
+    from confluent_kafka import KafkaError, KafkaException
 
     config = _config(settings, transactional_id, timeout_ms)
     producer = _ahead.take(config) or kafka_config.producer(config)
     _wait_connected(producer, topic or _ANY_TOPIC)
     before()
-    servers = settings.get("bootstrap.servers", "")
-    try:
-        producer.init_transactions(patience_s(servers, INIT_TIMEOUT_S))
-    except KafkaException:
-        producer.poll(0)  # lets it tell `outages` of a login that is refused
-        raise
-    return producer
+    wait = Wait(contact(settings), INIT_TIMEOUT_S)
+    while True:
+        try:
+            producer.init_transactions(_TRIAL_S)
+            return producer
+        except KafkaException as failed:
+            producer.poll(0)  # lets it tell `outages` of a login that is refused
+            error = failed.args[0]
+            problem = f"Kafka gives no producer id for '{transactional_id}': {error.str()}."
+            # A call that is over goes on in the next one
+            if error.code() != KafkaError._TIMED_OUT or not wait.goes_on(True, problem):
+                raise
 
 
 def for_own_records(settings: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:

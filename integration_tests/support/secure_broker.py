@@ -39,7 +39,12 @@ SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTH = "OAUTHBEARER"
 REAUTHENTICATED_MS = 3_600_000  # at the latest; a token's end comes first (KIP-368)
 SOON = "SCRAM-SHA-512"  # whoever logs in by this does so again every two seconds
-LISTENERS = {"SASL": "SASL_SSL", "MTLS": "SSL", "ELSEWHERE": "SASL_SSL"}
+LISTENERS = {
+    "SASL": "SASL_SSL",
+    "MTLS": "SSL",
+    "ELSEWHERE": "SASL_SSL",
+    "CLEAR": "SASL_PLAINTEXT",
+}
 Grant = tuple[ResourceType, str, AclOperation]
 
 
@@ -242,7 +247,7 @@ def properties(
         "listener.name.elsewhere.ssl.keystore.location": made.store(made.elsewhere),
         "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM, *([OAUTH] if issuer else []))),
     }
-    for listener in ("sasl", "elsewhere"):
+    for listener in ("sasl", "elsewhere", "clear"):
         at = f"listener.name.{listener}"
         settings[f"{at}.plain.sasl.jaas.config"] = plain
         for mechanism in SCRAM:

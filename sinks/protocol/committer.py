@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ...clients.kafka import control_plane
+from ...clients.kafka.config import contact
 from ...core.crash_points import crash_point
 from ...core.errors import Fenced, LedgerError, OutcomeUnknown, ParticipantsLost
 from ...core.patience import served
@@ -85,7 +86,7 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> C
         control_plane.forget(options.kafka)
         raise
     coordinator.keep()
-    served(options.kafka.get("bootstrap.servers", ""))
+    served(contact(options.kafka))
     crash_point("S8.after_done")
     course.snapshot = snapshots.taken if snapshots else None
     return course

@@ -13,7 +13,7 @@ from typing import Any
 from ...clients.kafka import control_plane
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.option_checks import ALLOWED_BY_BROKERS
-from ...clients.kafka.topics import TIMEOUT_S, exists, metadata, settings_of
+from ...clients.kafka.topics import TIMEOUT_S, contact_of, exists, metadata, settings_of
 from ...core.errors import EnvironmentRefused, SinkError, Unreachable
 from ...core.patience import Wait
 from ...state.ledger import topics
@@ -106,7 +106,7 @@ def with_allowed_timeout(options: SinkOptions) -> SinkOptions:
 
 def _all_allow(admin: Any, servers: str) -> dict[int, int | None]:
     """As `_allowed_by_brokers`, of which each answers; one that is away is soon none of them."""
-    wait = Wait(servers, TIMEOUT_S)
+    wait = Wait(contact_of(admin), TIMEOUT_S)
     while True:
         try:
             if found := _allowed_by_brokers(admin, must_answer=True):

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...clients.kafka import control_plane, transactional_producer
+from ...clients.kafka import config, control_plane, transactional_producer
 from ...clients.kafka.fenced import is_fencing, was_aborted_for_age
 from ...core.crash_points import crash_point
 from ...core.digest import Digest
@@ -284,7 +284,7 @@ class TaskTransaction:
         if missing or lost:
             what = f"{missing} rows" if missing else "the ledger's record of the rows"
             raise self._failed(f"{what} got no answer in {timeout_s:.0f} s")
-        served(self._options.kafka.get("bootstrap.servers", ""))
+        served(config.contact(self._options.kafka))
 
     def _failed(self, said: str = "") -> SinkError | EnvironmentRefused:
         """`said`: the reason, where no report of a record gives one."""

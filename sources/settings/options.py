@@ -240,8 +240,7 @@ def _check_tasks(options: SourceOptions, reader: OptionReader) -> None:
 
 
 def _kafka(reader: OptionReader) -> KafkaSettings:
-    given = reader.kafka(REFUSED_KAFKA)
-    accepted = {name: value for name, value in given.items() if name not in REFUSED_KAFKA}
+    accepted = dict(reader.kafka(REFUSED_KAFKA))
     level = accepted.setdefault("isolation.level", _ISOLATION_LEVELS[0])
     if level not in _ISOLATION_LEVELS:
         reader.problem(

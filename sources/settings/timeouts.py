@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from ...clients.kafka import outages
+from ...clients.kafka.config import contact
 from ...core.patience import patience_s
 from .options import SourceOptions
 
@@ -16,7 +17,7 @@ _PAUSE_S = 0.1
 def lookup_timeout_s(options: SourceOptions) -> float:
     """For how many seconds one planning step may wait for an answer."""
     given = options.lookup_timeout_ms
-    return patience_s(options.servers) if given is None else given / 1000
+    return patience_s(contact(options.kafka)) if given is None else given / 1000
 
 
 def stall_timeout_s(options: SourceOptions, moved: float) -> float:

@@ -109,6 +109,7 @@ class Wire:
 def plane(reply: Callable[[Any], Any], mutate: Mutate = lambda payload: payload) -> ControlPlane:
     made = ControlPlane.__new__(ControlPlane)
     made.servers, made.admin = "wire:1", Wire(reply, mutate)
+    made._settings = {"bootstrap.servers": made.servers}
     made._requests = TransactionRequests(made.admin, made.servers)
     return made
 

@@ -25,6 +25,7 @@ class Answers(ControlPlane):
 
     def __init__(self, *rounds: dict[str, str]) -> None:
         self.servers = "servers"
+        self._settings = {"bootstrap.servers": self.servers}
         self.rounds = list(rounds)
         self.asked: list[list[str]] = []
 

@@ -179,6 +179,23 @@ def test_a_batch_needs_no_name() -> None:
             {"transactionTimeout": "1 minute", "kafka.transaction.timeout.ms": "5000"},
             "'transactionTimeout' and 'kafka.transaction.timeout.ms' say the same",
         ),
+        (
+            {"transactionTimeout": "1 minute", "kafka.delivery.timeout.ms": "120000"},
+            "'kafka.delivery.timeout.ms' is '120000', and a transaction may be open for 60000 ms",
+        ),
+        (
+            {"transactionTimeout": "1 minute", "kafka.socket.timeout.ms": "60101"},
+            "'kafka.socket.timeout.ms' is '60101', and",
+        ),
+        (
+            {"kafka.transaction.timeout.ms": "60000", "kafka.message.timeout.ms": "60001"},
+            "'kafka.message.timeout.ms' is '60001', and",
+        ),
+        ({"kafka.linger.msx": "1"}, "to librdkafka: did you mean 'kafka.linger.ms'?"),
+        ({"kafka.boostrap.servers": "h"}, "did you mean 'kafka.bootstrap.servers'?"),
+        ({"kafka.metric.reporter": "x"}, "did you mean 'kafka.metric.reporters'?"),
+        ({"kafka.key.serializer": "x"}, "are sent as they are"),
+        ({"kafka.bootstrap.servers": "a:1, http://h:9092"}, "'http://h:9092': write host:port"),
         ({"transactionTimeout": "25 days"}, "'transactionTimeout' must be 'max' or a time of 1"),
         ({"transactionTimeout": "ever"}, "'transactionTimeout' must be a time like"),
         ({"kafka.transaction.timeout.ms": "x"}, "'kafka.transaction.timeout.ms' has a value"),
