@@ -106,9 +106,10 @@ class Coordinator:
         self._wait_completed(state)
         self.markers.saw({} if state.is_completing else found.leader_epochs)
         stable, token_from = found.ends
-        if not stable and not may_be_new and lost_ledger.is_remembered(described):
+        is_lost = not stable and lost_ledger.is_remembered(described)
+        if is_lost and not may_be_new:
             self._check_still_empty()
-        self._appender.as_new = not stable
+        self._appender.as_new = not stable and not is_lost
         if self.topic not in found.topic_ids:
             topic_lists.warn_of_no_ids(self._options.kafka.get("bootstrap.servers", ""))
         self._memory.recall(found.topic_ids.get(self.topic, ""), stable)

@@ -38,11 +38,12 @@ def check_place(options: Job, ledger: Ledger, here: str) -> None:
         return
     job, topic = options.job_and_ledger
     raise ForeignLedger(
-        f"Checkpoint '{here}' is empty, and that of job '{job}' is '{ledger.checkpoint}', as "
+        f"Checkpoint '{here}' holds no query, and that of job '{job}' is '{ledger.checkpoint}', as "
         f"ledger '{topic}' says. Nothing was restored, and the query was not started. A job's name "
         "is for one query: if this is another one, give it its own 'jobName'. If it is that one, "
         f"and is to go on here (its checkpoint was moved, or is lost with its place): 'eo-kafka "
         f"snapshots restore {job} CHECKPOINT --bootstrap-servers ...', or eo_kafka.restore where "
-        "each start has a new folder; then start it. If 'checkpointLocation' was changed by "
-        "mistake, change it back."
+        "each start has a new folder; then start it. If a new query is to take the job over, as "
+        "its option 'onReset' says, start it by the writer's own start(). If 'checkpointLocation' "
+        "was changed by mistake, change it back."
     )

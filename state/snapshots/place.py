@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 from ...core.url_secrets import without_secrets
 from .checkpoint import Checkpoint
 
 _OF_S3 = re.compile("s3[an]:")  # Hadoop's names
+_PARTS = re.compile(r"(\w+:(?://[^/]*)?)(/.*)", re.DOTALL)
 
 
 def place_of(checkpoint: Checkpoint | None) -> str:
@@ -15,5 +17,8 @@ def place_of(checkpoint: Checkpoint | None) -> str:
     to another disk now is no move."""
     if checkpoint is None:
         return ""
-    found = without_secrets(_OF_S3.sub("s3:", checkpoint.location))
+    found = _OF_S3.sub("s3:", checkpoint.location)
+    if parts := _PARTS.fullmatch(found):  # as Spark writes it into files: without `..`
+        found = parts[1] + posixpath.normpath(parts[2])
+    found = without_secrets(found)
     return found.encode(errors="replace").decode()  # what no JSON holds, no ledger can

@@ -80,6 +80,15 @@ def now(
     return BatchIdentity(batch, "topic 'out'", tuple(starts), planned, checkpoint)
 
 
+def test_the_batch_that_a_job_starts_from_wrote_its_rows_elsewhere(caplog) -> None:
+    found, again = ledger([line(9)]), [report(0, b"a")]
+    batch_checks.check_written(options(), now([line(9)]), found, again)
+    assert not caplog.records
+    found.decisions["main", 4] = replace(found.decisions["main", 5], batch=4)
+    batch_checks.check_written(options(), now([line(9)]), found, again)
+    assert "its rows are not those that were written" in caplog.text
+
+
 def test_equal_offsets_excuse_rows_that_differ_but_not_in_silence(caplog) -> None:
     found = ledger([line(9)], [line(5)], [part(0, b"a"), part(1, b"b")])
     mine = now(['{"in":{"0":9}}'], [line(5)])

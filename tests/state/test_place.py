@@ -16,7 +16,14 @@ from eo_kafka.state.snapshots.place import place_of
 
 def test_one_folder_has_one_name(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for url in ("a", "./a/", f"{tmp_path}//a", f"file:{tmp_path}/a", f"file://{tmp_path}/a/"):
+    for url in (
+        "a",
+        "./a/",
+        f"{tmp_path}//a",
+        f"file:{tmp_path}/a",
+        f"file://{tmp_path}/a/",
+        "b/../a",
+    ):
         assert place_of(open_checkpoint(url)) == f"file:{tmp_path}/a"
     (tmp_path / "link").symlink_to("a")  # it leads to another disk after a deployment
     assert place_of(open_checkpoint("link")) == f"file:{tmp_path}/link"
@@ -36,7 +43,12 @@ def test_a_lost_checkpoint_is_written_back_where_it_was() -> None:
     owner.check_place(options, mine, "file:/one")
     with pytest.raises(ForeignLedger) as raised:
         owner.check_place(options, mine, "file:/two")
-    for says in ("'file:/two' is empty", "'file:/one'", "its own 'jobName'", "snapshots restore j"):
+    for says in (
+        "'file:/two' holds no query",
+        "'file:/one'",
+        "its own 'jobName'",
+        "snapshots restore j",
+    ):
         assert says in str(raised.value)
     older = fold([(records.OWNER_KEY, records.encode_owner("q"))])
     owner.check_place(options, older, "file:/two")

@@ -56,11 +56,9 @@ TO_DO = {
     "failOnDataLoss=false goes on with what is left.",
     "UnknownTopic": "Create the topic ('eo-kafka topic create'), or correct its name.",
     "Fenced": "Make sure that the job runs in one place only. The newer driver goes on.",
-    "ForeignLedger": "Bring the checkpoint back, use another jobName, or give the ledger up with "
-    "'eo-kafka job reset JOB'.",
+    "ForeignLedger": "Do what the sentence says: one of the ways gives the job's memory up.",
     "CorruptLedger": "Restore the ledger's topic, or run the newer version that wrote it.",
-    "BatchMismatch": "Without state: 'eo-kafka job redo JOB CHECKPOINT'; with state: restore a "
-    "snapshot.",
+    "BatchMismatch": "Do what the sentence says: another way may lose rows.",
     "RepairNeeded": "Decide whether the missing rows may be lost: 'eo-kafka job repair JOB --batch "
     "N --accept-loss'.",
     "CheckpointError": "Nothing was changed. Do what the sentence says about the checkpoint.",
