@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TEMPORARY = re.compile("/temporary-[0-9a-f]{8}-[0-9a-f-]{27}$")
+_NEW = re.compile("(.*)/(temporary-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ROOT = "spark.sql.streaming.checkpointLocation"
 
 
 @dataclass(frozen=True)
 class RunningQuery:
-    """`run` is another one with each start; `checkpoint` as Spark resolved it."""
+    """`run` is another one with each start; `checkpoint` as Spark resolved it. `is_temporary`: it
+    is for this start alone."""
 
     run: str
     checkpoint: str
-
-    @property
-    def is_temporary(self) -> bool:
-        """Whether Spark made a checkpoint for this run alone, as no option said where."""
-        return bool(_TEMPORARY.search(self.checkpoint))
+    is_temporary: bool = False
 
 
 def running_query(session: SparkSession) -> RunningQuery | None:
@@ -35,5 +33,16 @@ def running_query(session: SparkSession) -> RunningQuery | None:
     query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
     for query in java.sharedState().activeStreamingQueries().values() if query_id else ():
         if query.id().toString() == query_id:
-            return RunningQuery(query.runId().toString(), query.resolvedCheckpointRoot())
+            checkpoint = query.resolvedCheckpointRoot()
+            root = None if query.name() else session.conf.get(_ROOT, None)
+            is_temporary = _is_of_one_start(checkpoint, root)
+            return RunningQuery(query.runId().toString(), checkpoint, is_temporary)
     return None
+
+
+def _is_of_one_start(checkpoint: str, root: str | None) -> bool:
+    """Whether Spark chose it anew, as no option says where: among temporary files, or in the folder
+    of its own setting, where a query without a name gets another one at each start."""
+    new = _NEW.fullmatch(checkpoint)
+    below_root = root and new and new[1].endswith(root.partition(":")[2] or root)
+    return bool(new and (new[2] or below_root))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from ..core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from ..core.process.driver_directory import remember
 from .data_loss import tell_loss
 from .given_offsets import GivenOffsets
 from .lookup import OffsetLookup, Topics
+from .settings.limits import ByGroup, ByTime, Limit
 from .settings.options import SourceOptions
 
 
@@ -29,6 +31,7 @@ def added_ranges(
     """The same of partitions that were added since a batch read was `planned`, which Spark does
     only once for all its uses; and the ids that their topics must have. Executor, once an attempt
     of one of its tasks: two would read them twice. Raises as `open_ranges`."""
+    options = replace(options, starting=_of_added(options.starting))
     remember(options.servers)  # the plan has been there: an outage is waited for
     lookup = OffsetLookup(options)
     try:
@@ -42,6 +45,14 @@ def added_ranges(
     topics = {at.topic for at in added}
     ids = {topic: i for topic, i in {**now.ids, **planned.ids}.items() if topic in topics}
     return [one for one in ranges if one.partition in added], ids
+
+
+def _of_added(starting: Limit) -> Limit:
+    """Where partitions begin that were not there when the rest began: no group has read them, and
+    of a time, one without so new a record gives nothing."""
+    if isinstance(starting, ByGroup):
+        return "earliest"
+    return replace(starting, or_latest=True) if isinstance(starting, ByTime) else starting
 
 
 def resolved(

@@ -18,6 +18,7 @@ from .loss import is_list, is_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_YEARS_S = -62_135_596_800, 253_402_300_800  # year 1 to 9999, in seconds since 1970
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -61,7 +62,7 @@ def as_lists(column: pa.Array) -> pa.Array:
     looks for nulls in what is NOT NULL."""
     import pyarrow as pa
 
-    fields = [column.type.key_field, column.type.item_field]
+    fields = [column.type.key_field.with_name("key"), column.type.item_field.with_name("value")]
     entries = pa.StructArray.from_arrays([column.keys, column.items], fields=fields)
     held = column.buffers()[:2], -1, column.offset, [entries]
     return pa.Array.from_buffers(pa.list_(entries.type), len(column), *held)
@@ -99,10 +100,26 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
         column = column.cast(pa.large_string())
         if pc.any(pc.match_substring_regex(column, "[xX]")).as_py():  # 0xFFFFFFFF would be -1
             raise pa.ArrowInvalid("a text is no decimal number")
+    if of.is_timestamp(found) and is_text(kind):
+        _check_years(column)
     made = column.cast(kind)
     if of.is_temporal(found) and is_text(kind) and pc.any(pc.starts_with(made, "<")).as_py():
         raise pa.ArrowInvalid("a year is out of range")  # as Arrow's text says
     return made
+
+
+def _check_years(moments: pa.Array) -> None:
+    """Raises ArrowInvalid for a year that Arrow would write wrong: it counts them in 16 bits."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    unit = {"s": 1, "ms": 10**3, "us": 10**6}.get(moments.type.unit)
+    if unit is None:  # nanoseconds have no such years
+        return
+    count = moments.cast(pa.int64())
+    before, after = (pa.scalar(year * unit, pa.int64()) for year in _YEARS_S)
+    if pc.any(pc.or_(pc.less(count, before), pc.greater_equal(count, after))).as_py():
+        raise pa.ArrowInvalid("a year is out of range")
 
 
 def _check_size(column: pa.Array, kind: pa.DataType) -> None:

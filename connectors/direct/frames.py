@@ -158,7 +158,7 @@ def _of_series(series: pd.Series[Any], field: pa.Field) -> pa.Array:
         if kind == "f" and kinds.is_integer(field.type):
             raise cannot_be_written(field.name, dtype, field.type, _GAPS)
         found = pa.array(series, from_pandas=True)
-    except (pa.ArrowException, OverflowError, ValueError) as error:
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise cannot_be_written(field.name, dtype, field.type, error) from None
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 

@@ -36,7 +36,7 @@ def of_objects(series: pd.Series[Any], field: pa.Field) -> pa.Array:
     values = series.to_numpy()
     try:
         guessed = pa.array(values, from_pandas=True).type
-    except (pa.ArrowException, OverflowError, ValueError):
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
         guessed = pa.null()  # of more than one kind, or too large: then what is told decides
     why = loss(guessed, field.type, of_objects=True)
     if why is None and kinds.is_temporal(field.type):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from eo_kafka.connectors import kafka_source
@@ -191,3 +191,26 @@ def test_a_map_has_them_at_each_action(servers, make_topic, looks, pushed, found
     ]
     assert read == found
     assert len(looks) == 1
+
+
+def test_where_they_begin_does_not_change_between_two_batches(servers, topic, in_a_stream) -> None:
+    """A group has not read them, and goes on; of a time, one without a record gives nothing."""
+    commit(servers, group := f"g-{topic}", topic, 0, 1)
+    reader, tasks = planned(servers, subscribe=topic, startingOffsets=f"group:{group}")
+    grow(servers, topic, 3)
+    put(servers, topic, 2, "c", "d")
+    assert values(reader, tasks) == [["c", "d"], ["b"]]
+    commit(servers, group, topic, 2, 1)
+    assert values(reader, tasks) == [["c", "d"], ["b"]]
+
+
+def test_one_without_a_record_of_the_time_gives_nothing(servers, topic, in_a_stream) -> None:
+    reader, tasks = planned(servers, subscribe=topic, startingTimestamp="1000")
+    grow(servers, topic, 3)
+    assert values(reader, tasks) == [["a"], ["b"]]
+
+
+def commit(servers: str, group: str, topic: str, partition: int, offset: int) -> None:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+    consumer.close()

@@ -151,6 +151,31 @@ def test_what_somebody_else_has_written_since_stays_and_a_merge_asks(
     assert dict(written_map.entry_set()) == right | dict.fromkeys(touched, "another's")
 
 
+def test_an_entry_that_has_expired_since_is_put_again_and_a_merge_asks(
+    job, written_map, hazelcast_client, commits
+) -> None:
+    job.run(0)
+    job.prepare(1)
+    gone: list[str] = []
+
+    def some_expire(rows: list[Put]) -> list[Put]:
+        changed = [key for _, key, value in rows if value and written_map.contains_key(Data(key))]
+        gone.extend(to_object(hazelcast_client, key) for key in changed[:2])
+        for key in gone:
+            written_map.delete(key)  # as an expiry does
+        return []
+
+    with commits(torn(some_expire, False, 1, DriverDied)), pytest.raises(DriverDied):
+        job.commit(1)
+    assert gone
+    if "mergeFunction" not in job.given:
+        job.run(1)
+        assert dict(written_map.entry_set()) == job.expected(0, 1)
+        return
+    with pytest.raises(LedgerError, match="or they have expired"):
+        job.run(1)
+
+
 def test_a_key_of_two_tasks_waits_until_the_first_commit_is_known(
     grid, written_map, broker, hazelcast_client, commits
 ) -> None:

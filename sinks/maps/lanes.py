@@ -235,10 +235,11 @@ class Lanes:
         unsure = []
         for change, value in zip(ahead.changes, now, strict=True):
             state = change.state(value)
-            if state is State.NOT_MADE:
-                transaction.put(self._target.map, change.key, change.after)
-            elif state is State.OVERTAKEN and ahead.merged:
+            if state is State.OVERTAKEN and ahead.merged:
                 unsure.append(change.key)
+            elif state is State.NOT_MADE or (state is State.OVERTAKEN and value is None):
+                # An entry that is gone may have expired: a row too many is better than a lost one
+                transaction.put(self._target.map, change.key, change.after)
             # else made, or replaced since: the other writer came later
         if unsure:
             self._lost_in_others(unsure)
@@ -248,8 +249,8 @@ class Lanes:
         named = ", ".join(cut(internals.to_object(connected, key)) for key in keys)
         sentence = (
             f"It is unknown whether rows of keys {named} are merged into {self._target.place}: "
-            "a commit had no answer, or was refused in part, and somebody else has written these "
-            "entries since."
+            "a commit had no answer, or was refused in part, and these entries are no longer what "
+            "they were: somebody else has written them since, or they have expired."
         )
         if self._target.fail_on_loss:
             raise LedgerError(

@@ -185,6 +185,7 @@ SPRING = DAY.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
         ([b"\xff"], pa.string(), "utf8|UTF8"),
         (["a", 1], pa.string(), "Expected bytes"),
         ([Decimal("1.5")], pa.int64(), "fractions or digits"),
+        ([Decimal("Infinity")], pa.decimal128(10, 2), "Infinity|NaN|cannot be written"),
         (objects(2**62, 1.5), pa.int64(), "fractions or digits"),
         (objects(2**65, {"a": 1}), pa.int64(), "too large|too big|Could not convert"),
         ([[("a", 1.5)]], MAP, "fractions or digits"),

@@ -16,6 +16,7 @@ from eo_kafka.core.errors import SinkError
 
 FAR = "1E-99999999"  # Arrow crashes there
 UNLIMITED = str(2**256 - 1)  # of tokens, as contracts say it; -1 to Arrow
+ZONED_S = pa.timestamp("s", "UTC")
 WHOLE, TOKENS = pa.decimal128(38, 0), pa.decimal128(38, 18)
 
 
@@ -46,6 +47,8 @@ def written(column: pa.Array, kind: pa.DataType | pa.Field) -> list[object]:
         (pa.scalar(2**30, pa.int32()).cast(pa.date32()), pa.date32(), pa.string()),
         (pa.scalar(2**62).cast(pa.timestamp("us")), pa.timestamp("us"), pa.string()),
         (pa.scalar(2**62).cast(pa.timestamp("s")), pa.timestamp("s"), pa.timestamp("us")),
+        (pa.scalar(10**12).cast(ZONED_S), ZONED_S, pa.string()),
+        (pa.scalar(-(10**12)).cast(ZONED_S), ZONED_S, pa.string()),
         (2**53 + 1, pa.int64(), pa.float64()),
         (2.0**63, pa.float64(), pa.int64()),
     ],
@@ -143,6 +146,13 @@ def test_nulls_below_a_null_are_none(given) -> None:
             ([None, entries], pa.map_(pa.string(), given), pa.map_(pa.string(), STREET)),
         ):
             assert written(pa.array(value, before), after) == value
+
+
+def test_a_map_with_names_of_its_own_becomes_a_list_of_entries() -> None:
+    given = pa.map_(pa.field("k", pa.string(), nullable=False), pa.field("v", pa.int32()))
+    entry = pa.struct([("key", pa.string()), ("value", pa.int64())])
+    made = written(pa.array([[("a", 1)], None], given), pa.list_(entry))
+    assert made == [[{"key": "a", "value": 1}], None]
 
 
 @pytest.mark.parametrize("is_cast", [True, False])
