@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import product
 
 import pyarrow as pa
 import pytest
@@ -25,10 +26,11 @@ TOLD = re.compile(
     r"artition 0: the task took \d+ s from its first row on, of 2 s that option "
     r"'transactionTimeout' allows.*Nothing of it is visible.*maxOffsetsPerTrigger.*same options"
 )
+THEN = {"the end": [], "a row": [ROW], "many rows": [MANY]}
 BOTH = pytest.mark.parametrize("way", ["two-phase", "idempotent"])
 
 
-@pytest.fixture(params=["fast", "plain"])
+@pytest.fixture
 def path(request, monkeypatch):
     if request.param == "plain":
         monkeypatch.setattr(librdkafka, "available", lambda: "a test says so")
@@ -75,16 +77,25 @@ def assert_names_the_timeout(way: str, options: SinkOptions, rows, caplog) -> No
     assert not committed(options.kafka["bootstrap.servers"], options.topic)
 
 
-@pytest.mark.usefixtures("path")
-@pytest.mark.parametrize("way", ["two-phase", "idempotent", "save"])
-@pytest.mark.parametrize("then", [[], [ROW], [MANY]], ids=["the end", "a row", "many rows"])
-def test_a_task_that_is_slow_between_rows_names_the_timeout(options, caplog, way, then):
+# Each leaves a producer with its pipes, and py4j needs numbers of files below 1024
+IN_CI = {
+    *(("fast", "two-phase", "the end"), ("fast", "idempotent", "many rows")),
+    *(("plain", "two-phase", "many rows"), ("plain", "save", "a row")),
+}
+CASES = [
+    pytest.param(*case, id="-".join(case), marks=[] if case in IN_CI else pytest.mark.full)
+    for case in product(("fast", "plain"), ("two-phase", "idempotent", "save"), THEN)
+]
+
+
+@pytest.mark.parametrize(("path", "way", "then"), CASES, indirect=["path"])
+def test_a_task_that_is_slow_between_rows_names_the_timeout(path, options, caplog, way, then):
     given = options(way)
 
     def rows():
         yield ROW
         wait_until_aborted(given)
-        yield from then
+        yield from THEN[then]
 
     assert_names_the_timeout(way, given, rows(), caplog)
 
