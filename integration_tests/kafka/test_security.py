@@ -250,6 +250,7 @@ def observed(tmp_path, monkeypatch) -> Path:
     (configuration / "spark-defaults.conf").write_text(
         f"spark.eventLog.enabled true\nspark.eventLog.dir file://{events}\n"
         "spark.eventLog.compress false\n"
+        "spark.eventLog.overwrite true\n"  # Spark has found its own folder to be there, once
     )
     (python / "sitecustomize.py").write_text(LOGGING)
     monkeypatch.setenv("SPARK_CONF_DIR", str(configuration))
