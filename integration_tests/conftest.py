@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
+import threading
+import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Protocol
@@ -21,6 +24,7 @@ import watchdog
 from balance import pytest_addoption, pytest_collection_modifyitems  # noqa: F401 - hooks
 from eo_kafka.broker import rabbitmq
 from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.clients.kafka import control_plane
 from eo_kafka.core.process import driver_directory
 from eo_kafka.testing import kafka_places, plugin, shared_servers
 from grid_fixtures import _mortal, grid, hazelcast_client, mortal_grid  # noqa: F401 - fixtures
@@ -112,6 +116,28 @@ class RunningKafka:
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
+
+
+@pytest.fixture(scope="session", autouse=True)
+def sockets_are_freed() -> None:
+    """kafka-python leaves the socket of a connection that is refused to Python's collector, which
+    seldom looks at what is old; and clients of brokers that tests have ended try for ever. Above a
+    thousand files py4j fails."""
+
+    def collect() -> None:
+        while True:
+            time.sleep(15)
+            gc.collect()
+
+    threading.Thread(target=collect, daemon=True).start()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def control_planes_are_closed() -> Iterator[None]:
+    """A driver keeps one for each cluster, and here are the drivers of many clusters that ended."""
+    yield
+    while control_plane._shared:
+        control_plane._shared.popitem()[1].close()
 
 
 @pytest.fixture(autouse=True)
