@@ -126,7 +126,7 @@ def test_one_that_dies_is_started_again_until_it_is_given_up(run):
 @pytest.mark.parametrize(
     ("error", "code", "told"),
     [
-        ("ForeignLedger", 3, "needs a person. Bring the checkpoint back"),
+        ("ForeignLedger", 3, "needs a person. Do what the sentence says"),
         ("Fenced", 4, "a newer driver goes on. Make sure"),
         ("OutcomeUnknown", 1, "Gave up."),
     ],
