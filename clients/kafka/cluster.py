@@ -31,7 +31,8 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
     servers = settings.get("bootstrap.servers", "")
     if problem := nobody_listens(servers, timeout_s):
         raise Unreachable(problem)
-    wait, timeout_s = Wait(contact(settings), timeout_s), patience_s(contact(settings), timeout_s)
+    whom = contact(settings)
+    wait, timeout_s = Wait(whom, timeout_s), patience_s(whom, timeout_s)
     suspicion = Suspicion(settings)
     errors: list[KafkaError] = []
     client: dict[str, Any] = dict(connection_settings(settings))
@@ -42,7 +43,7 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> tuple[Any, int]:
         raise EnvironmentRefused(
             f"No client can be made of these 'kafka.*' settings: {cut(error.args[0].str())}."
         ) from None
-    admin.servers, admin.contact = servers, contact(settings)  # for `topics.asked`
+    admin.servers, admin.contact = servers, whom  # for `topics.asked`
     future = admin.describe_cluster(request_timeout=timeout_s)
     while not future.done() and wait.goes_on(
         True, f"No Kafka broker at {servers} answers{_reason(errors)}."

@@ -64,8 +64,10 @@ def check_target(options: SinkOptions, ledger: Ledger) -> None:
     """S1, before the fence: raise BatchMismatch if the batch that is about to run is written, and
     went elsewhere. S6 would refuse it, when who works here is fenced. Looks at the checkpoint only
     where the newest batch went elsewhere."""
-    mine, checkpoint = ledger.of_sink(options.sink), checkpoint_of(options)
-    if checkpoint is None or not mine or mine[max(mine)].target in ("", options.target):
+    mine = ledger.of_sink(options.sink)
+    if not mine or mine[max(mine)].target in ("", options.target):
+        return
+    if (checkpoint := checkpoint_of(options)) is None:
         return
     batch = max(batches_in("offsets", checkpoint.paths()), default=-1)
     written = mine.get(batch)
