@@ -195,6 +195,7 @@ def overtaken(monkeypatch: pytest.MonkeyPatch) -> Any:
         "on_reset": "stop",
         "outputs": (),
         "topic": "t",
+        "target": "t",
     }
     known |= dict.fromkeys(("query_id", "staging", "checkpoint"))
     return type("Options", (), known)()
