@@ -99,6 +99,7 @@ def _declare(rk: ctypes.CDLL) -> None:
         "rd_kafka_err2str": (text, [number]),
         "rd_kafka_queue_get_partition": (POINTER, [POINTER, text, ctypes.c_int32]),
         "rd_kafka_queue_forward": (None, [POINTER, POINTER]),
+        "rd_kafka_queue_length": (size, [POINTER]),
         "rd_kafka_queue_destroy": (None, [POINTER]),
         "rd_kafka_topic_new": (POINTER, [POINTER, text, POINTER]),
         "rd_kafka_topic_destroy": (None, [POINTER]),

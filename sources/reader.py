@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 log = logging.getLogger(__name__)
-Fetch: TypeAlias = Callable[..., plain.Fetched]
+Fetch: TypeAlias = Callable[..., Iterator[plain.Fetched]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,9 +144,8 @@ def _kept_client(options: SourceOptions) -> _Client | None:
 
 
 def _is_emptied(client: _Client, fetch: Fetch, at: TopicPartition) -> bool:
-    """Let librdkafka throw away what it fetched ahead: up to 8 MiB of each partition, else."""
-    nothing = plain.Fetched()
-    return any(fetch(client.consumer, *at, 0, timeout=0) == nothing for _ in range(100))
+    """Let librdkafka throw away what it fetched ahead."""
+    return any(not list(fetch(client.consumer, *at, 0, timeout=0)) for _ in range(100))
 
 
 def _is_in_order(client: _Client) -> bool:
@@ -168,25 +167,25 @@ def _batches(
     moved = time.monotonic()
     is_there = False
     while position < end:
-        fetched = fetch(
+        for fetched in fetch(
             *(consumer, topic, partition, end),
             include_headers=options.include_headers,
             unread=options.unread,
-        )
-        reached = max(fetched.next_offset or 0, fetched.eof_offset or 0)
-        if fetched.batch is not None:
-            if (first := fetched.batch["offset"][0].as_py()) < position:
-                raise SourceError(
-                    f"Kafka's client gave offset {first} of partition {wanted.partition} after "
-                    f"{position - 1}. The task stops here, and will be run again."
-                )
-            yield fetched.batch
-        if reached > position:
-            position, moved = reached, time.monotonic()
-        if fetched.error is not None:
-            _raise(wanted, position, *fetched.error)
-        if fetched.eof_offset is not None and position < end and not is_there:
-            end, is_there = _end_there(options, wanted), True
+        ):
+            reached = max(fetched.next_offset or 0, fetched.eof_offset or 0)
+            if fetched.batch is not None:
+                if (first := fetched.batch["offset"][0].as_py()) < position:
+                    raise SourceError(
+                        f"Kafka's client gave offset {first} of partition {wanted.partition} after "
+                        f"{position - 1}. The task stops here, and will be run again."
+                    )
+                yield fetched.batch
+            if reached > position:
+                position, moved = reached, time.monotonic()
+            if fetched.error is not None:
+                _raise(wanted, position, *fetched.error)
+            if fetched.eof_offset is not None and position < end and not is_there:
+                end, is_there = _end_there(options, wanted), True
         timeout_s = stall_timeout_s(options, moved)
         if client.was_kept:
             timeout_s = min(timeout_s, KEPT_STALL_TIMEOUT_S)

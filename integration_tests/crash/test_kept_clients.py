@@ -165,11 +165,11 @@ def test_records_in_another_order_are_not_handed_out(broker, make_topic, monkeyp
         fetch, held = fetcher(consumer, at), []
 
         def swapped(*arguments, **more):
-            found = fetch(*arguments, **more, max_rows=1)
-            if found.batch is not None and not held:
-                held.append(found)
-                return reader.plain.Fetched()
-            return held.pop() if found.batch is None and held else found
+            for found in fetch(*arguments, **more, max_rows=1):
+                if found.batch is not None and not held:
+                    held.append(found)
+                else:
+                    yield held.pop() if found.batch is None and held else found
 
         return swapped
 

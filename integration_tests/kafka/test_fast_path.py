@@ -67,12 +67,12 @@ def read(fetch, consumer, topic, partition, start, end, **limits):
     batches, position, deadline = [], start, time.monotonic() + 30
     while position < end:
         assert time.monotonic() < deadline
-        got = fetch(consumer, topic, partition, end, include_headers=True, **limits)
-        assert got.error is None
-        if got.batch is not None:
-            got.batch.validate(full=True)
-            batches.append(got.batch)
-        position = max(position, got.next_offset or 0, got.eof_offset or 0)
+        for got in fetch(consumer, topic, partition, end, include_headers=True, **limits):
+            assert got.error is None
+            if got.batch is not None:
+                got.batch.validate(full=True)
+                batches.append(got.batch)
+            position = max(position, got.next_offset or 0, got.eof_offset or 0)
     return pa.Table.from_batches(batches, schema=plain_source.arrow_schema(True))
 
 
@@ -170,6 +170,23 @@ def test_a_range_ends_at_its_end_and_a_later_one_starts_there(
         assert table["offset"].to_pylist() == list(range(start, end))
 
 
+def test_at_the_end_of_a_range_the_client_stops_fetching(make_topic, producer, consumer):
+    """It would fetch up to 8 MiB more, which nobody reads, for each partition of each batch."""
+    topic, there, end = make_topic("ahead"), 90_000, 70_000
+    sender = fast.ArrowProducer(producer, topic)
+    sender.send(pa.record_batch({"value": [b"%d" % i for i in range(there)]}))
+    sender.flush(60)
+    source.set_apart(consumer, topic, 0)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    with source._own_queue(consumer, topic, 0) as queue:
+        waiting = librdkafka.library().rd_kafka_queue_length
+        wait_until(lambda: waiting(queue) >= there, "all is in the client's queue")
+    pieces = source.fetch(consumer, topic, 0, end)
+    rows = next(pieces).batch.num_rows
+    assert consumer.assignment() == [], "all that is wanted has come, and it goes on fetching"
+    assert rows + sum(piece.batch.num_rows for piece in pieces) == end
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_transactions_leave_gaps_and_the_end_is_still_seen(path, broker, make_topic, consumer):
     topic = make_topic("gaps")
@@ -198,7 +215,8 @@ def test_errors_come_back_as_events(make_topic, producer, consumer):
     consumer.assign([TopicPartition(topic, 0, 1_000)])
     deadline, error = time.monotonic() + 30, None
     while error is None and time.monotonic() < deadline:
-        error = source.fetch(consumer, topic, 0, 2_000).error
+        for got in source.fetch(consumer, topic, 0, 2_000):
+            error = got.error
     assert error is not None
     assert "out of range" in error[1].lower() or "offset" in error[1].lower()
 

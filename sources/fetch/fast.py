@@ -12,6 +12,7 @@ import ctypes
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core import librdkafka
@@ -45,33 +46,49 @@ def fetch(
     timeout: float = 0.5,
     include_headers: bool = False,
     unread: str | None = None,
-) -> Fetched:
+) -> Iterator[Fetched]:
     """What is there of one partition before offset `end`, waiting up to `timeout` seconds for it.
 
     The consumer is assigned to the partition, with enable.partition.eof. On an executor, many
-    times a task. Records at or behind `end` are dropped, so assign anew to read on behind it. Once
+    times a task. Gives one piece, or several if all that is left is there: then the consumer is
+    unassigned first, for it would fetch up to 8 MiB that nobody reads. Assign anew to read on. Once
     a partition was read this way, its records do not come out of the consumer's poll() any more.
 
     Raises SourceError for timestamps that no column holds and headers that librdkafka does not
     read, unless `unread` is given (see plain.fetch); librdkafka.Unavailable when the consumer is
     not one this can drive.
     """
-    with _own_queue(consumer, topic, partition) as queue:
-        deadline = time.monotonic() + timeout
-        while True:
-            # What came before the queue was ours is older than all in it.
-            early = consumer.consume(max_rows, 0)
-            if early:
-                return plain.from_messages(early, end, include_headers, unread)
-            left = deadline - time.monotonic()
-            wait_ms = int(1000 * min(max(left, 0), _SLICE_S))
-            fetched = _take(
-                queue, topic, partition, end, max_rows, wait_ms, include_headers, unread
-            )
-            if fetched is not None:
-                return fetched
-            if left <= 0:
-                return Fetched()
+    early: list[Any] = []
+    taken: list[_Taken] = []
+    try:
+        with _own_queue(consumer, topic, partition) as queue:
+            deadline = time.monotonic() + timeout
+            while True:
+                # What came before the queue was ours is older than all in it.
+                early = consumer.consume(max_rows, 0)
+                if early:
+                    break
+                left = deadline - time.monotonic()
+                wait_ms = int(1000 * min(max(left, 0), _SLICE_S))
+                taken += _take(queue, end, max_rows, wait_ms, include_headers)
+                if taken or left <= 0:
+                    break
+            while taken and 0 < taken[-1].left(end) <= _waiting(queue):
+                more = _take(queue, end, max_rows, 0, include_headers)
+                if not more:
+                    break
+                taken += more
+        if early:
+            yield plain.from_messages(early, end, include_headers, unread)
+        elif taken and taken[-1].left(end) <= 0:
+            consumer.unassign()
+        while taken:
+            fetched = _fetched(taken[0], topic, partition, end, include_headers, unread)
+            taken.pop(0).discard()
+            yield fetched
+    finally:
+        for piece in taken:
+            piece.discard()
 
 
 def set_apart(consumer: Any, topic: str, partition: int) -> None:
@@ -96,62 +113,70 @@ def _own_queue(consumer: Any, topic: str, partition: int) -> Iterator[int]:
         rk.rd_kafka_queue_destroy(queue)
 
 
-def _take(
-    queue: int,
-    topic: str,
-    partition: int,
-    end: int,
-    max_rows: int,
-    wait_ms: int,
-    include_headers: bool,
-    unread: str | None,
-) -> Fetched | None:
-    """One batch from the queue, or None when nothing came in time."""
+@dataclass(frozen=True)
+class _Taken:
+    """Messages that are librdkafka's until they are discarded, and what they need."""
+
+    messages: np.ndarray[Any, Any]
+    totals: np.ndarray[Any, Any]
+
+    def left(self, end: int) -> int:
+        """How many offsets before `end` are behind these."""
+        return 0 if self.totals[loops.BEYOND] else end - 1 - int(self.totals[loops.LAST])
+
+    def discard(self) -> None:
+        loops.discard(self.messages, self.messages.size)
+
+
+def _waiting(queue: int) -> int:
+    return int(librdkafka.library().rd_kafka_queue_length(queue))
+
+
+def _take(queue: int, end: int, max_rows: int, wait_ms: int, include_headers: bool) -> list[_Taken]:
+    """What is in the queue, as much as goes into one batch. Empty when nothing came in time."""
     import numpy as np
 
     messages = np.empty(max_rows, np.int64)
     totals, cells = np.zeros(loops.TOTALS, np.int64), np.zeros(8, np.int64)
     totals[[loops.LAST, loops.UNREAD]] = -1
     count, want = 0, min(_FIRST_TAKE, max_rows)
-    try:
-        while want > 0:
-            got = loops.take(
-                queue, wait_ms, messages, count, want, end, totals, include_headers, cells
-            )
-            count, wait_ms = count + got, 0
-            if got < want or totals[loops.EVENTS] or totals[loops.BEYOND]:
-                break
-            size = int(totals[[loops.KEY_BYTES, loops.VALUE_BYTES, loops.CONTENT_BYTES]].sum())
-            # as many as fit if they are like those before
-            fit = (BYTES_MAX - size) * count // max(size, 1)
-            want = min(max_rows - count, fit, 4 * count)
-        if not count:
-            return None
-        if totals[loops.UNREAD] >= 0 and unread is None:
-            offset = int(totals[loops.UNREAD])
-            raise plain.refused(topic, partition, offset, _NO_HEADERS, _OR_WITHOUT)
-        batch = None
-        if totals[loops.ROWS]:
-            batch = _record_batch(
-                messages[:count], totals, cells, topic, partition, end, include_headers, unread
-            )
-        eof, error = _events(messages[:count]) if totals[loops.EVENTS] else (None, None)
-        last = int(totals[loops.LAST])
-        moved = end if totals[loops.BEYOND] else last + 1 if last >= 0 else None
-        return Fetched(batch, moved, eof, error)
-    finally:
-        loops.discard(messages, count)
+    while want > 0:
+        got = loops.take(queue, wait_ms, messages, count, want, end, totals, include_headers, cells)
+        count, wait_ms = count + got, 0
+        if got < want or totals[loops.EVENTS] or totals[loops.BEYOND]:
+            break
+        size = int(totals[[loops.KEY_BYTES, loops.VALUE_BYTES, loops.CONTENT_BYTES]].sum())
+        # as many as fit if they are like those before
+        fit = (BYTES_MAX - size) * count // max(size, 1)
+        want = min(max_rows - count, fit, 4 * count)
+    return [_Taken(messages[:count], totals)] if count else []
+
+
+def _fetched(
+    taken: _Taken, topic: str, partition: int, end: int, include_headers: bool, unread: str | None
+) -> Fetched:
+    """What was taken, as a batch, and what the messages without a record say."""
+    messages, totals = taken.messages, taken.totals
+    if totals[loops.UNREAD] >= 0 and unread is None:
+        offset = int(totals[loops.UNREAD])
+        raise plain.refused(topic, partition, offset, _NO_HEADERS, _OR_WITHOUT)
+    batch = None
+    if totals[loops.ROWS]:
+        batch = _record_batch(messages, totals, topic, partition, end, include_headers, unread)
+    eof, error = _events(messages) if totals[loops.EVENTS] else (None, None)
+    last = int(totals[loops.LAST])
+    moved = end if totals[loops.BEYOND] else last + 1 if last >= 0 else None
+    return Fetched(batch, moved, eof, error)
 
 
 def _record_batch(
     messages: np.ndarray[Any, Any],
     totals: np.ndarray[Any, Any],
-    cells: np.ndarray[Any, Any],
     topic: str,
     partition: int,
     end: int,
     include_headers: bool,
-    unread: str | None = None,
+    unread: str | None,
 ) -> pa.RecordBatch:
     import numpy as np
     import pyarrow as pa
@@ -168,7 +193,7 @@ def _record_batch(
     kinds = np.empty(rows, np.int32)
     loops.pack(
         messages, messages.size, end, key, value, offsets, times, kinds,
-        include_headers, lists, name, content, cells,
+        include_headers, lists, name, content, np.zeros(8, np.int64),
     )  # fmt: skip
     beyond = plain.is_beyond(times)
     reasons = {row: plain.beyond(int(times[row])) for row in np.flatnonzero(beyond).tolist()}

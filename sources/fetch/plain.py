@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ _LINGER_S = 0.005  # so that a batch is not cut short by a fetch that is just ar
 
 @dataclass(frozen=True)
 class Fetched:
-    """What one fetch brought.
+    """What came in one piece.
 
     `batch` is None when no record came. `next_offset` is the offset after what was delivered
     (`end` itself when a record at or behind it was seen), None when nothing moved. `eof_offset`
@@ -49,7 +49,7 @@ def fetch(
     timeout: float = 0.5,
     include_headers: bool = False,
     unread: str | None = None,
-) -> Fetched:
+) -> Iterator[Fetched]:
     """What is there of one partition before offset `end`, waiting up to `timeout` seconds for it.
 
     The consumer is assigned to that partition alone, with enable.partition.eof. On an executor,
@@ -57,10 +57,9 @@ def fetch(
     are null, and the batch has a column of that name that says why, null where all was read.
     """
     first = consumer.poll(timeout)
-    if first is None:
-        return Fetched()
-    messages = [first, *consumer.consume(max_rows - 1, _LINGER_S)]
-    return from_messages(messages, end, include_headers, unread)
+    if first is not None:
+        messages = [first, *consumer.consume(max_rows - 1, _LINGER_S)]
+        yield from_messages(messages, end, include_headers, unread)
 
 
 def from_messages(
