@@ -39,6 +39,8 @@ def test_csv_is_refused_where_plain_readers_would_take_one_column_for_another(
     # As Spark's own readers do not tell cases apart, null without a word would be a loss
     with pytest.raises(Exception, match="Column 'WORD' is 'word' in the files"):
         spark.read.format("eo-files").schema("WORD string").load(path).collect()
+    with pytest.raises(Exception, match="Column 'wrod' is in no file: .* 'id', 'word', 'new'"):
+        spark.read.format("eo-files").schema("id string, wrod string").load(path).collect()
 
 
 def test_of_two_jobs_that_begin_at_once_one_names_the_type_of_a_column(tmp_path):

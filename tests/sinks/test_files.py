@@ -19,6 +19,7 @@ from eo_kafka.targets.files.manifest import (
     clashes,
     merged,
     misplaced,
+    misread,
     names_of,
     staged_name,
     successor,
@@ -96,6 +97,16 @@ def test_columns_are_added_and_never_changed() -> None:
     assert merged("", more) == merged(more, "") == more
     other = StructType().add("ID", LongType()).add("word", IntegerType()).json()
     assert len(clashes(known, other)) == 2
+
+
+def test_a_column_that_no_row_has_is_not_read_as_null() -> None:
+    """A misspelt one would be null in silence. One that was added is null in older files."""
+    asked = StructType().add("id", LongType()).add("wrod", StringType()).add("x", LongType())
+    assert misread(ROWS.json(), asked.json()) == [
+        "Column 'wrod' is in no file: their columns are 'id', 'word'.",
+        "Column 'x' is in no file: their columns are 'id', 'word'.",
+    ]
+    assert misread("", asked.json()) == []  # no row yet
 
 
 def test_types_that_a_format_does_not_keep() -> None:
