@@ -47,12 +47,16 @@ class Target(ABC):
 
         Runs on an executor: for each attempt of a partition that has rows one `name`, with chunks
         0, 1, 2, and so on of about 32 MB. Whatever it raises fails the task, which Spark tries
-        again under another name.
+        again under another name; `eo-kafka run` starts the query again, too.
 
         Args:
             name: Under which the chunks of this attempt are found.
             number: Which chunk.
             rows: In their order.
+
+        Raises:
+            eo_kafka.errors.SinkError: Of rows that can never be taken; its sentence says which, and
+                what to do. `eo-kafka run` does not start the query again: it needs a person.
         """
 
     @abstractmethod

@@ -77,7 +77,7 @@ def _created(servers: str, topics: Sequence[tuple[str, int]]) -> list[str]:
     if not topics:
         return []
     admin, _ = connect({"bootstrap.servers": servers}, _CONNECT_S)
-    return [created(admin, name, partitions) for name, partitions in topics]
+    return list(created(admin, topics))
 
 
 def _kafka(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from datetime import datetime
 from typing import Any
@@ -83,8 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
     admin, _ = connect(settings, _TIMEOUT_S)
     try:
         if arguments.action == "create":
-            for name, partitions in arguments.topics:
-                print(created(admin, name, partitions, arguments.replicas, dict(arguments.set)))
+            asked = arguments.topics, arguments.replicas, dict(arguments.set)
+            for said in created(admin, *asked):
+                print(said)
         elif arguments.action == "list":
             _list(admin, arguments)
         elif arguments.action == "offsets":
@@ -110,37 +111,59 @@ def wanted(text: str) -> tuple[str, int]:
 
 def created(
     admin: Any,
-    name: str,
-    partitions: int,
+    asked: Sequence[tuple[str, int]],
     replicas: int = -1,
     settings: Mapping[str, str] | None = None,
-) -> str:
-    """Create a topic, and a sentence about it. One that is there with as many partitions will do.
+) -> Iterator[str]:
+    """Create topics of so many partitions, and a sentence about each. One that is there, and is as
+    it is `asked` for, will do.
 
-    Raises EnvironmentRefused, and EoKafkaError for one that is there and is another.
+    Raises EnvironmentRefused; and EoKafkaError, before any is created, for those that are others.
     """
     from confluent_kafka.admin import NewTopic
 
-    topic = NewTopic(name, partitions, replicas, config=dict(settings or {}))
-    advice = "Give other numbers or settings, or let somebody create it who may."
-    is_new = topics.create(admin, topic, advice)
-    found = _partitions(admin, name)
-    count = f"{len(found)} partition{'s' if len(found) > 1 else ''}"
-    if is_new:
-        return f"Topic '{name}' has been created with {count}."
-    there = {"partitions": str(len(found)), "replicas": str(_replicas(found))}
-    asked = {"partitions": partitions, "replicas": replicas}
-    if settings:
-        there |= topics.settings_of(admin, name)
-    wrong = [
-        f"{what}={there.get(what, '(not visible)')} and not {value}"
-        for what, value in {**asked, **(settings or {})}.items()
-        if value != -1 and there.get(what) != str(value)
-    ]
-    if wrong:
-        told = f"is there already, with {', '.join(wrong)}. Nothing was changed."
-        raise EoKafkaError(f"Topic '{name}' {told}")
-    return f"Topic '{name}' is there already, with {count}. Nothing was changed."
+    config = dict(settings or {})
+    there = [(name, count) for name, count in asked if topics.exists(admin, name)]
+    _check_same(admin, there, replicas, config)
+    for number, (name, partitions) in enumerate(asked, 1):
+        topic = NewTopic(name, partitions, replicas, config=config)
+        advice = "Give other numbers or settings, or let somebody create it who may."
+        try:
+            is_new = topics.create(admin, topic, advice)
+            if not is_new:
+                _check_same(admin, [(name, partitions)], replicas, config)
+        except EoKafkaError as error:
+            left = ", ".join(f"'{one}'" for one, _ in asked[number:])
+            raise type(error)(
+                f"{error} Not created either: {left}." if left else f"{error}"
+            ) from None
+        count = len(_partitions(admin, name))
+        said = f"{count} partition{'s' if count > 1 else ''}"
+        if is_new:
+            yield f"Topic '{name}' has been created with {said}."
+        else:
+            yield f"Topic '{name}' is there already, with {said}. Nothing was changed."
+
+
+def _check_same(
+    admin: Any, asked: Iterable[tuple[str, int]], replicas: int, settings: Mapping[str, str]
+) -> None:
+    """Raises EoKafkaError for those of the topics, which are there, that are others."""
+    others = []
+    for name, partitions in asked:
+        found = _partitions(admin, name)
+        there = {"partitions": str(len(found)), "replicas": str(_replicas(found))}
+        if settings:
+            there |= topics.settings_of(admin, name)
+        wrong = [
+            f"{what}={there.get(what, '(not visible)')} and not {value}"
+            for what, value in {"partitions": partitions, "replicas": replicas, **settings}.items()
+            if value != -1 and there.get(what) != str(value)
+        ]
+        if wrong:
+            others.append(f"Topic '{name}' is there already, with {', '.join(wrong)}.")
+    if others:
+        raise EoKafkaError(f"{' '.join(others)} Nothing was changed.")
 
 
 def _replication(text: str) -> int:

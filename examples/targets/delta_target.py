@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from eo_kafka.errors import SinkError
 from eo_kafka.targets import MarkerChanged, NotStaged, Target
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class DeltaTarget(Target):
         full = {field.name for field in table.schema().fields if not field.nullable}
         for column in full.intersection(rows.column_names):
             if rows.column(column).null_count:
-                raise ValueError(f"column '{column}' takes no nulls, and rows have some")
+                # Not by another start: whoever keeps the job running gives up
+                raise SinkError(f"Column '{column}' takes no nulls, and rows have some.")
 
         def write(file: BinaryIO) -> None:
             # Without Arrow's own schema, times are in UTC, as Delta has them

@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import target_places  # noqa: F401 - the examples can be imported then
+from eo_kafka.errors import SinkError
 from eo_kafka.targets import MarkerChanged
 
 # isort: split
@@ -64,7 +65,7 @@ def test_tables_that_ask_for_more_are_refused(tmp_path):
         write(path, GOOD)
     path = str(tmp_path / "no nulls")
     DeltaTable.create(path, pa.schema([SCHEMA.field("id").with_nullable(False), SCHEMA[1]]))
-    with pytest.raises(ValueError, match="'id' takes no nulls"):
+    with pytest.raises(SinkError, match="'id' takes no nulls"):
         write(path, pa.table({"id": [1, None], "word": ["a", "b"]}, schema=SCHEMA))
 
 

@@ -9,6 +9,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 from eo_kafka.errors import OptionsError
 from eo_kafka.targets.files.target import FilesTarget
+from eo_kafka.tools.run.verdict import Way, last_error
 
 LONG, TEXT = (StructType().add("x", kind()).json() for kind in (LongType, StringType))
 
@@ -38,6 +39,8 @@ def test_csv_is_refused_where_plain_readers_would_take_one_column_for_another(
     # As Spark's own readers do not tell cases apart, null without a word would be a loss
     with pytest.raises(Exception, match="Column 'WORD' is 'word' in the files"):
         spark.read.format("eo-files").schema("WORD string").load(path).collect()
+    with pytest.raises(Exception, match="Column 'wrod' is in no file: .* 'id', 'word', 'new'"):
+        spark.read.format("eo-files").schema("id string, wrod string").load(path).collect()
 
 
 def test_of_two_jobs_that_begin_at_once_one_names_the_type_of_a_column(tmp_path):
@@ -87,3 +90,25 @@ def test_a_file_that_was_cut_and_a_path_without_a_batch_are_told(
     for wrong in (path, tmp_path, file.parent, file, tmp_path / "not-there"):
         with pytest.raises(Exception, match="has no batch of eo-kafka"):
             read.load(str(wrong)).count()
+
+
+@pytest.mark.parametrize(
+    ("file_format", "odd"),
+    [
+        ("csv", "date_add(date'9999-12-31', INT(id))"),
+        ("json", "date_add(date'9999-12-31', INT(id))"),
+        ("csv", "CAST(X'ff' AS STRING)"),
+        ("json", "CAST(X'ff' AS STRING)"),
+    ],
+)
+def test_a_row_that_files_never_take_needs_a_person(spark, broker, tmp_path, file_format, odd):
+    """Another start would not help, so it is no WriteFailed."""
+    given = {"jobName": f"job-{tmp_path.name}", "batchId": "3", "fileFormat": file_format}
+    given["kafka.bootstrap.servers"] = broker.bootstrap_servers
+    rows = spark.range(2).coalesce(1).selectExpr("id", f"{odd} AS odd")
+    with pytest.raises(Exception, match="Column 'odd' has ") as told:
+        rows.write.format("eo-files").mode("append").options(**given).save(str(tmp_path / "t"))
+    error = last_error(str(told.value))
+    assert error is not None
+    assert (error.name, error.way) == ("SinkError", Way.PERSON)
+    assert error.said.startswith(f"Batch 3, partition 0: directory {tmp_path / 't'}: Column 'odd'")

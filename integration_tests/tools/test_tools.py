@@ -525,6 +525,18 @@ def test_a_decision_may_be_larger_than_kafkas_default_for_a_record(job):
         control.close()
 
 
+def test_an_id_that_nobody_has_is_no_other_programs(job, tool):
+    job.prepare()
+    mine = job.reports[0].participant.identity.transactional_id
+    never = TransactionalIds("eo-kafka", job.name).task("main", 7, 1, 0)
+    for words in (["show"], ["commit"], ["abort", "--force"]):
+        for ids in (["eo-kafka.nosuch"], [never, mine]):
+            code, said = tool(words[0], *ids, *words[1:])
+            assert (code, f"No coordinator knows '{ids[0]}'" in said) == (1, True), said
+    assert is_open(job, mine)
+    job.commit()
+
+
 def test_a_query_without_a_ledger_and_a_wrong_combination_are_sentences(tool):
     code, said = tool("list", "--query-id", "no-such-query")
     assert (code, "No ledger belongs to query" in said) == (1, True)

@@ -57,6 +57,27 @@ def test_a_topic_that_is_there_is_left_as_it_is(broker, capsys, name):
     assert topic(broker, "create", f"{name}:1", "--set", "cleanup.policy=delete") == 0
 
 
+def test_of_several_topics_none_is_created_where_one_is_another(broker, capsys, name):
+    topic(broker, "create", f"{name}-a:4", f"{name}-d:4")
+    capsys.readouterr()
+    assert topic(broker, "create", f"{name}-b:2", f"{name}-a:8", f"{name}-d:1") == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    for one in (f"'{name}-a' is there already, with partitions=4 and not 8.", f"'{name}-d' is"):
+        assert one in said.err
+    assert said.err.endswith("Nothing was changed.\n")
+    assert topic(broker, "describe", f"{name}-b") == 1
+
+
+def test_what_was_not_created_after_a_refusal_is_named(broker, capsys, name):
+    """Names that Kafka does not take are found out at the creation only."""
+    assert topic(broker, "create", f"{name}-b:2", "with space", f"{name}-c", f"{name}-d") == 1
+    said = capsys.readouterr()
+    assert said.out == f"Topic '{name}-b' has been created with 2 partitions.\n"
+    assert f"Not created either: '{name}-c', '{name}-d'." in said.err
+    assert topic(broker, "describe", f"{name}-c") == 1
+
+
 def test_topics_are_listed_and_none_is_made_by_asking(broker, capsys, name):
     topic(broker, "create", f"{name}:2", f"__{name}:1")
     capsys.readouterr()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ...core.errors import LedgerError
 from ...core.process.moment import Moment
 from ...core.transaction import Decision, DecisionState, Identity, Participant
+from ..options import BATCH_WRITES
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class WritePlan:
         known = self.decisions.get(batch)
         if known is None:
             newest = max(self.decisions, default=-1)
+            if batch < newest and (self.owner or "").startswith(BATCH_WRITES):
+                raise LedgerError(self._lower_number(batch, newest))
             if batch < newest:
                 raise LedgerError(
                     f"Batch {batch} runs again, but the job is at batch {newest} and its ledger "
@@ -94,6 +97,24 @@ class WritePlan:
                 )
             return True
         return known.state is DecisionState.VOID
+
+    def _lower_number(self, batch: int, newest: int) -> str:
+        """Of a `batchId`, which somebody gave: there is no checkpoint that could be too old."""
+        job, oldest = (self.owner or "").removeprefix(BATCH_WRITES), min(self.decisions)
+        known = (
+            f"The ledger has older batches, and not batch {batch}: it was not written, unless "
+            "before a 'job reset'."
+        )
+        if batch < oldest:
+            known = (
+                f"The ledger remembers none before batch {oldest}: look whether the output has "
+                f"batch {batch}."
+            )
+        return (
+            f"The numbers of job '{job}' must rise, and its newest is {newest}. {known} Nothing "
+            f"was written now. Rows that are not there yet get a 'batchId' above {newest}, or a "
+            "'jobName' of their own."
+        )
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...core.crash_points import crash_point
+from ...core.errors import SinkError
 from ...core.transaction import Staged
 from ..batches.committable import TaskReport, WritePlan
 from ..options import SinkOptions
@@ -35,7 +36,7 @@ def write(
         writer = writer_of(options.job_and_ledger[0], options.sink)
         whose = (plan.generation, task.partition, task.task_attempt_id)
         name = name_of(writer, plan.ledger_id, *whose)
-        return TaskStaging(target, name, task.task_attempt_id)
+        return TaskStaging(target, name, task)
 
     stager = Stager(_LABEL, partial(map, target.sent), begin, target.beside)
     return staged_write.write(options, stager, plan, task, batches)
@@ -44,8 +45,8 @@ def write(
 class TaskStaging:
     """What one attempt of a task stages."""
 
-    def __init__(self, target: CustomTarget, name: str, attempt: int) -> None:
-        self._target, self._name, self._attempt = target, name, attempt
+    def __init__(self, target: CustomTarget, name: str, task: TaskIdentity) -> None:
+        self._target, self._name, self._task = target, name, task
         self._waiting: list[pa.RecordBatch] = []
         self._chunks = 0
         self.staged: Staged | None = None  # once the target has all of it
@@ -67,14 +68,20 @@ class TaskStaging:
             self._stage()
         if self._chunks:
             place = self._target.place
-            self.staged = Staged(place, self._name, self._attempt, self._chunks)
+            attempt = self._task.task_attempt_id
+            self.staged = Staged(place, self._name, attempt, self._chunks)
 
     def _stage(self) -> None:
         import pyarrow as pa
 
-        with told(self._target.place):
-            made, rows = self._target.made(), pa.Table.from_batches(self._waiting)
-            made.stage(self._name, self._chunks, rows)
+        place = self._target.place
+        try:
+            with told(place):
+                made, rows = self._target.made(), pa.Table.from_batches(self._waiting)
+                made.stage(self._name, self._chunks, rows)
+        except SinkError as error:  # of rows that it can never take
+            said = f"{self._task.name}: {place}: {error} Nothing of the batch is visible."
+            raise type(error)(said) from None
         self._chunks += 1
         self._waiting = []
         crash_point("target.while_staging")

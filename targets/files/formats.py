@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...core.errors import SinkError
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
 PARQUET, JSON, CSV = "parquet", "json", "csv"
 _JSON_ROWS = 10_000  # decoded at once
+_NO_YEAR, _NO_TEXT = "a year that is not 1 to 9999", "text that is not UTF-8"
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 and 9999, counted from 1970
 
 
 def written(ending: str, rows: pa.Table) -> pa.Buffer:
-    """A whole file."""
+    """A whole file. Raises SinkError for what could be written, and not be read again."""
     import pyarrow as pa
 
     to = pa.BufferOutputStream()
@@ -37,8 +40,11 @@ def written(ending: str, rows: pa.Table) -> pa.Buffer:
 
         encode = encoder(pa.struct(list(rows.schema)))
         for batch in rows.to_batches(_JSON_ROWS):
-            lines = pc.binary_join_element_wise(encode(batch.to_struct_array()), b"\n", b"")
-            to.write(lines.buffers()[2])
+            try:
+                texts = encode(batch.to_struct_array())
+            except (OverflowError, ValueError) as error:  # Arrow's own are of these
+                raise _refused_by_json(batch) or error from None
+            to.write(pc.binary_join_element_wise(texts, b"\n", b"").buffers()[2])
     return to.getvalue()
 
 
@@ -105,8 +111,7 @@ def _csv(source: pa.NativeFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _for_csv(rows: pa.Table) -> pa.Table:
-    """Times in UTC; what is no number by the words that Spark's reader knows. Raises ValueError for
-    what could be written, and not be read again."""
+    """Times in UTC; what is no number by the words that Spark's reader knows. Raises SinkError."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -133,9 +138,32 @@ def _check_readable(name: str, column: pa.ChunkedArray) -> None:
         days = pc.min_max(column.cast(pa.date32()).cast(pa.int32()))
         first, last = days["min"].as_py(), days["max"].as_py()
         if first is not None and not _FIRST_DAY <= first <= last <= _LAST_DAY:
-            raise ValueError(f"Column '{name}' has a year that is not 1 to 9999: CSV has no others")
+            raise _refused(name, _NO_YEAR)
     else:
         try:
             column.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise ValueError(f"Column '{name}' has text that is not UTF-8 ({error})") from None
+            raise _refused(name, f"{_NO_TEXT} ({error})") from None
+
+
+def _refused_by_json(batch: pa.RecordBatch) -> SinkError | None:
+    """For the first column that JSON does not take by itself."""
+    import pyarrow as pa
+
+    from ...formats.json.texts import encoder
+
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        try:
+            encoder(field.type)(column)
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            return _refused(field.name, f"{_NO_TEXT} ({error})")
+        except (OverflowError, ValueError):
+            return _refused(field.name, _NO_YEAR)
+    return None
+
+
+def _refused(name: str, what: str) -> SinkError:
+    return SinkError(
+        f"Column '{name}' has {what}. CSV and JSON files keep no such value: have the query leave "
+        "out or convert it (try_validate_utf8, year), or write Parquet (option 'fileFormat')."
+    )

@@ -156,13 +156,18 @@ def misplaced(known: str, more: str) -> list[str]:
 
 
 def misread(known: str, asked: str) -> list[str]:
-    """Columns that are `asked` for and `known` by the same name in another case, or by another
-    type: sentences."""
-    there = {one["name"].lower(): one for one in _fields(known)} if known else {}
+    """Columns that are `asked` for and not `known`, or by the same name in another case, or by
+    another type: sentences. Nothing is known before the first row."""
+    if not known:
+        return []
+    there = {one["name"].lower(): one for one in _fields(known)}
     found = []
     for field in _fields(asked):
-        name, known_field = field["name"], there.get(field["name"].lower(), field)
-        if known_field["name"] != name:
+        name, known_field = field["name"], there.get(field["name"].lower())
+        if known_field is None:
+            names = ", ".join(f"'{one}'" for one in names_of(known))
+            found.append(f"Column '{name}' is in no file: their columns are {names}.")
+        elif known_field["name"] != name:
             found.append(f"Column '{name}' is '{known_field['name']}' in the files: name it so.")
         elif loose(known_field["type"]) != loose(field["type"]):
             found.append(

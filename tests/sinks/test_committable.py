@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant
 from eo_kafka.errors import LedgerError
 from eo_kafka.sinks.batches.committable import Torn, WritePlan
+from eo_kafka.sinks.options import BATCH_WRITES
 
 PARTS = tuple(Participant(p, 0, 1, Identity(f"p{p}", 1, 0), 1, "d") for p in (0, 1, 2))
 
@@ -66,3 +69,20 @@ def test_a_batch_older_than_the_ledger_remembers_is_refused() -> None:
 
     with pytest.raises(LedgerError, match=r"Batch 6 .* job is at batch 8 .* Nothing was written"):
         known.must_write(6, 0)
+
+
+def test_of_a_number_given_by_hand_it_says_what_the_ledger_knows() -> None:
+    """Nothing runs again, and there is no checkpoint that could be too old."""
+    done = (decision(3, DecisionState.DONE), decision(7, DecisionState.DONE))
+    known = replace(plan(*done), owner=f"{BATCH_WRITES}nightly")
+    told = {}
+    for batch in (5, 2):
+        with pytest.raises(LedgerError) as error:
+            known.must_write(batch, 0)
+        told[batch] = str(error.value)
+
+    assert all("job 'nightly' must rise, and its newest is 7" in said for said in told.values())
+    assert all("'batchId' above 7" in said and "again" not in said for said in told.values())
+    assert "was not written" in told[5]
+    assert "look whether" not in told[5]
+    assert "remembers none before batch 3: look whether the output has batch 2" in told[2]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from eo_kafka.core.errors import LedgerError, OptionsError
+from eo_kafka.core.errors import LedgerError, OptionsError, SinkError
 from eo_kafka.sinks.files.options import read_options, read_target
 from eo_kafka.targets.files.columns import column_problems
 from eo_kafka.targets.files.formats import read, written
@@ -19,6 +19,7 @@ from eo_kafka.targets.files.manifest import (
     clashes,
     merged,
     misplaced,
+    misread,
     names_of,
     staged_name,
     successor,
@@ -98,6 +99,16 @@ def test_columns_are_added_and_never_changed() -> None:
     assert len(clashes(known, other)) == 2
 
 
+def test_a_column_that_no_row_has_is_not_read_as_null() -> None:
+    """A misspelt one would be null in silence. One that was added is null in older files."""
+    asked = StructType().add("id", LongType()).add("wrod", StringType()).add("x", LongType())
+    assert misread(ROWS.json(), asked.json()) == [
+        "Column 'wrod' is in no file: their columns are 'id', 'word'.",
+        "Column 'x' is in no file: their columns are 'id', 'word'.",
+    ]
+    assert misread("", asked.json()) == []  # no row yet
+
+
 def test_types_that_a_format_does_not_keep() -> None:
     odd = {
         "span": "interval day to second",
@@ -128,19 +139,44 @@ def test_odd_texts_come_back(file_format: str, values: list[str | None]) -> None
     assert pa.Table.from_batches(found) == rows
 
 
+LATE, ODD = pa.array([2_932_897], pa.date32()), pa.array([b"\xff"]).cast(pa.string(), safe=False)
+JUST_ONE = pa.array([0, 1], pa.int32())  # offsets
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (pa.array([2_932_897, None], pa.date32()), "Column 'odd' has a year"),
-        (pa.array([0, -62_135_596_800_000_001], pa.timestamp("us", "Asia/Tokyo")), "has a year"),
-        (pa.array([253_402_300_800_000_000], pa.timestamp("us")), "has a year"),
-        (pa.array([b"a", b"\xff"]).cast(pa.string(), safe=False), "text that is not UTF-8"),
+        (pa.array([2_932_897, None], pa.date32()), "a year that is not 1 to 9999"),
+        (pa.array([0, -62_135_596_800_000_001], pa.timestamp("us", "Asia/Tokyo")), "a year that"),
+        (pa.array([253_402_300_800_000_000], pa.timestamp("us")), "a year that is not"),
+        (pa.concat_arrays([pa.array(["a"]), ODD]), "text that is not UTF-8"),
+        (ODD.cast(pa.large_string()), "text that is not UTF-8"),
     ],
-    ids=["date", "instant", "local", "text"],
+    ids=["date", "instant", "local", "text", "large text"],
 )
-def test_csv_holds_nothing_that_cannot_be_read_again(values: pa.Array, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        written("csv", pa.table({"odd": values}))
+@pytest.mark.parametrize("file_format", ["csv", "json"])
+def test_what_could_not_be_read_again_is_refused_for_good(
+    file_format: str, values: pa.Array, said: str
+) -> None:
+    rows = pa.table({"fine": pa.nulls(len(values), pa.int64()), "odd": values})
+    with pytest.raises(SinkError, match=f"^Column 'odd' has .*{said}") as told:
+        written(file_format, rows)
+    assert not told.value.retriable
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.StructArray.from_arrays([LATE], ["x"]),
+        pa.ListArray.from_arrays(JUST_ONE, ODD),
+        pa.MapArray.from_arrays(JUST_ONE, ODD, pa.array([1])),
+        pa.MapArray.from_arrays(JUST_ONE, pa.array(["k"]), LATE),
+    ],
+    ids=["struct", "array", "key", "map"],
+)
+def test_json_refuses_it_within_a_column_too(values: pa.Array) -> None:
+    with pytest.raises(SinkError, match="^Column 'odd' has "):
+        written("json", pa.table({"fine": [1], "odd": values}))
 
 
 def test_a_struct_that_is_null_may_have_fields_that_never_are() -> None:
@@ -189,5 +225,5 @@ def test_csv_has_the_years_from_1_to_9999_and_makes_no_other_of_one_that_is_none
     for days, more in ((first, 0), (end, -1)):
         assert b"value out of range" not in csv(days, more)
     for days, more in ((first, -1), (end, 0), (far, 0)):
-        with pytest.raises(ValueError, match="a year that is not 1 to 9999"):
+        with pytest.raises(SinkError, match="a year that is not 1 to 9999"):
             csv(days, more)

@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Until it is interrupted. With --once: code 3 if a ledger cannot be read, as `job list`."""
+    """Until it is interrupted. With --once: code 3 if a ledger cannot be read, as `job list`, and
+    raises EoKafkaError, also where the job has no ledger."""
     problems: list[str] = []
     every_s = seconds_of("--every", arguments.every, problems)
     if arguments.json and not arguments.once:

@@ -173,7 +173,7 @@ def _find(search: TransactionSearch, arguments: argparse.Namespace) -> list[Judg
         for name in ids:
             if arguments.job and not is_of(name, arguments.job):
                 raise OptionsError([f"'{name}' is not one of job '{arguments.job}'."])
-        return search.judge(ids)
+        return search.named(ids)
     if topic:
         return search.on_topic(topic)
     some = arguments.job or arguments.query_id or arguments.prefix

@@ -20,7 +20,7 @@ from ...clients.kafka.hidden_ids import hidden, not_described, why_not_all
 from ...clients.kafka.lost_markers import Asker, outcome
 from ...clients.kafka.partition_transactions import Missing, Open, ids_of_producers, open_producers
 from ...clients.kafka.transactional_id import TransactionalIds, parse_id
-from ...core.errors import CorruptLedger, EnvironmentRefused, EoKafkaError, LedgerError
+from ...core.errors import CorruptLedger, EnvironmentRefused, EoKafkaError, LedgerError, cut
 from ...core.transaction import DecisionState, Described, Identity, TransactionState
 from ...state.ledger import records
 from ...state.ledger.job_topics import LEDGER_NAME
@@ -135,6 +135,23 @@ class TransactionSearch(ControlPlane):
             if job.job in jobs:
                 judged += self._decided(job, seen)
         return judged
+
+    def named(self, ids: Collection[str]) -> list[Judged]:
+        """As `judge`, of ids that somebody gave. Raises EoKafkaError where nobody has one."""
+        found = self.judge(ids)
+        unknown = [
+            f"'{one.described.transactional_id}'"
+            for one in found
+            if one.described.state is TransactionState.MISSING
+            and not (one.job and one.described.transactional_id in one.job.named)
+        ]
+        if unknown:
+            raise EoKafkaError(
+                f"No coordinator knows {cut(', '.join(unknown))}, and no ledger names it: it is "
+                "misspelt, was never used, or has expired. Nothing was done. 'eo-kafka txn list "
+                "--all' shows the ids there are; other programs' by --topic TOPIC."
+            )
+        return found
 
     def _drivers_of_others(
         self, described: Mapping[str, Described], by_name: Mapping[str, JobLedger | None]
