@@ -254,8 +254,7 @@ class Planner:
             if end[at] < begin[at]:
                 self._tell_loss(
                     f"The offset of partition {at} was changed from {begin[at]} to {end[at]}, some "
-                    "data may have been missed: the topic was deleted and created again, or its "
-                    "records expired."
+                    "data may have been missed: the topic was made again, or its records expired."
                 )
         return self._tasks(OffsetRange(at, begin[at], end[at]) for at in sorted(begin))
 
