@@ -21,6 +21,7 @@ from ..core.offsets import (
     encode_text,
     names,
 )
+from .beyond_end import check_reached, check_stored
 from .cut_logs import CutLogs
 from .data_loss import tell_loss
 from .given_offsets import GivenOffsets
@@ -180,15 +181,17 @@ class Planner:
         self, start: Offsets, newest: Offsets, limit: int | None, *, first: bool
     ) -> dict[TopicPartition, int]:
         """Where the batch from `start` ends, within `limit` offsets if there is a limit. `first` as
-        in `ranges`."""
+        in `ranges`. Raises SourceError for a start beyond `newest`."""
         if first and isinstance(self._options.starting, ByGroup):
             return self._given.within(self._options.starting.group, self._of_group, newest)
+        if first:
+            check_reached(start, newest)
         if limit is None:
             return dict(newest)
         return rate_limited(limit, self._begin(start, newest, self._anew, first), newest)
 
     def ranges(self, start: Offsets, until: Position, *, first: bool) -> list[OffsetRange]:
-        """What the batch from `start` to `until` reads. Raises DataLossError.
+        """What the batch from `start` to `until` reads. Raises SourceError, mostly DataLossError.
 
         `first` says that it is a new query's first batch, whose `start` was looked up by this run
         and not read from the offset log: it may then name partitions younger than the batch, which
@@ -245,13 +248,13 @@ class Planner:
                     f"Added partition {at} starts from offset {begin[at]} instead of 0; some data "
                     "may have been missed."
                 )
+        if first:
+            check_stored(self._options.starting, begin, end)
         for at in sorted(begin):
             if end[at] < begin[at]:
-                high = "'startingOffsets' names an offset too high, or " if first else ""
                 self._tell_loss(
                     f"The offset of partition {at} was changed from {begin[at]} to {end[at]}, some "
-                    f"data may have been missed: {high}the topic was deleted and created again, or "
-                    "its records expired."
+                    "data may have been missed: the topic was made again, or its records expired."
                 )
         return self._tasks(OffsetRange(at, begin[at], end[at]) for at in sorted(begin))
 

@@ -330,6 +330,21 @@ def test_each_writer_keeps_its_own_function(spark, kafka, broker, make_topic, so
         assert committed(broker.bootstrap_servers, topic) == Counter({b"%d" % number: 300})
 
 
+def test_a_start_beyond_the_end_is_waited_for(spark, run, kafka, broker, make_topic):
+    topic, out = make_topic("in"), make_topic("out")
+    produce(broker.bootstrap_servers, topic, [b"before"] * 3)
+    given = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 4}})}
+    sink = {"topic": out, "jobName": out}
+    assert f"offset 4 of partition {topic}-0, which ends at 3" in fails(run, given, sink)
+    at_once = eo_kafka.direct_batch(spark, {**kafka, **given}, {**kafka, "topic": out})
+    assert f"begin at offset 4 of partition {topic}-0" in fails(at_once.save)
+    produce(broker.bootstrap_servers, topic, [b"before", b"first"])
+    run(given, sink)
+    produce(broker.bootstrap_servers, topic, [b"second"])
+    run(given, sink)
+    assert committed(broker.bootstrap_servers, out) == Counter([b"first", b"second"])
+
+
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 def test_a_batch_is_written_once(spark, kafka, broker, make_topic, source, guarantee):
     sink = make_topic("out")

@@ -222,6 +222,56 @@ def test_latest_survives_a_driver_killed_before_batch_0_commits(
     assert job.values() == [*map(str, range(10)), "last"]
 
 
+@pytest.mark.parametrize("lenient", [False, True])
+def test_a_start_beyond_the_end_is_waited_for_by_the_next_start(
+    spark: Any, broker: Any, make_topic: Any, tmp_path: Path, lenient: bool
+) -> None:
+    """Spark's own connector stores an end below the start: no restart helps, and what a
+    `failOnDataLoss=false` reads then is what was not to be read."""
+    topic = make_topic("beyond", partitions=2)
+    produce(broker, topic, *[b"before"] * 3, partition=0)
+    extra = {"failOnDataLoss": "false"} if lenient else {}
+    extra["startingOffsets"] = json.dumps({topic: {"0": 5, "1": 0}})
+    for written in (1, 1):  # 4 there, then 5: all that is before the start
+        with pytest.raises(Exception, match=f"offset 5 of partition {topic}-0, which ends at"):
+            Job(spark, broker, topic, tmp_path, **extra).run()
+        assert not list((tmp_path / "checkpoint/offsets").glob("[0-9]*")), "nothing is stored"
+        produce(broker, topic, *[b"before"] * written, partition=0)
+    produce(broker, topic, b"first", b"second", partition=0)
+    produce(broker, topic, b"other", partition=1)
+    Job(spark, broker, topic, tmp_path, **extra).run()
+    produce(broker, topic, b"third", partition=0)
+    job = Job(spark, broker, topic, tmp_path, **extra)
+    job.run()
+    assert job.values() == ["first", "other", "second", "third"]
+
+
+def test_a_checkpoint_that_was_planned_below_its_start_is_refused_for_good(
+    spark: Any, broker: Any, make_topic: Any, tmp_path: Path
+) -> None:
+    """Spark's own connector has stored its end, and fails, too."""
+    topic = make_topic("below")
+    produce(broker, topic, *[b"before"] * 3)
+    start = {"startingOffsets": json.dumps({topic: {"0": 5}})}
+    spoilt = Job(spark, broker, topic, tmp_path)
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, **start}
+    spoilt.stream = spark.readStream.format("kafka").options(**given).load()
+    with pytest.raises(Exception, match="lost"):
+        spoilt.run()
+    assert json.loads((tmp_path / "checkpoint/offsets/0").read_text().split("\n")[-1])[topic] == {
+        "0": 3
+    }
+    produce(broker, topic, *[b"more"] * 4)
+    for lenient in ({}, {"failOnDataLoss": "false"}):
+        job = Job(spark, broker, topic, tmp_path, **start, **lenient)
+        with pytest.raises(Exception, match=f"offset 5 of partition {topic}-0, which ends at 3"):
+            job.run()
+    assert job.values() == []
+    again = Job(spark, broker, topic, tmp_path / "new", **start)
+    again.run()
+    assert again.values() == ["more", "more"]
+
+
 def test_an_unknown_topic_stops_the_query_with_its_sentence(
     spark: Any, broker: Any, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from eo_kafka.connectors.kafka_source import KafkaBatchReader, KafkaStreamReader
 from eo_kafka.connectors.spark_versions import ReadAllAvailable
-from eo_kafka.errors import DataLossError
+from eo_kafka.errors import DataLossError, SourceError
 from eo_kafka.sources import topic_identity
 from eo_kafka.sources.settings.options import SourceOptions
 from harness import control_plane, delete_topic, produce, recreate_topic
@@ -152,6 +152,25 @@ def test_between_two_runs_the_position_says_which_topic_it_is_of(servers, topic)
         with pytest.raises(DataLossError, match="was deleted and made again: its id was"):
             Stream(servers, first.done, subscribe=topic).batch()
     assert Stream(servers, first.done, subscribe=topic, failOnDataLoss="false").batch() == NEW
+
+
+def test_one_made_again_shorter_than_startingOffsets_after_the_first_batch_was_planned(
+    servers, topic
+):
+    start = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 20}})}
+    first = Stream(servers, **start)
+    assert first.batch() == OLD[20:]
+    recreate_topic(servers, topic, NEW[:12])
+    strict = Stream(servers, **start)
+    with pytest.raises(DataLossError, match="was deleted and made again: its id was"):
+        strict.reader.partitions(strict.reader.initialOffset(), first.done)
+    lenient = Stream(servers, first.done, failOnDataLoss="false", **start)
+    assert lenient.read(lenient.reader.partitions(lenient.reader.initialOffset(), first.done)) == []
+    assert lenient.batch() == NEW[:12]
+    produce(servers, topic, [b"more"])
+    assert lenient.batch() == [b"more"]
+    with pytest.raises(SourceError, match=f"offset 20 of partition {topic}-0, which ends at 13"):
+        Stream(servers, failOnDataLoss="false", **start).plan()  # nothing of it was stored
 
 
 def test_a_worker_keeps_the_client_it_asks_with(servers, topic):

@@ -174,12 +174,65 @@ def test_data_loss_stops_the_query_or_is_logged(
     assert sentence in caplog.text
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_the_option_is_named_where_it_may_be_the_cause(first: bool) -> None:
-    plan = planner(Cluster(p0=(0, 10), p1=(3, 20)), startingOffsets='{"t":{"0":99,"1":3}}')
-    with pytest.raises(DataLossError, match="t-0 was changed from 99 to 10") as loss:
-        plan.ranges({A: 99, B: 3}, Position({A: 10, B: 20}), first=first)
-    assert ("'startingOffsets' names an offset too high" in str(loss.value)) == first
+NUMBERS = {"startingOffsets": '{"t":{"0":99,"1":3}}'}
+BY_TOPIC = {"startingOffsets": '{"t":{"0":99,"1":3},"u":"latest"}', "subscribe": "t,u"}
+
+
+@pytest.mark.parametrize("given", [NUMBERS, BY_TOPIC, {**NUMBERS, "failOnDataLoss": "false"}])
+@pytest.mark.parametrize("limit", [None, 5])
+def test_a_start_beyond_the_end_is_refused_before_an_end_is_stored(
+    given: dict[str, str], limit: int | None
+) -> None:
+    """Stored, the end would be below the start, and the next batch would begin at it."""
+    cluster = Cluster(p0=(0, 10), p1=(3, 20))
+    if given is BY_TOPIC:
+        cluster.logs[TopicPartition("u", 0)] = (0, 5)
+    plan = planner(cluster, **given)
+    start = plan.stored_start()
+    with pytest.raises(SourceError, match="offset 99 of partition t-0, which ends at 10") as stop:
+        plan.end(start, plan.newest(Position(start), first=True), limit, first=True)
+    assert "t-1" not in str(stop.value) and "failOnDataLoss" not in str(stop.value)
+    assert not isinstance(stop.value, DataLossError), "nothing was lost: one waits, or corrects it"
+
+    cluster.logs[A] = (0, 99)
+    again = planner(cluster, **given)
+    start = again.stored_start()
+    end = again.end(start, again.newest(Position(start), first=True), None, first=True)
+    assert end[A] == start[A] == 99
+    assert A not in {one.partition for one in again.ranges(start, Position(end), first=True)}
+    assert again.ranges({A: 99}, Position({A: 101}), first=False) == [OffsetRange(A, 99, 101)]
+
+
+def test_a_later_batch_may_find_that_the_log_is_shorter() -> None:
+    plan = planner(Cluster(p0=(0, 10), p1=(3, 20)), **NUMBERS)
+    assert plan.end({A: 99, B: 3}, {A: 10, B: 20}, None, first=False) == {A: 10, B: 20}
+    with pytest.raises(DataLossError, match="t-0 was changed from 99 to 10"):
+        plan.ranges({A: 99, B: 3}, Position({A: 10, B: 20}), first=False)
+
+
+@pytest.mark.parametrize("given", [NUMBERS, BY_TOPIC, {**NUMBERS, "failOnDataLoss": "false"}])
+def test_a_first_batch_that_is_stored_with_an_end_below_its_start_is_refused(
+    given: dict[str, str],
+) -> None:
+    """By an older eo-kafka, or Spark's own connector; also when the log is long enough by now."""
+    plan = planner(Cluster(p0=(0, 200), p1=(3, 20)), **given)
+    with pytest.raises(SourceError, match="offset 99 of partition t-0, which ends at 10") as stop:
+        plan.ranges({A: 99, B: 3}, Position({A: 10, B: 20}), first=True)
+    assert "'startingOffsets'" in str(stop.value) and "new checkpoint" in str(stop.value)
+    assert "set 'failOnDataLoss' to false" not in str(stop.value)
+
+
+def test_an_earliest_start_that_is_behind_a_stored_end_is_data_loss(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The records of the first batch expired before it was run again."""
+    cluster, end = Cluster(p0=(50, 99)), Position({A: 40})
+    with pytest.raises(DataLossError, match="t-0 was changed from 50 to 40") as loss:
+        planner(cluster, startingOffsets="earliest").ranges({A: 50}, end, first=True)
+    assert "startingOffsets" not in str(loss.value)
+    lenient = planner(cluster, startingOffsets="earliest", failOnDataLoss="false")
+    assert lenient.ranges({A: 50}, end, first=True) == []
+    assert "t-0 was changed from 50 to 40" in caplog.text
 
 
 BY_TIME = '{"t":{"0":50,"1":60}}'
