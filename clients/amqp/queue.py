@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 PREFETCH_MAX = 65_535  # AMQP's
 # Nobody sends heartbeats between two calls: one that was not used for longer is not used again.
 _IDLE_S = 20.0
-# So often it is looked what kind of queue it is, as it may be deleted and made again. Not each time:
-# RabbitMQ logs each of these looks as an error.
+# So often it is looked what kind of queue it is, as it may be deleted and made again. Not each
+# time: RabbitMQ logs each of these looks as an error.
 _LOOK_S = 60.0
 _TRIED_SETTING = "x-expires"
 _STREAM_OFFSET = "x-stream-offset"
