@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 PREFETCH_MAX = 65_535  # AMQP's
 # Nobody sends heartbeats between two calls: one that was not used for longer is not used again.
 _IDLE_S = 20.0
+# So often it is looked what kind of queue it is, as it may be deleted and made again. Not each
+# time: RabbitMQ logs each of these looks as an error.
+_LOOK_S = 60.0
 _TRIED_SETTING = "x-expires"
 _STREAM_OFFSET = "x-stream-offset"
 _TYPE = "x-queue-type"
@@ -63,7 +66,8 @@ class Queue:
         self._connection: BlockingConnection | None = None
         self._channel: BlockingChannel | None = None
         self._used = 0.0
-        self._checked = False
+        self._looked: float | None = None
+        self._warned = False
 
     def ready(self) -> tuple[int, int]:
         """How many messages wait, and how many consumers there are. Declares the queue passively:
@@ -94,6 +98,7 @@ class Queue:
 
     def drop(self) -> None:
         """`close`, whatever becomes of it."""
+        self._looked = None  # who comes back may find another one
         with suppress(Exception):
             self.close()
 
@@ -159,24 +164,24 @@ class Queue:
             self.drop()
         if self._connection is None:
             self._connection = connect(self._settings, self._name)
-            self._check(self._connection)
         if self._channel is None or not self._channel.is_open:
             self._channel = self._connection.channel()
         self._used = time.monotonic()
+        if self._looked is None or self._used - self._looked > _LOOK_S:
+            self._check(self._connection, self._channel)
+            self._looked = self._used
         return self._channel
 
-    def _check(self, connection: BlockingConnection) -> None:
+    def _check(self, connection: BlockingConnection, channel: BlockingChannel) -> None:
         """Find out what kind of queue it is. AMQP tells of no queue's properties, but a declaration
         that differs is refused, with what differs. This one has a setting that no queue can have:
         it never succeeds, so it creates and alters nothing, also where the queue is gone."""
-        if self._checked:
-            return
         from pika.exceptions import ChannelClosedByBroker
 
-        connection.channel().queue_declare(self._queue, passive=True)
+        channel.queue_declare(self._queue, passive=True)
         try:
-            channel = connection.channel()
-            channel.queue_declare(self._queue, durable=True, arguments={_TRIED_SETTING: -1})
+            tried = connection.channel()  # is closed by the refusal
+            tried.queue_declare(self._queue, durable=True, arguments={_TRIED_SETTING: -1})
         except ChannelClosedByBroker as error:
             said = error.reply_text
             differs = _DIFFERS.search(said)
@@ -184,7 +189,8 @@ class Queue:
             wrong = _STREAM if name == _TYPE and _IS_STREAM.search(said) else name
             if wrong in _WRONG:
                 raise EnvironmentRefused(self._refusal(wrong)) from None
-            if name not in (_TRIED_SETTING, _TYPE):
+            if name not in (_TRIED_SETTING, _TYPE) and not self._warned:
+                self._warned = True
                 log.warning(
                     "Whether queue '%s' is durable could not be found out (%s): that needs the "
                     "permission 'configure' on it. A queue that is not loses messages when "
@@ -192,7 +198,6 @@ class Queue:
                     self._queue,
                     said,
                 )
-        self._checked = True
 
     def _refusal(self, wrong: str) -> str:
         return (

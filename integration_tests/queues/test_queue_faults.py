@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import pytest
 
+from eo_kafka.clients.amqp import queue as amqp_queue
+from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.testing.processes import has_ended, wait_until
 from harness import committed, kill_driver_at, kill_group, start_driver, written
 from queue_job import (
     QueueCopy,
+    channel,
     copy_of,
     kafka_is_killed_at,
     new_queue,
@@ -121,3 +124,22 @@ def test_of_two_drivers_at_once_one_fills_the_inbox(
     wait_until(lambda: waiting(job.url, job.queue) in (0, 1000), "its messages are back")
     job.run(spark)
     check_each_once(job)
+
+
+@pytest.mark.parametrize("meanwhile", ["a-minute", "an-outage"])
+def test_a_queue_that_is_made_again_is_looked_at_again(queue_copy, monkeypatch, meanwhile) -> None:
+    """As one that is deleted, with what waits in it, when the receiver leaves it."""
+    job, one = queue_copy, queue_copy.receiver()
+    publish(job.url, job.queue, ["a"])
+    assert one.receive() == 1
+    with channel(job.url) as opened:
+        opened.queue_delete(job.queue)
+        opened.queue_declare(job.queue, durable=True, auto_delete=True)
+    publish(job.url, job.queue, ["b", "c"])
+    if meanwhile == "a-minute":
+        monkeypatch.setattr(amqp_queue, "_LOOK_S", 0.0)
+    else:
+        one.close()
+    with pytest.raises(EnvironmentRefused, match="is deleted with what is in it"):
+        one.receive()
+    assert waiting(job.url, job.queue) == 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -254,3 +256,32 @@ def test_two_projects_on_one_kafka_are_tried_as_their_readmes_say(broker, tmp_pa
         assert f"Of {count} records" in ran(folder / "sample.py", "check", cwd=tmp_path)
     assert "xxxx" in ran("sample.py", "read", cwd=first)
     assert (first / "checkpoints" / "dev").is_dir()
+
+
+def test_a_flow_in_another_folder_is_not_run_on_the_first_ones_checkpoint(tmp_path):
+    """Copied or moved."""
+    folder, other = new("copy", tmp_path / "first"), tmp_path / "other place"
+    shutil.copytree(folder, other)
+    spec = other / "spark-pipeline.yml"
+    stale, own = ((one / "checkpoints" / "flow").as_uri() for one in (folder, other))
+    code, said = dry_run(spec, tmp_path / "log")
+    assert code != 0
+    assert f"is another folder's: {stale}." in said
+    (line,) = re.findall("(?m)^storage: .*$", said)
+    assert line == f"storage: {own}"
+    for mended in (line, "storage: s3a://bucket/checkpoints/flow"):
+        spec.write_text(re.sub("(?m)^storage: .*$", mended, spec.read_text()))
+        code, said = dry_run(spec, tmp_path / "log")
+        assert code == 0, said
+
+
+def dry_run(spec: Path, log: Path) -> tuple[int, str]:
+    """`spark-pipelines dry-run`: its code, and what it said."""
+    log.unlink(missing_ok=True)
+    command = [str(EO_KAFKA.with_name("spark-pipelines")), "dry-run", "--spec", str(spec)]
+    with connect_port():
+        driver = Driver(command, log, {"PYSPARK_PYTHON": sys.executable})
+        try:
+            return driver.wait(120), log.read_text()
+        finally:
+            driver.kill()

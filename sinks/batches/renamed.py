@@ -35,6 +35,7 @@ def check_not_renamed(
     batch = max(batches_in("offsets", open_checkpoint(url).paths()), default=0)
     if not batch:
         return
+    before: dict[int, str] = {}
     refused: dict[str, str] = {}
     for found in filter(None, map(LEDGER_NAME.fullmatch, control.topics())):
         topic = found[0]
@@ -49,9 +50,10 @@ def check_not_renamed(
                 ) from error
             refused[topic] = cut(error)
             continue
-        if ledger.owner != mine or _newest(ledger, options) < batch:
+        if ledger.owner != mine or (newest := _newest(ledger, options)) < 0:
             continue
-        if not _went_elsewhere(ledger, options, control, topic):
+        before[newest] = found["job"]
+        if newest >= batch and not _went_elsewhere(ledger, options, control, topic):
             raise ForeignLedger(
                 f"Batch {batch} of this query, {mine}, is written already, or in part, as job "
                 f"'{found['job']}' (ledger '{topic}'), and Spark has not noted it: as job "
@@ -59,6 +61,15 @@ def check_not_renamed(
                 "query by its old name ('jobName', or the query's name) until it has ended a "
                 "batch; rename it then."
             )
+    if before:  # a rename that is meant, and a second job on the checkpoint, look the same
+        old = before[max(before)]
+        log.warning(
+            "Job '%s' begins with batch %d of query %s: job '%s' has written its batches up to %d. "
+            "If the job was renamed, all is well: do not start it by its old name any more. If "
+            "'%s' is another job, this one has its checkpoint or a copy of it, and lacks what that "
+            "one has read: stop it, and give it a checkpoint and a 'jobName' of its own.",
+            *(options.job, batch, mine, old, max(before), old),
+        )
     if refused:
         topic = min(refused)
         log.warning(

@@ -38,10 +38,10 @@ def lacking(
         f"The ledger of job '{options.job}' ends with batch {newest}, and checkpoint "
         f"'{checkpoint}' is at batch {batch}: of {which} the ledger knows nothing. It was restored "
         "from an older copy (a broker's disk, say), or is a copy that lags behind, or they were "
-        "written without this ledger (another format, guarantee or 'ledgerTopic'). Batch "
-        f"{batch} is not decided. Look whether the output has the rows of {which}. If it has them, "
-        "set 'failOnDataLoss' to false at the sink until a batch is written. If it lacks them, as "
-        f"when it was restored with the ledger: {way}."
+        "written without this ledger (another 'jobName' with this checkpoint, another format, "
+        f"guarantee or 'ledgerTopic'). Batch {batch} is not decided. Look whether the output has "
+        f"the rows of {which}. If it has them, set 'failOnDataLoss' to false at the sink until a "
+        f"batch is written. If it lacks them, as when it was restored with the ledger: {way}."
     )
 
 

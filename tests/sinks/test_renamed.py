@@ -97,3 +97,16 @@ def test_a_ledger_that_may_not_be_read_is_told_of(
     assert "written again" in told
     with pytest.raises(ForeignLedger):  # the others are looked at all the same
         check(Kafka(OTHER, error))
+
+
+def test_a_job_that_begins_where_another_ended_is_told(
+    check: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a rename that is as it should be; not of a second job that took the first one's checkpoint
+    with its project."""
+    (tmp_path / "offsets" / "2").write_text("v1\n{}\n{}")
+    check(Kafka())
+    (told,) = caplog.messages
+    assert "begins with batch 2" in told
+    assert "job 'old' has written its batches up to 1" in told
+    assert "'other'" not in told
