@@ -33,18 +33,18 @@ def bound(
     is as new as the options say. Raises SourceError, too, where a start is behind an end; and
     DataLossError, if it is to fail, where all that is before an end is gone."""
     newest = resolved(lookup, ranges, fail=options.fail_on_data_loss)
-    # Asked after LATEST, which is before any record that came in between.
+    # Asked after LATEST: a record that comes in between is behind that.
     starts = _at_times(lookup, options.starting, [at for at, start, _ in ranges if start == LATEST])
     ends = _at_times(lookup, options.ending, [at for at, _, end in ranges if end == LATEST])
     found = [
-        OffsetRange(at, min(start, starts.get(at, start)), min(end, ends.get(at, end)))
+        OffsetRange(at, min(start, starts.get(at, start)), ends.get(at, end))
         for at, start, end in newest
     ]
     behind = [
         one
         for wanted, one in zip(ranges, found, strict=True)
         if one.start > one.end
-        and (wanted.end != LATEST or one.partition in ends)  # else `resolved` has told of it
+        and wanted.end != LATEST  # else `resolved` has told of it
         and (wanted.start != EARLIEST or one.end > 0)  # of a log that was empty nothing is gone
     ]
     earliest = lookup.earliest([one.partition for one in behind])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from test_planner import Cluster, Written, planner
 
@@ -111,6 +113,19 @@ def test_a_record_that_comes_between_two_questions_is_not_read() -> None:
 
     assert found(Busy(p0=(0, 10)), endingTimestamp="50") == [OffsetRange(A, 0, 12)]
     assert found(Busy(p0=(0, 10)), endingTimestamp="50", **TIMES) == [OffsetRange(A, 12, 12)]
+
+
+def test_no_start_is_behind_the_newest_offset_that_is_the_end() -> None:
+    class Busy(Cluster):
+        def latest(
+            self, partitions: Collection[TopicPartition], known: Offsets | None = None
+        ) -> dict[TopicPartition, int]:
+            answer = super().latest(partitions, known)
+            self.logs[A], self.times = (0, 15), {A: {50: 12}}
+            return answer
+
+    assert found(Busy(p0=(0, 10)), **TIMES) == [OffsetRange(A, 10, 10)]
+    assert found(Busy(p0=(0, 10)), endingTimestamp="50") == [OffsetRange(A, 0, 12)]
 
 
 def test_what_a_stream_joins_may_be_gone_by_then() -> None:
