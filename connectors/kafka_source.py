@@ -22,7 +22,7 @@ from ..core.offsets import (
 from ..formats.options import FormatOptions
 from ..formats.reading import Reading
 from ..sources.held_back import HeldBack
-from ..sources.late_bound import added_ranges
+from ..sources.late_bound import bound_anew
 from ..sources.lookup import OffsetLookup
 from ..sources.most_tasks import MostTasks
 from ..sources.planner import Planner
@@ -300,10 +300,7 @@ class KafkaBatchReader(OneBuild, DataSourceReader):
         """The records of one task's ranges. Executor, once for each task attempt."""
         ranges, ids, opened, known = partition.value
         if _is_in_a_stream():
-            ranges = opened or ranges
-            if known is not None:
-                added, theirs = added_ranges(self._options, known)
-                ranges, ids = [*ranges, *added], {**theirs, **ids}
+            ranges, ids = bound_anew(self._options, opened or ranges, ids, known)
         return _read(self._options, self._reading, ranges, ids)
 
 

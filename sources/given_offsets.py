@@ -90,11 +90,25 @@ class GivenOffsets:
             at = without[0]
             raise SourceError(
                 f"No offset matched from request of topic-partition {at} and timestamp "
-                f"{times[at]}: its newest record is older, as in {len(without)} of {len(times)} "
-                "partitions. Take an earlier time, or set "
-                "'startingOffsetsByTimestampStrategy' to latest."
+                f"{times[at]}: it has no record so new that may be read, as in {len(without)} of "
+                f"{len(times)} partitions.{self._held_back(without)} Take an earlier time, or set "
+                "'startingOffsetsByTimestampStrategy' to latest, as for a partition that is empty."
             )
         return {at: LATEST if offset is None else offset for at, offset in found.items()}
+
+    def _held_back(self, without: Collection[TopicPartition]) -> str:
+        """That a record so new may be among what is not committed yet, if it may."""
+        if not self._options.read_committed:
+            return ""
+        newest, written = self._lookup.latest(without), self._lookup.written(without)
+        held = sorted(at for at in without if written[at] > newest[at])
+        if not held:
+            return ""
+        return (
+            f" In {names(held)} an open transaction holds records back, which may be so new: "
+            f"'eo-kafka txn list --topic {held[0].topic}' says whose it is. Start again when it "
+            "has ended. Or else:"
+        )
 
 
 def _offset(word: Word) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from ..core.errors import SourceError
 from ..core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from ..core.process.driver_directory import remember
 from .data_loss import tell_loss
@@ -23,6 +24,83 @@ def open_ranges(
     starts = given.resolved("startingOffsets", options.starting, present)
     ends = given.resolved("endingOffsets", options.ending, present)
     return [OffsetRange(at, starts[at], ends[at]) for at in sorted(present)]
+
+
+def bound(
+    options: SourceOptions, lookup: OffsetLookup, ranges: Collection[OffsetRange]
+) -> list[OffsetRange]:
+    """As `resolved`, of a batch query's `open_ranges`: LATEST stays that only where still no record
+    is as new as the options say. Raises SourceError, too, where a start is behind an end; and
+    DataLossError, if it is to fail, where all that is before an end is gone."""
+    newest = resolved(lookup, ranges, fail=options.fail_on_data_loss)
+    # Asked after LATEST: a record that comes in between is behind that.
+    starts = _at_times(lookup, options.starting, [at for at, start, _ in ranges if start == LATEST])
+    ends = _at_times(lookup, options.ending, [at for at, _, end in ranges if end == LATEST])
+    found = [
+        OffsetRange(at, min(start, starts.get(at, start)), ends.get(at, end))
+        for at, start, end in newest
+    ]
+    behind = [
+        one
+        for wanted, one in zip(ranges, found, strict=True)
+        if one.start > one.end
+        and wanted.end != LATEST  # else `resolved` has told of it
+        and (wanted.start != EARLIEST or one.end > 0)  # of a log that was empty nothing is gone
+    ]
+    earliest = lookup.earliest([one.partition for one in behind])
+    for at, start, end in behind:
+        of_end = _option("ending", options.ending)
+        if end >= earliest[at] or end == 0:
+            raise SourceError(
+                f"The read of partition {at} would begin at offset {start} "
+                f"({_option('starting', options.starting)}), behind offset {end}, where it is to "
+                f"end ({of_end}). Nothing of it was read. Give it a start before its end; "
+                f"'eo-kafka topic offsets {at.topic} --at TIME' says which offsets are of a time."
+            )
+        tell_loss(
+            f"All records of partition {at} before offset {end}, where the read is to end "
+            f"({of_end}), expired or were deleted: its log begins at {earliest[at]}.",
+            fail=options.fail_on_data_loss,
+        )
+    return found
+
+
+def _at_times(
+    lookup: OffsetLookup, limit: Limit, of: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Where a record is by now as new as `limit` says, of those it says a time of."""
+    if not isinstance(limit, ByTime):
+        return {}
+    times = limit.times(of)
+    found = lookup.at_times({at: times[at] for at in of})
+    return {at: offset for at, offset in found.items() if offset is not None}
+
+
+def _option(side: str, limit: Limit) -> str:
+    """The option that gave it."""
+    if not isinstance(limit, ByTime):
+        return f"'{side}Offsets'"
+    return f"'{side}Timestamp'" if limit.of_all is not None else f"'{side}OffsetsByTimestamp'"
+
+
+def bound_anew(
+    options: SourceOptions,
+    ranges: Collection[OffsetRange],
+    ids: Mapping[str, str],
+    planned: Topics | None,
+) -> tuple[list[OffsetRange], dict[str, str]]:
+    """What a task of a stream's batch reads of `ranges` now, and the ids that their topics must
+    have; and of what was added since it was `planned`, if that is told. Executor, once an attempt.
+    Raises as `bound`."""
+    added: list[OffsetRange] = []
+    if planned is not None:
+        added, theirs = added_ranges(options, planned)
+        ids = {**theirs, **ids}
+    lookup = OffsetLookup(options)
+    try:
+        return bound(options, lookup, [*ranges, *added]), dict(ids)
+    finally:
+        lookup.close()
 
 
 def added_ranges(

@@ -25,7 +25,7 @@ from .beyond_end import check_reached, check_stored
 from .cut_logs import CutLogs
 from .data_loss import tell_loss
 from .given_offsets import GivenOffsets
-from .late_bound import open_ranges, resolved
+from .late_bound import bound, open_ranges
 from .lookup import Ends, OffsetLookup, Topics
 from .range_split import split
 from .rate_limit import rate_limited
@@ -283,14 +283,14 @@ class Planner:
         other rows than the first."""
         present, self._now = self._lookup.look()
         ranges = open_ranges(self._options, self._lookup, present)
-        bound = resolved(self._lookup, ranges, fail=self._options.fail_on_data_loss)
+        found = bound(self._options, self._lookup, ranges)
         if self._options.cuts:
-            return self._tasks(bound)
+            return self._tasks(found)
         self.open_ranges = {one.partition: one for one in ranges}
         reads_on = not ranges or any(one.end == LATEST for one in ranges)
         if reads_on and not self._options.subscription.assigned:
             self.to_be_added_to = Topics(present, dict(self._now))
-        return bound
+        return found
 
     def _tell_loss(self, sentence: str) -> None:
         tell_loss(sentence, fail=self._options.fail_on_data_loss)

@@ -29,7 +29,9 @@ class TriggerDelay:
         """Whether a batch from `begin` is worth while, or has been waited for long enough."""
         now = self._now()
         waited = self._last is None or now - self._last >= self._longest_s
-        if not waited and sum(newest[at] - begin.get(at, 0) for at in newest) < self._least:
+        new = [newest[at] - begin.get(at, 0) for at in newest]
+        # Of a log that got shorter it is to be told at once what is lost.
+        if not waited and sum(new) < self._least and min(new, default=0) >= 0:
             return False
         self._last = now
         return True

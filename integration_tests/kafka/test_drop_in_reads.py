@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 FORMATS = ["kafka", "eo-kafka"]
 WAIT_S = 60
+OR_LATEST = {"startingOffsetsByTimestampStrategy": "latest"}
 
 
 @pytest.fixture(params=FORMATS)
@@ -49,6 +51,16 @@ BASE = int(time.time()) - 10_000  # the broker deletes what is older than its re
 
 def second(partition: int, number: int) -> int:
     return (BASE + 1000 * partition + number) * 1000
+
+
+def client(broker: Any) -> dict[str, str]:
+    return {"bootstrap.servers": broker.bootstrap_servers}
+
+
+def put(broker: Any, topic: str, value: bytes, timestamp: int) -> None:
+    producer = Producer(client(broker))
+    producer.produce(topic, value, timestamp=timestamp)
+    assert producer.flush(WAIT_S) == 0
 
 
 def values(frame: Any) -> list[str]:
@@ -136,6 +148,84 @@ def test_of_a_partition_without_so_new_a_record_nothing_is_read_in_many_tasks_ei
 def test_without_so_new_a_record_the_read_fails(load, topic):
     with pytest.raises(Exception, match="No offset matched from request of topic-partition"):
         values(load(subscribe=topic, startingTimestamp=str(second(2, 99))))
+
+
+def offset(topic: str, number: int) -> str:
+    return json.dumps({topic: {"0": number}})
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_start_behind_the_end_is_refused(load, topic, fail):
+    """Whatever gives them; Spark's connector does not ask what failOnDataLoss is, either."""
+    for options in (
+        {"startingOffsets": offset(topic, 8), "endingTimestamp": str(second(0, 3))},
+        {"startingTimestamp": str(second(0, 8)), "endingOffsets": offset(topic, 3)},
+        {"startingTimestamp": str(second(0, 8)), "endingTimestamp": str(second(0, 3))},
+        {"startingTimestamp": str(second(0, 99)), "endingOffsets": offset(topic, 3), **OR_LATEST},
+    ):
+        with pytest.raises(Exception, match=r"(?s)offset (8|10)\b.* offset 3\b"):
+            values(load(assign=json.dumps({topic: [0]}), failOnDataLoss=fail, **options))
+
+
+def test_that_all_was_deleted_that_is_asked_for_is_told(load, topic, broker):
+    at, admin = TopicPartition(topic, 0, 6), AdminClient(client(broker))
+    admin.delete_records([at])[at].result(WAIT_S)
+    one = {"assign": json.dumps({topic: [0]})}
+    with pytest.raises(Exception, match=r"(?s)DataLossError.*before offset 4.*begins at 6|6.*4"):
+        values(load(**one, endingOffsets=offset(topic, 4)))
+    assert values(load(**one, endingOffsets=offset(topic, 6))) == []
+
+
+@pytest.mark.parametrize("side", ["endingTimestamp", "startingTimestamp"])
+def test_a_stream_keeps_to_the_time_of_what_it_is_joined_with(
+    load, broker, make_topic, tmp_path, side
+):
+    """Of which no record was so new yet when the join was planned."""
+    soon = int(time.time() * 1000) + 60_000
+    events, dim = make_topic("events"), make_topic("dim")
+    put(broker, dim, b"old", soon - 1)
+    put(broker, events, b"first", 0)
+    found: list[str] = []
+    of_dim = load(subscribe=dim, **{side: str(soon)}, **OR_LATEST)
+    joined = load(streaming=True, subscribe=events, startingOffsets="earliest").selectExpr(
+        "string(value) AS event"
+    )
+    joined = joined.crossJoin(of_dim.selectExpr("string(value) AS entry"))
+    query = (
+        joined.writeStream.foreachBatch(
+            lambda rows, _batch: found.extend(f"{row.event} {row.entry}" for row in rows.collect())
+        )
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        for value, timestamp in ((b"new", soon), (b"late", soon - 2)):
+            put(broker, dim, value, timestamp)
+        put(broker, events, b"second", 0)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    if side == "endingTimestamp":
+        assert found == ["first old", "second old"]
+    else:
+        assert sorted(found) == ["second late", "second new"]
+
+
+@pytest.mark.parametrize("load", ["eo-kafka"], indirect=True)  # kafka says nothing of it
+def test_a_time_whose_record_an_open_transaction_holds_back_is_told_as_that(load, topic, broker):
+    producer = Producer({**client(broker), "transactional.id": topic})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"new", partition=0, timestamp=second(0, 99))
+    producer.flush(WAIT_S)
+    options = {"assign": json.dumps({topic: [0]}), "startingTimestamp": str(second(0, 99))}
+    with pytest.raises(
+        Exception, match=f"In {topic}-0 an open .*eo-kafka txn list --topic {topic}"
+    ):
+        values(load(**options))
+    producer.commit_transaction(WAIT_S)
+    assert values(load(**options)) == ["new"]
 
 
 @pytest.mark.parametrize(

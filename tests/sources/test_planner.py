@@ -19,12 +19,19 @@ from eo_kafka.sources.settings.options import SourceOptions
 A, B, C = (TopicPartition("t", number) for number in range(3))
 
 
+class Written(dict[TopicPartition, int]):
+    """How far logs were written that an open transaction holds back."""
+
+    def __call__(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {at: self.get(at, 0) for at in partitions}
+
+
 class Cluster:
     """Stands in for the brokers: the first and the last offset of every partition."""
 
     def __init__(self, **logs: tuple[int, int]) -> None:
         self.logs = {TopicPartition("t", int(name[1:])): log for name, log in logs.items()}
-        self.written: dict[TopicPartition, int] = {}  # with what an open transaction wrote
+        self.written: dict[TopicPartition, int] = Written()
         self.groups: dict[TopicPartition, int] = {}
         self.times: dict[TopicPartition, dict[int, int]] = {}
         self.made = {"t": "first"}

@@ -41,6 +41,14 @@ def test_time_ends_the_wait_and_begins_it_anew() -> None:
     assert not delay.is_due({A: 2}, {A: 3})
 
 
+def test_a_log_that_got_shorter_is_not_waited_for() -> None:
+    """That it lost records is told when the batch is planned."""
+    delay = TriggerDelay(10, 60_000, Clock())
+    assert delay.is_due({A: 0, B: 0}, {A: 50, B: 50})
+    assert not delay.is_due({A: 50, B: 50}, {A: 51, B: 50})
+    assert delay.is_due({A: 50, B: 50}, {A: 51, B: 20})
+
+
 def test_a_new_partition_counts_from_its_first_offset() -> None:
     delay = TriggerDelay(10, 60_000, Clock())
     assert delay.is_due({}, {A: 0})
