@@ -76,8 +76,8 @@ class KafkaStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailab
     again is in the offsets that Spark stores.
 
     Spark asks `initialOffset()` again when it restarts before batch 0 is committed, and stores no
-    answer. So partitions that start at `latest` are left out of it; their start is the end of
-    batch 0, which Spark does store, and batch 0 reads nothing of them.
+    answer. So the end of batch 0, which Spark does store, says where batch 0 begins. Partitions
+    that start at `latest` are left out: their start is that end; batch 0 reads nothing of them.
 
     With option `jobName`, batches since the job's newest snapshot end where they ended before. With
     `onReset=continue` a new query starts where the job ended: batch 0 ends there, is empty, and its
@@ -166,19 +166,19 @@ class KafkaStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailab
 
     def _new_end(self, begin: Offsets, limit: ReadLimit | None) -> Position:
         """Where a batch from `begin` ends that is not recorded."""
-        end, anew = begin, self._planner.anew
+        end, anew, first = begin, self._planner.anew, self._is_first(begin)
         if self._is_put_off(begin, limit):
             anew = frozenset()
         else:
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-            first = self._is_first(begin)
             end = self._planner.end(begin, self._newest, rows, first=first)
         ids = self._planner.ids_of(end)
         here = self._position
         if here and end == here.offsets and ids.keys() <= here.ids.keys() and not anew:
             return here  # written in another way, Spark would take it for another place
         tasks, epochs = self._most_tasks.of(end), self._planner.epochs_of(end)
-        return Position(end, most_tasks=tasks, ids=ids, anew=anew, epochs=epochs)
+        begins = self._planner.begins(begin, end) if first else {}
+        return Position(end, None, tasks, ids, anew, epochs, begins)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The newest offsets seen, for the progress report. Driver, after `latestOffset`."""

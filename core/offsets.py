@@ -37,7 +37,9 @@ PARTITION_MAX = 2**31 - 1
 _CONTINUES = "@continues "
 _MOST_TASKS = re.compile(r"@tasks ([1-9][0-9]{0,9})")
 _ID = re.compile(r"@(id|anew) ([a-zA-Z0-9._-]+) ([a-zA-Z0-9_-]+)")
-_EPOCHS = re.compile(r"@epochs ([a-zA-Z0-9._-]+) ((?:-1|[0-9]{1,10})(?:,(?:-1|[0-9]{1,10}))*)")
+_NUMBERS = re.compile(
+    r"@(epochs|from) ([a-zA-Z0-9._-]+) ((?:-1|[0-9]{1,19})(?:,(?:-1|[0-9]{1,19}))*)"
+)
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _DIGITS_MAX = len(str(PARTITION_MAX))
 _EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
@@ -91,7 +93,7 @@ def encode_text(offsets: Offsets) -> str:
 class Position(NamedTuple):
     """Where a stream is, and what its marks say: the ledger that it continues, how many tasks the
     batch that ends here has at most, its topics' ids, by name, which of them that batch reads from
-    their beginning, and the epochs of leaders."""
+    their beginning, the epochs of leaders, and where that batch begins, if it is the first."""
 
     offsets: Offsets
     continues: str | None = None
@@ -99,6 +101,7 @@ class Position(NamedTuple):
     ids: Mapping[str, str] = {}
     anew: frozenset[str] = frozenset()
     epochs: Mapping[TopicPartition, int] = {}
+    begins: Mapping[TopicPartition, int] = {}
 
 
 def encode_position(position: Position) -> dict[str, dict[str, int]]:
@@ -113,9 +116,10 @@ def _marks(position: Position) -> Iterator[str]:
         yield f"@tasks {position.most_tasks}"
     for topic in sorted(position.ids):
         yield f"@{'anew' if topic in position.anew else 'id'} {topic} {position.ids[topic]}"
-    for topic in sorted({at.topic for at in position.epochs}):
-        partitions = sorted(at for at in position.offsets if at.topic == topic)
-        yield f"@epochs {topic} " + ",".join(str(position.epochs.get(at, -1)) for at in partitions)
+    for mark, numbers in (("epochs", position.epochs), ("from", position.begins)):
+        for topic in sorted({at.topic for at in numbers}):
+            partitions = sorted(at for at in position.offsets if at.topic == topic)
+            yield f"@{mark} {topic} " + ",".join(str(numbers.get(at, -1)) for at in partitions)
 
 
 def decode_position(written: object) -> Position:
@@ -123,7 +127,7 @@ def decode_position(written: object) -> Position:
     topics = dict(_nested(written))
     marks = [name for name, partitions in topics.items() if partitions == {}]
     continues, most_tasks, ids, anew = None, None, {}, set()
-    told: dict[str, str] = {}
+    told: dict[str, dict[str, str]] = {"epochs": {}, "from": {}}
     for name in marks:
         if name.startswith(_CONTINUES):
             continues = name.removeprefix(_CONTINUES)
@@ -133,21 +137,24 @@ def decode_position(written: object) -> Position:
         elif found := _ID.fullmatch(name):
             ids[found[2]] = found[3]
             anew |= {found[2]} if found[1] == "anew" else set()
-        elif found := _EPOCHS.fullmatch(name):
-            told[found[1]] = found[2]
+        elif found := _NUMBERS.fullmatch(name):
+            told[found[1]][found[2]] = found[3]
     offsets = decode(topics)
-    return Position(offsets, continues, most_tasks, ids, frozenset(anew), _epochs(offsets, told))
+    epochs, begins = (_numbers(offsets, mark, told[mark]) for mark in ("epochs", "from"))
+    return Position(offsets, continues, most_tasks, ids, frozenset(anew), epochs, begins)
 
 
-def _epochs(offsets: Offsets, told: Mapping[str, str]) -> dict[TopicPartition, int]:
-    """The epochs of partitions, as their topic's mark lists them."""
+def _numbers(offsets: Offsets, mark: str, told: Mapping[str, str]) -> dict[TopicPartition, int]:
+    """The numbers of partitions, as their topic's marks list them."""
     found = {}
     for topic, written in told.items():
         partitions = sorted(at for at in offsets if at.topic == topic)
-        epochs = [int(epoch) for epoch in written.split(",")]
-        if len(epochs) != len(partitions):
-            raise ValueError(f"must have as many epochs as partitions of topic '{cut(topic)}'")
-        found.update({at: one for at, one in zip(partitions, epochs, strict=True) if one >= 0})
+        numbers = [int(number) for number in written.split(",")]
+        if len(numbers) != len(partitions):
+            raise ValueError(
+                f"must have as many numbers in '@{mark}' as partitions of topic '{cut(topic)}'"
+            )
+        found.update({at: one for at, one in zip(partitions, numbers, strict=True) if one >= 0})
     return found
 
 
@@ -159,7 +166,7 @@ def decode(written: object, lowest: int = 0) -> dict[TopicPartition, int]:
     """
     found: dict[TopicPartition, int] = {}
     for topic, partitions in _nested(written).items():
-        if partitions == {} and any(mark.fullmatch(topic) for mark in (_MOST_TASKS, _ID, _EPOCHS)):
+        if partitions == {} and any(mark.fullmatch(topic) for mark in (_MOST_TASKS, _ID, _NUMBERS)):
             continue  # a position out of a progress report, given as `startingOffsets`
         if not _TOPIC.fullmatch(topic):
             raise ValueError(f"must name topics; {cut(repr(topic))} is none")

@@ -23,7 +23,7 @@ from ..core.offsets import (
 )
 from .beyond_end import check_reached, check_stored
 from .cut_logs import CutLogs
-from .data_loss import tell_loss
+from .data_loss import sentence_of_foreign_plan, sentence_of_gone, tell_loss
 from .given_offsets import GivenOffsets
 from .late_bound import bound, open_ranges
 from .lookup import Ends, OffsetLookup, Topics
@@ -65,10 +65,11 @@ class Planner:
         self._late: set[TopicPartition] = set()  # a new query finds them, and starts at their ends
 
     def stored_start(self) -> dict[TopicPartition, int]:
-        """Where a new query starts, of the partitions whose start a restart would find again.
+        """Where a new query starts. A restart before batch 0 is committed asks once more, and may
+        get another answer: batch 0 begins where its end says (`begins`).
 
-        Partitions that start at `latest`, or where a group is, are left out: a second look gives
-        another answer, so their start is stored as the end of batch 0, which reads nothing of them.
+        Partitions that start at `latest`, or where a group is, are left out: their start is stored
+        as the end of batch 0, which reads nothing of them.
 
         Raises OptionsError for a start that does not name what is read.
         """
@@ -126,7 +127,7 @@ class Planner:
         replaced = self._topics.replaced(found.ids, start)
         gone = {at for at in start.offsets.keys() - found.partitions if at.topic not in replaced}
         if gone and self._options.fail_on_data_loss:
-            self._tell_loss(_gone(gone))
+            self._tell_loss(sentence_of_gone(gone))
         self._lost |= {at: start.offsets[at] for at in gone}
         if recorded is not None:
             # Of what it read from its beginning, it says the id.
@@ -190,6 +191,13 @@ class Planner:
             return dict(newest)
         return rate_limited(limit, self._begin(start, newest, self._anew, first), newest)
 
+    def begins(self, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
+        """Where a new query's first batch, from `start` to `end`, begins, to be kept in its end.
+        Without what it reads nothing of: that may still be given otherwise."""
+        found = self._begin(start, end, self._anew, first=True)
+        read = {at for at in found if at in start or not self._is_pinned(at)}
+        return {at: found[at] for at in read if found[at] <= end[at]}
+
     def ranges(self, start: Offsets, until: Position, *, first: bool) -> list[OffsetRange]:
         """What the batch from `start` to `until` reads. Raises SourceError, mostly DataLossError.
 
@@ -221,7 +229,7 @@ class Planner:
         if gone and first:
             gone -= self._lookup.partitions()
         if gone:
-            self._tell_loss(_gone(gone))
+            self._tell_loss(sentence_of_gone(gone))
         if deleted:
             self._tell_loss(
                 f"This batch was planned on topics that were deleted since: {sorted(deleted)}. Of "
@@ -233,6 +241,9 @@ class Planner:
             # A partition that had no record so new when the batch was planned has one by now: the
             # batch holds nothing of it, as it was planned.
             begin = {at: min(offset, end[at]) for at, offset in begin.items()}
+        if first:
+            begin = _as_planned(begin, until.begins)
+            check_stored(self._options.starting, begin, end)
         for at in sorted(begin.keys() - start.keys()):
             # Without any stored offset none of its partitions is new to a new query.
             added = not first or (start and not self._is_pinned(at))
@@ -248,8 +259,6 @@ class Planner:
                     f"Added partition {at} starts from offset {begin[at]} instead of 0; some data "
                     "may have been missed."
                 )
-        if first:
-            check_stored(self._options.starting, begin, end)
         for at in sorted(begin):
             if end[at] < begin[at]:
                 self._tell_loss(
@@ -264,7 +273,7 @@ class Planner:
         cannot see it. Its ends do not say which topics they are of. Raises DataLossError."""
         unknown = [at for at in until.offsets if at not in start and self._is_pinned(at)]
         if any(at.topic in self._now.keys() - until.ids.keys() for at in unknown):
-            self._tell_loss(_planned_elsewhere(until.offsets))
+            self._tell_loss(sentence_of_foreign_plan(until.offsets))
 
     def _looked(self, topics: set[str]) -> tuple[Topics, set[str]]:
         """What is read now, with the ids of `topics`, and those of `topics` that are gone."""
@@ -317,23 +326,15 @@ class Planner:
         return self.continues or at in self._late or self._options.starts_at_latest(at)
 
 
-def _gone(partitions: Collection[TopicPartition]) -> str:
-    return (
-        f"Partitions {names(partitions)} are gone; some data may have been missed. They were "
-        "deleted, or the options do not name them any more, or the principal may not describe "
-        "them. To go on where they were read, put the topic back into 'subscribe' (or give the "
-        "right DESCRIBE back). With 'failOnDataLoss' as false what is left of them is not read, "
-        "and should they come back, all of it is, from its beginning."
-    )
-
-
-def _planned_elsewhere(end: Offsets) -> str:
-    return (
-        f"The first batch of this query, up to {encode_text(end)}, was planned by Spark's own "
-        "connector (format 'kafka') and is not committed. Where it begins, Python sources cannot "
-        "see: its records would be passed over. Nothing was read. Start the query once more as it "
-        "was, with format 'kafka' and trigger(availableNow=True), until the checkpoint has "
-        "'commits/0'. If it cannot get so far, set 'startingOffsets' here to the JSON in "
-        "'sources/0/0' of the checkpoint (of the second source, 'sources/1/0'). If an eo-kafka "
-        "from before topics' ids planned it, nothing is lost by going on."
-    )
+def _as_planned(now: Offsets, planned: Offsets) -> dict[TopicPartition, int]:
+    """Where a first batch begins: as it was planned, where that is kept, and not as it is `now`."""
+    other = {at: offset for at, offset in now.items() if planned.get(at, offset) != offset}
+    if other:
+        log.warning(
+            "The first batch begins where it was planned to, at %s, and not at %s, which is what "
+            "'startingOffsets' or a time means now: records have expired since, or the option was "
+            "changed. Only a new checkpoint begins elsewhere.",
+            encode_text({at: planned[at] for at in other}),
+            encode_text(other),
+        )
+    return {at: planned.get(at, offset) for at, offset in now.items()}

@@ -271,7 +271,9 @@ def _redo(options: SinkOptions, arguments: argparse.Namespace) -> None:
         ledger = coordinator.read(fenced=False)
     decided = ledger.of_sink(options.sink)
     # Where a batch began, the one before it ended: of that one the ledger may know no more.
-    written = {batch - 1: found.starts for batch, found in decided.items() if found.starts}
+    written = {
+        batch - 1: decided[batch].starts for batch in decided if batch and decided[batch].starts
+    }
     written |= {batch: found.offsets for batch, found in decided.items() if found.offsets}
     newest = max((b for b in decided if decided[b].state is DecisionState.DONE), default=None)
     if newest is None and begun is None:

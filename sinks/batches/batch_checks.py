@@ -50,9 +50,10 @@ def check_written(
             return  # of 'snapshots start-from', whose rows are in another job's output
         log.warning(
             "Batch %d of job '%s' is skipped as written, and its rows are not those that were "
-            "written: %s. They were computed anew (rand(), the time of day, other code), or "
-            "another query uses this job's name or a copy of its checkpoint; then its rows are "
-            "missing: give it its own 'jobName' and a new checkpoint.",
+            "written: %s. They were computed anew (rand(), the time of day, other code, records "
+            "that are gone since), or another query uses this job's name or a copy of its "
+            "checkpoint; then its rows are missing: give it its own 'jobName' and a new "
+            "checkpoint.",
             *(identity.batch, options.job, found),
         )
         return

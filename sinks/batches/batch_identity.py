@@ -24,7 +24,7 @@ from ...core.errors import CheckpointError
 from ...core.transaction import Decision
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots import operators
-from ...state.snapshots.batch_ends import ids_of, topics_of
+from ...state.snapshots.batch_ends import begins_of, ids_of, topics_of
 from ...state.snapshots.checkpoint import Checkpoint, open_checkpoint
 from ...state.snapshots.offset_log import (
     NOT_PLANNED,
@@ -69,8 +69,9 @@ class BatchIdentity:
                 "second driver works on it. Nothing was decided. Stop all drivers and start "
                 "one."
             )
-        # Spark may have purged the one before; where batch 0 begins, no log of Spark's says.
-        before = planned_batch(checkpoint, batch - 1, NOT_PLANNED) if batch else NOT_PLANNED
+        if batch == 0:
+            return cls(batch, target, begins_of(mine.ends), mine, checkpoint)
+        before = planned_batch(checkpoint, batch - 1, NOT_PLANNED)  # Spark may have purged it
         return cls(batch, target, before.ends, mine, checkpoint)
 
     @property

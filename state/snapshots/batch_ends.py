@@ -111,6 +111,23 @@ def ids_of(lines: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def begins_of(lines: Sequence[str]) -> tuple[str, ...]:
+    """Where a first batch begins that ends as the lines say, a line each; none unless all say it.
+    A partition of which that is not kept begins where it ends."""
+    found = []
+    for line in lines:
+        name, offsets = _split(line)
+        try:
+            end = decode_position(offsets)
+        except ValueError:
+            return ()
+        if not end.begins:
+            return ()
+        start = Position({**end.offsets, **end.begins}, ids=end.ids)
+        found.append(f"{name}:" * bool(name) + json.dumps(encode_position(start)))
+    return tuple(found)
+
+
 def continued_from(line: str) -> str | None:
     """The ledger where its source says that it started at the end of the query before; None of a
     source that says nothing of the kind."""

@@ -21,13 +21,14 @@ from eo_kafka.sources.settings.options import SourceOptions
 GIVEN = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 IDS = {"t": "an-id"}
 END = {"t": {"0": 10, "1": 20}, "@id t an-id": {}}
+FIRST_END = {**END, "@from t 0,0": {}}
 END_LATER = {"t": {"0": 1010, "1": 1020}, "@id t an-id": {}}
 
 
 class Log:
     """Stands in for OffsetLookup: two partitions that grow by ten whenever a test says so."""
 
-    grown = 0
+    grown = first = 0
 
     def __init__(self, options: SourceOptions) -> None:
         pass
@@ -39,7 +40,7 @@ class Log:
         return Topics(self.partitions(), IDS)
 
     def earliest(self, partitions: Offsets) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, 0)
+        return dict.fromkeys(partitions, self.first)
 
     def ends(self, partitions: Offsets, known: Position) -> Ends:
         at_end = {at: 10 * (at.partition + 1) + self.grown for at in sorted(partitions)[::-1]}
@@ -50,6 +51,7 @@ class Log:
 def log(monkeypatch: pytest.MonkeyPatch) -> type[Log]:
     monkeypatch.setattr(kafka_source, "OffsetLookup", Log)
     monkeypatch.setattr(Log, "grown", 0)
+    monkeypatch.setattr(Log, "first", 0)
     return Log
 
 
@@ -149,6 +151,23 @@ def test_a_query_that_goes_on_where_its_job_ended_asks_for_no_group(
     assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable())["t"] == {"0": 7}
 
 
+def test_a_first_batch_begins_where_its_end_says(log: type[Log]) -> None:
+    reader = stream(startingOffsets="earliest")
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert end == FIRST_END
+    log.first = 6
+    for starting in "earliest", '{"t":{"0":6,"1":6}}', "latest":
+        again = stream(startingOffsets=starting)
+        tasks = [part.value for part in again.partitions(again.initialOffset(), end)]
+        ranges = [(one.start, one.end) for held, _ in tasks for one in held]
+        assert ranges == [(0, 10), (0, 20)]
+        later = again.latestOffset(end, ReadAllAvailable())
+        assert later == end, "nothing has come: the same place"
+        log.grown = 1000
+        assert again.latestOffset(end, ReadAllAvailable()) == END_LATER
+        log.grown = 0
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_what_comes_after_a_first_batch_that_found_nothing_is_new(
     log: type[Log], monkeypatch: pytest.MonkeyPatch, restarts: bool
@@ -175,7 +194,7 @@ def test_offsets_are_written_in_one_way_however_the_broker_orders_them() -> None
     reader = stream(startingOffsets="earliest")
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
 
-    assert json.dumps(end) == '{"t": {"0": 10, "1": 20}, "@id t an-id": {}}'
+    assert json.dumps(end) == '{"t": {"0": 10, "1": 20}, "@id t an-id": {}, "@from t 0,0": {}}'
     assert json.dumps(reader.latestOffset(end, ReadAllAvailable())) == json.dumps(end)
     assert json.dumps(reader.reportLatestOffset()) == '{"t": {"0": 10, "1": 20}}'
 
@@ -191,7 +210,7 @@ def test_the_limit_is_the_options_unless_spark_asks_for_everything() -> None:
     assert reader.getDefaultReadLimit() == ReadMaxRows(3)
     assert stream().getDefaultReadLimit() == ReadAllAvailable()
     assert reader.latestOffset(start, ReadMaxRows(3))["t"] == {"0": 1, "1": 2}
-    assert reader.latestOffset(start, ReadAllAvailable()) == END
+    assert reader.latestOffset(start, ReadAllAvailable()) == FIRST_END
 
 
 def test_available_now_ends_where_the_first_look_did(log: type[Log]) -> None:
@@ -202,7 +221,7 @@ def test_available_now_ends_where_the_first_look_did(log: type[Log]) -> None:
     target = {**END, "t": {"0": 15, "1": 25}}
 
     first = reader.latestOffset(start, ReadMaxRows(20))
-    assert first == {**END, "t": {"0": 7, "1": 12}}
+    assert first == {**FIRST_END, "t": {"0": 7, "1": 12}}
     log.grown = 1000
     assert reader.latestOffset(first, ReadMaxRows(99)) == target
     assert reader.latestOffset(target, ReadMaxRows(99)) == target

@@ -77,14 +77,16 @@ def test_a_position_comes_back_with_its_marks(
 ) -> None:
     some = frozenset(sorted(ids)[::2])
     epochs = {at: random.randrange(1000) for at in offsets if random.random() < 0.7}
-    position = Position(offsets, continues, most_tasks, ids, some, epochs)
+    begins = {at: random.randrange(OFFSET_MAX + 1) for at in offsets if random.random() < 0.7}
+    position = Position(offsets, continues, most_tasks, ids, some, epochs, begins)
 
     assert decode_position(json.dumps(encode_position(position))) == position
     assert decode_position(encode_text(offsets)) == Position(offsets)
 
 
 def test_offsets_that_a_user_copies_from_a_report_may_have_marks() -> None:
-    copied = '{"a":{"1":23},"@tasks 8":{},"@anew a 1b-c":{},"@id b 2":{},"@epochs a 7":{}}'
+    marks = '"@tasks 8":{},"@anew a 1b-c":{},"@id b 2":{},"@epochs a 7":{},"@from a 0":{}'
+    copied = f'{{"a":{{"1":23}},{marks}}}'
     assert decode(copied) == {TopicPartition("a", 1): 23}
 
 
@@ -102,6 +104,8 @@ def test_offsets_that_a_user_copies_from_a_report_may_have_marks() -> None:
         "@epochs a",
         "@epochs a 1,",
         "@epochs a -2",
+        "@from a",
+        "@from a -2",
         "@x",
     ],
 )
@@ -112,9 +116,10 @@ def test_what_another_version_may_say_is_refused_and_not_guessed(name: str) -> N
         decode_position({"@tasks 8": {"0": 1}})
 
 
-def test_epochs_are_of_all_partitions_of_a_topic() -> None:
-    with pytest.raises(ValueError, match="as many epochs as partitions of topic 'a'"):
-        decode_position({"a": {"0": 23, "1": 5}, "@epochs a 7": {}})
+@pytest.mark.parametrize("mark", ["epochs", "from"])
+def test_epochs_and_beginnings_are_of_all_partitions_of_a_topic(mark: str) -> None:
+    with pytest.raises(ValueError, match=f"numbers in '@{mark}' as partitions of topic 'a'"):
+        decode_position({"a": {"0": 23, "1": 5}, f"@{mark} a 7": {}})
 
 
 def test_earliest_and_latest_only_where_they_are_allowed() -> None:

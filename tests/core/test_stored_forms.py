@@ -58,6 +58,7 @@ SOURCE = Position(
     ids={"a": "id-1", "b": "id-2"},
     anew=frozenset({"b"}),
     epochs={TopicPartition("a", 1): 4},
+    begins={TopicPartition("a", 0): 3},
 )
 TOPIC = TopicPosition("orders", Position({TopicPartition("orders", 0): 5}), 1795260342977)
 TOPIC_KEPT = replace(TOPIC, kept_ms=86_400_000)

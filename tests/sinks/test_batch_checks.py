@@ -348,6 +348,12 @@ def test_what_a_batch_is_stands_in_the_checkpoint(tmp_path) -> None:
     assert (found(5).starts, found(5).ends) == ((line(5),), (line(9),))
     assert found(5).topics_asked_for == {"in"}
     assert found(4).starts == ()  # purged
+    end = '{"in": {"0": 9, "1": 4}, "@id in A": {}, "@epochs in 2,2": {}, "@from in 5,-1": {}}'
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\none:{end}")
+    assert found(0).starts == ('one:{"in": {"0": 5, "1": 4}, "@id in A": {}}',)
+    for other in line(9), "-", '{"logOffset":3}':  # of an older version, or of other sources
+        (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{end}\n{other}")
+        assert found(0).starts == ()
     with pytest.raises(CheckpointError, match="offsets of batch 6"):
         found(6)
 

@@ -131,7 +131,7 @@ def test_while_nothing_comes_the_place_is_written_as_it_was(stream, tells_start)
 @pytest.mark.parametrize("mode", ["stop", "new-job"])
 def test_otherwise_it_starts_as_it_is_told(stream, mode) -> None:
     reader = stream(decided(7, at(30, 40)), onReset=mode)
-    assert reader.latestOffset(reader.initialOffset()) == at(100, 100)
+    assert reader.latestOffset(reader.initialOffset()) == {**at(100, 100), "@from t 0,0": {}}
 
 
 def test_without_a_batch_there_is_nothing_to_continue(stream) -> None:

@@ -25,6 +25,7 @@ GIVEN = {
     "startingOffsets": "earliest",
 }
 PARTITIONS = 32
+FROM = "@from t " + ",".join(["0"] * PARTITIONS)
 ALL = ReadAllAvailable()
 
 
@@ -72,7 +73,7 @@ def test_until_a_batch_has_run_each_partition_has_a_task() -> None:
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
 
-    assert list(end) == ["t"]
+    assert list(end) == ["t", FROM]
     assert tasks(reader, start, end) == [[number] for number in range(PARTITIONS)]
 
 
@@ -167,7 +168,7 @@ def test_who_sets_a_number_has_it(given: dict[str, str]) -> None:
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
 
-    assert list(end) == ["t"]
+    assert list(end) == ["t", FROM]
     assert len(tasks(reader, start, end)) == PARTITIONS
 
 
@@ -175,7 +176,7 @@ def test_no_more_partitions_than_that_have_a_task_each() -> None:
     task_slots.tell(8)
     reader = stream()
 
-    assert list(reader.latestOffset(reader.initialOffset(), ALL)) == ["t"]
+    assert list(reader.latestOffset(reader.initialOffset(), ALL)) == ["t", FROM]
 
 
 def test_a_batch_that_the_ledger_recorded_has_its_tasks_again(

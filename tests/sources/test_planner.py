@@ -143,6 +143,64 @@ def test_a_batch_planned_before_a_partition_was_added_is_planned_again() -> None
     assert plan.ranges(plan.stored_start(), Position({A: 8}), first=True) == [OffsetRange(A, 0, 8)]
 
 
+@pytest.mark.parametrize("starting", [{"startingOffsets": "earliest"}, {"startingTimestamp": "1"}])
+def test_the_first_batch_begins_where_it_was_planned_to(
+    starting: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster(p0=(0, 10), p1=(3, 10))
+    cluster.times = {A: {1: 0}, B: {1: 3}}
+    plan = planner(cluster, **starting)
+    begins = plan.begins(plan.stored_start(), {A: 10, B: 10})
+    assert begins == {A: 0, B: 3}
+
+    cluster.logs[A], cluster.times[A] = (6, 12), {1: 6}
+    again = planner(cluster, **starting)
+    planned = again.ranges(
+        again.stored_start(), Position({A: 10, B: 10}, begins=begins), first=True
+    )
+    assert planned == [OffsetRange(A, 0, 10), OffsetRange(B, 3, 10)]
+    assert 'begins where it was planned to, at {"t":{"0":0}}' in caplog.text
+    assert 'and not at {"t":{"0":6}}' in caplog.text
+
+
+def test_a_batch_of_which_all_has_expired_is_planned_where_it_was() -> None:
+    plan = planner(Cluster(p0=(15, 20)), startingOffsets="earliest")
+    until = Position({A: 10}, begins={A: 0})
+    assert plan.ranges(plan.stored_start(), until, first=True) == [OffsetRange(A, 0, 10)]
+
+
+def test_a_later_batch_begins_where_the_one_before_ended() -> None:
+    plan = planner(Cluster(p0=(0, 20)), startingOffsets="earliest")
+    until = Position({A: 20}, begins={A: 0})
+    assert plan.ranges({A: 10}, until, first=False) == [OffsetRange(A, 10, 20)]
+
+
+def test_where_the_first_batch_begins_is_kept_of_what_it_reads() -> None:
+    """What starts at its end may be given otherwise as long as nothing is read, and so may an
+    offset that is too high."""
+    given = {"startingOffsets": '{"t":{"0":-1,"1":4,"2":90}}'}
+    plan = planner(Cluster(p0=(0, 10), p1=(0, 10), p2=(0, 10)), **given)
+    assert plan.begins(plan.stored_start(), {A: 10, B: 10, C: 10}) == {B: 4}
+    for starting in "latest", "group:Old App":
+        cluster = Cluster(p0=(0, 10))
+        cluster.groups = {A: 5}
+        plan = planner(cluster, startingOffsets=starting)
+        assert plan.begins(plan.stored_start(), {A: 5}) == {}
+    late = Cluster(p0=(0, 10))
+    late.times = {A: {}}
+    strategy = {"startingOffsetsByTimestampStrategy": "latest"}
+    plan = planner(late, startingTimestamp="50", **strategy)
+    assert plan.begins(plan.stored_start(), {A: 10}) == {}
+
+
+def test_of_what_was_added_while_it_was_planned_it_is_kept_too() -> None:
+    cluster = Cluster(p0=(0, 10))
+    plan = planner(cluster, startingOffsets="earliest")
+    start = plan.stored_start()
+    cluster.logs[B] = (0, 5)
+    assert plan.begins(start, {A: 10, B: 5}) == {A: 0, B: 0}
+
+
 def test_a_limit_counts_an_added_partition_from_its_first_offset() -> None:
     plan = planner(Cluster(p0=(0, 100), p1=(0, 300)))
 

@@ -224,9 +224,9 @@ def test_the_end_says_which_topic_it_is_of_and_whether_that_is_read_anew() -> No
     query.run()
     kafka.produce("t", 1, 1)
     query.run()
-    ids = '"@id u u-1": {}'
+    ids, first = '"@id u u-1": {}', '"@from t 0,0": {}, "@from u 0": {}'
     assert query.planned == [
-        f'{{"t": {{"0": 0, "1": 0}}, "u": {{"0": 3}}, "@id t t-1": {{}}, {ids}}}',
+        f'{{"t": {{"0": 0, "1": 0}}, "u": {{"0": 3}}, "@id t t-1": {{}}, {ids}, {first}}}',
         f'{{"t": {{"0": 0, "1": 7}}, "u": {{"0": 3}}, "@anew t t-2": {{}}, {ids}}}',
         f'{{"t": {{"0": 0, "1": 8}}, "u": {{"0": 3}}, "@id t t-2": {{}}, {ids}}}',
     ]

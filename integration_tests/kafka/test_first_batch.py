@@ -1,0 +1,155 @@
+"""The first batch, when it is run again after its oldest records have expired: it begins where it
+was planned to begin, and what is gone is told."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+import eo_kafka
+from eo_kafka.connectors.kafka_source import KafkaStreamReader
+from eo_kafka.connectors.spark_versions import ReadAllAvailable
+from eo_kafka.errors import DataLossError
+from eo_kafka.sources.settings.options import SourceOptions
+from harness import committed, produce
+
+VALUES = [b"%d" % number for number in range(10)]
+AN_HOUR_AGO = str(int(time.time() * 1000) - 3_600_000)
+STARTS = [{"startingOffsets": "earliest"}, {"startingTimestamp": AN_HOUR_AGO}]
+
+
+@pytest.fixture
+def servers(broker) -> str:
+    return broker.bootstrap_servers
+
+
+@pytest.fixture
+def source(servers, make_topic) -> str:
+    topic = make_topic("first")
+    produce(servers, topic, VALUES)
+    return topic
+
+
+def expire(servers: str, topic: str, before: int) -> None:
+    at = TopicPartition(topic, 0, before)
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_records([at])[at].result(60)
+
+
+def planned(servers: str, done: object = None, **options: str):
+    """A run of a query, as Spark drives it: where its first batch ends, and its tasks' values."""
+    given = {"kafka.bootstrap.servers": servers, **options}
+    reader = KafkaStreamReader(SourceOptions.parse(given, streaming=True))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable()) if done is None else done
+    batches = [batch for task in reader.partitions(start, end) for batch in reader.read(task)]
+    return end, Counter(value for batch in batches for value in batch["value"].to_pylist())
+
+
+@pytest.mark.parametrize("starting", STARTS, ids=["earliest", "time"])
+def test_what_expired_before_it_was_read_is_told(servers, source, starting, caplog) -> None:
+    given = {"subscribe": source, **starting}
+    end, values = planned(servers, **given)
+    assert values == Counter(VALUES)
+    produce(servers, source, [b"later"])
+    assert planned(servers, end, **given)[1] == values
+
+    expire(servers, source, 6)
+
+    with pytest.raises(DataLossError, match=f"Offset 0 of partition {source}-0 is out of range"):
+        planned(servers, end, **given)
+    assert "begins where it was planned" in caplog.text
+    assert planned(servers, end, failOnDataLoss="false", **given)[1] == Counter(VALUES[6:])
+    assert f"Offset 0 of partition {source}-0 is out of range" in caplog.text
+
+
+def test_of_all_topics_that_a_pattern_names(servers, make_topic) -> None:
+    one, other = make_topic("pattern-a"), make_topic("pattern-b")
+    given = {"subscribePattern": f"{one}|{other}", "startingOffsets": "earliest"}
+    for topic in one, other:
+        produce(servers, topic, VALUES)
+    end, _ = planned(servers, **given)
+    expire(servers, other, 10)
+
+    with pytest.raises(DataLossError, match=f"Offset 0 of partition {other}-0 is out of range"):
+        planned(servers, end, **given)
+    assert planned(servers, end, failOnDataLoss="false", **given)[1] == Counter(VALUES)
+
+
+def test_a_first_batch_that_an_older_version_planned_is_looked_up_again(servers, source) -> None:
+    given = {"subscribe": source, "startingOffsets": "earliest"}
+    end, _ = planned(servers, **given)
+    expire(servers, source, 6)
+    of_before = {name: said for name, said in end.items() if not name.startswith("@from")}
+    assert len(of_before) == len(end) - 1
+
+    assert planned(servers, of_before, **given)[1] == Counter(VALUES[6:])
+
+
+def to_the_end(writer, checkpoint) -> str:
+    """Runs a query; what it failed with, or ""."""
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(120)
+    except Exception as error:
+        return str(error)
+    finally:
+        query.stop()
+    return ""
+
+
+def uncommit(checkpoint) -> None:
+    """As if the driver had died just before Spark noted the first batch."""
+    for name in "0", ".0.crc":
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("way", ["sink", "foreach_batch"])
+def test_a_decided_first_batch_is_not_read_again_from_elsewhere(
+    spark, servers, source, make_topic, tmp_path, way
+) -> None:
+    """Of a query with state, that would be rebuilt from fewer rows: one would come twice."""
+    out, checkpoint = make_topic("out"), tmp_path / "checkpoint"
+    kafka = {"kafka.bootstrap.servers": servers}
+    sink = {**kafka, "topic": out, "jobName": f"first-{out}"}
+    rows = spark.readStream.format("eo-kafka").options(**kafka).option("subscribe", source)
+    rows = rows.option("startingOffsets", "earliest").load().select("value")
+    writer = rows.dropDuplicates(["value"]).writeStream
+    if way == "sink":
+        writer = writer.format("eo-kafka").options(**sink)
+    else:
+        writer = writer.foreachBatch(eo_kafka.foreach_batch(sink))
+
+    assert to_the_end(writer, checkpoint) == ""
+    for name in "0", ".0.crc":  # as if the driver had died just before Spark noted it
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+    expire(servers, source, 6)
+    produce(servers, source, [b"0"])
+
+    told = to_the_end(writer, checkpoint)
+    assert "DataLossError" in told and f"Offset 0 of partition {source}-0" in told
+    assert committed(servers, out) == Counter(VALUES)
+
+
+def test_the_direct_lane_begins_there_too(spark, servers, source, make_topic, tmp_path) -> None:
+    out, kafka = make_topic("out"), {"kafka.bootstrap.servers": servers}
+    given = {**kafka, "subscribe": source, "startingOffsets": "earliest"}
+    sink = {**kafka, "topic": out, "jobName": f"first-{out}"}
+
+    def fails(batches):
+        raise ValueError("as long as it is broken")
+
+    def run(transform=None, **options: str) -> str:
+        writer = eo_kafka.direct(spark, {**given, **options}, sink, transform)
+        return to_the_end(writer, tmp_path / "checkpoint")
+
+    assert "as long as it is broken" in run(fails)
+    expire(servers, source, 6)
+    assert f"Offset 0 of partition {source}-0 is out of range" in run()
+    assert committed(servers, out) == Counter()
+    assert run(failOnDataLoss="false") == ""
+    assert committed(servers, out) == Counter(VALUES[6:])
