@@ -136,19 +136,25 @@ def _take(queue: int, end: int, max_rows: int, wait_ms: int, include_headers: bo
     """What is in the queue, as much as goes into one batch. Empty when nothing came in time."""
     import numpy as np
 
-    messages = np.empty(max_rows, np.int64)
+    messages = np.zeros(max_rows, np.int64)
     totals, cells = np.zeros(loops.TOTALS, np.int64), np.zeros(8, np.int64)
     totals[[loops.LAST, loops.UNREAD]] = -1
     count, want = 0, min(_FIRST_TAKE, max_rows)
-    while want > 0:
-        got = loops.take(queue, wait_ms, messages, count, want, end, totals, include_headers, cells)
-        count, wait_ms = count + got, 0
-        if got < want or totals[loops.EVENTS] or totals[loops.BEYOND]:
-            break
-        size = int(totals[[loops.KEY_BYTES, loops.VALUE_BYTES, loops.CONTENT_BYTES]].sum())
-        # as many as fit if they are like those before
-        fit = (BYTES_MAX - size) * count // max(size, 1)
-        want = min(max_rows - count, fit, 4 * count)
+    try:
+        while want > 0:
+            got = loops.take(
+                queue, wait_ms, messages, count, want, end, totals, include_headers, cells
+            )
+            count, wait_ms = count + got, 0
+            if got < want or totals[loops.EVENTS] or totals[loops.BEYOND]:
+                break
+            size = int(totals[[loops.KEY_BYTES, loops.VALUE_BYTES, loops.CONTENT_BYTES]].sum())
+            # as many as fit if they are like those before
+            fit = (BYTES_MAX - size) * count // max(size, 1)
+            want = min(max_rows - count, fit, 4 * count)
+    except BaseException:  # a signal's, say: the client waits in close() for messages it gave away
+        loops.discard(messages, np.count_nonzero(messages))
+        raise
     return [_Taken(messages[:count], totals)] if count else []
 
 

@@ -52,14 +52,18 @@ def fetch(
 ) -> Iterator[Fetched]:
     """What is there of one partition before offset `end`, waiting up to `timeout` seconds for it.
 
-    The consumer is assigned to that partition alone, with enable.partition.eof. On an executor,
-    many times a task. Raises SourceError for timestamps that no column holds; with `unread` they
-    are null, and the batch has a column of that name that says why, null where all was read.
+    The consumer is assigned to that partition alone, with enable.partition.eof, and unassigned at
+    `end`. On an executor, many times a task. Raises SourceError for timestamps that no column
+    holds; with `unread` they are null, and the batch has a column of that name that says why, null
+    where all was read.
     """
     first = consumer.poll(timeout)
     if first is not None:
         messages = [first, *consumer.consume(max_rows - 1, _LINGER_S)]
-        yield from_messages(messages, end, include_headers, unread)
+        fetched = from_messages(messages, end, include_headers, unread)
+        if fetched.next_offset == end:
+            consumer.unassign()  # it would fetch more, which nobody reads
+        yield fetched
 
 
 def from_messages(

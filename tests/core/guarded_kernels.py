@@ -187,8 +187,8 @@ def source() -> None:
     read: list[Any] = []
     deadline = time.monotonic() + 30
     while len(read) < len(sent) and time.monotonic() < deadline:
-        batch = fast.fetch(consumer, "t", 0, len(sent), include_headers=True).batch
-        read += [] if batch is None else batch.to_pylist()
+        for one in fast.fetch(consumer, "t", 0, len(sent), include_headers=True):
+            read += [] if one.batch is None else one.batch.to_pylist()
     assert [(one["key"], one["value"]) for one in read] == [one[:2] for one in sent]
     for one, (_, _, headers) in zip(read, sent, strict=True):
         found = one["headers"]

@@ -16,7 +16,7 @@ from eo_kafka.core import librdkafka, loops
 from eo_kafka.sinks.rows import fast
 
 EXPECTED = {
-    "source": "None 0",
+    "source": "[] 0",
     "sink": "4 m1:99f0c4149d21524af28b742f1cc13ebd",
     "avro": "[{'a': 1}, None] [1]",
 }

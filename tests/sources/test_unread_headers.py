@@ -43,10 +43,11 @@ def read(consumer: Any, end: int, include_headers: bool) -> list[int | None]:
     consumer.assign([TopicPartition("t", 0, 0)])
 
     def complete() -> bool:
-        found = fast.fetch(consumer, "t", 0, end, include_headers=include_headers).batch
-        if found is not None:
-            headers = found["headers"] if include_headers else pa.nulls(len(found), HEADERS)
-            counts.extend(pc.list_value_length(headers).to_pylist())
+        for one in fast.fetch(consumer, "t", 0, end, include_headers=include_headers):
+            if one.batch is not None:
+                rows = one.batch.num_rows
+                headers = one.batch["headers"] if include_headers else pa.nulls(rows, HEADERS)
+                counts.extend(pc.list_value_length(headers).to_pylist())
         return len(counts) == end
 
     wait_until(complete, "all records are read", 30)

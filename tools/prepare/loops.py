@@ -23,13 +23,12 @@ def source() -> str:
 
     consumer = config.consumer({**_NOWHERE, "group.id": "g"})
     consumer.assign([TopicPartition("t", 0, 0)])
-    found = fast.fetch(consumer, "t", 0, 1, timeout=0.01)
+    found = list(fast.fetch(consumer, "t", 0, 1, timeout=0.01))
     none = np.empty(0, np.int64)
-    totals, cells = np.zeros(loops.TOTALS, np.int64), np.zeros(8, np.int64)
-    batch = fast._record_batch(none, totals, cells, "t", 0, 1, True)
+    batch = fast._record_batch(none, np.zeros(loops.TOTALS, np.int64), "t", 0, 1, True, None)
     loops.discard(none, 0)
     consumer.close()
-    return f"{found.batch} {batch.num_rows}"
+    return f"{found} {batch.num_rows}"
 
 
 def sink() -> str:
