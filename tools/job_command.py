@@ -13,7 +13,7 @@ from ..core.errors import EoKafkaError, ForeignLedger, LedgerError
 from ..core.transaction import Decision, DecisionState, Participant
 from ..sinks.batches.committable import Torn, WritePlan
 from ..sinks.files import options as files_options
-from ..sinks.maps.lanes import MARKERS
+from ..sinks.maps.applied import MARKERS
 from ..sinks.maps.two_phase_options import read_target
 from ..sinks.options import BATCH_WRITES, SinkOptions
 from ..sinks.protocol.on_reset import forgotten

@@ -9,7 +9,7 @@ from eo_kafka.broker.hazelcast import HazelcastCluster
 from eo_kafka.clients.hazelcast.client import client, close_clients
 from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.sinks.maps import marker
-from eo_kafka.sinks.maps.lanes import MARKERS
+from eo_kafka.sinks.maps.applied import MARKERS
 from grid_fixtures import new_map, settings
 from map_two_phase_job import ADDING, job_of
 from test_map_imap_sink import parsed, write_batch

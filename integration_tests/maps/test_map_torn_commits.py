@@ -17,6 +17,7 @@ from eo_kafka.clients.hazelcast.internals import to_object
 from eo_kafka.clients.hazelcast.transactions import Transaction
 from eo_kafka.errors import LedgerError
 from eo_kafka.sinks.maps import lanes as map_lanes
+from eo_kafka.sinks.maps.applied import MARKERS
 from map_two_phase_job import ADDING, MapJob, assert_once, job_of
 
 FULL = pytest.mark.full
@@ -58,13 +59,13 @@ def torn(
             return super().put(name, key, value)
 
         def __exit__(self, kind, raised, trace) -> None:
-            of_rows = [put for put in self._puts if put[0] != map_lanes.MARKERS]
+            of_rows = [put for put in self._puts if put[0] != MARKERS]
             if kind is not None or not of_rows or not left:
                 super().__exit__(kind, raised, trace)
                 return
             left.pop()
             super().__exit__(error, None, None)
-            of_marker = [put for put in self._puts if put[0] == map_lanes.MARKERS and marker]
+            of_marker = [put for put in self._puts if put[0] == MARKERS and marker]
             for name, key, value in rows(of_rows) + of_marker:
                 stored = self._client.get_map(name).blocking()
                 if value is None:
@@ -191,7 +192,7 @@ def test_a_key_of_two_tasks_waits_until_the_first_commit_is_known(
         _puts = 0
 
         def put(self, name, key, value):
-            self._puts += name != map_lanes.MARKERS
+            self._puts += name != MARKERS
             return super().put(name, key, value)
 
         def __exit__(self, kind, raised, trace) -> None:

@@ -14,7 +14,8 @@ import pytest
 from eo_kafka.clients.kafka import control_plane
 from eo_kafka.errors import Fenced, LedgerError, OutcomeUnknown, Undecided
 from eo_kafka.sinks.maps import two_phase as map_two_phase
-from eo_kafka.sinks.maps.lanes import MARKERS, TRANSACTION_S, Lanes
+from eo_kafka.sinks.maps.applied import MARKERS
+from eo_kafka.sinks.maps.lanes import TRANSACTION_S, Lanes
 from eo_kafka.sinks.maps.staging import CHUNK_ROWS, ChunkKey, Staging
 from eo_kafka.sinks.maps.two_phase_options import read_two_phase
 from eo_kafka.sinks.maps.write_ahead import WriteAhead, WriteAheads

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from ...core.transaction import Decision, Participant
 from ...state.ledger.ledger import Ledger
-from .lanes import LANES, Lanes, lane_of
+from .applied import LANES, Done, lane_of
+from .lanes import Lanes
 from .staging import ChunkKey, MapTarget, Staging, chunk_keys
 
 
@@ -40,6 +41,7 @@ class StagedMapRows:
             part for part in decision.participants if part.staged and part.round == decision.round
         ]
         self._staging = Staging(target, job)
+        self._done = Done(target, job, decision.sink, ledger, before=decision.generation)
         self._lanes = Lanes(
             self._staging,
             job,
@@ -47,6 +49,7 @@ class StagedMapRows:
             ledger.generation,
             decision.generation,
             digest_of(decision, ledger.topic_id),
+            self._done,
         )
         self._chunks = {
             part.partition: chunk_keys(decision.sink, decision.batch, part) for part in self._parts
@@ -63,6 +66,7 @@ class StagedMapRows:
             self._by_lane[number].done = self._lanes.take(number)
 
         self._in_every_lane(take)
+        self._done.check_all(but=self._by_lane)  # after it: a loss from here on is in ours, too
 
     @property
     def begun(self) -> bool:
@@ -92,8 +96,8 @@ class StagedMapRows:
         def apply(number: int) -> None:
             lane = self._by_lane[number]
             for at, key in enumerate(lane.rest, lane.done):
-                if key.partition not in but:  # these the marker passes over
-                    self._lanes.apply(number, at, key)
+                do = self._lanes.pass_over if key.partition in but else self._lanes.apply
+                do(number, at, key)
 
         self._in_every_lane(apply)
 

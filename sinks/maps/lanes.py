@@ -17,22 +17,22 @@ would overtake a change of which nobody knows yet whether it was made.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ...clients.hazelcast import internals
 from ...clients.hazelcast.client import client, explained
 from ...clients.hazelcast.transactions import Transaction
 from ...core.crash_points import crash_point
 from ...core.errors import EoKafkaError, Fenced, LedgerError, OutcomeUnknown, cut
+from .applied import MARKERS, Done, Marker, marker_key
 from .merge import merged
 from .objects import Entries, entries_of
 from .staging import ChunkKey, Staging, is_json, merge_of
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MARKERS = "__eo_kafka.applied"
-LANES = 4  # part of what markers mean: of another number they would count other chunks
 # How long a transaction's locks outlive a driver that is paused in it; a dead one's go with its
 # connection.
 TRANSACTION_S = 15
@@ -52,65 +50,27 @@ PATIENCE_S = 120.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Marker:
-    """A lane's state: the generation of the driver that applies, that of the decision it applies,
-    how many of the decision's chunks in this lane are in the map, and what tells the decision from
-    others of its generation: a ledger that is new has each generation once more ("": not known, as
-    in markers of eo-kafka 0.1)."""
-
-    holder: int = 0
-    decision: int = 0
-    done: int = 0
-    digest: str = ""
-
-    def taken(self, holder: int, decision: int, digest: str) -> Marker | None:
-        """As `holder` takes it, to apply `decision`; None where a newer decision is being applied,
-        or another one of this generation was."""
-        if self.decision > decision:
-            return None
-        same = self.decision == decision
-        if same and self.digest and self.digest != digest:
-            return None
-        return Marker(holder, decision, self.done if same else 0, digest)
-
-    def encode(self) -> str:
-        """JSON."""
-        return json.dumps({"v": 1, **self.__dict__})
-
-    @classmethod
-    def decode(cls, written: Any) -> Marker:
-        """Raises LedgerError for what is not ours."""
-        try:
-            fields = json.loads(written)
-            found = cls(
-                fields["holder"], fields["decision"], fields["done"], fields.get("digest", "")
-            )
-            numbers = (found.holder, found.decision, found.done)
-            if fields["v"] != 1 or {*map(type, numbers)} != {int} or type(found.digest) is not str:
-                raise ValueError
-            if json.loads(found.encode()) != {"digest": "", **fields}:
-                raise ValueError  # it says more than this version reads, and would write back
-        except (LookupError, TypeError, ValueError):
-            raise LedgerError(
-                f"Map '{MARKERS}' holds what this eo-kafka has not written there: {cut(written)}. "
-                "Nothing was applied. If a newer version wrote it, run that."
-            ) from None
-        return found
-
-
 class Lanes:
     """The lanes of one decision, a generation and a digest, for the driver of generation `holder`.
     Used by several threads, each with lanes of its own."""
 
     def __init__(
-        self, staging: Staging, job: str, sink: str, holder: int, decision: int, digest: str
+        self,
+        staging: Staging,
+        job: str,
+        sink: str,
+        holder: int,
+        decision: int,
+        digest: str,
+        done: Done | None = None,
     ) -> None:
+        """`done`: what must be applied before."""
         self._staging = staging
         self._target = staging.target
         self._job, self._sink = job, sink
         self._holder, self._decision, self._digest = holder, decision, digest
         self._ahead = WriteAheads(staging, sink)
+        self._before = done
         self._free = threading.Condition()
         self._busy: set[object] = set()  # keys whose rows a lane is merging
         self._failed: BaseException | None = None
@@ -120,13 +80,18 @@ class Lanes:
         many chunks of the decision are applied. Raises Fenced, OutcomeUnknown, LedgerError."""
 
         def move(transaction: Transaction, marker: Marker | None) -> Marker:
+            if self._before is not None:  # once it is taken, it does not say that any more
+                self._before.check({lane: marker})
             known = marker or Marker()
             taken = known.taken(self._holder, self._decision, self._digest)
             if taken is None:
                 raise self._newer(known)
             ahead = self._ahead.read(lane, known.holder)
-            # An older chunk's is of one that is whole: the next is begun only then
-            if ahead is None or not self._is_mine(ahead) or ahead.number < taken.done - 1:
+            if ahead is None or not self._is_mine(ahead):
+                return taken
+            # An older chunk's is of one that is whole: the next is begun only then. And a later
+            # one's was written when the members went back: chunks before it are gone
+            if not taken.done - 1 <= ahead.number <= taken.done:
                 return taken
             self._ahead.write(lane, self._holder, ahead)  # this may be left in parts, too
             self._finish(transaction, ahead)
@@ -142,8 +107,7 @@ class Lanes:
         rows = self._retried(lambda: self._staging.read(key))
 
         def move(transaction: Transaction, marker: Marker | None) -> Marker:
-            if marker is None or not self._is_mine(marker) or marker.done > number:
-                raise self._vanished(key)  # all members were started anew: the lane had been taken
+            marker = self._at(marker, number, key)
             if rows is None:  # and nobody who has taken over has removed it
                 raise self._vanished(key)
             changes = self._put(transaction, rows)
@@ -176,6 +140,18 @@ class Lanes:
             self._forget(lane)
         crash_point("S7.after_chunk")
 
+    def pass_over(self, lane: int, number: int, key: ChunkKey) -> None:
+        """Count a chunk that is given up as applied. Raises Fenced, OutcomeUnknown, LedgerError."""
+
+        def move(_: Transaction, marker: Marker | None) -> Marker:
+            return replace(self._at(marker, number, key), done=number + 1)
+
+        def attempt() -> None:
+            if self.take(lane) == number:  # else it has landed
+                self._moved(lane, TRANSACTION_S, move)
+
+        self._retried(attempt)
+
     def _forget(self, lane: int) -> None:
         """A commit was answered without an error: all that was written ahead is made."""
         self._retried(lambda: self._ahead.remove([lane], self._holder))
@@ -203,6 +179,13 @@ class Lanes:
     def _is_mine(self, found: Marker | WriteAhead) -> bool:
         """Whether it is of the decision that is applied here."""
         return found.decision == self._decision and found.digest in ("", self._digest)
+
+    def _at(self, marker: Marker | None, number: int, key: ChunkKey) -> Marker:
+        """The marker, if the chunk `key` is next. Else all members were started anew, or went back:
+        this driver had taken the lane, and has applied what is before it."""
+        if marker is None or not self._is_mine(marker) or marker.done != number:
+            raise self._vanished(key)
+        return marker
 
     def _put(self, transaction: Transaction, rows: pa.Table) -> Iterator[Change]:
         to_bytes = partial(internals.to_bytes, client(self._target.hazelcast))
@@ -265,7 +248,7 @@ class Lanes:
     ) -> Marker:
         """The marker, after `move` was made in one transaction with it."""
         connected = client(self._target.hazelcast)
-        key = internals.to_bytes(connected, f"{self._job}/{self._sink}/{lane}")
+        key = internals.to_bytes(connected, marker_key(self._job, self._sink, lane))
         with Transaction(connected, seconds) as transaction:
             written = transaction.lock(MARKERS, key)
             before = None
@@ -323,12 +306,7 @@ class Lanes:
 
     def _vanished(self, key: ChunkKey) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"Staged rows of batch {key.batch} (partition {key.partition}) disappeared while "
-            f"they were applied to {self._target.place}: members were lost with all copies. "
-            "Start the query again: it writes the rows again, or says why it cannot."
+            f"Rows of batch {key.batch} (partition {key.partition}) disappeared while they were "
+            f"applied to {self._target.place}: members were lost with all copies, or a split brain "
+            "has healed. Start the query again: it writes the rows again, or says why it cannot."
         )
-
-
-def lane_of(partition: int) -> int:
-    """The lane of a task's chunks."""
-    return partition % LANES

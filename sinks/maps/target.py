@@ -17,6 +17,7 @@ from ...state.ledger.ledger import Ledger
 from ...state.snapshots.checkpoint import open_checkpoint
 from ...state.snapshots.offset_log import batches_in
 from ..options import IDEMPOTENT, SinkOptions
+from .applied import MARKERS, Done
 from .expiry import check_kept
 from .staging import MapTarget, Staging, chunk_keys
 
@@ -44,8 +45,6 @@ class StagedMap(MapTarget):
 
     def check_same(self, job: SinkOptions, ledger: Ledger, *, fenced: bool) -> None:
         if not fenced:
-            from .lanes import MARKERS
-
             for name in (Staging(self, job.job_and_ledger[0]).name, MARKERS):
                 check_kept(self.hazelcast, name)
         self._check_place(job, ledger)
@@ -62,6 +61,7 @@ class StagedMap(MapTarget):
         clusters = {part.staged.home for part in newest.participants if part.staged}
         here = Staging(self, job.job_and_ledger[0]).cluster
         if clusters == {here}:
+            Done(self, job.job_and_ledger[0], job.sink, ledger).check_all()
             return
         sentence = (
             f"Batch {newest.batch} went to cluster {', '.join(sorted(clusters))}, and {self.place} "

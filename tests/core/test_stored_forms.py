@@ -17,7 +17,7 @@ import pytest
 from eo_kafka.connectors.maps.side_input import Pin
 from eo_kafka.core.offsets import Position, TopicPartition, decode_position, encode_position
 from eo_kafka.sinks import marker as targets
-from eo_kafka.sinks.maps import lanes, marker
+from eo_kafka.sinks.maps import applied, marker
 from eo_kafka.sinks.maps.staging import ChunkKey, RecordKey
 from eo_kafka.sinks.maps.write_ahead import Change, WriteAhead
 from eo_kafka.sinks.targets.target import encoded
@@ -29,7 +29,7 @@ from eo_kafka.targets.files.manifest import DataFile, Manifest
 from eo_kafka.tools.control import words
 
 FORMS = Path(__file__).parents[1] / "golden" / "forms"
-LANE = lanes.Marker(34, 33, 5, "0123abcd")
+LANE = applied.Marker(34, 33, 5, "0123abcd")
 BATCH = marker.Marker(12, 7, "0123abcd")
 CHUNK = ChunkKey("main", 34, 12, 1, 0, 7, 3)
 AHEAD_KEY = RecordKey("main", 34, 2)
@@ -79,7 +79,7 @@ TOLD = words.Told("running", wish="0f" * 16, host="host", pid=1, at_ms=179526034
 
 # file -> (as it is stored now, how what is stored is read, what it says)
 WRITTEN: dict[str, tuple[bytes, Callable[[bytes], object], object]] = {
-    "lane_marker.json": (LANE.encode().encode(), lanes.Marker.decode, LANE),
+    "lane_marker.json": (LANE.encode().encode(), applied.Marker.decode, LANE),
     "map_marker.json": (BATCH.encode().encode(), marker.Marker.decode, BATCH),
     "chunk_key.txt": (CHUNK.encode().encode(), lambda raw: ChunkKey.decode(raw.decode()), CHUNK),
     "record_key.txt": (

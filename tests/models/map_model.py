@@ -7,7 +7,8 @@ driver that is paused is one whose turn does not come.
 
 What may happen at any moment: a driver dies, a new one starts beside it, the locks of one that is
 in the middle of a transaction expire, a commit lands and its answer is lost, the member dies that
-commits and leaves a part, members that live refuse a part, the members lose all that is staged.
+commits and leaves a part, members that live refuse a part, the members lose all that is staged, a
+split brain heals and takes back all that they hold.
 Ledger and map are made anew, and what else the members hold is forgotten there, or the markers
 alone are removed. That only the newest generation appends to the ledger is taken from
 commit_model.py, which shows it. What a marker says is the code's own (`Marker`).
@@ -32,6 +33,7 @@ from map_world import (
     Setting,
     Step,
     World,
+    behind,
     changed,
     die,
     gone,
@@ -41,15 +43,17 @@ from map_world import (
     put_row,
     required,
     shut_out,
+    splits,
     written_ahead,
 )
 
-from eo_kafka.sinks.maps.lanes import Marker
+from eo_kafka.sinks.maps.applied import Marker
 
 
 def moves(world: World, setting: Setting) -> Moves:
     """Everything that may happen next."""
-    if len(world.drivers) < setting.drivers:
+    alone = all(driver.step is gone for driver in world.drivers)
+    if len(world.drivers) < setting.drivers and (alone or setting.beside):
         yield "a new driver starts", world._replace(drivers=(*world.drivers, Driver(s1_plan)))
     if world.losses < setting.losses and world.staged:
         lost = world._replace(staged=frozenset(), losses=world.losses + 1)
@@ -58,6 +62,7 @@ def moves(world: World, setting: Setting) -> Moves:
         kept = {"ledger": world.ledger + 1, "staged": world.staged, "aheads": world.aheads}
         yield "a new ledger", World((), marker=world.marker, **kept)  # type: ignore[arg-type]
         yield "a new ledger, markers are removed", World((), **kept)  # type: ignore[arg-type]
+    yield from splits(world, setting)
     if world.lock is not None:
         yield f"the locks of driver {world.lock} expire", world._replace(lock=None)
     for index, driver in enumerate(world.drivers):
@@ -65,25 +70,6 @@ def moves(world: World, setting: Setting) -> Moves:
             yield f"driver {index} dies", die(world, index)
         for label, after in driver.step(world, index, setting):
             yield f"driver {index}: {label}", after
-
-
-def fault(world: World) -> str:
-    """Which promise this world breaks, or ""."""
-    for batch in range(world.commit_log + 1):
-        if any((batch, chunk) not in world.applied for chunk in range(CHUNKS)):
-            return f"batch {batch} is in the commit log and not whole in the map"
-    for chunk in range(CHUNKS):
-        batches = [batch for batch, of in world.applied if of == chunk]
-        if batches != sorted(batches):
-            return "an older entry is back"
-        if len(set(batches)) < len(batches) and not world.again:
-            return "a chunk is applied twice"
-    return world.fault
-
-
-def finished(world: World, setting: Setting) -> bool:
-    """Spark's commit log holds every batch."""
-    return world.commit_log == setting.batches - 1
 
 
 def s1_plan(world: World, index: int, setting: Setting) -> Moves:
@@ -98,6 +84,7 @@ def s1_plan(world: World, index: int, setting: Setting) -> Moves:
         generation,
         batch,
         decision if unfinished else None,
+        done=world.done,
     )
     planned = changed(world._replace(generation=generation), index, **driver._asdict())
     yield f"S1 generation {generation}", planned
@@ -158,6 +145,9 @@ def s7_take(world: World, index: int, setting: Setting) -> Moves:
     if shut_out(marker, driver, setting):
         yield "S7 is fenced", die(world, index)
         return
+    if behind(marker, driver, setting):
+        yield "S7 finds less than what is DONE", die(world, index)
+        return
     decision = required(driver.decision)
     digest = decision.digest(names_ledger=setting.rules.marker_names_ledger)
     taken = marker.taken(driver.generation, decision.generation, digest)
@@ -172,7 +162,8 @@ def s7_take(world: World, index: int, setting: Setting) -> Moves:
     mine = ahead is not None and ahead.decision[:2] == decision[:2]
     if setting.rules.ahead_names_ledger:
         mine = ahead is not None and ahead.decision == decision
-    if ahead is not None and mine and ahead.chunk >= first:
+    last = taken.done if setting.rules.leaves_later else CHUNKS
+    if ahead is not None and mine and first <= ahead.chunk <= last:
         now = newest(world, ahead.chunk)
         if now not in (ahead.before, decision.batch):
             world = world._replace(fault="an entry is neither what it was nor what it was to be")
@@ -227,7 +218,7 @@ def s7_who(world: World, index: int, setting: Setting) -> Moves:
 def _judge_loss(world: World, index: int, setting: Setting, done: int) -> Moves:
     driver = world.drivers[index]
     decision = required(driver.decision)
-    if not world.losses:
+    if not world.losses and not world.heals:
         yield "S7 misses", world._replace(fault="staged rows are gone and no member was lost")
     elif driver.own or (setting.merges and done):
         yield "S7 stops, rows are lost", die(world, index)
@@ -260,6 +251,8 @@ def s7_begin(world: World, index: int, setting: Setting) -> Moves:
         yield "S7 is fenced", die(world, index)
     elif marker.decision != decision.generation and setting.rules.names_decision:
         yield "S7 finds another decision", die(world, index)
+    elif marker.done < driver.at and setting.rules.compares_count:
+        yield "S7 finds it gone back", die(world, index)
     elif marker.done > driver.at:
         yield "S7 finds it further", die(world, index)
     elif not driver.rows:
@@ -321,8 +314,9 @@ def s8_done(world: World, index: int, setting: Setting) -> Moves:
         yield "S8 sees a newer generation", die(world, index)
         return
     decision = required(driver.decision)
-    done = world._replace(decision=decision._replace(state=DONE))
-    yield "S8 DONE", changed(done, index, step=s8_forget)
+    generation = decision.generation
+    done = world._replace(decision=decision._replace(state=DONE), done=generation)
+    yield "S8 DONE", changed(done, index, step=s8_forget, done=generation)
 
 
 def s8_forget(world: World, index: int, setting: Setting) -> Moves:

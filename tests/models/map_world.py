@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
-from eo_kafka.sinks.maps.lanes import Marker
+from eo_kafka.sinks.maps.applied import Marker
 
 CHUNKS = 2
 DECIDED, DONE, VOID = "DECIDED", "DONE", "VOID"
@@ -29,6 +29,10 @@ class Rules(NamedTuple):
     takes_again: bool = True  # who does not know what became of a commit
     finishes_landed: bool = True  # also a chunk that its marker says is applied
     carries: bool = True  # who takes a lane writes its predecessor's record as its own
+    compares_done: bool = True  # a marker with what is DONE by the ledger
+    counts_done: bool = True  # by chunks, too
+    compares_count: bool = True  # and with what this driver has applied
+    leaves_later: bool = True  # what was written ahead of a chunk that is not the marker's next
     compares_all: bool = True  # and not only when a member has died: those that live refuse parts
 
 
@@ -41,6 +45,8 @@ class Setting(NamedTuple):
     deaths: int = 0  # of members in the middle of a commit
     refusals: int = 0  # of some of a commit's changes, by members that live on
     renewals: int = 0  # of the ledger and the map, by hand, while nothing runs
+    heals: int = 0  # of a split brain, on the side that loses its entries
+    beside: bool = True  # a driver may start beside one that lives
     merges: bool = False  # chunks must not be repeated after a loss either
     rules: Rules = Rules()
 
@@ -77,8 +83,18 @@ class Driver(NamedTuple):
     rows: bool = False  # whether they were there when it read them
     torn: bool = False  # some of its batch is in the map, and the rest was lost
     then: Step | None = None  # what follows once what was written ahead is forgotten
+    done: int = 0  # the generation of the newest decision that it knows to be DONE
     taken: Marker | None = None  # what its transaction makes of the marker
     puts: int | None = None  # and the chunk that it puts
+
+
+class Cut(NamedTuple):
+    """What both sides of a split brain have; this driver's side goes on alone."""
+
+    marker: Marker | None
+    aheads: frozenset[tuple[int, Ahead]]
+    staged: frozenset[tuple[int, int, int]]
+    applied: tuple[tuple[int, int], ...]
 
 
 class World(NamedTuple):
@@ -95,6 +111,10 @@ class World(NamedTuple):
     deaths: int = 0
     refusals: int = 0
     ledger: int = 0
+    done: int = 0  # the generation of the newest decision that is DONE
+    cut: Cut | None = None
+    heals: int = 0
+    excused: int = -1  # the newest batch that was whole when it healed: too late to find it lost
     again: bool = False  # a batch that was lost in part was written again: it may repeat rows
     fault: str = ""
 
@@ -120,6 +140,30 @@ def die(world: World, index: int) -> World:
 
 def gone(world: World, index: int, setting: Setting) -> Moves:
     yield from ()
+
+
+def splits(world: World, setting: Setting) -> Moves:
+    """The members split, or heal: what this side has written since is gone, with its locks."""
+    if world.cut is not None:
+        decision = world.decision
+        excused = decision.batch if decision else -1
+        if decision and any(
+            (decision.batch, chunk) not in world.applied for chunk in range(CHUNKS)
+        ):
+            excused -= 1
+        healed = world._replace(**world.cut._asdict(), cut=None, lock=None)
+        yield "a split brain heals", healed._replace(heals=world.heals + 1, excused=excused)
+    elif world.heals < setting.heals:
+        cut = Cut(world.marker, world.aheads, world.staged, world.applied)
+        yield "the members split", world._replace(cut=cut)
+
+
+def behind(marker: Marker, driver: Driver, setting: Setting) -> bool:
+    """Whether less is applied than what is DONE."""
+    if not setting.rules.compares_done:
+        return False
+    chunks = CHUNKS if setting.rules.counts_done and driver.done else 0
+    return (marker.decision, marker.done) < (driver.done, chunks)
 
 
 def shut_out(marker: Marker, driver: Driver, setting: Setting) -> bool:
@@ -159,3 +203,23 @@ def required(known: T | None) -> T:
     if known is None:
         raise ValueError("the model is wrong: a step without its decision, or its next step")
     return known
+
+
+def fault(world: World) -> str:
+    """Which promise this world breaks, or ""."""
+    last = world.commit_log if world.commit_log > world.excused else -1
+    for batch in range(last + 1):
+        if any((batch, chunk) not in world.applied for chunk in range(CHUNKS)):
+            return f"batch {batch} is in the commit log and not whole in the map"
+    for chunk in range(CHUNKS):
+        batches = [batch for batch, of in world.applied if of == chunk]
+        if batches != sorted(batches):
+            return "an older entry is back"
+        if len(set(batches)) < len(batches) and not world.again:
+            return "a chunk is applied twice"
+    return world.fault
+
+
+def finished(world: World, setting: Setting) -> bool:
+    """Spark's commit log holds every batch."""
+    return world.commit_log == setting.batches - 1

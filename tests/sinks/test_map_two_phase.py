@@ -14,7 +14,7 @@ from eo_kafka.connectors.maps.format import MapDataSource
 from eo_kafka.connectors.maps.writers import ImapTwoPhaseWriter, TopicMapStreamWriter
 from eo_kafka.core.transaction import NO_TRANSACTION, Participant, Staged
 from eo_kafka.errors import LedgerError, OptionsError
-from eo_kafka.sinks.maps.lanes import LANES, Marker, lane_of
+from eo_kafka.sinks.maps.applied import LANES, Marker, lane_of
 from eo_kafka.sinks.maps.staging import CHUNK_ROWS, ChunkKey, _pieces, chunk_keys
 from eo_kafka.sinks.maps.two_phase_options import read_target, read_two_phase
 

@@ -12,7 +12,7 @@ import pytest
 
 from eo_kafka.core.offsets import Position, TopicPartition
 from eo_kafka.errors import EoKafkaError
-from eo_kafka.sinks.maps.lanes import Marker as LaneMarker
+from eo_kafka.sinks.maps.applied import Marker as LaneMarker
 from eo_kafka.sinks.maps.marker import Marker as BatchMarker
 from eo_kafka.sources.maps.position import MapPosition
 from eo_kafka.sources.maps.topic_position import TopicPosition
