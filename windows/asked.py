@@ -208,6 +208,7 @@ class Asked:
                 [schema[name].dataType for name in self._aggregates],
                 self._lateness,
             ),
+            takes_least=self._policy is not None and self._policy.takes_least,
         )
         return rules, schema, "".join(f", kept{n} {kind}" for n, kind in enumerate(kept))
 
