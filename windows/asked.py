@@ -271,6 +271,12 @@ class Asked:
             kind = types.get(one.column or "")
             if kind is None:
                 continue
+            if "interval " in kind.simpleString():  # 'Unexpected type', which names no column
+                yield (
+                    f"aggregates['{name}']: column '{one.column}' is or holds an INTERVAL, which "
+                    "Spark does not keep in such a state. Take a number in its place, such as its "
+                    "seconds."
+                )
             if adds(one) and kind.simpleString().startswith("string"):
                 yield (
                     f"aggregates['{name}']: column '{one.column}' is text, and cannot be added up. "
