@@ -208,6 +208,7 @@ class Asked:
                 [schema[name].dataType for name in self._aggregates],
                 self._lateness,
             ),
+            takes_least=self._policy is not None and self._policy.takes_least,
         )
         return rules, schema, "".join(f", kept{n} {kind}" for n, kind in enumerate(kept))
 
@@ -270,6 +271,12 @@ class Asked:
             kind = types.get(one.column or "")
             if kind is None:
                 continue
+            if "interval " in kind.simpleString():  # 'Unexpected type', which names no column
+                yield (
+                    f"aggregates['{name}']: column '{one.column}' is or holds an INTERVAL, which "
+                    "Spark does not keep in such a state. Take a number in its place, such as its "
+                    "seconds."
+                )
             if adds(one) and kind.simpleString().startswith("string"):
                 yield (
                     f"aggregates['{name}']: column '{one.column}' is text, and cannot be added up. "

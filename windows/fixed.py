@@ -10,6 +10,7 @@ from typing import Any
 
 from .definition import STATE
 from .panes import Rules, Timed, Window, timer_at, watermark_of
+from .watermarks import check_takes_least
 
 
 class FixedWindows:
@@ -93,7 +94,9 @@ def timed_rows(rows: Iterator[Any]) -> list[Timed]:
 def mark(handle: Any, repeatable: bool, rules: Rules) -> None:
     """Leave marks in the checkpoint: what the windows are (definition.py); and if the watermark of
     a later batch cannot be told from the records alone, for `state/snapshots/processing_time.py`
-    has each batch take a snapshot then."""
+    has each batch take a snapshot then. Raises OptionsError where Spark has another watermark."""
+    if rules.takes_least:
+        check_takes_least()
     if rules.definition is not None:
         handle.getValueState(STATE, rules.definition)
     if not repeatable:

@@ -44,6 +44,7 @@ class Rules:
     early: bool
     ordered: bool  # an aggregate sees rows one by one
     definition: StructType | None = None  # of all that (definition.py)
+    takes_least: bool = False  # of several watermarks, whatever the checkpoint was begun with
 
     def open(self, start: int, end: int) -> Window:
         """A new window, without rows."""

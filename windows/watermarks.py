@@ -28,6 +28,10 @@ class Watermark(Protocol):
     def repeatable(self) -> bool:
         """Whether a later batch's watermark follows from the records and an earlier one's."""
 
+    @property
+    def takes_least(self) -> bool:
+        """Whether it is made of several of Spark's, of which the least must count."""
+
     def problems(self, events: DataFrame) -> list[str]:
         """What stands against it for these rows, in sentences."""
 
@@ -128,6 +132,7 @@ def custom(function: Callable[[Column], Column], span: str = "0") -> Watermark:
 class _Lag:
     lag: int
     repeatable: bool = True
+    takes_least: bool = False
 
     def problems(self, events: DataFrame) -> list[str]:
         return []
@@ -145,6 +150,7 @@ class _ByPartition:
     idle: int | None
     column: str
     repeatable: bool = False  # Spark remembers only the least of the watermarks
+    takes_least: bool = True
 
     def problems(self, events: DataFrame) -> list[str]:
         conf = events.sparkSession.conf
@@ -180,6 +186,7 @@ class _Custom:
     lag: int
     function: Callable[[Column], Column]
     repeatable: bool = False
+    takes_least: bool = False
 
     def problems(self, events: DataFrame) -> list[str]:
         return []
@@ -199,6 +206,26 @@ class _Custom:
                 ]
             )
         return _behind(events, 0, moves.cast("timestamp"), self.lag)
+
+
+def check_takes_least() -> None:
+    """Raise OptionsError if Spark takes another watermark: it goes by what the session had at the
+    checkpoint's first batch, and tells that the tasks, not the session. Runs in a task, and once on
+    the driver, where nothing is told."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    policy = context.getLocalProperty(_POLICY) if context is not None else None
+    if policy is not None and policy.lower() != "min":
+        raise OptionsError(
+            [
+                f"watermark=by_partition(...): the checkpoint was begun with {_POLICY}={policy}, "
+                "which stays, whatever the session has now: the watermark would be that of the "
+                "partition that is ahead, and rows of the others would be late. Nothing of this "
+                "batch is visible. Go on with the watermark from before (lag or custom); or start "
+                "with a new checkpoint and a new jobName."
+            ]
+        )
 
 
 def _behind(events: DataFrame, number: int, moves: Column, lag: int) -> DataFrame:

@@ -275,6 +275,15 @@ def test_all_that_is_wrong_is_told_at_once_before_anything_starts(spark):
         "keeps state in another store than RocksDB",
     ):
         assert sentence in str(refused.value)
+    pause = rows.withColumn("pause", f.make_dt_interval(secs=f.lit(1)))
+    with pytest.raises(OptionsError, match=r"aggregates\['m'\]: column 'pause' .* INTERVAL"):
+        windows.tumbling(
+            pause,
+            time="timestamp",
+            size="1 s",
+            aggregates={"m": windows.max("pause")},
+            watermark="1 s",
+        )
     with pytest.raises(OptionsError, match="type TIMESTAMP, and it is BIGINT.*ahead never comes"):
         windows.custom(f.unix_millis).applied(rows, "timestamp")
     windows.custom(lambda at: f.lit(None)).applied(rows, "timestamp")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -59,11 +60,11 @@ def started(spark, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
 
-    def start(t: int, made=windows.tumbling, **asked) -> list:
+    def start(t: int, made=windows.tumbling, conf: Mapping[str, str] = {}, **asked) -> list:
         row = {"k": "a", "t": t, "v": 1000, "c": 1}
         (folder / f"{t}.json").write_text(json.dumps(row))
         found = []
-        with settings(spark, ROCKSDB):
+        with settings(spark, {**ROCKSDB, **conf}):
             rows = spark.readStream.schema("k STRING, t LONG, v LONG, c LONG").json(str(folder))
             rows = rows.withColumn("t", f.timestamp_seconds("t"))
             asked = {"time": "t", "by": ["k"], "watermark": "1 second", **ASKED, **asked}
@@ -89,6 +90,25 @@ def test_what_the_windows_are_stays_as_long_as_the_checkpoint(started) -> None:
         assert re.search("size_10000000_.*size_[12]0000000_", str(refused.value))
     (result,) = started(1_000_100, watermark="2 seconds", early=False)
     assert (result.views, result.clicks, result.kind) == (2000, 2, "on_time")
+
+
+POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+CHAINED = {"spark.sql.streaming.statefulOperator.allowMultiple": "false"}
+BY_PARTITION = windows.by_partition("1 second", partitions=2, column="c")
+
+
+def test_a_checkpoint_stays_with_the_watermark_that_is_ahead(started) -> None:
+    """Spark goes by the setting that it noted with the first batch, whatever the session has."""
+    assert started(1_000_000, conf={POLICY: "max"}) == []
+    with pytest.raises(StreamingQueryException, match="was begun with .*Policy=max.*jobName"):
+        started(1_000_001, watermark=BY_PARTITION, conf=CHAINED)
+    (result,) = started(1_000_100)
+    assert (result.views, result.kind) == (2000, "on_time")
+
+
+def test_one_that_was_begun_with_the_least_goes_on_by_partition(started) -> None:
+    assert started(1_000_000) == []
+    assert started(1_000_001, watermark=BY_PARTITION, conf=CHAINED) == []
 
 
 def test_it_is_in_the_snapshot(new_job, spark) -> None:  # noqa: F811

@@ -5,8 +5,9 @@ Runs on the driver, once per process and ledger.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from .. import new_topics
 from ..new_topics import NewTopics
 from ..options import SinkOptions
 
+log = logging.getLogger(__name__)
 OUTPUT_TIMEOUT_S = 5.0  # for a topic made a moment ago
 _checked: set[tuple[object, ...]] = set()
 _allowed_ms: dict[str, int] = {}
@@ -46,14 +48,14 @@ def ensure(options: SinkOptions) -> None:
         return
     admin, brokers = connect(options.kafka, TIMEOUT_S)
     control_plane.shared(options.kafka).check_offers()
-    _check_trigger(options, admin, ledger)
+    _check_first_start(options, admin, ledger)
     _check_topics(options, admin)  # first: without an output topic there will be no ledger
     topics.ensure(options, admin, brokers)
     check_timeout(admin, options)
     _checked.add(key)
 
 
-def _check_trigger(options: SinkOptions, admin: Any, ledger: str) -> None:
+def _check_first_start(options: SinkOptions, admin: Any, ledger: str) -> None:
     """Raise SinkError if Spark runs the query without batches. Its continuous engine takes a Python
     sink, gives it no row, and never ends; that its trigger is one, Spark tells nobody. But a batch
     is in `offsets`, and not in `commits`, before its writer is asked for anything."""
@@ -61,13 +63,28 @@ def _check_trigger(options: SinkOptions, admin: Any, ledger: str) -> None:
         return
     if exists(admin, ledger):  # to list a checkpoint at each start takes long
         return
-    paths = open_checkpoint(options.checkpoint).paths()
-    planned, done = (max(batches_in(log, paths), default=-1) for log in ("offsets", "commits"))
-    if planned == done:
+    checkpoint = open_checkpoint(options.checkpoint)
+    paths = checkpoint.paths()
+    planned, done = (batches_in(name, paths) for name in ("offsets", "commits"))
+    if planned[-1:] == done[-1:]:
         raise SinkError(
             "Spark has planned no batch of this query: its trigger is 'continuous', for which "
             "Python sinks are not made. Nothing was written, and no topic was made. Start it with "
             "another trigger, such as processingTime='1 second'."
+        )
+    tell_of_gaps(checkpoint.url, planned)
+
+
+def tell_of_gaps(checkpoint: str, planned: Sequence[int]) -> None:
+    """Warn if another sink's batches were not all noted: Spark's own has an option for that. Old
+    ones go from the front only."""
+    if len(planned) > 1 and len(planned) <= planned[-1] - planned[0]:
+        log.warning(
+            "Checkpoint '%s' lacks batches between %d and %d: Spark's sink noted only some of them "
+            "(its option asyncProgressTrackingEnabled). What it sent after batch %d, the newest "
+            "noted, is sent again now, unless it was ended as docs/how-to/migrate-a-job.md says. "
+            "'eo-kafka verify' shows what is there twice.",
+            *(checkpoint, planned[0], planned[-2], planned[-2]),
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from typing import TypeVar
 
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots import operators
@@ -23,11 +24,12 @@ from ..options import SinkOptions
 log = logging.getLogger(__name__)
 
 BATCHES_MAX = 500  # each commit reads the ledger, with the decisions since the snapshot in it
+STARTS_MAX = 100  # whose queries one process remembers
 JOIN = "symmetricHashJoin"  # of streams
-# By query and checkpoint: why the interval has no effect, and what Spark wrote of its operators,
-# which a query keeps as long as this process lives.
-_why: dict[tuple[str, str], str | None] = {}
-_operators: dict[tuple[str, str], dict[str, bytes]] = {}
+Start = tuple[str, str]  # a query, and its run: the next start may be of other code
+T = TypeVar("T")
+_why: dict[Start, str | None] = {}  # the interval has no effect
+_operators: dict[Start, dict[str, bytes]] = {}  # as Spark described them
 
 
 def is_due(
@@ -54,14 +56,15 @@ def is_due(
     recorded = [found.offsets for found in since if found.batch < report.batch]
     if not recorded or head.batch + len(recorded) != report.batch or len(recorded) > BATCHES_MAX:
         return True
-    if _has_no_effect(report.query_id, mine.ends, checkpoint) or is_ambiguous(recorded, mine.ends):
+    start = report.query_id, report.run
+    if _has_no_effect(start, mine.ends, checkpoint) or is_ambiguous(recorded, mine.ends):
         return True
     at_snapshot = ledger.decisions[options.sink, head.batch].watermark_ms
-    return _is_of_a_forgotten_watermark(report.query_id, at_snapshot, mine, checkpoint)
+    return _is_of_a_forgotten_watermark(start, at_snapshot, mine, checkpoint)
 
 
 def _is_of_a_forgotten_watermark(
-    query: str, at_snapshot: int | None, mine: PlannedBatch, checkpoint: Checkpoint
+    start: Start, at_snapshot: int | None, mine: PlannedBatch, checkpoint: Checkpoint
 ) -> bool:
     """Whether a replay from the snapshot could give the batch an older watermark than it has.
 
@@ -72,7 +75,7 @@ def _is_of_a_forgotten_watermark(
     """
     if not mine.takes_least_watermark or mine.watermark_ms == at_snapshot is not None:
         return False
-    known = {one.name for one in operators.parse(_described(query, checkpoint))}
+    known = {one.name for one in operators.parse(_described(start, checkpoint))}
     return bool(known) and (len(mine.ends) > 1 or JOIN in known)
 
 
@@ -86,36 +89,42 @@ def is_ambiguous(recorded: Sequence[Sequence[str]], mine: Sequence[str]) -> bool
     return False
 
 
-def _has_no_effect(query: str, mine: Sequence[str], checkpoint: Checkpoint) -> bool:
-    """Whether no batch of the query can be repeated from offsets; warns once."""
-    key = (query, checkpoint.url)
-    if key not in _why:
-        _why[key] = _reason(query, mine, checkpoint)
-        if _why[key]:
+def _has_no_effect(start: Start, mine: Sequence[str], checkpoint: Checkpoint) -> bool:
+    """Whether no batch of the query can be repeated from offsets; warns once a start."""
+    if start not in _why:
+        why = _remember(_why, start, _reason(start, mine, checkpoint))
+        if why:
             log.warning(
                 "Option 'snapshotInterval' has no effect for query %s: %s. Each batch takes a "
                 "snapshot.",
-                query,
-                _why[key],
+                start[0],
+                why,
             )
-    return _why[key] is not None
+    return _why[start] is not None
 
 
-def _reason(query: str, mine: Sequence[str], checkpoint: Checkpoint) -> str | None:
+def _reason(start: Start, mine: Sequence[str], checkpoint: Checkpoint) -> str | None:
     try:
         for line in mine:
             ends_of(line)
     except NotOurs as error:
         return f"{error}, and such a source does not repeat recorded batches"
-    operator = operator_by_the_clock(_described(query, checkpoint))
+    operator = operator_by_the_clock(_described(start, checkpoint))
     if operator:
         return f"its operator {operator} may depend on the time of day, which no replay repeats"
     return None
 
 
-def _described(query: str, checkpoint: Checkpoint) -> dict[str, bytes]:
-    """What Spark wrote of the query's stateful operators, by path; read once."""
-    key = (query, checkpoint.url)
-    if key not in _operators:
-        _operators[key] = described_in(checkpoint)
-    return _operators[key]
+def _described(start: Start, checkpoint: Checkpoint) -> dict[str, bytes]:
+    """What Spark wrote of the query's stateful operators, by path; read once a start."""
+    if start not in _operators:
+        _remember(_operators, start, described_in(checkpoint))
+    return _operators[start]
+
+
+def _remember(known: dict[Start, T], start: Start, found: T) -> T:
+    """Of the oldest start nothing stays where there are too many."""
+    if len(known) >= STARTS_MAX:
+        del known[next(iter(known))]
+    known[start] = found
+    return found

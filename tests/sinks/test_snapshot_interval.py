@@ -20,7 +20,12 @@ from eo_kafka.errors import CheckpointError, OptionsError, SnapshotFailed
 from eo_kafka.sinks.batches.committable import TaskReport
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import snapshot_interval
-from eo_kafka.sinks.protocol.snapshot_interval import BATCHES_MAX, is_ambiguous, is_due
+from eo_kafka.sinks.protocol.snapshot_interval import (
+    BATCHES_MAX,
+    STARTS_MAX,
+    is_ambiguous,
+    is_due,
+)
 from eo_kafka.state.ledger.blob_names import Blob, SnapshotHead
 from eo_kafka.state.ledger.ledger import DECISIONS_KEPT, Ledger
 from eo_kafka.state.snapshots.offset_log import WATERMARK_POLICY, PlannedBatch
@@ -204,6 +209,28 @@ def test_state_that_may_depend_on_the_clock_makes_each_batch_take_one(
             assert due(ledger(3, THREE), files=Files(files))
 
     assert [why in message and "has no effect" in message for message in caplog.messages] == [True]
+
+
+def test_a_start_with_another_watermark_policy_is_looked_at_anew() -> None:
+    """Within one process: a notebook, a driver that starts the query anew after an error."""
+    marked = time_mode("EventTime", "eo_kafka_watermark_not_repeatable")
+    others = ledger(3, THREE)
+    others.snapshot = replace(others.snapshot, run="a second run")
+
+    assert not due(ledger(3, THREE), files=Files({V2: time_mode("EventTime")}))
+    assert due(others, run="a second run", files=Files({V2: marked}))
+    assert not due(ledger(3, THREE), files=Files({})), "the first run's is known"
+
+
+def test_what_is_remembered_of_starts_does_not_grow_for_ever() -> None:
+    for number in range(2 * STARTS_MAX):
+        found = ledger(3, THREE)
+        found.snapshot = replace(found.snapshot, run=f"{number}")
+        assert not due(found, run=f"{number}")
+
+    known = snapshot_interval._why, snapshot_interval._operators
+    assert [len(one) for one in known] == [STARTS_MAX, STARTS_MAX]
+    assert all(f"{2 * STARTS_MAX - 1}" in key for one in known for key in [[*one][-1]])
 
 
 def test_state_that_goes_by_records_and_watermarks_does_not() -> None:
