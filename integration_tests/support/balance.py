@@ -8,7 +8,8 @@ that nobody has measured, have no turns.
     python integration_tests/support/balance.py REPORT.xml ...
 
 takes the seconds in reports of `pytest --junitxml` (setup and teardown included) into
-durations.json, and prints the minutes of each group. Files that are in no report keep theirs.
+durations.json, and prints the minutes of each group. Tests that are in no report keep theirs, as
+those of other turns, for as long as their file has a function of that name.
 Files without seconds begin first, for they may be long.
 """
 
@@ -89,13 +90,18 @@ def seconds_of(report: Path) -> Iterator[tuple[str, str, float]]:
 
 
 def take(reports: list[Path]) -> None:
-    """Write the seconds of these reports over what is known of their files."""
+    """Write the seconds of these reports over what is known of their tests."""
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for report in reports:
         for file, test, seconds in seconds_of(report):
             found[file][test if seconds >= LONG_S else ""] += seconds
     known = {file: tests for file, tests in read().items() if (ROOT / file).exists()}
-    known.update(found)
+    for file, tests in found.items():
+        text = (ROOT / file).read_text()
+        others = {
+            one: s for one, s in known.get(file, {}).items() if f"def {one.split('[')[0]}(" in text
+        }
+        known[file] = {**others, **tests}
     rounded = {
         file: {test: round(seconds, 1) for test, seconds in sorted(tests.items())}
         for file, tests in sorted(known.items())

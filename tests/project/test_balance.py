@@ -32,21 +32,27 @@ def config(turn: int | None = None, **attributes: object) -> SimpleNamespace:
 def durations(tmp_path, monkeypatch):
     path = tmp_path / "durations.json"
     monkeypatch.setattr(balance, "DURATIONS", path)
+    monkeypatch.setattr(balance, "ROOT", tmp_path)
     return path
 
 
-def test_a_report_replaces_what_is_known_of_its_files(durations, tmp_path):
+def test_a_report_replaces_what_is_known_of_its_tests(durations, tmp_path):
+    """A turn's report has not all tests of a file."""
+    (tmp_path / "tests/project").mkdir(parents=True)
+    (tmp_path / "tests/project/test_docs.py").write_text("def test_a(x): ...\ndef test_f(x): ...")
+    (tmp_path / "tests/project/test_architecture.py").touch()
     gone, other = {"": 5.0}, {"": 1.0}
-    before = {"tests/project/test_docs.py": {"test_old": 3.0}, "tests/test_gone.py": gone}
+    known = {"": 7.0, "test_old": 3.0, "test_a[x]": 9.0, "test_f[1]": 4.0}
+    before = {"tests/project/test_docs.py": known, "tests/test_gone.py": gone}
     durations.write_text(json.dumps({**before, "tests/project/test_architecture.py": other}))
     report = tmp_path / "report.xml"
     report.write_text(REPORT)
     balance.take([report])
     assert balance.read() == {
         "tests/project/test_architecture.py": other,
-        "tests/project/test_docs.py": {"": 0.6, "test_a[x]": 2.0},
+        "tests/project/test_docs.py": {"": 0.6, "test_a[x]": 2.0, "test_f[1]": 4.0},
     }
-    assert balance.minutes_of_groups() == {"unit": pytest.approx(3.6 / 60)}
+    assert balance.minutes_of_groups() == {"unit": pytest.approx(7.6 / 60)}
 
 
 def items(*names: str, smoke: str = "") -> list[SimpleNamespace]:
