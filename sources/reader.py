@@ -307,10 +307,12 @@ def _after_loss(options: SourceOptions, wanted: OffsetRange, gone: _OutOfRange) 
             f"{wanted}, and the log holds offsets {low} to {high}: that broker was not the leader "
             "any more, or the log grew meanwhile. The task stops here, and will be run again."
         )
+    why = "The records in between expired or were deleted"
+    if offset >= low:
+        why = "It was cut, or 'startingOffsets' names what is not there yet"
     sentence = (
         f"Offset {offset} of partition {at} is out of range while reading {wanted}: the log now "
-        f"holds offsets {low} to {high}. The records in between expired or were deleted, or the "
-        "topic was deleted and created again."
+        f"holds offsets {low} to {high}. {why}, or the topic was deleted and created again."
     )
     tell_loss(sentence, fail=options.fail_on_data_loss)
     # A log that ends before the offset is another log: nothing in it belongs to this range.
