@@ -161,7 +161,8 @@ class Queue:
 
     def _open(self) -> BlockingChannel:
         if self._connection is not None and time.monotonic() - self._used > _IDLE_S:
-            self.drop()
+            with suppress(Exception):
+                self.close()
         if self._connection is None:
             self._connection = connect(self._settings, self._name)
         if self._channel is None or not self._channel.is_open:

@@ -81,7 +81,9 @@ class TaskStaging:
                 made.stage(self._name, self._chunks, rows)
         except SinkError as error:  # of rows that it can never take
             said = f"{self._task.name}: {place}: {error} Nothing of the batch is visible."
-            raise type(error)(said) from None
+            # A class of the user's own may take other arguments, and nobody else knows it
+            kind = next(k for k in type(error).__mro__ if k.__module__ == SinkError.__module__)
+            raise kind(said) from None
         self._chunks += 1
         self._waiting = []
         crash_point("target.while_staging")

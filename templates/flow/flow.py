@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -20,16 +21,18 @@ from job import FOLDER, config
 from pipeline import Settings, result, to
 from streams import sink, typed
 
-MADE = "/checkpoints/flow"  # where `eo-kafka new` has Spark keep the flow's checkpoint
-# Spark takes no storage but an absolute one: in a copy of this folder it is the first one's.
+# Spark takes no storage but an absolute one: in a copy of this folder it is in the first one.
 for spec in FOLDER.glob("*.y*ml"):
-    found = re.search(r"(?m)^storage: *[\"']?(file:[^\"'\s]*)", spec.read_text("utf-8"))
-    if found and found[1].endswith(MADE) and found[1] != (own := FOLDER.as_uri() + MADE):
+    text = spec.read_text("utf-8")
+    found = re.search(r"(?m)^storage: *[\"']?(file:[^\"'\s]*)/checkpoints/", text)
+    first = Path(unquote(urlsplit(found[1]).path)) if found else FOLDER
+    if (first / "flow.py").exists() and not first.samefile(FOLDER):
         raise SystemExit(
-            f"{spec.name}: 'storage' is another folder's: {found[1]}. This project was copied or "
-            "moved, and would go on with that checkpoint: of two jobs that share one, each lacks "
-            "records. In a copy, delete the folder 'checkpoints', and change job_name and the "
-            f"topics written to in config.toml. Then write in {spec.name}\nstorage: {own}"
+            f"{spec.name}: 'storage' is in another project, {first}. This one is a copy of that, "
+            "and would go on with its checkpoint: of two jobs that share one, each lacks records. "
+            "Delete the folder 'checkpoints' here, and change job_name and the topics written to "
+            f"in config.toml. Then write in {spec.name}\n"
+            f"storage: {FOLDER.as_uri()}/checkpoints/flow"
         )
 
 job = typed(Settings, config("job", os.environ.get("SECTION", "dev")))

@@ -9,11 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from eo_kafka.core.errors import LedgerError, OptionsError, SourceError
+from eo_kafka.core.errors import LedgerError, OptionsError, SinkError, SourceError, WriteFailed
 from eo_kafka.sinks.marker import Marker
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.sinks.targets.custom import name_of, writer_of
 from eo_kafka.sinks.targets.options import read_options
 from eo_kafka.sinks.targets.target import Marks, encoded
+from eo_kafka.sinks.targets.writing import TaskStaging
 from eo_kafka.state.ledger.ledger import Ledger
 from eo_kafka.targets import Target
 
@@ -81,6 +83,29 @@ def test_a_commit_by_the_tasks_is_refused() -> None:
 def test_what_a_class_raises_when_it_is_made_is_told(given, error, said) -> None:
     with pytest.raises(error, match=said):
         read(**given)
+
+
+class BadRow(SinkError):
+    """Of the user's own, with arguments of its own."""
+
+    def __init__(self, column: str, row: int) -> None:
+        super().__init__(f"Column '{column}' of row {row} is odd.")
+
+
+@pytest.mark.parametrize("error", [BadRow("a", 7), WriteFailed("Column 'a' of row 7 is odd.")])
+def test_a_refusal_of_rows_is_told_by_a_class_that_everybody_knows(
+    error: SinkError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stage(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Odd, "stage", stage)
+    _, target = read()
+    staging = TaskStaging(target, "name", TaskIdentity("q", 3, 0, 1))
+    known = WriteFailed if isinstance(error, WriteFailed) else SinkError
+    with pytest.raises(SinkError, match="batch 3.*odd: Column 'a' of row 7 is odd") as told:
+        list(staging.through(iter([pa.record_batch({"id": [1]})])))
+    assert told.type is known
 
 
 def test_names_of_another_writer_are_never_discarded() -> None:
