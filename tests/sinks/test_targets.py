@@ -103,7 +103,7 @@ def test_a_refusal_of_rows_is_told_by_a_class_that_everybody_knows(
     _, target = read()
     staging = TaskStaging(target, "name", TaskIdentity("q", 3, 0, 1))
     known = WriteFailed if isinstance(error, WriteFailed) else SinkError
-    with pytest.raises(SinkError, match="batch 3.*odd: Column 'a' of row 7 is odd") as told:
+    with pytest.raises(SinkError, match="Batch 3.*odd: Column 'a' of row 7 is odd") as told:
         list(staging.through(iter([pa.record_batch({"id": [1]})])))
     assert told.type is known
 
