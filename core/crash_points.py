@@ -8,6 +8,7 @@ and an action in it; the first process to reach the point takes the file away an
     kill-driver     SIGKILL the driver's JVM above this process, if any, then this process
     stop            SIGSTOP this process (the test continues it)
     raise           raise CrashPointReached
+    raise-always    the same, in each process: nobody takes the file away
     wait            go on once the file `<name>.go` exists
 
 `reached` files (`<name>.reached`, holding the process id) tell the test that it happened.
@@ -126,6 +127,8 @@ def _act(folder: Path, name: str) -> None:
         raise ValueError(f"'{name}' is not a crash point; see eo_kafka.core.crash_points.POINTS")
     mine = folder / f"{name}.{os.getpid()}.taken"
     try:
+        if (folder / name).read_text().strip() == "raise-always":
+            raise CrashPointReached(name)
         (folder / name).rename(mine)  # atomic: of several processes, one takes it
     except FileNotFoundError:
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections import Counter
 
 import pyarrow as pa
@@ -133,14 +132,15 @@ def test_a_task_of_a_driver_that_was_replaced_cannot_commit(job, spark, crash_po
 def test_a_task_that_fails_for_good_leaves_a_batch_that_the_next_start_completes(
     job, spark, crash_points, tmp_path
 ):
+    crash_points.arm("S3.while_writing", "wait")
     crash_points.arm("one-phase.committed", "wait")
     with started(job, tmp_path / "log") as driver:
+        crash_points.wait_reached("S3.while_writing")
         crash_points.wait_reached("one-phase.committed")
-        while driver.poll() is None:  # each try of each task, until one has had its four
-            if not (crash_points.folder / "S3.while_writing").exists():
-                crash_points.arm("S3.while_writing", "raise")
-            time.sleep(0.02)
-        assert driver.returncode != 0
+        # Both cores are taken. So the third task begins now, and fails in each of its four tries
+        crash_points.arm("S3.while_writing", "raise-always")
+        crash_points.release("S3.while_writing")
+        assert driver.wait(300) != 0
     crash_points.clear()
     torn = committed(job.servers, job.sink_topic)
     assert torn < Counter(VALUES)
