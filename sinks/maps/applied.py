@@ -163,7 +163,7 @@ class Done:
         )
 
     def _sentence(self, lacking: Mapping[int, Marker | None], doubt: Sequence[Decision]) -> str:
-        says = ", ".join(
+        says = "; ".join(
             f"'{marker_key(self._job, self._sink, lane)}' {_said(marker, self._least[lane])}"
             for lane, marker in sorted(lacking.items())
         )
