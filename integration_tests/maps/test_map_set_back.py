@@ -9,13 +9,14 @@ import signal
 from dataclasses import replace
 
 import pytest
+from hazelcast.errors import HazelcastError
 
 from eo_kafka.broker.hazelcast import HazelcastCluster
 from eo_kafka.broker.hazelcast_settings import member_settings
 from eo_kafka.clients.hazelcast.client import close_clients, connect
 from eo_kafka.errors import LedgerError, OutcomeUnknown
 from eo_kafka.sinks.maps import lanes as map_lanes
-from eo_kafka.sinks.maps.applied import MARKERS, Marker, marker_key
+from eo_kafka.sinks.maps.applied import MARKERS, Done, Marker, marker_key
 from eo_kafka.testing.processes import wait_until
 from grid_fixtures import new_map, settings
 from map_two_phase_job import ADDING, MapJob, job_of, kill_at
@@ -134,8 +135,83 @@ def test_one_that_began_in_the_middle_of_a_batch_is_found(map_job, cluster, chun
     whole = cluster.marker(1)
     assert whole.done == 3
     cluster.put_marker(1, replace(whole, done=chunks))
-    with pytest.raises(LedgerError, match="Batch 1: entries may be missing"):
+    with pytest.raises(LedgerError, match="Batch 1: entries may be missing") as told:
         map_job.prepare(2)
+    assert f"/1' is at chunk {chunks} of generation 2, and was at 3. A" in str(told.value)
+
+
+def run_in(job: MapJob, batch: int, partition: int) -> None:
+    """A batch with rows in one lane alone."""
+    job.prepare(batch)
+    job.reports = [job.reports[partition]]
+    job.commit(batch)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_lanes_that_the_newest_batch_does_not_use_are_looked_at(map_job, cluster, prepared) -> None:
+    map_job.run(0)
+    cluster.split()
+    run_in(map_job, 1, 1)
+    run_in(map_job, 2, 0)
+    if prepared:
+        map_job.prepare(3)
+    cluster.heal()
+    with pytest.raises(LedgerError, match=r"Batches 1 to 2: .* \(file 'offsets/0'"):
+        map_job.commit(3) if prepared else map_job.prepare(3)
+
+
+def test_a_loss_that_is_accepted_is_told_no_more_in_lanes_that_no_batch_uses(
+    map_job, cluster
+) -> None:
+    map_job.run(0)
+    cluster.split()
+    run_in(map_job, 1, 1)
+    run_in(map_job, 2, 0)
+    cluster.heal()
+    map_job.given["failOnDataLoss"] = "false"
+    run_in(map_job, 3, 0)
+    del map_job.given["failOnDataLoss"]
+    run_in(map_job, 4, 0)
+    run_in(map_job, 5, 1)
+
+
+def test_a_marker_that_is_gone_of_a_lane_that_the_newest_batch_does_not_use(
+    map_job, cluster
+) -> None:
+    map_job.run(0)
+    run_in(map_job, 1, 1)
+    run_in(map_job, 2, 0)
+    cluster.put_marker(1, None)
+    with pytest.raises(LedgerError, match=r"Batches 0 to 1 and perhaps older ones") as told:
+        map_job.prepare(3)
+    assert "empty it, and write everything again" in str(told.value)
+
+
+def test_the_map_that_was_written_is_named(map_job, written_map, cluster) -> None:
+    map_job.run(0)
+    cluster.split()
+    map_job.run(1)
+    cluster.heal()
+    map_job.given["map"] = "another"
+    with pytest.raises(LedgerError, match=f"^Map '{written_map.name}' of .* has lost"):
+        map_job.prepare(2)
+
+
+def test_a_member_that_is_away_when_other_lanes_are_asked_is_waited_for(
+    map_job, monkeypatch
+) -> None:
+    map_job.run(0)
+    map_job.prepare(1)
+    check, away = Done.check_all, [True]
+
+    def at_first_away(self, but=()):
+        if away.pop() if away else False:
+            raise HazelcastError("split-brain protection")
+        return check(self, but)
+
+    monkeypatch.setattr(Done, "check_all", at_first_away)
+    map_job.commit(1)
+    assert not away
 
 
 def test_markers_that_are_gone_are_found(map_job, cluster) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...clients.hazelcast.client import answer, client
 from ...core.errors import LedgerError, cut
 from ...core.transaction import Decision, DecisionState
-from ...state.ledger.ledger import Ledger
+from ...state.ledger.ledger import DECISIONS_KEPT, Ledger
 from .staging import MapTarget, Staging
 
 log = logging.getLogger(__name__)
@@ -103,10 +103,14 @@ class Done:
             ),
             key=lambda found: found.generation,
         )
-        self._least = self._least_of(self._decisions[-1]) if self._decisions else {}
+        # Batches use different lanes: what one shows least is of the newest that was in it
+        self._least: dict[int, tuple[int, int]] = {}
+        for found in reversed(self._decisions):
+            self._least = self._least_of(found) | self._least
+        self._kept = set(ledger.of_sink(sink))
 
-    def check_all(self, but: Collection[int] = ()) -> None:
-        """`check` the markers of all lanes that the newest batch was in, but these."""
+    def check_all(self, but: Collection[int] = ()) -> Collection[int]:
+        """`check` the markers of all lanes but these; answers as that does."""
         stored = client(self._target.hazelcast).get_map(MARKERS)
         asked = {
             lane: stored.get(marker_key(self._job, self._sink, lane))
@@ -114,20 +118,21 @@ class Done:
             if lane not in but
         }
         found = {lane: answer(one, MARKERS, self._target.hazelcast) for lane, one in asked.items()}
-        self.check({lane: one and Marker.decode(one) for lane, one in found.items()})
+        return self.check({lane: one and Marker.decode(one) for lane, one in found.items()})
 
-    def check(self, markers: Mapping[int, Marker | None]) -> None:
-        """Raise LedgerError if one of these lanes shows less than the newest batch made it show,
-        unless losses are accepted: then the next batch is the newest."""
+    def check(self, markers: Mapping[int, Marker | None]) -> Collection[int]:
+        """Raise LedgerError if one of these lanes shows less than the newest batch in it made it
+        show, unless losses are accepted: then the lanes that do. Until such a one is taken for a
+        newer decision, it is told again."""
         lacking = {
             lane: marker
             for lane, marker in markers.items()
             if not _shows(marker, self._least.get(lane))
         }
         if not lacking:
-            return
+            return ()
         doubt = [
-            found.batch
+            found
             for found in self._decisions
             for least in [self._least_of(found)]
             if any(not _shows(marker, least.get(lane)) for lane, marker in lacking.items())
@@ -135,36 +140,44 @@ class Done:
         sentence = self._sentence(lacking, doubt)
         if not self._target.fail_on_loss:
             log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)
-            return
-        again = "empty it, and write everything again with a new checkpoint and a new 'jobName'"
-        if self._target.merge is None and doubt[0]:
-            again = (
-                "a query without state writes these batches again with a new checkpoint, a new "
-                f"'jobName', and 'startingOffsets' of where batch {doubt[0] - 1} ended (file "
-                f"'offsets/{doubt[0] - 1}' of the old checkpoint)"
-            )
+            return lacking
         raise LedgerError(
-            f"{sentence} Nothing was applied now. If the map must be complete: {again}; or set "
-            "its entries right from elsewhere. Then, or to go on with what is left, set option "
-            "'failOnDataLoss' to false until a batch with rows is written."
+            f"{sentence} Nothing was applied now. If the map must be complete: "
+            f"{self._again(doubt[0].batch, None in lacking.values())}; or set its entries right "
+            "from elsewhere. Then, or to go on with what is left, set option 'failOnDataLoss' to "
+            "false until a batch with rows is written."
         )
 
-    def _sentence(self, lacking: Mapping[int, Marker | None], doubt: Sequence[int]) -> str:
-        newest = self._decisions[-1]
-        says = ", ".join(
-            f"'{marker_key(self._job, self._sink, lane)}' "
-            + (f"is at generation {marker.decision}" if marker else "is missing")
+    def _again(self, first: int, missing: bool) -> str:
+        """How the map becomes complete, if the batches from `first` on are in doubt, and older ones
+        where a marker is `missing`."""
+        before = first - 1
+        # Spark keeps the offsets of as many batches as the ledger. With snapshots that has more
+        kept = before in self._kept and max(self._kept) - before < DECISIONS_KEPT
+        if missing or not kept or self._target.merge is not None:
+            return "empty it, and write everything again with a new checkpoint and a new 'jobName'"
+        return (
+            "a query without state writes these batches again with a new checkpoint, a new "
+            f"'jobName', and 'startingOffsets' of where batch {before} ended (file "
+            f"'offsets/{before}' of the old checkpoint)"
+        )
+
+    def _sentence(self, lacking: Mapping[int, Marker | None], doubt: Sequence[Decision]) -> str:
+        says = "; ".join(
+            f"'{marker_key(self._job, self._sink, lane)}' {_said(marker, self._least[lane])}"
             for lane, marker in sorted(lacking.items())
         )
-        which = f"Batches {doubt[0]} to {doubt[-1]}" if len(doubt) > 1 else f"Batch {doubt[0]}"
-        older = " and perhaps older ones" if None in lacking.values() else ""
+        first, last = doubt[0].batch, doubt[-1].batch
+        which = f"Batches {first} to {last}" if len(doubt) > 1 else f"Batch {first}"
+        forgotten = first == min(self._kept) > 0  # what was before
+        older = " and perhaps older ones" if forgotten or None in lacking.values() else ""
         return (
-            f"{self._target.place} has lost what was written: batch {newest.batch} of job "
-            f"'{self._job}' is DONE (generation {newest.generation}), and in map '{MARKERS}' "
-            f"{says}. A split brain has healed, and one side's entries were given up; or members "
-            "were lost with all copies, or an older backup was restored; or somebody removed the "
-            f"markers, or changed 'jobName' and kept 'ledgerTopic'. {which}{older}: entries may "
-            "be missing, or be older ones."
+            f"Map {places_of(doubt)} of {self._target.hazelcast.place} has lost what was written: "
+            f"batch {last} of job '{self._job}' is DONE (generation {doubt[-1].generation}), and "
+            f"in map '{MARKERS}' {says}. A split brain has healed, and one side's entries were "
+            "given up; or members were lost with all copies, or an older backup was restored; or "
+            "somebody removed the markers, or changed 'jobName' and kept 'ledgerTopic'. "
+            f"{which}{older}: entries may be missing, or be older ones."
         )
 
     def _least_of(self, decision: Decision) -> dict[int, tuple[int, int]]:
@@ -185,3 +198,18 @@ class Done:
 def _shows(marker: Marker | None, least: tuple[int, int] | None) -> bool:
     known = marker or Marker()
     return least is None or (known.decision, known.done) >= least
+
+
+def _said(marker: Marker | None, least: tuple[int, int]) -> str:
+    """What a marker says that shows less."""
+    if marker is None:
+        return "is missing"
+    if marker.decision == least[0]:
+        return f"is at chunk {marker.done} of generation {least[0]}, and was at {least[1]}"
+    return f"is at generation {marker.decision}, and was at {least[0]}"
+
+
+def places_of(decisions: Iterable[Decision]) -> str:
+    """For sentences: the names of the maps that rows were staged for."""
+    parts = (part for decision in decisions for part in decision.participants)
+    return " and ".join(sorted({f"'{cut(part.staged.place)}'" for part in parts if part.staged}))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from ...core.errors import LedgerError
 from ...core.transaction import Decision, Participant
 from ...state.ledger.ledger import Ledger
 from .applied import LANES, Done, lane_of
@@ -65,8 +66,15 @@ class StagedMapRows:
         def take(number: int) -> None:
             self._by_lane[number].done = self._lanes.take(number)
 
-        self._in_every_lane(take)
-        self._done.check_all(but=self._by_lane)  # after it: a loss from here on is in ours, too
+        asked = self._done.check_all
+        try:
+            self._in_every_lane(take)
+        except LedgerError:
+            self._lanes.retried(asked)  # names what all lanes lack, where one has said its own part
+            raise
+        # After it: a loss from here on is in ours, too
+        for lane in self._lanes.retried(lambda: asked(but=self._by_lane)):
+            self._lanes.take(lane)  # an accepted loss is settled also where this batch has no rows
 
     @property
     def begun(self) -> bool:

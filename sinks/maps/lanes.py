@@ -97,14 +97,14 @@ class Lanes:
             self._finish(transaction, ahead)
             return replace(taken, done=ahead.number + 1)
 
-        done = self._retried(lambda: self._moved(lane, 2 * TRANSACTION_S, move)).done
+        done = self.retried(lambda: self._moved(lane, 2 * TRANSACTION_S, move)).done
         self._forget(lane)
         return done
 
     def apply(self, lane: int, number: int, key: ChunkKey) -> None:
         """Put and remove a chunk's entries; it is the lane's `number`th. Applied already: nothing.
         Raises Fenced, OutcomeUnknown, LedgerError."""
-        rows = self._retried(lambda: self._staging.read(key))
+        rows = self.retried(lambda: self._staging.read(key))
 
         def move(transaction: Transaction, marker: Marker | None) -> Marker:
             marker = self._at(marker, number, key)
@@ -136,7 +136,7 @@ class Lanes:
 
         merging = None if rows is None or merge_of(rows) is None else rows.column("key")
         with self._alone([] if merging is None else merging.to_pylist()):
-            self._retried(attempt)
+            self.retried(attempt)
             self._forget(lane)
         crash_point("S7.after_chunk")
 
@@ -150,11 +150,11 @@ class Lanes:
             if self.take(lane) == number:  # else it has landed
                 self._moved(lane, TRANSACTION_S, move)
 
-        self._retried(attempt)
+        self.retried(attempt)
 
     def _forget(self, lane: int) -> None:
         """A commit was answered without an error: all that was written ahead is made."""
-        self._retried(lambda: self._ahead.remove([lane], self._holder))
+        self.retried(lambda: self._ahead.remove([lane], self._holder))
 
     @contextmanager
     def _alone(self, keys: Iterable[object]) -> Iterator[None]:
@@ -262,7 +262,7 @@ class Lanes:
                 transaction.put(MARKERS, key, internals.to_bytes(connected, after.encode()))
         return after
 
-    def _retried(self, request: Callable[[], T]) -> T:
+    def retried(self, request: Callable[[], T]) -> T:
         """Until it has an answer: what is asked again finds out what became of the last time."""
         from hazelcast.errors import HazelcastError
 

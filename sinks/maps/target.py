@@ -17,7 +17,7 @@ from ...state.ledger.ledger import Ledger
 from ...state.snapshots.checkpoint import open_checkpoint
 from ...state.snapshots.offset_log import batches_in
 from ..options import IDEMPOTENT, SinkOptions
-from .applied import MARKERS, Done
+from .applied import MARKERS, Done, places_of
 from .expiry import check_kept
 from .staging import MapTarget, Staging, chunk_keys
 
@@ -85,12 +85,11 @@ class StagedMap(MapTarget):
         for decision in ledger.unfinished():
             places = {part.staged.place for part in decision.participants if part.staged}
             if decision.sink == job.sink and places - {self.map}:
-                named = " and ".join(f"'{cut(place)}'" for place in sorted(places))
                 raise LedgerError(
                     f"Batch {decision.batch} of job '{job.job}' is decided and waits for map "
-                    f"{named}, and option 'map' is '{cut(self.map)}' now. Nothing was written. "
-                    "Start the query with the option as it was until a batch is written, and "
-                    "change it then."
+                    f"{places_of([decision])}, and option 'map' is '{cut(self.map)}' now. "
+                    "Nothing was written. Start the query with the option as it was until a batch "
+                    "is written, and change it then."
                 )
 
     def _check_not_passed(self, job: SinkOptions, ledger: Ledger) -> None:

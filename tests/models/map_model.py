@@ -1,6 +1,7 @@
 """How a decided batch gets into an IMap (S7), as a model small enough to try every interleaving.
 
-One sink, one lane: batches of two chunks, each of which puts one key. A `World` is what Kafka's
+One sink, in most worlds one lane: batches of two chunks, each of which puts one key; where
+there are two lanes, drivers live one after the other. A `World` is what Kafka's
 ledger, the members and Spark's checkpoint keep, and the drivers that live. A driver is at one step;
 each step takes one look at the world or changes it once, and answers all worlds it may lead to. A
 driver that is paused is one whose turn does not come.
@@ -41,9 +42,11 @@ from map_world import (
     missing,
     newest,
     put_row,
+    replaced,
     required,
     shut_out,
     splits,
+    told,
     written_ahead,
 )
 
@@ -60,7 +63,7 @@ def moves(world: World, setting: Setting) -> Moves:
         yield "members are lost with all that is staged", lost
     if world.ledger < setting.renewals:
         kept = {"ledger": world.ledger + 1, "staged": world.staged, "aheads": world.aheads}
-        yield "a new ledger", World((), marker=world.marker, **kept)  # type: ignore[arg-type]
+        yield "a new ledger", World((), markers=world.markers, **kept)  # type: ignore[arg-type]
         yield "a new ledger, markers are removed", World((), **kept)  # type: ignore[arg-type]
     yield from splits(world, setting)
     if world.lock is not None:
@@ -132,6 +135,11 @@ def s6_decide(world: World, index: int, setting: Setting) -> Moves:
     yield "S6 DECIDED", changed(decided, index, **begun)
 
 
+def _marker(world: World, index: int, setting: Setting) -> Marker:
+    """Of the lane that the driver's decision has its chunks in."""
+    return world.markers[setting.lane(required(world.drivers[index].decision).batch)] or Marker()
+
+
 def _s7(setting: Setting) -> Step:
     return s7_take if setting.rules.takes_first else s7_lost
 
@@ -139,16 +147,17 @@ def _s7(setting: Setting) -> Step:
 def s7_take(world: World, index: int, setting: Setting) -> Moves:
     """A transaction of its own: shut out every earlier driver from the lane, and finish what its
     last transaction left."""
-    driver, marker = world.drivers[index], world.marker or Marker()
+    driver, marker = world.drivers[index], _marker(world, index, setting)
     if world.lock is not None and setting.rules.locks_marker:
         return  # it waits
     if shut_out(marker, driver, setting):
         yield "S7 is fenced", die(world, index)
         return
-    if behind(marker, driver, setting):
-        yield "S7 finds less than what is DONE", die(world, index)
-        return
     decision = required(driver.decision)
+    lane = setting.lane(decision.batch)
+    if behind(world, lane, driver, setting) and world.accepted != 1:
+        yield "S7 finds less than what is DONE", told(world, index, setting)
+        return
     digest = decision.digest(names_ledger=setting.rules.marker_names_ledger)
     taken = marker.taken(driver.generation, decision.generation, digest)
     if taken is None:
@@ -164,7 +173,7 @@ def s7_take(world: World, index: int, setting: Setting) -> Moves:
         mine = ahead is not None and ahead.decision == decision
     last = taken.done if setting.rules.leaves_later else CHUNKS
     if ahead is not None and mine and first <= ahead.chunk <= last:
-        now = newest(world, ahead.chunk)
+        now = newest(world, ahead.chunk, lane, setting)
         if now not in (ahead.before, decision.batch):
             world = world._replace(fault="an entry is neither what it was nor what it was to be")
         if setting.rules.compares_all or world.deaths:
@@ -178,7 +187,7 @@ def s7_take(world: World, index: int, setting: Setting) -> Moves:
 
 def s7_take_commit(world: World, index: int, setting: Setting) -> Moves:
     taken = world.drivers[index].taken or Marker()
-    step = s7_lost if setting.rules.takes_first else s7_read
+    step = s7_others if setting.rules.takes_first else s7_read
     done = {"step": s7_forget, "then": step, "at": taken.done}
     yield from _commit(world, index, setting, "S7 has the lane", done, s7_take)
 
@@ -191,10 +200,27 @@ def s7_forget(world: World, index: int, setting: Setting) -> Moves:
     yield "S7 forgets", changed(removed, index, step=required(driver.then), then=None)
 
 
+def s7_others(world: World, index: int, setting: Setting) -> Moves:
+    """The lanes that the decision has no chunks in; to take one is as s7_take."""
+    driver, markers = world.drivers[index], world.markers
+    decision = required(driver.decision)
+    digest = decision.digest(names_ledger=setting.rules.marker_names_ledger)
+    others = {*setting.lanes} - {setting.lane(decision.batch)}
+    lacking = [lane for lane in others if behind(world, lane, driver, setting)]
+    if lacking and world.accepted != 1:
+        yield "S7 finds less in another lane", told(world, index, setting)
+        return
+    for lane in lacking if setting.rules.takes_lacking else ():
+        known = markers[lane] or Marker()
+        taken = required(known.taken(driver.generation, decision.generation, digest))
+        markers = replaced(markers, lane, taken)
+    yield "S7 has asked all lanes", changed(world._replace(markers=markers), index, step=s7_lost)
+
+
 def s7_lost(world: World, index: int, setting: Setting) -> Moves:
     """Is all there that is not applied?"""
     driver, decision = world.drivers[index], required(world.drivers[index].decision)
-    marker = world.marker or Marker()
+    marker = _marker(world, index, setting)
     done = marker.done if marker.decision == decision.generation else 0
     done = driver.at if setting.rules.takes_first else done
     step = s7_read if setting.rules.takes_first else s7_take
@@ -209,7 +235,7 @@ def s7_lost(world: World, index: int, setting: Setting) -> Moves:
 def s7_who(world: World, index: int, setting: Setting) -> Moves:
     """A newer driver that has finished the batch has removed its chunks, too."""
     driver = world.drivers[index]
-    if shut_out(world.marker or Marker(), driver, setting):
+    if shut_out(_marker(world, index, setting), driver, setting):
         yield "S7 is fenced", die(world, index)
     else:
         yield from _judge_loss(world, index, setting, driver.at)
@@ -243,7 +269,7 @@ def s7_read(world: World, index: int, setting: Setting) -> Moves:
 
 def s7_begin(world: World, index: int, setting: Setting) -> Moves:
     """A transaction: lock the marker, compare it."""
-    driver, marker = world.drivers[index], world.marker or Marker()
+    driver, marker = world.drivers[index], _marker(world, index, setting)
     decision = required(driver.decision)
     if world.lock is not None and setting.rules.locks_marker:
         return
@@ -268,7 +294,9 @@ def s7_begin(world: World, index: int, setting: Setting) -> Moves:
 def s7_ahead(world: World, index: int, setting: Setting) -> Moves:
     """What it will change; not a part of the transaction."""
     driver = world.drivers[index]
-    ahead = Ahead(required(driver.decision), driver.at, newest(world, driver.at))
+    decision = required(driver.decision)
+    before = newest(world, driver.at, setting.lane(decision.batch), setting)
+    ahead = Ahead(decision, driver.at, before)
     if setting.rules.writes_ahead:
         world = written_ahead(world, driver, ahead)
     yield "S7 writes ahead", changed(world, index, step=s7_commit)
@@ -292,11 +320,13 @@ def _commit(
     if world.lock != index and setting.rules.locks_marker and setting.rules.lost_lock_refuses:
         yield "S7 is refused", again
         return
+    lane = setting.lane(required(driver.decision).batch)
+    moved = replaced(world.markers, lane, driver.taken)
     put = world if driver.puts is None else put_row(world, driver, driver.puts)
-    both = put._replace(marker=driver.taken, lock=None if world.lock == index else world.lock)
+    both = put._replace(markers=moved, lock=None if world.lock == index else world.lock)
     yield label, changed(both, index, taken=None, puts=None, **done)
     yield f"{label}, answer lost", changed(both, index, taken=None, puts=None, step=unsure)
-    parts = {"nothing": world, "the marker": world._replace(marker=driver.taken), "all": both}
+    parts = {"nothing": world, "the marker": world._replace(markers=moved), "all": both}
     if driver.puts is not None:
         parts["the row"] = put
     for part, left in parts.items():
@@ -315,8 +345,14 @@ def s8_done(world: World, index: int, setting: Setting) -> Moves:
         return
     decision = required(driver.decision)
     generation = decision.generation
-    done = world._replace(decision=decision._replace(state=DONE), done=generation)
-    yield "S8 DONE", changed(done, index, step=s8_forget, done=generation)
+    before = world.done if setting.rules.each_lane else (0, 0)
+    generations = replaced(before, setting.lane(decision.batch), generation)
+    done = world._replace(
+        decision=decision._replace(state=DONE),
+        done=generations,
+        accepted=2 if world.accepted else 0,
+    )
+    yield "S8 DONE", changed(done, index, step=s8_forget, done=generations)
 
 
 def s8_forget(world: World, index: int, setting: Setting) -> Moves:

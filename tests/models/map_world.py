@@ -30,6 +30,8 @@ class Rules(NamedTuple):
     finishes_landed: bool = True  # also a chunk that its marker says is applied
     carries: bool = True  # who takes a lane writes its predecessor's record as its own
     compares_done: bool = True  # a marker with what is DONE by the ledger
+    each_lane: bool = True  # not only the lane of the newest batch
+    takes_lacking: bool = True  # also lanes it has no chunks in, where a loss is accepted
     counts_done: bool = True  # by chunks, too
     compares_count: bool = True  # and with what this driver has applied
     leaves_later: bool = True  # what was written ahead of a chunk that is not the marker's next
@@ -46,9 +48,15 @@ class Setting(NamedTuple):
     refusals: int = 0  # of some of a commit's changes, by members that live on
     renewals: int = 0  # of the ledger and the map, by hand, while nothing runs
     heals: int = 0  # of a split brain, on the side that loses its entries
+    accepts: bool = False  # a loss that is told: failOnDataLoss=false until a batch is DONE
+    lanes: tuple[int, ...] = ()  # of each batch, 0 or 1; more than one only where none is beside
     beside: bool = True  # a driver may start beside one that lives
     merges: bool = False  # chunks must not be repeated after a loss either
     rules: Rules = Rules()
+
+    def lane(self, batch: int) -> int:
+        """That a batch has its chunks in."""
+        return self.lanes[batch] if self.lanes else 0
 
 
 class Decision(NamedTuple):
@@ -83,15 +91,18 @@ class Driver(NamedTuple):
     rows: bool = False  # whether they were there when it read them
     torn: bool = False  # some of its batch is in the map, and the rest was lost
     then: Step | None = None  # what follows once what was written ahead is forgotten
-    done: int = 0  # the generation of the newest decision that it knows to be DONE
+    done: tuple[int, ...] = (0, 0)  # what it knows of World.done
     taken: Marker | None = None  # what its transaction makes of the marker
     puts: int | None = None  # and the chunk that it puts
+
+
+Markers = tuple[Marker | None, ...]
 
 
 class Cut(NamedTuple):
     """What both sides of a split brain have; this driver's side goes on alone."""
 
-    marker: Marker | None
+    markers: Markers
     aheads: frozenset[tuple[int, Ahead]]
     staged: frozenset[tuple[int, int, int]]
     applied: tuple[tuple[int, int], ...]
@@ -101,7 +112,7 @@ class World(NamedTuple):
     drivers: tuple[Driver, ...]
     generation: int = 0
     decision: Decision | None = None  # the newest; those before it are DONE
-    marker: Marker | None = None
+    markers: Markers = (None, None)  # of each lane
     lock: int | None = None  # the driver whose transaction holds the marker
     aheads: frozenset[tuple[int, Ahead]] = frozenset()  # one a driver, by its generation
     staged: frozenset[tuple[int, int, int]] = frozenset()  # (generation, batch, chunk)
@@ -111,9 +122,10 @@ class World(NamedTuple):
     deaths: int = 0
     refusals: int = 0
     ledger: int = 0
-    done: int = 0  # the generation of the newest decision that is DONE
+    done: tuple[int, ...] = (0, 0)  # the generation of the newest decision that is DONE, by lane
     cut: Cut | None = None
     heals: int = 0
+    accepted: int = 0  # a loss: 1 as long as the option is false, 2 afterwards
     excused: int = -1  # the newest batch that was whole when it healed: too late to find it lost
     again: bool = False  # a batch that was lost in part was written again: it may repeat rows
     fault: str = ""
@@ -152,18 +164,46 @@ def splits(world: World, setting: Setting) -> Moves:
         ):
             excused -= 1
         healed = world._replace(**world.cut._asdict(), cut=None, lock=None)
-        yield "a split brain heals", healed._replace(heals=world.heals + 1, excused=excused)
+        after = {"heals": world.heals + 1, "excused": excused}
+        yield "a split brain heals", healed._replace(**after)
+        for lane in {*setting.lanes}:  # or members are lost with a lane's marker and rows
+            since = world.applied[len(world.cut.applied) :]
+            kept = tuple(one for one in since if setting.lane(one[0]) != lane)
+            back = world._replace(
+                markers=replaced(world.markers, lane, world.cut.markers[lane]),
+                applied=world.cut.applied + kept,
+            )
+            if decision and setting.lane(decision.batch) != lane:  # it may have asked this lane
+                after["excused"] = decision.batch
+            yield f"lane {lane} goes back", back._replace(cut=None, lock=None, **after)
+            after["excused"] = excused
     elif world.heals < setting.heals:
-        cut = Cut(world.marker, world.aheads, world.staged, world.applied)
+        cut = Cut(world.markers, world.aheads, world.staged, world.applied)
         yield "the members split", world._replace(cut=cut)
 
 
-def behind(marker: Marker, driver: Driver, setting: Setting) -> bool:
+def replaced(of_lanes: tuple[T, ...], lane: int, one: T) -> tuple[T, ...]:
+    return (*of_lanes[:lane], one, *of_lanes[lane + 1 :])
+
+
+def behind(world: World, lane: int, driver: Driver, setting: Setting) -> bool:
     """Whether less is applied than what is DONE."""
+    marker = world.markers[lane] or Marker()
     if not setting.rules.compares_done:
         return False
-    chunks = CHUNKS if setting.rules.counts_done and driver.done else 0
-    return (marker.decision, marker.done) < (driver.done, chunks)
+    done = driver.done[lane]
+    chunks = CHUNKS if setting.rules.counts_done and done else 0
+    return (marker.decision, marker.done) < (done, chunks)
+
+
+def told(world: World, index: int, setting: Setting) -> World:
+    """The query stops for a loss, and a person may accept that."""
+    stopped = die(world, index)
+    if world.accepted:
+        return stopped._replace(fault="an accepted loss is told again")
+    if setting.accepts:
+        return stopped._replace(accepted=1, excused=setting.batches)
+    return stopped
 
 
 def shut_out(marker: Marker, driver: Driver, setting: Setting) -> bool:
@@ -179,9 +219,10 @@ def written_ahead(world: World, driver: Driver, ahead: Ahead) -> World:
     return world._replace(aheads=frozenset({*others, (driver.generation, ahead)}))
 
 
-def newest(world: World, chunk: int) -> int:
-    """The batch whose row a key has."""
-    return max((batch for batch, of in world.applied if of == chunk), default=-1)
+def newest(world: World, chunk: int, lane: int, setting: Setting) -> int:
+    """The batch whose row a key has; each lane has keys of its own."""
+    mine = (one for one, of in world.applied if of == chunk and setting.lane(one) == lane)
+    return max(mine, default=-1)
 
 
 def put_row(world: World, driver: Driver, chunk: int) -> World:

@@ -15,6 +15,8 @@ DEATH = Setting(deaths=1)
 REFUSAL = Setting(refusals=1)
 RENEWAL = Setting(renewals=1)
 HEAL = Setting(heals=1, beside=False)  # else the fence of a paused driver is gone, too
+LANES = HEAL._replace(batches=3, lanes=(1, 0, 0))
+ACCEPTED = LANES._replace(accepts=True)
 # rule -> (the setting in which it is missed, what is then seen)
 NEEDED = {
     "takes_first": (LOSS, "a chunk is applied of a decision that is VOID"),
@@ -32,6 +34,8 @@ NEEDED = {
     "finishes_landed": (DEATH, "is in the commit log and not whole in the map"),
     "carries": (DEATH._replace(deaths=2), "is in the commit log and not whole in the map"),
     "compares_done": (HEAL, "is in the commit log and not whole in the map"),
+    "each_lane": (LANES, "is in the commit log and not whole in the map"),
+    "takes_lacking": (ACCEPTED, "an accepted loss is told again"),
     "counts_done": (HEAL, "is in the commit log and not whole in the map"),
     "compares_count": (HEAL, "is in the commit log and not whole in the map"),
     "leaves_later": (HEAL, "is in the commit log and not whole in the map"),
@@ -98,6 +102,21 @@ def test_no_batch_follows_one_that_a_healed_split_brain_took_back() -> None:
     assert outcome.fault == "", "\n".join(outcome.trace)
     for label in ("a split brain heals", "S7 VOID", "S7 finds it torn"):
         assert outcome.labels[label], label
+
+
+def test_a_loss_in_a_lane_that_newer_batches_do_not_use_is_found() -> None:
+    outcome = explore(LANES)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.labels["lane 1 goes back"]
+
+
+def test_a_loss_that_is_accepted_is_told_once() -> None:
+    outcome = explore(ACCEPTED)
+
+    assert outcome.fault == "", "\n".join(outcome.trace)
+    assert outcome.finished
+    assert outcome.labels["S7 finds less in another lane"]
 
 
 @pytest.mark.full
