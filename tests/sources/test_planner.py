@@ -205,6 +205,13 @@ def test_a_beginning_behind_the_end_is_not_kept() -> None:
     assert plan.begins(plan.stored_start(), {A: 10}) == {}
 
 
+def test_what_a_first_batch_says_it_begins_with_was_not_added() -> None:
+    """By the option of now, no start is given of it."""
+    plan = planner(Cluster(p0=(0, 10), p1=(0, 10)), startingOffsets="earliest")
+    until = Position({A: 10, B: 10}, begins={A: 0, B: 4})
+    assert plan.ranges({A: 0}, until, first=True)[1:] == [OffsetRange(B, 4, 10)]
+
+
 RESTARTS = [
     {"startingTimestamp": "50"},
     {"startingOffsetsByTimestamp": '{"t":{"0":50}}'},
