@@ -76,8 +76,8 @@ class KafkaStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailab
     again is in the offsets that Spark stores.
 
     Spark asks `initialOffset()` again when it restarts before batch 0 is committed, and stores no
-    answer. So the end of batch 0, which Spark does store, says where batch 0 begins. Partitions
-    that start at `latest` are left out: their start is that end; batch 0 reads nothing of them.
+    answer. So the end of batch 0, which Spark does store, says where batch 0 begins; of partitions
+    that start at `latest`, that it begins where it ends.
 
     With option `jobName`, batches since the job's newest snapshot end where they ended before. With
     `onReset=continue` a new query starts where the job ended: batch 0 ends there, is empty, and its
@@ -127,8 +127,9 @@ class KafkaStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailab
         neither argument: the batch starts where the last one of this process ended, and a restart
         begins with `partitions`.
 
-        Raises SourceError for an unknown topic or one we may not describe, ReadTimeout when no
-        broker answers, DataLossError when a recorded end is not there any more.
+        Raises SourceError for a start that is not to be found, an unknown topic or one we may not
+        describe, ReadTimeout when no broker answers, DataLossError when a recorded end is not there
+        any more.
         """
         if start is not None:
             begin = self._noted(start).offsets

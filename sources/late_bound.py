@@ -27,11 +27,16 @@ def open_ranges(
 
 
 def bound(
-    options: SourceOptions, lookup: OffsetLookup, ranges: Collection[OffsetRange]
+    options: SourceOptions,
+    lookup: OffsetLookup,
+    ranges: Collection[OffsetRange],
+    *,
+    planned: bool = False,
 ) -> list[OffsetRange]:
     """As `resolved`, of a batch query's `open_ranges`: LATEST stays that only where still no record
     is as new as the options say. Raises SourceError, too, where a start is behind an end; and
-    DataLossError, if it is to fail, where all that is before an end is gone."""
+    DataLossError, if it is to fail, where all that is before an end is gone. Once the read is
+    `planned`, the log may grow beyond an end, and LATEST with it: that reads nothing."""
     newest = resolved(lookup, ranges, fail=options.fail_on_data_loss)
     # Asked after LATEST: a record that comes in between is behind that.
     starts = _at_times(lookup, options.starting, [at for at, start, _ in ranges if start == LATEST])
@@ -46,6 +51,7 @@ def bound(
         if one.start > one.end
         and wanted.end != LATEST  # else `resolved` has told of it
         and (wanted.start != EARLIEST or one.end > 0)  # of a log that was empty nothing is gone
+        and not (wanted.start == LATEST and planned)
     ]
     earliest = lookup.earliest([one.partition for one in behind])
     for at, start, end in behind:
@@ -98,7 +104,7 @@ def bound_anew(
         ids = {**theirs, **ids}
     lookup = OffsetLookup(options)
     try:
-        return bound(options, lookup, [*ranges, *added]), dict(ids)
+        return bound(options, lookup, [*ranges, *added], planned=True), dict(ids)
     finally:
         lookup.close()
 

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
 
-from ..core.errors import DataLossError, UnknownTopic
+from ..core.errors import DataLossError, SourceError, UnknownTopic
 from ..core.offsets import (
     EARLIEST,
     LATEST,
@@ -18,7 +18,6 @@ from ..core.offsets import (
     Offsets,
     Position,
     TopicPartition,
-    encode_text,
     names,
 )
 from .beyond_end import check_reached, check_stored
@@ -27,6 +26,7 @@ from .data_loss import sentence_of_foreign_plan, sentence_of_gone, tell_loss
 from .given_offsets import GivenOffsets
 from .late_bound import bound, open_ranges
 from .lookup import Ends, OffsetLookup, Topics
+from .planned_begin import as_planned
 from .range_split import split
 from .rate_limit import rate_limited
 from .settings.limits import ByGroup, ByTime
@@ -63,6 +63,7 @@ class Planner:
         self.to_be_added_to: Topics | None = None  # of the same, if it reads what is added to them
         self._of_group: Offsets = {}  # where a new query's group is
         self._late: set[TopicPartition] = set()  # a new query finds them, and starts at their ends
+        self._no_start: SourceError | None = None  # why it is not known where a new query starts
 
     def stored_start(self) -> dict[TopicPartition, int]:
         """Where a new query starts. A restart before batch 0 is committed asks once more, and may
@@ -71,13 +72,18 @@ class Planner:
         Partitions that start at `latest`, or where a group is, are left out: their start is stored
         as the end of batch 0, which reads nothing of them.
 
-        Raises OptionsError for a start that does not name what is read.
+        Raises OptionsError for a start that does not name what is read. What else is wrong with it
+        is told where a start is needed: in a restart the end may say all that it is asked for.
         """
         self._options.check_start()
         if self._options.starting == "latest" or isinstance(self._options.starting, ByGroup):
             return {}
         present = self._lookup.partitions()
-        starts = self._given.resolved("startingOffsets", self._options.starting, present)
+        try:
+            starts = self._given.resolved("startingOffsets", self._options.starting, present)
+        except SourceError as error:
+            self._no_start = error
+            return {}
         self._late = {at for at, start in starts.items() if start == LATEST}
         earliest = self._lookup.earliest([at for at in present if starts[at] == EARLIEST])
         return {at: earliest.get(at, start) for at, start in starts.items() if start != LATEST}
@@ -121,8 +127,10 @@ class Planner:
 
         Raises DataLossError where a topic is not the one that `start` is an offset of any more, or
         is gone, or a log was cut below. Now, for once Spark has stored an end without a partition,
-        nobody knows how far it was read.
+        nobody knows how far it was read. And what `stored_start` has left to be told.
         """
+        if first and self._no_start is not None:
+            raise self._no_start
         found = self._look(start)
         replaced = self._topics.replaced(found.ids, start)
         gone = {at for at in start.offsets.keys() - found.partitions if at.topic not in replaced}
@@ -193,10 +201,9 @@ class Planner:
 
     def begins(self, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
         """Where a new query's first batch, from `start` to `end`, begins, to be kept in its end.
-        Without what it reads nothing of: that may still be given otherwise."""
+        Without it, a restart with another `startingOffsets` would read what it did not read."""
         found = self._begin(start, end, self._anew, first=True)
-        read = {at for at in found if at in start or not self._is_pinned(at)}
-        return {at: found[at] for at in read if found[at] <= end[at]}
+        return {at: found[at] for at in found if found[at] <= end[at]}
 
     def ranges(self, start: Offsets, until: Position, *, first: bool) -> list[OffsetRange]:
         """What the batch from `start` to `until` reads. Raises SourceError, mostly DataLossError.
@@ -210,6 +217,7 @@ class Planner:
         already, and would not be written again.
         """
         end = until.offsets
+        start = self._first_start(start, until) if first else start
         deleted: set[str] = set()
         present: set[TopicPartition] = set()
         if not self._plans:  # a restart in the middle of this batch, or just before it
@@ -238,13 +246,12 @@ class Planner:
         end = {at: end[at] for at in end if at.topic not in replaced.keys() | deleted}
         begin = self._begin(start, end, until.anew, first)
         if first and isinstance(self._options.starting, ByTime):
-            # A partition that had no record so new when the batch was planned has one by now: the
-            # batch holds nothing of it, as it was planned.
+            # Where no record was so new when it was planned, there is one by now: it reads none.
             begin = {at: min(offset, end[at]) for at, offset in begin.items()}
         if first:
-            begin = _as_planned(begin, until.begins)
+            begin = as_planned(begin, until.begins)
             check_stored(self._options.starting, begin, end)
-        for at in sorted(begin.keys() - start.keys()):
+        for at in sorted(begin.keys() - start.keys() - until.begins.keys()):
             # Without any stored offset none of its partitions is new to a new query.
             added = not first or (start and not self._is_pinned(at))
             if added and at in self._lost:
@@ -266,6 +273,13 @@ class Planner:
                     "data may have been missed: the topic was made again, or its records expired."
                 )
         return self._tasks(OffsetRange(at, begin[at], end[at]) for at in sorted(begin))
+
+    def _first_start(self, start: Offsets, until: Position) -> Offsets:
+        if self._no_start is None:
+            return start
+        if until.offsets.keys() - until.begins.keys():
+            raise self._no_start
+        return until.begins
 
     def check_planned_here(self, start: Offsets, until: Position) -> None:
         """Of a new query's first batch, after `ranges`: what is to end where it begins may have
@@ -324,17 +338,3 @@ class Planner:
     def _is_pinned(self, at: TopicPartition) -> bool:
         """Whether a new query's first batch reads nothing of it: where it ends is the start."""
         return self.continues or at in self._late or self._options.starts_at_latest(at)
-
-
-def _as_planned(now: Offsets, planned: Offsets) -> dict[TopicPartition, int]:
-    """Where a first batch begins: as it was planned, where that is kept, and not as it is `now`."""
-    other = {at: offset for at, offset in now.items() if planned.get(at, offset) != offset}
-    if other:
-        log.warning(
-            "The first batch begins where it was planned to, at %s, and not at %s, which is what "
-            "'startingOffsets' or a time means now: records have expired since, or the option was "
-            "changed. Only a new checkpoint begins elsewhere.",
-            encode_text({at: planned[at] for at in other}),
-            encode_text(other),
-        )
-    return {at: planned.get(at, offset) for at, offset in now.items()}

@@ -3,19 +3,20 @@ was planned to begin, and what is gone is told."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 import eo_kafka
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.connectors.spark_versions import ReadAllAvailable
-from eo_kafka.errors import DataLossError
+from eo_kafka.errors import DataLossError, SourceError
 from eo_kafka.sources.settings.options import SourceOptions
-from harness import committed, produce
+from harness import committed, produce, wait_until
 
 VALUES = [b"%d" % number for number in range(10)]
 AN_HOUR_AGO = str(int(time.time() * 1000) - 3_600_000)
@@ -67,6 +68,57 @@ def test_what_expired_before_it_was_read_is_told(servers, source, starting, capl
     assert f"Offset 0 of partition {source}-0 is out of range" in caplog.text
 
 
+@pytest.mark.parametrize("quiet", [False, True], ids=["all", "one of two"])
+def test_a_time_whose_records_have_all_expired(servers, make_topic, caplog, quiet) -> None:
+    source = make_topic("first", 2 if quiet else 1)
+    producer = Producer({"bootstrap.servers": servers})
+    for partition, values in enumerate([VALUES, [b"other"]][: 1 + quiet]):
+        for value in values:
+            producer.produce(source, value, partition=partition)
+    assert producer.flush(60) == 0
+    given = {"subscribe": source, "startingTimestamp": AN_HOUR_AGO}
+    end, _ = planned(servers, **given)
+    expire(servers, source, 10)
+
+    lost = f"Offset 0 of partition {source}-0 is out of range"
+    with pytest.raises(DataLossError, match=lost):
+        planned(servers, end, **given)
+    left = Counter([b"other"] if quiet else [])
+    assert planned(servers, end, failOnDataLoss="false", **given)[1] == left
+    assert lost in caplog.text
+    with pytest.raises(SourceError, match=f"{source}-0 and timestamp"):
+        planned(servers, **given)
+
+
+def test_offsets_that_do_not_name_a_partition_that_was_added_since(servers, source) -> None:
+    given = {"subscribe": source, "startingOffsets": json.dumps({source: {"0": 4}})}
+    end, values = planned(servers, **given)
+    assert values == Counter(VALUES[4:])
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_partitions([NewPartitions(source, 2)])[source].result(60)
+    wait_until(
+        lambda: len(admin.list_topics(source, 10).topics[source].partitions) == 2, "the partition"
+    )
+
+    assert planned(servers, end, **given)[1] == values
+    with pytest.raises(SourceError, match="you must specify all TopicPartitions"):
+        planned(servers, **given)
+
+
+LATEST = [{}, {"startingOffsets": "latest"}, {"startingTimestamp": "9999999999999"}]
+
+
+@pytest.mark.parametrize("starting", LATEST, ids=["default", "latest", "late by time"])
+@pytest.mark.parametrize("changed", STARTS, ids=["earliest", "time"])
+def test_one_that_began_at_the_end_reads_nothing_by_another_option(
+    servers, source, starting, changed
+) -> None:
+    given = {"subscribe": source, "startingOffsetsByTimestampStrategy": "latest"}
+    end, values = planned(servers, **given, **starting)
+    assert not values
+    assert not planned(servers, end, **given, **changed)[1]
+
+
 def test_of_all_topics_that_a_pattern_names(servers, make_topic) -> None:
     one, other = make_topic("pattern-a"), make_topic("pattern-b")
     given = {"subscribePattern": f"{one}|{other}", "startingOffsets": "earliest"}
@@ -102,6 +154,14 @@ def to_the_end(writer, checkpoint) -> str:
     return ""
 
 
+def written(rows, way: str, sink: dict[str, str]):
+    """A writer of a job that is named after its topic."""
+    sink = {**sink, "jobName": f"first-{sink['topic']}"}
+    if way == "sink":
+        return rows.writeStream.format("eo-kafka").options(**sink)
+    return rows.writeStream.foreachBatch(eo_kafka.foreach_batch(sink))
+
+
 def uncommit(checkpoint) -> None:
     """As if the driver had died just before Spark noted the first batch."""
     for name in "0", ".0.crc":
@@ -115,24 +175,41 @@ def test_a_decided_first_batch_is_not_read_again_from_elsewhere(
     """Of a query with state, that would be rebuilt from fewer rows: one would come twice."""
     out, checkpoint = make_topic("out"), tmp_path / "checkpoint"
     kafka = {"kafka.bootstrap.servers": servers}
-    sink = {**kafka, "topic": out, "jobName": f"first-{out}"}
     rows = spark.readStream.format("eo-kafka").options(**kafka).option("subscribe", source)
     rows = rows.option("startingOffsets", "earliest").load().select("value")
-    writer = rows.dropDuplicates(["value"]).writeStream
-    if way == "sink":
-        writer = writer.format("eo-kafka").options(**sink)
-    else:
-        writer = writer.foreachBatch(eo_kafka.foreach_batch(sink))
+    writer = written(rows.dropDuplicates(["value"]), way, {**kafka, "topic": out})
 
     assert to_the_end(writer, checkpoint) == ""
-    for name in "0", ".0.crc":  # as if the driver had died just before Spark noted it
-        (checkpoint / "commits" / name).unlink(missing_ok=True)
+    uncommit(checkpoint)
     expire(servers, source, 6)
     produce(servers, source, [b"0"])
 
     told = to_the_end(writer, checkpoint)
     assert "DataLossError" in told and f"Offset 0 of partition {source}-0" in told
     assert committed(servers, out) == Counter(VALUES)
+
+
+@pytest.mark.parametrize("way", ["sink", "foreach_batch"])
+def test_a_first_batch_at_latest_stays_empty_whatever_the_option_says_later(
+    spark, servers, source, make_topic, tmp_path, way
+) -> None:
+    """Its rows would be skipped as written, and stay in the state: a later one of them was lost."""
+    out, checkpoint = make_topic("out"), tmp_path / "checkpoint"
+    kafka = {"kafka.bootstrap.servers": servers}
+
+    def run(**starting: str) -> str:
+        rows = spark.readStream.format("eo-kafka").options(**kafka, **starting)
+        rows = rows.option("subscribe", source).load().select("value")
+        return to_the_end(
+            written(rows.dropDuplicates(["value"]), way, {**kafka, "topic": out}), checkpoint
+        )
+
+    assert run() == ""
+    uncommit(checkpoint)
+    assert run(startingOffsets="earliest") == ""
+    produce(servers, source, [b"0", b"new"])
+    assert run(startingOffsets="earliest") == ""
+    assert committed(servers, out) == Counter([b"0", b"new"])
 
 
 def test_the_direct_lane_begins_there_too(spark, servers, source, make_topic, tmp_path) -> None:

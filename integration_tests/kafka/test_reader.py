@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.connectors.spark_versions import ReadAllAvailable
 from eo_kafka.core import librdkafka
-from eo_kafka.core.offsets import LATEST, OffsetRange, TopicPartition
+from eo_kafka.core.offsets import LATEST, OffsetRange, Position, TopicPartition
 from eo_kafka.errors import DataLossError, ReadTimeout, SourceError
 from eo_kafka.sources import held_back, reader
 from eo_kafka.sources.lookup import OffsetLookup
@@ -349,4 +349,5 @@ def test_explicit_offsets_must_name_every_partition(broker: Any, make_topic: Any
     planned = options(broker, topic, startingOffsets=f'{{"{topic}":{{"0":3}}}}')
 
     with pytest.raises(SourceError, match=f"{topic}-0, {topic}-1"):
-        Planner(planned, OffsetLookup(planned)).stored_start()
+        plan = Planner(planned, OffsetLookup(planned))
+        plan.newest(Position(plan.stored_start()), first=True)

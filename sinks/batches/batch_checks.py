@@ -46,12 +46,13 @@ def check_written(
     if not found:
         return
     if written.offsets and identity.ends and _replayable(written.offsets, identity.ends):
-        if not written.participants and written.batch == min(ledger.of_sink(options.sink)):
+        seeded = not written.participants and not written.target
+        if seeded and written.batch == min(ledger.of_sink(options.sink)):
             return  # of 'snapshots start-from', whose rows are in another job's output
         log.warning(
             "Batch %d of job '%s' is skipped as written, and its rows are not those that were "
-            "written: %s. They were computed anew (rand(), the time of day, other code, records "
-            "that are gone since), or another query uses this job's name or a copy of its "
+            "written: %s. They were computed anew (rand(), the time of day, other code or options, "
+            "records that are gone since), or another query uses this job's name or a copy of its "
             "checkpoint; then its rows are missing: give it its own 'jobName' and a new "
             "checkpoint.",
             *(identity.batch, options.job, found),

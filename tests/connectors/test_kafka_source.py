@@ -67,8 +67,11 @@ def test_latest_is_answered_alike_by_every_process(log: type[Log]) -> None:
     restarted = stream()
 
     assert restarted.initialOffset() == start == {}
-    assert end == END
+    assert end == {**END, "@from t 10,20": {}}
     assert restarted.partitions(start, end) == []
+    changed = stream(startingOffsets="earliest")
+    assert changed.partitions(changed.initialOffset(), end) == []
+    assert changed.latestOffset(first.latestOffset(end, ReadAllAvailable())) == END_LATER
     tasks = [part.value for part in restarted.partitions(end, END_LATER)]
     assert [[one.start for one in held] for held, _ in tasks] == [[10], [20]]
 
@@ -128,7 +131,7 @@ def test_a_group_is_asked_for_the_first_batch_only(
     monkeypatch.setattr(log, "committed", lambda *_: groups.pop(), raising=False)
     reader = stream(startingOffsets="group:app")
     first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    assert first == {**END, "t": {"0": 5, "1": 5}}
+    assert first == {**END, "t": {"0": 5, "1": 5}, "@from t 5,5": {}}
     assert reader.partitions({}, first) == []
     for one in reader, stream(startingOffsets="group:app"):
         assert one.latestOffset(first, ReadAllAvailable()) == END

@@ -82,11 +82,19 @@ def now(
 
 def test_the_batch_that_a_job_starts_from_wrote_its_rows_elsewhere(caplog) -> None:
     found, again = ledger([line(9)]), [report(0, b"a")]
+    seed = found.decisions["main", 5] = replace(found.decisions["main", 5], target="")
     batch_checks.check_written(options(), now([line(9)]), found, again)
     assert not caplog.records
-    found.decisions["main", 4] = replace(found.decisions["main", 5], batch=4)
+    found.decisions["main", 4] = replace(seed, batch=4)
     batch_checks.check_written(options(), now([line(9)]), found, again)
     assert "its rows are not those that were written" in caplog.text
+
+
+def test_an_empty_batch_that_comes_again_with_rows_is_told(caplog) -> None:
+    """Of a query that began at `latest`, say, with an end that does not say where it begins."""
+    batch_checks.check_written(options(), now([line(9)]), ledger([line(9)]), [report(0, b"a")])
+    (told,) = caplog.messages
+    assert "it had 0 rows, and this one has 1" in told and "other code or options" in told
 
 
 def test_equal_offsets_excuse_rows_that_differ_but_not_in_silence(caplog) -> None:

@@ -22,7 +22,7 @@ def found(cluster: Cluster, **options: str) -> list[OffsetRange]:
 def anew(cluster: Cluster, opened: OffsetRange, **options: str) -> list[OffsetRange]:
     """As a task of a stream finds it."""
     plan = planner(cluster, streaming=False, **options)
-    return bound(plan._options, plan._lookup, [opened])
+    return bound(plan._options, plan._lookup, [opened], planned=True)
 
 
 FROM_18, TO_13 = '{"t":{"0":18}}', '{"t":{"0":13}}'
@@ -133,6 +133,21 @@ def test_what_a_stream_joins_may_be_gone_by_then() -> None:
     options = {"endingOffsets": '{"t":{"0":5}}'}
     with pytest.raises(DataLossError, match=r"t-0 before offset 5.*begins at 10"):
         anew(cluster, OffsetRange(A, EARLIEST, 5), **options)
+
+
+def test_a_start_that_goes_behind_the_end_with_the_log_reads_nothing() -> None:
+    """An older record came at the end: none is so new by now, either."""
+    cluster = Cluster(p0=(0, 13))
+    options = {**TIMES, "endingOffsets": TO_13}
+    assert found(cluster, **options) == [OffsetRange(A, 13, 13)]
+    cluster.logs[A] = (0, 20)
+    ((_, start, end),) = anew(cluster, OffsetRange(A, LATEST, 13), **options)
+    assert start >= end == 13
+    with pytest.raises(SourceError, match="t-0 .* at offset 20 .* 13"):
+        found(cluster, **options)
+    cluster.times = {A: {50: 15}}
+    ((_, start, end),) = anew(cluster, OffsetRange(A, LATEST, 13), **options)
+    assert start >= end == 13
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])

@@ -79,6 +79,11 @@ def planner(cluster: Cluster, *, streaming: bool = True, **options: str) -> Plan
     return Planner(read, cast(OffsetLookup, cluster))
 
 
+def started(plan: Planner) -> dict[TopicPartition, int]:
+    """The end of what a new query can read."""
+    return plan.newest(Position(plan.stored_start()), first=True)
+
+
 def test_latest_stores_its_start_as_the_end_of_a_batch_that_reads_nothing() -> None:
     plan = planner(Cluster(p0=(0, 10), p1=(3, 20)))
     start = plan.stored_start()
@@ -175,22 +180,66 @@ def test_a_later_batch_begins_where_the_one_before_ended() -> None:
     assert plan.ranges({A: 10}, until, first=False) == [OffsetRange(A, 10, 20)]
 
 
-def test_where_the_first_batch_begins_is_kept_of_what_it_reads() -> None:
-    """What starts at its end may be given otherwise as long as nothing is read, and so may an
-    offset that is too high."""
-    given = {"startingOffsets": '{"t":{"0":-1,"1":4,"2":90}}'}
-    plan = planner(Cluster(p0=(0, 10), p1=(0, 10), p2=(0, 10)), **given)
-    assert plan.begins(plan.stored_start(), {A: 10, B: 10, C: 10}) == {B: 4}
-    for starting in "latest", "group:Old App":
+def test_where_the_first_batch_begins_is_kept_also_of_what_starts_at_its_end() -> None:
+    given = {"startingOffsets": '{"t":{"0":-1,"1":4}}'}
+    plan = planner(Cluster(p0=(0, 10), p1=(0, 10)), **given)
+    assert plan.begins(plan.stored_start(), {A: 10, B: 10}) == {A: 10, B: 4}
+    late = {"startingTimestamp": "50", "startingOffsetsByTimestampStrategy": "latest"}
+    for options in {"startingOffsets": "latest"}, {"startingOffsets": "group:Old App"}, late:
         cluster = Cluster(p0=(0, 10))
         cluster.groups = {A: 5}
-        plan = planner(cluster, startingOffsets=starting)
-        assert plan.begins(plan.stored_start(), {A: 5}) == {}
-    late = Cluster(p0=(0, 10))
-    late.times = {A: {}}
-    strategy = {"startingOffsetsByTimestampStrategy": "latest"}
-    plan = planner(late, startingTimestamp="50", **strategy)
+        plan = planner(cluster, **options)
+        begins = plan.begins(plan.stored_start(), {A: 5})
+        assert begins == {A: 5}
+
+        cluster.times = {A: {1: 2}}
+        for changed in {"startingOffsets": "earliest"}, {"startingTimestamp": "1"}, options:
+            again = planner(cluster, **changed)
+            until = Position({A: 5}, begins=begins)
+            assert again.ranges(again.stored_start(), until, first=True) == []
+
+
+def test_a_beginning_behind_the_end_is_not_kept() -> None:
+    """Records were deleted while it was planned: it is looked up again."""
+    plan = planner(Cluster(p0=(12, 20)), startingOffsets="earliest")
     assert plan.begins(plan.stored_start(), {A: 10}) == {}
+
+
+def test_what_a_first_batch_says_it_begins_with_was_not_added() -> None:
+    """By the option of now, no start is given of it."""
+    plan = planner(Cluster(p0=(0, 10), p1=(0, 10)), startingOffsets="earliest")
+    until = Position({A: 10, B: 10}, begins={A: 0, B: 4})
+    assert plan.ranges({A: 0}, until, first=True)[1:] == [OffsetRange(B, 4, 10)]
+
+
+RESTARTS = [
+    {"startingTimestamp": "50"},
+    {"startingOffsetsByTimestamp": '{"t":{"0":50}}'},
+    {"startingOffsets": '{"t":{"0":4}}'},
+]
+
+
+@pytest.mark.parametrize("given", RESTARTS, ids=["time", "times", "offsets"])
+def test_a_first_batch_that_says_where_it_begins_needs_no_start(given: dict[str, str]) -> None:
+    """Since it was planned its records have expired, and a partition was added."""
+    cluster = Cluster(p0=(10, 12), p1=(0, 7))
+    until = Position({A: 10}, begins={A: 4})
+    again = planner(cluster, **given)
+    assert again.ranges(again.stored_start(), until, first=True) == [OffsetRange(A, 4, 10)]
+    assert again.newest(until) == {A: 12, B: 7}
+    added = again.ranges(until.offsets, Position({A: 12, B: 7}), first=False)
+    assert added == [OffsetRange(A, 10, 12), OffsetRange(B, 0, 7)]
+
+
+@pytest.mark.parametrize("given", RESTARTS, ids=["time", "times", "offsets"])
+def test_a_start_that_is_needed_and_not_found_is_told(given: dict[str, str]) -> None:
+    plan = planner(Cluster(p0=(0, 10), p1=(0, 7)), **given)
+    start, why = plan.stored_start(), r"must specify all|No offset matched"
+    with pytest.raises(SourceError, match=why):
+        plan.newest(Position(start), first=True)
+    until = Position({A: 10, B: 7}, begins={A: 4})
+    with pytest.raises(SourceError, match=why):
+        plan.ranges(start, until, first=True)
 
 
 def test_of_what_was_added_while_it_was_planned_it_is_kept_too() -> None:
@@ -320,7 +369,7 @@ def test_without_so_new_a_record_a_query_fails_or_starts_at_the_newest_offset() 
     cluster = Cluster(p0=(0, 10), p1=(3, 20))
     cluster.times = {A: {50: 4}}
     with pytest.raises(SourceError, match="partition t-1 and timestamp 50"):
-        planner(cluster, startingTimestamp="50").stored_start()
+        started(planner(cluster, startingTimestamp="50"))
     latest = {"startingTimestamp": "50", "startingOffsetsByTimestampStrategy": "latest"}
     plan = planner(cluster, **latest)
 
@@ -349,7 +398,7 @@ def test_a_record_that_came_since_batch_0_was_planned_does_not_change_it() -> No
 def test_times_are_given_for_each_partition() -> None:
     plan = planner(Cluster(p0=(0, 10)), startingOffsetsByTimestamp=BY_TIME)
     with pytest.raises(SourceError, match="startingOffsetsByTimestamp .*all TopicPartitions"):
-        plan.stored_start()
+        started(plan)
 
 
 def test_a_batch_between_two_times() -> None:

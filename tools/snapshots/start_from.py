@@ -155,7 +155,8 @@ class _Seed:
             token_from=plan.token_from,
             participants=(),
             offsets=self._export.offsets,
-            # The rows of that batch are not here to be compared with.
+            # The rows of that batch are not here to be compared with; nor has it a target, by which
+            # batch_checks.py knows it.
             accepted=not all(map(is_replayable, self._export.offsets)),
         )
         seed = Write(
