@@ -102,7 +102,7 @@ def test_decimals_are_what_python_makes_of_them(digits, zeros, size, more) -> No
     exponent = min(more - size[1], 0)  # Arrow compares none that are above
     value = Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), exponent))
     for make, most in ((pa.decimal128, 38), (pa.decimal256, 76)):
-        if len(str(abs(digits))) <= most:
+        if max(len(str(abs(digits))), -exponent) <= most:  # Arrow takes no others
             column = pa.array([None, value], make(most, -exponent))
             same_or_refused(column, value, kind)
 
