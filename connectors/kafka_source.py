@@ -219,7 +219,9 @@ class KafkaStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailab
         found = self._planner.ranges(begin, until, first=first)
         if first:
             begins = {one.partition: one.start for one in reversed(found)}  # none is empty
-            told = FirstStart({**until.offsets, **begins}, self._options.starts_by_default)
+            # No option says to begin where it is kept, if they say otherwise by now
+            kept = any(until.begins.get(at, start) != start for at, start in begin.items())
+            told = FirstStart({**until.offsets, **begins}, kept or self._options.starts_by_default)
             first_starts.tell(until.offsets, told)
         return found
 

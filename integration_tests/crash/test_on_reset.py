@@ -595,9 +595,10 @@ def test_a_new_job_whose_reader_would_start_at_latest_is_refused(job, spark):
     second = refreshed(job, "new-job")
     without = second.as_job()
     del without["source_options"]["startingOffsets"]
-    for _ in range(2):  # also where the batch is planned already
-        with pytest.raises(Exception, match=r"ForeignLedger.*without option 'startingOffsets'"):
-            assert start_copy(spark, without).awaitTermination(180)
+    # Also where the batch is planned already, and is not what is asked for now
+    for asked in (without, without, second.as_job()):
+        with pytest.raises(Exception, match=r"ForeignLedger.*delete this new checkpoint"):
+            assert start_copy(spark, asked).awaitTermination(180)
     assert read_ledger(job).owner == query(job)
-    second.run(spark)  # from 'earliest'; the checkpoint is no worse for it
+    refreshed(job, "new-job").run(spark)  # from 'earliest', with another new checkpoint
     assert_rows(job, ONCE + ONCE + Counter(MORE))

@@ -265,11 +265,12 @@ def test_a_copied_flow_is_not_run_on_the_first_ones_checkpoint(tmp_path):
     own = (other / "checkpoints" / "flow").as_uri()
     code, said = dry_run(spec, tmp_path / "log")
     assert code != 0
-    assert f"is in another project, {folder}." in said
+    assert f"'storage' is in {folder}, and this project is not" in said
     (line,) = re.findall("(?m)^storage: .*$", said)
     assert line == f"storage: {own}"
-    elsewhere = "file:/data/checkpoints/flow", "s3a://bucket/checkpoints/flow"
-    for mended in (line, *(f"storage: {place}" for place in elsewhere)):
+    (tmp_path / "shared").mkdir()
+    shared, s3a = (tmp_path / "shared/checkpoints/flow").as_uri(), "s3a://bucket/checkpoints/flow"
+    for mended in (line, f"storage: {shared}", f"storage: {s3a}"):
         spec.write_text(re.sub("(?m)^storage: .*$", mended, spec.read_text()))
         code, said = dry_run(spec, tmp_path / "log")
         assert code == 0, said

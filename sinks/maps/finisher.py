@@ -69,8 +69,9 @@ class StagedMapRows:
         asked = self._done.check_all
         try:
             self._in_every_lane(take)
-        except LedgerError:
-            self._lanes.retried(asked)  # names what all lanes lack, where one has said its own part
+        except LedgerError as error:
+            if error is self._done.refusal:
+                self._lanes.retried(asked)  # names what all lanes lack; it said its own part
             raise
         # After it: a loss from here on is in ours, too
         for lane in self._lanes.retried(lambda: asked(but=self._by_lane)):

@@ -23,7 +23,8 @@ from ..options import SinkOptions
 @dataclass(frozen=True)
 class PassedOver:
     """Where the query before ended and this one begins, of the partitions with records between.
-    `by_default`: because no option says where to begin. `is_known`: every reader has told."""
+    `by_default`: because no option says, or said, where to begin. `is_known`: all readers have
+    told."""
 
     ended: Offsets
     begins: Offsets
@@ -72,9 +73,10 @@ def check_nothing(options: SinkOptions, ledger: Ledger) -> None:
     raise ForeignLedger(
         f"This query is to read and write everything of job '{options.job}' again (option "
         f"'onReset' is 'new-job'), but {found.between}. A reader without option 'startingOffsets' "
-        "starts at 'latest'. Nothing was written or skipped. Set 'startingOffsets' at the readers, "
-        "to 'earliest' or to that end, and start again; or to 'latest', if those records are not "
-        "wanted."
+        "starts at 'latest', and this checkpoint keeps that. Nothing was written or skipped. Set "
+        "'startingOffsets' at the readers to 'earliest' or to that end, delete this new checkpoint "
+        "(a pipeline: full refresh again), and start again. If those records are not wanted, set "
+        "it to 'latest'."
     )
 
 

@@ -21,18 +21,17 @@ from job import FOLDER, config
 from pipeline import Settings, result, to
 from streams import sink, typed
 
-# Spark takes no storage but an absolute one: in a copy of this folder it is in the first one.
+# Spark takes no storage but an absolute one: that of a copied or moved folder is elsewhere.
 for spec in FOLDER.glob("*.y*ml"):
     text = spec.read_text("utf-8")
     found = re.search(r"(?m)^storage: *[\"']?(file:[^\"'\s]*)/checkpoints/", text)
     first = Path(unquote(urlsplit(found[1]).path)) if found else FOLDER
-    if (first / "flow.py").exists() and not first.samefile(FOLDER):
+    if not first.exists() or ((first / "flow.py").exists() and not first.samefile(FOLDER)):
         raise SystemExit(
-            f"{spec.name}: 'storage' is in another project, {first}. This one is a copy of that, "
-            "and would go on with its checkpoint: of two jobs that share one, each lacks records. "
-            "Delete the folder 'checkpoints' here, and change job_name and the topics written to "
-            f"in config.toml. Then write in {spec.name}\n"
-            f"storage: {FOLDER.as_uri()}/checkpoints/flow"
+            f"{spec.name}: 'storage' is in {first}, and this project is not: it was copied or "
+            "moved. Of two jobs that share a checkpoint, each lacks records. In a copy, delete the "
+            "folder 'checkpoints', and change job_name and the topics written to in config.toml. "
+            f"Then write in {spec.name}\nstorage: {FOLDER.as_uri()}/checkpoints/flow"
         )
 
 job = typed(Settings, config("job", os.environ.get("SECTION", "dev")))

@@ -276,10 +276,15 @@ def lost_checkpoint(stream, tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     ended = fold([decided(7, at(40, 40)), (records.OWNER_KEY, records.encode_owner("old"))])
 
-    def begin(starting: str | None, *, told: bool = True) -> tuple[SinkOptions, Coordinator]:
+    def begin(
+        starting: str | None, *, told: bool = True, again: bool = False
+    ) -> tuple[SinkOptions, Coordinator]:
         given = {} if starting is None else {"startingOffsets": starting}
         reader = stream(onReset="stop", unset=("startingOffsets",), **given)
-        end = reader.latestOffset(start := reader.initialOffset())
+        start, planned = reader.initialOffset(), tmp_path / "offsets" / "0"
+        end = (
+            json.loads(planned.read_text().split("\n")[2]) if again else reader.latestOffset(start)
+        )
         if told:
             reader.partitions(start, end)
         (tmp_path / "offsets").mkdir(exist_ok=True)
@@ -307,8 +312,11 @@ def test_a_new_job_that_would_pass_over_records_by_default_is_refused(lost_check
         on_reset.is_new_query(options, coordinator)
     assert '{"t":{"0":100,"1":100}}' in str(told.value)
     assert '{"t":{"0":40,"1":40}}' in str(told.value)
-    options, coordinator = lost_checkpoint("earliest")  # as it says, with the same checkpoint
-    assert on_reset.is_new_query(options, coordinator)
+    for other in ("earliest", '{"t":{"0":40,"1":40}}'):  # the checkpoint keeps what was planned
+        with pytest.raises(ForeignLedger, match="delete this new checkpoint"):
+            on_reset.is_new_query(*lost_checkpoint(other, again=True))
+    assert on_reset.is_new_query(*lost_checkpoint("latest", again=True))
+    assert on_reset.is_new_query(*lost_checkpoint("earliest"))  # as it says
 
 
 @pytest.mark.parametrize("starting", ["earliest", "latest", '{"t":{"0":40,"1":50}}', None])
