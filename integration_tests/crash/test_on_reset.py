@@ -600,5 +600,5 @@ def test_a_new_job_whose_reader_would_start_at_latest_is_refused(job, spark):
         with pytest.raises(Exception, match=r"ForeignLedger.*delete this new checkpoint"):
             assert start_copy(spark, asked).awaitTermination(180)
     assert read_ledger(job).owner == query(job)
-    refreshed(job, "new-job").run(spark)  # from 'earliest', with another new checkpoint
+    refreshed(job, "new-job", "third").run(spark)  # from 'earliest', with another new checkpoint
     assert_rows(job, ONCE + ONCE + Counter(MORE))
