@@ -164,8 +164,9 @@ def test_the_first_batch_begins_where_it_was_planned_to(
         again.stored_start(), Position({A: 10, B: 10}, begins=begins), first=True
     )
     assert planned == [OffsetRange(A, 0, 10), OffsetRange(B, 3, 10)]
-    assert 'begins where it was planned to, at {"t":{"0":0}}' in caplog.text
-    assert 'and not at {"t":{"0":6}}' in caplog.text
+    (told,) = caplog.messages
+    assert 'begins where it was planned to, at {"t":{"0":0}}' in told
+    assert 'and not at {"t":{"0":6}}' in told
 
 
 def test_a_batch_of_which_all_has_expired_is_planned_where_it_was() -> None:

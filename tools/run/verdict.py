@@ -68,8 +68,9 @@ LOOK_IT_UP = "Look it up in docs/troubleshooting.md."
 
 
 def tree() -> dict[str, type[EoKafkaError]]:
-    """Every class of the tree by its name."""
-    return {found.__name__: found for found in _below(EoKafkaError)}
+    """Every class of the tree by its name. Users' own are of none."""
+    below = _below(EoKafkaError)
+    return {one.__name__: one for one in below if one.__module__.startswith("eo_kafka.")}
 
 
 def _below(error: type[EoKafkaError]) -> Iterator[type[EoKafkaError]]:
