@@ -30,6 +30,7 @@ from .topics import TOKEN_PARTITION
 log = logging.getLogger(__name__)
 
 SETTLED_TIMEOUT_S = 90.0
+_SILENT_S = 3.0
 BEHIND_TIMEOUT_S = 60.0
 ATTEMPTS = 5
 COMPLETED_TIMEOUT_S = 0.5
@@ -234,7 +235,14 @@ class Coordinator:
         """All of the ledger that is there now, fencing nobody: who looks only waits for a decision
         that is being written. Raises OutcomeUnknown if that takes longer than Kafka lets it."""
         end = self._control.end_offset(*self._end)
-        stable = self._control.reach(self._stable_end, end, SETTLED_TIMEOUT_S)
+        stable = self._control.reach(self._stable_end, end, _SILENT_S)
+        if stable < end:
+            log.warning(
+                "Ledger '%s' has an open transaction: its driver writes a decision, or died in it. "
+                "Kafka ends it within a minute; this is waited for.",
+                self.topic,
+            )
+            stable = self._control.reach(self._stable_end, end, SETTLED_TIMEOUT_S)
         if stable < end:
             raise OutcomeUnknown(
                 f"A transaction stays open on ledger '{self.topic}', so the newest decision "

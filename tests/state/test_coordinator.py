@@ -207,3 +207,22 @@ def test_a_ledger_whose_records_were_deleted_is_not_a_new_one(
         made.look_first(may_be_new=False)
     assert control.asked_begin == (OWNER not in left and LOOKED_AT not in left)
     Coordinator(options, control).look_first(may_be_new=True)
+
+
+def test_who_waits_for_a_dead_drivers_transaction_says_so(
+    options: SinkOptions, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Open:
+        """The ledger, whose last transaction ends after some seconds."""
+
+        def end_offset(self, *_: object) -> int:
+            return 10
+
+        def reach(self, _end: object, at_least: int, timeout_s: float) -> int:
+            return at_least if timeout_s > 5 else 8
+
+    waiting = Coordinator(options, cast("Any", Open()))
+    monkeypatch.setattr(waiting._memory, "read_to", lambda end: f"all up to {end}")
+    assert cast("str", waiting.read_settled()) == "all up to 10"
+    (told,) = caplog.messages
+    assert "open transaction" in told and waiting.topic in told
