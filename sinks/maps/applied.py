@@ -108,7 +108,7 @@ class Done:
         for found in reversed(self._decisions):
             self._least = self._least_of(found) | self._least
         self._kept = set(ledger.of_sink(sink))
-        self.refusal: LedgerError | None = None  # what was raised last
+        self.refusals: list[LedgerError] = []  # raised by now, perhaps by several lanes' threads
 
     def check_all(self, but: Collection[int] = ()) -> Collection[int]:
         """`check` the markers of all lanes but these; answers as that does."""
@@ -142,13 +142,14 @@ class Done:
         if not self._target.fail_on_loss:
             log.warning("%s Going on with what is left, as 'failOnDataLoss' is false.", sentence)
             return lacking
-        self.refusal = LedgerError(
+        refusal = LedgerError(
             f"{sentence} Nothing was applied now. If the map must be complete: "
             f"{self._again(doubt[0].batch, None in lacking.values())}; or set its entries right "
             "from elsewhere. Then, or to go on with what is left, set option 'failOnDataLoss' to "
             "false until a batch with rows is written."
         )
-        raise self.refusal
+        self.refusals.append(refusal)
+        raise refusal
 
     def _again(self, first: int, missing: bool) -> str:
         """How the map becomes complete, if the batches from `first` on are in doubt, and older ones

@@ -70,7 +70,7 @@ class StagedMapRows:
         try:
             self._in_every_lane(take)
         except LedgerError as error:
-            if error is self._done.refusal:
+            if error in self._done.refusals:
                 self._lanes.retried(asked)  # names what all lanes lack; it said its own part
             raise
         # After it: a loss from here on is in ours, too
