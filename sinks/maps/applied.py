@@ -106,6 +106,8 @@ class Done:
         # Batches use different lanes: what one shows least is of the newest that was in it
         self._least: dict[int, tuple[int, int]] = {}
         for found in reversed(self._decisions):
+            if len(self._least) == LANES:
+                break  # as a rule with the newest: older ones, 100 and more, say nothing else
             self._least = self._least_of(found) | self._least
         self._kept = set(ledger.of_sink(sink))
         self.refusals: list[LedgerError] = []  # raised by now, perhaps by several lanes' threads
