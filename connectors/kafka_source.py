@@ -25,6 +25,7 @@ from ..sources.held_back import HeldBack
 from ..sources.late_bound import bound_anew
 from ..sources.lookup import OffsetLookup
 from ..sources.most_tasks import MostTasks
+from ..sources.planned_begin import is_kept
 from ..sources.planner import Planner
 from ..sources.range_split import gather
 from ..sources.recorded_ends import RecordedEnds, check_is_there
@@ -219,9 +220,8 @@ class KafkaStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailab
         found = self._planner.ranges(begin, until, first=first)
         if first:
             begins = {one.partition: one.start for one in reversed(found)}  # none is empty
-            # No option says to begin where it is kept, if they say otherwise by now
-            kept = any(until.begins.get(at, start) != start for at, start in begin.items())
-            told = FirstStart({**until.offsets, **begins}, kept or self._options.starts_by_default)
+            by_default = self._options.starts_by_default or is_kept(begin, until)
+            told = FirstStart({**until.offsets, **begins}, by_default)
             first_starts.tell(until.offsets, told)
         return found
 

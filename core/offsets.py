@@ -17,6 +17,8 @@ partition there.
   (`failOnDataLoss=false`), wherever it starts: it starts in one of before.
 - `@epochs TOPIC 3,3,4`: the epochs of its partitions' leaders when that end was told, -1 for one
   that is not known. By it a restart knows that a log was cut (`sources/cut_logs.py`).
+- `@from TOPIC 0,5`: where the first batch, which ends here, begins in its partitions, -1 for one
+  that is not known. By it a restart begins there, too (`sources/planned_begin.py`).
 """
 
 from __future__ import annotations

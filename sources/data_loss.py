@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection
 
 from ..core.errors import DataLossError
-from ..core.offsets import Offsets, TopicPartition, encode_text, names
+from ..core.offsets import OffsetRange, Offsets, TopicPartition, encode_text, names
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +27,22 @@ def sentence_of_gone(partitions: Collection[TopicPartition]) -> str:
         "them. To go on where they were read, put the topic back into 'subscribe' (or give the "
         "right DESCRIBE back). With 'failOnDataLoss' as false what is left of them is not read, "
         "and should they come back, all of it is, from its beginning."
+    )
+
+
+def sentence_of_deleted(topics: Collection[str]) -> str:
+    return (
+        f"This batch was planned on topics that were deleted since: {sorted(topics)}. Of them "
+        "nothing more can be read."
+    )
+
+
+def sentence_of_shorter(found: OffsetRange) -> str:
+    """Of a range that ends before it begins."""
+    at, begin, end = found
+    return (
+        f"The offset of partition {at} was changed from {begin} to {end}, some data may have been "
+        "missed: the topic was made again, or its records expired."
     )
 
 

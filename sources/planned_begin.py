@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ..core.offsets import Offsets, TopicPartition, encode_text
+from ..core.offsets import Offsets, Position, TopicPartition, encode_text
 
 log = logging.getLogger(__name__)
 
@@ -21,3 +21,12 @@ def as_planned(now: Offsets, planned: Offsets) -> dict[TopicPartition, int]:
             encode_text(other),
         )
     return {at: planned.get(at, offset) for at, offset in now.items()}
+
+
+def is_kept(start: Offsets, until: Position) -> bool:
+    """Whether the batch to `until` begins elsewhere than the options say by now, `start`: then none
+    says to begin there. What would start behind the end reads nothing, and starts at it."""
+    ends, begins = until.offsets, until.begins
+    return any(
+        begins.get(at, offset) != min(offset, ends.get(at, offset)) for at, offset in start.items()
+    )

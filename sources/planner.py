@@ -20,9 +20,9 @@ from ..core.offsets import (
     TopicPartition,
     names,
 )
+from . import data_loss
 from .beyond_end import check_reached, check_stored
 from .cut_logs import CutLogs
-from .data_loss import sentence_of_foreign_plan, sentence_of_gone, tell_loss
 from .given_offsets import GivenOffsets
 from .late_bound import bound, open_ranges
 from .lookup import Ends, OffsetLookup, Topics
@@ -62,7 +62,6 @@ class Planner:
         self.open_ranges: dict[TopicPartition, OffsetRange] = {}
         self.to_be_added_to: Topics | None = None  # of the same, if it reads what is added to them
         self._of_group: Offsets = {}  # where a new query's group is
-        self._late: set[TopicPartition] = set()  # a new query finds them, and starts at their ends
         self._no_start: SourceError | None = None  # why it is not known where a new query starts
 
     def stored_start(self) -> dict[TopicPartition, int]:
@@ -70,23 +69,27 @@ class Planner:
         get another answer: batch 0 begins where its end says (`begins`).
 
         Partitions that start at `latest`, or where a group is, are left out: their start is stored
-        as the end of batch 0, which reads nothing of them.
+        as the end of batch 0, which reads nothing of them. One without a record as new as a time
+        that is given starts where it ended before it was asked for one: what comes after is read.
 
         Raises OptionsError for a start that does not name what is read. What else is wrong with it
         is told where a start is needed: in a restart the end may say all that it is asked for.
         """
         self._options.check_start()
-        if self._options.starting == "latest" or isinstance(self._options.starting, ByGroup):
+        starting = self._options.starting
+        if starting == "latest" or isinstance(starting, ByGroup):
             return {}
         present = self._lookup.partitions()
+        newest = self._lookup.latest(present) if isinstance(starting, ByTime) else {}
         try:
-            starts = self._given.resolved("startingOffsets", self._options.starting, present)
+            starts = self._given.resolved("startingOffsets", starting, present)
         except SourceError as error:
             self._no_start = error
             return {}
-        self._late = {at for at, start in starts.items() if start == LATEST}
-        earliest = self._lookup.earliest([at for at in present if starts[at] == EARLIEST])
-        return {at: earliest.get(at, start) for at, start in starts.items() if start != LATEST}
+        known = self._lookup.earliest([at for at in present if starts[at] == EARLIEST])
+        known |= {at: newest[at] for at in newest if starts[at] == LATEST}
+        found = {at: known.get(at, start) for at, start in starts.items()}
+        return {at: start for at, start in found.items() if start != LATEST}
 
     @property
     def topics(self) -> set[str]:
@@ -135,7 +138,7 @@ class Planner:
         replaced = self._topics.replaced(found.ids, start)
         gone = {at for at in start.offsets.keys() - found.partitions if at.topic not in replaced}
         if gone and self._options.fail_on_data_loss:
-            self._tell_loss(sentence_of_gone(gone))
+            self._tell_loss(data_loss.sentence_of_gone(gone))
         self._lost |= {at: start.offsets[at] for at in gone}
         if recorded is not None:
             # Of what it read from its beginning, it says the id.
@@ -237,17 +240,11 @@ class Planner:
         if gone and first:
             gone -= self._lookup.partitions()
         if gone:
-            self._tell_loss(sentence_of_gone(gone))
+            self._tell_loss(data_loss.sentence_of_gone(gone))
         if deleted:
-            self._tell_loss(
-                f"This batch was planned on topics that were deleted since: {sorted(deleted)}. Of "
-                "them nothing more can be read."
-            )
+            self._tell_loss(data_loss.sentence_of_deleted(deleted))
         end = {at: end[at] for at in end if at.topic not in replaced.keys() | deleted}
         begin = self._begin(start, end, until.anew, first)
-        if first and isinstance(self._options.starting, ByTime):
-            # Where no record was so new when it was planned, there is one by now: it reads none.
-            begin = {at: min(offset, end[at]) for at, offset in begin.items()}
         if first:
             begin = as_planned(begin, until.begins)
             check_stored(self._options.starting, begin, end)
@@ -268,26 +265,29 @@ class Planner:
                 )
         for at in sorted(begin):
             if end[at] < begin[at]:
-                self._tell_loss(
-                    f"The offset of partition {at} was changed from {begin[at]} to {end[at]}, some "
-                    "data may have been missed: the topic was made again, or its records expired."
-                )
+                self._tell_loss(data_loss.sentence_of_shorter(OffsetRange(at, begin[at], end[at])))
         return self._tasks(OffsetRange(at, begin[at], end[at]) for at in sorted(begin))
 
     def _first_start(self, start: Offsets, until: Position) -> Offsets:
-        if self._no_start is None:
-            return start
-        if until.offsets.keys() - until.begins.keys():
-            raise self._no_start
-        return until.begins
+        if self._no_start is not None:
+            if until.offsets.keys() - until.begins.keys():
+                raise self._no_start
+            return until.begins
+        if isinstance(self._options.starting, ByTime):
+            # Where no record was so new when it was planned, there is one by now: it reads none.
+            return {at: min(offset, until.offsets.get(at, offset)) for at, offset in start.items()}
+        return start
 
     def check_planned_here(self, start: Offsets, until: Position) -> None:
         """Of a new query's first batch, after `ranges`: what is to end where it begins may have
         been planned by Spark's own connector, which keeps the beginning where a Python source
         cannot see it. Its ends do not say which topics they are of. Raises DataLossError."""
-        unknown = [at for at in until.offsets if at not in start and self._is_pinned(at)]
+        ends = until.offsets
+        unknown = [at for at in ends if at not in start and self._is_pinned(at)]
+        if isinstance(self._options.starting, ByTime):  # no record may have been so new
+            unknown += [at for at in start if start[at] >= ends.get(at, start[at] + 1)]
         if any(at.topic in self._now.keys() - until.ids.keys() for at in unknown):
-            self._tell_loss(sentence_of_foreign_plan(until.offsets))
+            self._tell_loss(data_loss.sentence_of_foreign_plan(until.offsets))
 
     def _looked(self, topics: set[str]) -> tuple[Topics, set[str]]:
         """What is read now, with the ids of `topics`, and those of `topics` that are gone."""
@@ -316,7 +316,7 @@ class Planner:
         return found
 
     def _tell_loss(self, sentence: str) -> None:
-        tell_loss(sentence, fail=self._options.fail_on_data_loss)
+        data_loss.tell_loss(sentence, fail=self._options.fail_on_data_loss)
 
     def _tasks(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         return split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
@@ -337,4 +337,4 @@ class Planner:
 
     def _is_pinned(self, at: TopicPartition) -> bool:
         """Whether a new query's first batch reads nothing of it: where it ends is the start."""
-        return self.continues or at in self._late or self._options.starts_at_latest(at)
+        return self.continues or self._options.starts_at_latest(at)

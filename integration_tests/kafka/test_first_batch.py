@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -41,14 +42,30 @@ def expire(servers: str, topic: str, before: int) -> None:
     admin.delete_records([at])[at].result(60)
 
 
-def planned(servers: str, done: object = None, **options: str):
-    """A run of a query, as Spark drives it: where its first batch ends, and its tasks' values."""
+def planned(
+    servers: str, done: object = None, meanwhile: Callable[[], None] = lambda: None, **options: str
+):
+    """A run of a query, as Spark drives it: where its first batch ends, and its tasks' values.
+    What happens `meanwhile` does so between the questions where it starts and where it ends."""
     given = {"kafka.bootstrap.servers": servers, **options}
     reader = KafkaStreamReader(SourceOptions.parse(given, streaming=True))
     start = reader.initialOffset()
+    meanwhile()
     end = reader.latestOffset(start, ReadAllAvailable()) if done is None else done
     batches = [batch for task in reader.partitions(start, end) for batch in reader.read(task)]
     return end, Counter(value for batch in batches for value in batch["value"].to_pylist())
+
+
+def test_what_is_written_while_a_query_asks_where_it_starts_is_read(servers, source) -> None:
+    """No record was as new as the time that is given: it starts at the newest offset of then."""
+    in_an_hour = str(int(time.time() * 1000) + 3_600_000)
+    given = {"startingTimestamp": in_an_hour, "startingOffsetsByTimestampStrategy": "latest"}
+    end, values = planned(
+        servers, None, lambda: produce(servers, source, [b"new"]), subscribe=source, **given
+    )
+    assert values == Counter([b"new"])
+    produce(servers, source, [b"of the next batch"])
+    assert planned(servers, end, subscribe=source, **given) == (end, values)
 
 
 @pytest.mark.parametrize("starting", STARTS, ids=["earliest", "time"])

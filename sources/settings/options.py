@@ -43,7 +43,7 @@ from .declared import (
     SUBSCRIBE,
     SUBSCRIBE_PATTERN,
 )
-from .limits import ByGroup, ByTime, Limit, batch_problems, problems_of
+from .limits import ByGroup, ByTime, ByTopic, Limit, batch_problems, problems_of
 from .subscription import Subscription
 
 if TYPE_CHECKING:
@@ -176,9 +176,14 @@ class SourceOptions:
     def starts_at_latest(self, partition: TopicPartition) -> bool:
         """Whether a partition that a new query finds starts where the first batch ends: at its
         newest offset, or where the group is."""
-        if isinstance(self.starting, dict):
-            return self.starting.get(partition) == LATEST
-        return self.starting == "latest" or isinstance(self.starting, ByGroup)
+        given = self.starting
+        if isinstance(given, ByTopic):
+            if word := given.words.get(partition.topic):
+                return word == "latest"
+            given = dict(given.offsets)
+        if isinstance(given, dict):
+            return given.get(partition) == LATEST
+        return given == "latest" or isinstance(given, ByGroup)
 
     @property
     def cuts(self) -> bool:

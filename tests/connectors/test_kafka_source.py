@@ -42,6 +42,9 @@ class Log:
     def earliest(self, partitions: Offsets) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, self.first)
 
+    def latest(self, partitions: Offsets) -> dict[TopicPartition, int]:
+        return self.ends(partitions, Position({})).offsets
+
     def ends(self, partitions: Offsets, known: Position) -> Ends:
         at_end = {at: 10 * (at.partition + 1) + self.grown for at in sorted(partitions)[::-1]}
         return Ends(at_end, {})
@@ -77,17 +80,20 @@ def test_latest_is_answered_alike_by_every_process(log: type[Log]) -> None:
 
 
 BY_SPARK = {"t": {"0": 10, "1": 20}}
+BY_TIME = {"startingTimestamp": "1", "startingOffsetsByTimestampStrategy": "latest"}
 LATE_IN_0 = '{"t":{"0":-1,"1":5}}'
 
 
 @pytest.mark.parametrize("seen_before", [False, True], ids=["4.2-4.3", "4.0-4.1"])
-@pytest.mark.parametrize("starting", ["latest", LATE_IN_0])
+@pytest.mark.parametrize("starting", ["latest", LATE_IN_0, "by-time"])
 def test_a_first_batch_that_sparks_connector_planned_is_refused(
-    starting: str, seen_before: bool, caplog: pytest.LogCaptureFixture
+    starting: str, seen_before: bool, log: type[Log], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where it begins is not known here. Before 4.2 Spark first tells the end that it finds."""
+    log.at_times = lambda self, times: dict.fromkeys(times)  # type: ignore[attr-defined]
+    options = {"startingOffsets": starting} if starting != "by-time" else BY_TIME
     for going_on in (False, True):
-        reader = stream(startingOffsets=starting, failOnDataLoss=str(not going_on).lower())
+        reader = stream(**options, failOnDataLoss=str(not going_on).lower())
         if seen_before:
             reader.partitions(BY_SPARK, BY_SPARK)
         start = reader.initialOffset()

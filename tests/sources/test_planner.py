@@ -185,8 +185,7 @@ def test_where_the_first_batch_begins_is_kept_also_of_what_starts_at_its_end() -
     given = {"startingOffsets": '{"t":{"0":-1,"1":4}}'}
     plan = planner(Cluster(p0=(0, 10), p1=(0, 10)), **given)
     assert plan.begins(plan.stored_start(), {A: 10, B: 10}) == {A: 10, B: 4}
-    late = {"startingTimestamp": "50", "startingOffsetsByTimestampStrategy": "latest"}
-    for options in {"startingOffsets": "latest"}, {"startingOffsets": "group:Old App"}, late:
+    for options in {"startingOffsets": "latest"}, {"startingOffsets": "group:Old App"}:
         cluster = Cluster(p0=(0, 10))
         cluster.groups = {A: 5}
         plan = planner(cluster, **options)
@@ -375,7 +374,7 @@ def test_without_so_new_a_record_a_query_fails_or_starts_at_the_newest_offset() 
     plan = planner(cluster, **latest)
 
     start = plan.stored_start()
-    assert start == {A: 4}  # the other's is stored as the end of batch 0
+    assert start == {A: 4, B: 20}
     assert plan.end(start, {A: 10, B: 20}, None, first=True) == {A: 10, B: 20}
     assert plan.ranges(start, Position({A: 10, B: 20}), first=True) == [OffsetRange(A, 4, 10)]
     assert planner(cluster, **latest).ranges(
@@ -384,6 +383,27 @@ def test_without_so_new_a_record_a_query_fails_or_starts_at_the_newest_offset() 
         OffsetRange(A, 10, 12),
         OffsetRange(B, 20, 25),
     ]
+
+
+def test_what_is_written_while_it_is_asked_for_a_time_is_read() -> None:
+    """It has no record so new yet, and has one before the batch's end is asked for."""
+
+    class Busy(Cluster):
+        def at_times(self, times: Offsets) -> dict[TopicPartition, int | None]:
+            answer = super().at_times(times)
+            self.logs[A], self.times = (0, 15), {A: {50: 12}}
+            return answer
+
+    times = {"startingTimestamp": "50", "startingOffsetsByTimestampStrategy": "latest"}
+    cluster = Busy(p0=(0, 10))
+    plan = planner(cluster, **times)
+    start = plan.stored_start()
+    end = plan.end(start, plan.newest(Position(start), first=True), None, first=True)
+    until = Position(end, begins=plan.begins(start, end))
+    read = [OffsetRange(A, 10, 15)]
+    assert plan.ranges(start, until, first=True) == read
+    again = planner(cluster, **times)
+    assert again.ranges(again.stored_start(), until, first=True) == read
 
 
 def test_a_record_that_came_since_batch_0_was_planned_does_not_change_it() -> None:
