@@ -38,7 +38,7 @@ def test_what_counts_as_acknowledged_is_in_the_log(broker, make_topic, kind):
             "enable.idempotence": "true",
             "linger.ms": "0",  # many small batches in flight
             "partitioner": "murmur2_random",
-            **fast.PRODUCER_SETTINGS,
+            **plain.PRODUCER_SETTINGS,
         }
     )
     for _ in range(TOPICS):
