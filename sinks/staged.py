@@ -86,10 +86,8 @@ class StagedTarget(Protocol):
     ) -> None:
         """S6: raise Undecided unless all that the tasks staged for `batch` is there."""
 
-    def discard(
-        self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
-    ) -> None:
-        """Remove what was staged for a batch that this generation never decides."""
+    def discard(self, job: Job, ledger: Ledger, batch: int, left: Sequence[Participant]) -> None:
+        """Remove what these have staged for a batch that their generation never decides."""
 
     def check_unequal(self, decision: Decision, unequal: Sequence[Participant]) -> None:
         """S6 of a replay that writes what is missing of a batch, with other rows: raise

@@ -158,15 +158,9 @@ class StagedMap(MapTarget):
                 "copies. Nothing is visible; the batch will be run again from the same offsets."
             )
 
-    def discard(
-        self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
-    ) -> None:
-        decided = {decision.generation for decision in ledger.decisions.values()}
-        parts = [part for part in prepared if part.staged and part.generation not in decided]
-        if not parts:
-            return
+    def discard(self, job: Job, ledger: Ledger, batch: int, left: Sequence[Participant]) -> None:
         staging = Staging(self, job.job_and_ledger[0])
-        staging.remove(key for part in parts for key in chunk_keys(job.sink, batch, part))
+        staging.remove(key for part in left for key in chunk_keys(job.sink, batch, part))
 
     def check_unequal(self, decision: Decision, unequal: Sequence[Participant]) -> None:
         sentence = (
