@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from .options import SinkOptions
 
 
+def parts_now(decision: Decision) -> list[Participant]:
+    """Those with staged rows in its round: what earlier rounds wrote is known to be applied."""
+    return [part for part in decision.participants if part.staged and part.round == decision.round]
+
+
 class StagedRows(Protocol):
     """The staged rows of one decision. Its methods raise Fenced, OutcomeUnknown, LedgerError."""
 
