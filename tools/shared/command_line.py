@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,18 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[object]], right: str = 
             align(cell, width) for align, cell, width in zip(aligned, row, widths, strict=True)
         ).rstrip()
         for row in cells
+    )
+
+
+def wrapped(head: str, text: str) -> str:
+    """At most WIDTH wide, all of `text` to the right of `head`; what can be copied stays whole."""
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
