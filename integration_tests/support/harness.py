@@ -311,9 +311,8 @@ def assert_settled(job: Copy) -> None:
 
 def delete_records(servers: str, topic: str, before: int, partition: int = 0) -> None:
     """As retention does: the log begins at offset `before` (-1: at its end) from then on."""
-    at = TopicPartition(topic, partition, before)
-    ((_, done),) = AdminClient({"bootstrap.servers": servers}).delete_records([at]).items()
-    done.result(30)
+    admin, at = AdminClient({"bootstrap.servers": servers}), TopicPartition(topic, partition)
+    admin.delete_records([TopicPartition(topic, partition, before)])[at].result(30)
 
 
 def delete_topic(servers: str, topic: str) -> None:
