@@ -36,18 +36,27 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def connection(arguments: argparse.Namespace) -> dict[str, str]:
-    """The options `kafka.*` that the arguments give; --bootstrap-servers wins over the file.
+    """The options `kafka.*` that the arguments give. Raises as `connection_to`."""
+    return connection_to(arguments.bootstrap_servers, arguments.config)
 
-    Raises OptionsError; no value of the file is in it, since it may be a secret.
+
+def connection_to(
+    servers: str | None,
+    config: Path | None,
+    argument: str = "--config",
+    which: str = "Which Kafka? Give --bootstrap-servers, or a --config file",
+) -> dict[str, str]:
+    """The options `kafka.*` of `servers` and the file that `argument` names; the first win.
+
+    Raises OptionsError, which asks `which` if there are no servers; no value of the file is in it,
+    since it may be a secret.
     """
-    settings = read_settings(arguments.config, "--config") if arguments.config else {}
+    settings = read_settings(config, argument) if config else {}
     settings = {name.removeprefix(KAFKA_PREFIX): value for name, value in settings.items()}
-    if arguments.bootstrap_servers:
-        settings[_SERVERS] = arguments.bootstrap_servers
+    if servers:
+        settings[_SERVERS] = servers
     if not settings.get(_SERVERS, "").strip():
-        raise OptionsError(
-            [f"Which Kafka? Give --bootstrap-servers, or a --config file with {_SERVERS}=."]
-        )
+        raise OptionsError([f"{which} with {_SERVERS}=."])
     return {f"{KAFKA_PREFIX}{name}": value for name, value in settings.items()}
 
 
