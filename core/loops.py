@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 # letter), or a tuple of these. Numbers, addresses and lengths travel as one row of int64.
 Kind = Any
 _PATIENCE_S = 60.0
-_POINTER = ctypes.c_void_p
 _lock = threading.RLock()
 _loaded: list[Any] = []  # what the object code lives in
 why_not_kept: list[str] = []  # what this process has compiled, each reason once

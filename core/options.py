@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from .errors import OptionsError
 from .java_settings import translated
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 
 KAFKA_PREFIX = "kafka."
 # Spark's words for a time, and the short ones.

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from .options import SinkOptions
 
 
+def parts_now(decision: Decision) -> list[Participant]:
+    """Those with staged rows in its round: what earlier rounds wrote is known to be applied."""
+    return [part for part in decision.participants if part.staged and part.round == decision.round]
+
+
 class StagedRows(Protocol):
     """The staged rows of one decision. Its methods raise Fenced, OutcomeUnknown, LedgerError."""
 
@@ -86,10 +91,8 @@ class StagedTarget(Protocol):
     ) -> None:
         """S6: raise Undecided unless all that the tasks staged for `batch` is there."""
 
-    def discard(
-        self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
-    ) -> None:
-        """Remove what was staged for a batch that this generation never decides."""
+    def discard(self, job: Job, ledger: Ledger, batch: int, left: Sequence[Participant]) -> None:
+        """Remove what these have staged for a batch that their generation never decides."""
 
     def check_unequal(self, decision: Decision, unequal: Sequence[Participant]) -> None:
         """S6 of a replay that writes what is missing of a batch, with other rows: raise

@@ -122,14 +122,19 @@ def check_gone_with_topic(
 def check_unequal(
     place: str, decision: Decision, unequal: Sequence[Participant], *, fail: bool
 ) -> None:
-    """S6 of a replay with other rows than those that are missing: raise RepairNeeded, unless losses
-    are accepted."""
-    sentence = (
+    """S6 of a replay with other rows than those that are missing: as `tell_unequal`."""
+    tell_unequal(
         f"Batch {decision.batch} is in {place} in part: the transactions of partitions "
         f"{[part.partition for part in unequal]} ({sum(part.rows for part in unequal)} rows) "
-        "in the topic were aborted by Kafka. The replay's rows of these partitions are not the "
-        "same."
+        "in the topic were aborted by Kafka.",
+        fail=fail,
     )
+
+
+def tell_unequal(sentence: str, *, fail: bool) -> None:
+    """Of a replay's rows that are not those which are missing, as the `sentence` says: raise
+    RepairNeeded, unless losses are accepted."""
+    sentence += " The replay's rows of these partitions are not the same."
     if fail:
         raise RepairNeeded(
             f"{sentence} Nothing was written. Start the query as it was when the batch first "

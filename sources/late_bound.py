@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from dataclasses import replace
 
 from ..core.errors import SourceError
@@ -102,11 +103,8 @@ def bound_anew(
     if planned is not None:
         added, theirs = added_ranges(options, planned)
         ids = {**theirs, **ids}
-    lookup = OffsetLookup(options)
-    try:
+    with closing(OffsetLookup(options)) as lookup:
         return bound(options, lookup, [*ranges, *added], planned=True), dict(ids)
-    finally:
-        lookup.close()
 
 
 def added_ranges(
@@ -117,15 +115,12 @@ def added_ranges(
     of one of its tasks: two would read them twice. Raises as `open_ranges`."""
     options = replace(options, starting=_of_added(options.starting))
     remember(options.servers)  # the plan has been there: an outage is waited for
-    lookup = OffsetLookup(options)
-    try:
+    with closing(OffsetLookup(options)) as lookup:
         now = lookup.look()
         added = now.partitions - planned.partitions
         if not added:
             return [], {}
         ranges = open_ranges(options, lookup, now.partitions)
-    finally:
-        lookup.close()
     topics = {at.topic for at in added}
     ids = {topic: i for topic, i in {**now.ids, **planned.ids}.items() if topic in topics}
     return [one for one in ranges if one.partition in added], ids
@@ -137,6 +132,15 @@ def _of_added(starting: Limit) -> Limit:
     if isinstance(starting, ByGroup):
         return "earliest"
     return replace(starting, or_latest=True) if isinstance(starting, ByTime) else starting
+
+
+def resolved_now(options: SourceOptions, wanted: OffsetRange) -> OffsetRange:
+    """`wanted`, with EARLIEST and LATEST resolved where they were left for the task. Raises
+    as `resolved`."""
+    if not {EARLIEST, LATEST} & {wanted.start, wanted.end}:
+        return wanted
+    with closing(OffsetLookup(options)) as lookup:
+        return resolved(lookup, [wanted], fail=options.fail_on_data_loss)[0]
 
 
 def resolved(

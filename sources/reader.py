@@ -6,16 +6,17 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..clients.kafka.config import consumer, quick_connect
 from ..core.errors import ReadTimeout, SourceError
-from ..core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
+from ..core.offsets import OffsetRange, TopicPartition
 from ..core.process.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
 from .data_loss import tell_loss
 from .fetch import plain
-from .late_bound import resolved
+from .late_bound import resolved_now
 from .lookup import OffsetLookup
 from .settings.options import SourceOptions
 from .settings.timeouts import stall_timeout_s
@@ -263,27 +264,14 @@ def consumer_settings(options: SourceOptions) -> dict[str, str]:
     }
 
 
-def resolved_now(options: SourceOptions, wanted: OffsetRange) -> OffsetRange:
-    """`wanted`, with EARLIEST and LATEST resolved where they were left for the task. Raises
-    as `resolved`."""
-    if not {EARLIEST, LATEST} & {wanted.start, wanted.end}:
-        return wanted
-    lookup = OffsetLookup(options)
-    try:
-        return resolved(lookup, [wanted], fail=options.fail_on_data_loss)[0]
-    finally:
-        lookup.close()
-
-
 def _end_there(options: SourceOptions, wanted: OffsetRange) -> int:
     """Where `wanted` can end, as the log was seen to end before: at its end if the log reaches it,
     and what is before it is only held back by open transactions; else where the log ends, if going
     on is allowed."""
     at = wanted.partition
     all_of_it = options.kafka.merged(isolation_level="read_uncommitted")
-    lookup = OffsetLookup(replace(options, kafka=all_of_it))
-    high = lookup.latest([at], {at: wanted.end})[at]
-    lookup.close()
+    with closing(OffsetLookup(replace(options, kafka=all_of_it))) as lookup:
+        high = lookup.latest([at], {at: wanted.end})[at]
     if high >= wanted.end:
         return wanted.end
     tell_loss(
@@ -298,9 +286,8 @@ def _end_there(options: SourceOptions, wanted: OffsetRange) -> int:
 def _after_loss(options: SourceOptions, wanted: OffsetRange, gone: _OutOfRange) -> int:
     """Where to go on after an offset turned out to be gone, if going on is allowed."""
     at, offset = wanted.partition, gone.offset
-    lookup = OffsetLookup(options)
-    low, high = lookup.earliest([at])[at], lookup.latest([at], {at: offset})[at]
-    lookup.close()
+    with closing(OffsetLookup(options)) as lookup:
+        low, high = lookup.earliest([at])[at], lookup.latest([at], {at: offset})[at]
     if low <= offset <= high and not gone.is_cut:
         raise SourceError(
             f"A broker said that offset {offset} of partition {at} is out of range while reading "

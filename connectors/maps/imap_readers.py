@@ -91,19 +91,12 @@ class ImapStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvailabl
         close_clients()
 
     def _position(self, offset: Any) -> Any:
-        from ...core.errors import OptionsError
         from ...sources.maps.position import MapPosition
 
         if not offset:
             return None
         found = MapPosition.decode(offset)
-        if found.map != self._options.map:
-            raise OptionsError(
-                [
-                    f"Option 'map' is '{self._options.map}', and the checkpoint is of a stream of "
-                    f"map '{found.map}'. Another map needs another checkpoint."
-                ]
-            )
+        self._options.check_same(found.map)
         return found
 
 

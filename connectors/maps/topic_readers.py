@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from ...core.errors import OptionsError
 from ...core.offsets import Position, decode, decode_position, encode_position
 from ...sources.lookup import OffsetLookup
 from ...sources.maps.pushed import NOTHING_PUSHED
@@ -102,13 +101,7 @@ class TopicMapStreamReader(OneBuild, DataSourceStreamReader, SupportsTriggerAvai
 
     def _position(self, offset: Any) -> TopicPosition:
         found = TopicPosition.decode(offset)
-        if found.map != self._options.map:
-            raise OptionsError(
-                [
-                    f"Option 'map' is '{self._options.map}', and the checkpoint is of a stream of "
-                    f"map '{found.map}'. Another map needs another checkpoint."
-                ]
-            )
+        self._options.check_same(found.map)
         return found
 
     def _removals_kept_ms(self, within_s: float = 0.0) -> int:

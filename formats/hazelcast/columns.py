@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,9 +102,3 @@ def _nulls(count: int, kind: DataType) -> pa.Array:
     import pyarrow as pa
 
     return pa.nulls(count, arrow_type(kind))
-
-
-SERIALIZED: dict[str, Callable[[DataType], SerializedColumn]] = {
-    "compact": CompactColumn,
-    "portable": PortableColumn,
-}

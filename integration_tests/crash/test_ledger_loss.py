@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -21,6 +21,7 @@ from harness import (
     Copy,
     assert_exactly_once,
     committed_messages,
+    delete_records,
     delete_topic,
     fail_at,
     kill_driver_at,
@@ -84,10 +85,8 @@ def test_c22_kafka_refuses_to_cut_a_ledger_short(job, spark):
     """`kafka-delete-records` is for topics that are not compacted only."""
     job.per_batch = 1000
     job.run(spark)
-    admin = AdminClient({"bootstrap.servers": job.servers})
-    end = TopicPartition(job.ledger, DECISION_PARTITION, -1)
     with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
-        admin.delete_records([end])[TopicPartition(job.ledger, DECISION_PARTITION)].result(30)
+        delete_records(job.servers, job.ledger, -1, DECISION_PARTITION)
     assert read_ledger(job).generation == 1
 
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
+
+from harness import delete_records
 
 FORMATS = ["kafka", "eo-kafka"]
 WAIT_S = 60
@@ -168,8 +169,7 @@ def test_a_start_behind_the_end_is_refused(load, topic, fail):
 
 
 def test_that_all_was_deleted_that_is_asked_for_is_told(load, topic, broker):
-    at, admin = TopicPartition(topic, 0, 6), AdminClient(client(broker))
-    admin.delete_records([at])[at].result(WAIT_S)
+    delete_records(broker.bootstrap_servers, topic, 6)
     one = {"assign": json.dumps({topic: [0]})}
     with pytest.raises(Exception, match=r"(?s)DataLossError.*before offset 4.*begins at 6|6.*4"):
         values(load(**one, endingOffsets=offset(topic, 4)))

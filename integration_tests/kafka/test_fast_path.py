@@ -47,7 +47,7 @@ def producer(broker):
         {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": "0",
          # With more in flight, librdkafka loses rows of a topic that was created this moment.
          "enable.idempotence": "true", "max.in.flight": "1",
-         "partitioner": "murmur2_random", **fast.PRODUCER_SETTINGS}
+         "partitioner": "murmur2_random", **plain.PRODUCER_SETTINGS}
     )  # fmt: skip
 
 
@@ -192,7 +192,7 @@ def test_transactions_leave_gaps_and_the_end_is_still_seen(path, broker, make_to
     topic = make_topic("gaps")
     writer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic,
-         **fast.PRODUCER_SETTINGS}
+         **plain.PRODUCER_SETTINGS}
     )  # fmt: skip
     writer.init_transactions(30)
     for end_transaction, value in ((writer.abort_transaction, b"no"),
@@ -281,7 +281,7 @@ def test_a_full_queue_loses_and_repeats_nothing(path, broker, make_topic, consum
     topic = make_topic("full", partitions=2)
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "queue.buffering.max.messages": "100",
-         "enable.idempotence": "true", **fast.PRODUCER_SETTINGS}
+         "enable.idempotence": "true", **plain.PRODUCER_SETTINGS}
     )  # fmt: skip
     sender = PATHS[path](producer, None)
     found = [(b"%d" % (i % 7), b"%d" % i, None, [("h", b"v")] if i > 2000 else None)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
+from eo_kafka.core import librdkafka
 from eo_kafka.errors import WriteFailed
 from eo_kafka.sinks.rows import fast, plain
 from harness import committed
@@ -32,13 +33,14 @@ BATCH = pa.record_batch(
     ],
 )
 def test_what_counts_as_acknowledged_is_in_the_log(broker, make_topic, kind):
+    assert librdkafka.available() is None
     producer = Producer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
             "enable.idempotence": "true",
             "linger.ms": "0",  # many small batches in flight
             "partitioner": "murmur2_random",
-            **fast.PRODUCER_SETTINGS,
+            **plain.PRODUCER_SETTINGS,
         }
     )
     for _ in range(TOPICS):

@@ -46,7 +46,7 @@ def producer(broker):
                 "bootstrap.servers": broker.bootstrap_servers,
                 "enable.idempotence": True,
                 "partitioner": "murmur2_random",
-                **fast.PRODUCER_SETTINGS,
+                **plain.PRODUCER_SETTINGS,
                 **{name.replace("_", "."): value for name, value in settings.items()},
             }
         )

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from eo_kafka.connectors.kafka_source import KafkaStreamReader
@@ -23,6 +22,7 @@ from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.planner import Planner
 from eo_kafka.sources.reader import read_range
 from eo_kafka.sources.settings.options import SourceOptions
+from harness import delete_records
 
 WAIT_S = 60
 
@@ -177,17 +177,11 @@ def test_compacted_topic(broker: Any, make_topic: Any) -> None:
     assert [row["value"] for row in rows(reading, 5, 28)] == [b"27"]
 
 
-def delete_before(broker: Any, topic: str, offset: int) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    for future in admin.delete_records([ClientPartition(topic, 0, offset)]).values():
-        future.result(WAIT_S)
-
-
 @both_loops
 def test_records_that_are_gone(broker: Any, make_topic: Any) -> None:
     topic = make_topic("gone")
     produce(broker, topic, *[b"%d" % number for number in range(10)])
-    delete_before(broker, topic, 6)
+    delete_records(broker.bootstrap_servers, topic, 6)
     lenient = options(broker, topic, failOnDataLoss="false")
 
     with pytest.raises(DataLossError, match=rf"Offset 2 of partition {topic}-0 is out of range"):

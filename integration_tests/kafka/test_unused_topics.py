@@ -7,13 +7,13 @@ import logging
 import uuid
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from eo_kafka.clients.kafka.topics import partitions_of, settings_of
 from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.state.ledger import compacted_topic, topic_settings
-from harness import produce, wait_until
+from harness import delete_records, produce, wait_until
 
 
 @pytest.fixture
@@ -49,8 +49,7 @@ def test_one_replica_is_refused_with_the_command_that_mends_it(admin, ledger):
 def test_one_that_held_a_record_is_left_alone(broker, admin, ledger, emptied):
     produce(broker.bootstrap_servers, ledger, [b"1"])
     if emptied:
-        at = TopicPartition(ledger, 0, -1)
-        admin.delete_records([at])[TopicPartition(ledger, 0)].result(30)
+        delete_records(broker.bootstrap_servers, ledger, -1)
     check_refused(admin, ledger)
 
 

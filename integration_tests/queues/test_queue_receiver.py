@@ -10,8 +10,6 @@ import sys
 
 import pika
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from eo_kafka.connectors.queues.reader import QueueStreamReader, checked
 from eo_kafka.errors import (
@@ -23,7 +21,7 @@ from eo_kafka.errors import (
 )
 from eo_kafka.sources.queues.rows import with_messages
 from eo_kafka.testing.processes import wait_until
-from harness import committed, committed_messages
+from harness import committed, committed_messages, delete_records
 from queue_job import QueueCopy, channel, new_queue, numbered, once, publish, waiting
 
 
@@ -324,9 +322,7 @@ def test_an_inbox_whose_beginning_has_expired(queue_copy, messages, caplog) -> N
     job, ids = queue_copy, numbered(10)
     publish(job.url, job.queue, ids)
     assert job.receiver().receive(all_there=True) == 10
-    admin = AdminClient({"bootstrap.servers": job.servers})
-    ((_, done),) = admin.delete_records([TopicPartition(job.source_topic, 0, gone)]).items()
-    done.result(30)
+    delete_records(job.servers, job.source_topic, gone)
     publish(job.url, job.queue, ids)
     given = checked(job.as_job()["source_options"])
     reader = QueueStreamReader(given, with_messages(given.source.schema()))

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.errors import EnvironmentRefused
 from eo_kafka.testing.processes import wait_until
-from harness import committed, committed_messages, delete_topic, write
+from harness import committed, committed_messages, delete_records, delete_topic, write
 from share_job import QUICK_GROUP, numbered, set_group
 
 
@@ -121,9 +121,7 @@ def test_records_that_expired_before_they_were_handed_out_are_told(share_copy, c
         one.receive()
     assert "has deleted" not in caplog.text
     job.publish(numbered(5, 3))
-    admin = AdminClient({"bootstrap.servers": job.servers})
-    ((_, done),) = admin.delete_records([TopicPartition(job.queue, 0, 6)]).items()
-    done.result(30)
+    delete_records(job.servers, job.queue, 6)
     job.receive(2)
     assert f"in {job.queue}-0 from offset 3 up to 6" in caplog.text
     assert committed(job.servers, job.source_topic) == Counter(numbered(3) + numbered(2, 6))

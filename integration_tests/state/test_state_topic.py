@@ -16,7 +16,6 @@ from typing import TypeVar
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from test_restore import FILES, LARGE, Counted, Topic, content_of
 
@@ -28,7 +27,7 @@ from eo_kafka.state.ledger.log_reader import read_records
 from eo_kafka.state.snapshots import blobs
 from eo_kafka.state.snapshots.checkpoint import open_checkpoint
 from eo_kafka.state.snapshots.writing_back import Purpose, restore
-from harness import control_plane, wait_until
+from harness import control_plane, delete_records, wait_until
 
 T = TypeVar("T")
 AT_ONCE_S = 20  # far below the watchdog's minute
@@ -141,9 +140,7 @@ def test_quix_1067_not_one_record_is_ever_received(state):
 
 
 def delete_before(state: StateTopic, offset: int) -> None:
-    admin = AdminClient(state.settings)
-    for future in admin.delete_records([ClientPartition(state.name, 0, offset)]).values():
-        future.result(30)
+    delete_records(state.settings["bootstrap.servers"], state.name, offset)
 
 
 @pytest.fixture

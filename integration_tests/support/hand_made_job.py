@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -26,7 +26,7 @@ from eo_kafka.sinks.protocol import committer, two_phase
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.testing.processes import wait_until
-from harness import committed
+from harness import committed, delete_records
 
 OPERATOR = (
     'v1\n{"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"},"stateStoreInfo":'
@@ -138,7 +138,7 @@ def cut_log(servers: str, topic: str, before: int) -> None:
     """Remove the records before an offset, as a compaction or a careless administrator would."""
     admin = AdminClient({"bootstrap.servers": servers})
     set_policy(admin, topic, "delete")
-    wait_until(lambda: _deleted(admin, topic, before), f"{topic} is cut at {before}")
+    wait_until(lambda: _deleted(servers, topic, before), f"{topic} is cut at {before}")
     set_policy(admin, topic, "compact")
 
 
@@ -151,11 +151,10 @@ def set_policy(admin: AdminClient, topic: str, policy: str) -> None:
     )
 
 
-def _deleted(admin: AdminClient, topic: str, before: int) -> bool:
+def _deleted(servers: str, topic: str, before: int) -> bool:
     """False while the leader has not heard of the new policy: its answer comes first."""
-    at = TopicPartition(topic, 0, before)
     try:
-        admin.delete_records([at])[at].result(30)
+        delete_records(servers, topic, before)
     except KafkaException as refused:
         if refused.args[0].code() != KafkaError.POLICY_VIOLATION:
             raise

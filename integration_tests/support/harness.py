@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import psutil
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 
@@ -307,6 +307,12 @@ def assert_settled(job: Copy) -> None:
 
         wait_until(lambda: not unstable(), f"LSO equals the high watermark: {unstable()}", 20)
     assert open_transactions(job) == []
+
+
+def delete_records(servers: str, topic: str, before: int, partition: int = 0) -> None:
+    """As retention does: the log begins at offset `before` (-1: at its end) from then on."""
+    admin, at = AdminClient({"bootstrap.servers": servers}), TopicPartition(topic, partition)
+    admin.delete_records([TopicPartition(topic, partition, before)])[at].result(30)
 
 
 def delete_topic(servers: str, topic: str) -> None:

@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
@@ -26,7 +26,7 @@ from eo_kafka.testing.processes import killed_at_last
 from eo_kafka.tools.cli import main
 from eo_kafka.tools.jobs import tails
 from hand_made_job import HandMadeJob
-from harness import wait_until
+from harness import delete_records, wait_until
 
 GOLDEN = Path(__file__).parents[2] / "tests/golden/ledger_v1.json"
 
@@ -166,8 +166,7 @@ def test_every_job_is_a_row_whatever_its_ledger_says(own, make_job, tool):
     assert open_tasks and "newer  __eo_kafka.newer.ledger" in text
     loose.abort_transaction(30)
 
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.delete_records([TopicPartition("in", 0, 40)])[TopicPartition("in", 0)].result(30)
+    delete_records(servers, "in", 40)
     (found,) = (one for one in tool("list")[1]["jobs"] if one["job"] == "quiet")
     assert "Offsets 20 to 39 of in-0 are deleted" in found["lag"].pop("gone")
     assert found["lag"] == {"offsets": 30, "atLeast": True, "unknown": None}

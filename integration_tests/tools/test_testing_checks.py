@@ -20,6 +20,7 @@ from eo_kafka.testing import (
     assert_windows,
     records,
 )
+from harness import delete_records
 
 ORDERS = [{"id": n, "kind": "order", "amount": n % 5 - 2} for n in range(20)]
 
@@ -151,13 +152,8 @@ def test_nobody_reads_before_the_end(topics, monkeypatch):
 
 
 def test_records_that_are_deleted_already_are_not_passed_over(topics, eo_broker):
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import AdminClient
-
     source, _ = topics
-    admin = AdminClient({"bootstrap.servers": eo_broker.bootstrap_servers})
-    cut = TopicPartition(source.real_name, 0, 4)
-    admin.delete_records([cut])[cut].result(30)
+    delete_records(eo_broker.bootstrap_servers, source.real_name, 4)
     with pytest.raises(CheckRefused, match="Records of '.*' are deleted already"):
         assert_exactly_once("in", "out", key="json:id", unique=False)
 

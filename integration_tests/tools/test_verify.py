@@ -7,8 +7,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
 
 from eo_kafka.errors import DataLossError
 from eo_kafka.sinks.options import SinkOptions
@@ -16,7 +15,7 @@ from eo_kafka.sinks.rows import plain_write
 from eo_kafka.tools.cli import main
 from eo_kafka.tools.verify.command import _side
 from eo_kafka.tools.verify.topic_diff import How, compare
-from harness import committed, produce, recreate_topic, wait_until
+from harness import committed, delete_records, produce, recreate_topic, wait_until
 
 VALUES = [b"%d" % number for number in range(200)]
 
@@ -162,9 +161,7 @@ def test_what_is_behind_an_open_transaction_or_gone_is_named(topics, verify, bro
     wait_until(lambda: not verify(source, sink)[1]["notCompared"], "the transaction has ended")
     code, found = verify(source, sink)
     assert (code, found["duplicatedIds"], found["notCompared"]) == (1, 1, [])
-    admin = AdminClient({"bootstrap.servers": servers})
-    (gone,) = admin.delete_records([TopicPartition(source, 0, 3)]).values()
-    gone.result(30)
+    delete_records(servers, source, 3)
     told = f"input {source}-0: what was before offset 3, which is gone."
     assert verify(source, sink)[1]["notCompared"] == [told]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ...core.errors import LedgerError
 from ...core.transaction import Decision, Participant
 from ...state.ledger.ledger import Ledger
+from ..staged import parts_now
 from .applied import LANES, Done, lane_of
 from .lanes import Lanes
 from .staging import ChunkKey, MapTarget, Staging, chunk_keys
@@ -37,10 +38,7 @@ class StagedMapRows:
 
     def __init__(self, target: MapTarget, job: str, decision: Decision, ledger: Ledger) -> None:
         """`ledger`: read under a fence; its newest generation is that of the driver that asks."""
-        # Participants of earlier rounds are known to be applied.
-        self._parts = [
-            part for part in decision.participants if part.staged and part.round == decision.round
-        ]
+        self._parts = parts_now(decision)
         self._staging = Staging(target, job)
         self._done = Done(target, job, decision.sink, ledger, before=decision.generation)
         self._lanes = Lanes(

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...core.errors import LedgerError, RepairNeeded, Undecided, cut
+from ...core.errors import LedgerError, Undecided, cut
 from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots.checkpoint import open_checkpoint
 from ...state.snapshots.offset_log import batches_in
 from ..options import IDEMPOTENT, SinkOptions
+from ..staged_losses import tell_unequal
 from .applied import MARKERS, Done, places_of
 from .expiry import check_kept
 from .staging import MapTarget, Staging, chunk_keys
@@ -158,30 +159,16 @@ class StagedMap(MapTarget):
                 "copies. Nothing is visible; the batch will be run again from the same offsets."
             )
 
-    def discard(
-        self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
-    ) -> None:
-        decided = {decision.generation for decision in ledger.decisions.values()}
-        parts = [part for part in prepared if part.staged and part.generation not in decided]
-        if not parts:
-            return
+    def discard(self, job: Job, ledger: Ledger, batch: int, left: Sequence[Participant]) -> None:
         staging = Staging(self, job.job_and_ledger[0])
-        staging.remove(key for part in parts for key in chunk_keys(job.sink, batch, part))
+        staging.remove(key for part in left for key in chunk_keys(job.sink, batch, part))
 
     def check_unequal(self, decision: Decision, unequal: Sequence[Participant]) -> None:
-        sentence = (
+        tell_unequal(
             f"Batch {decision.batch} was decided and applied in part, and then lost partitions "
-            f"{[part.partition for part in unequal]} ({sum(part.rows for part in unequal)} rows). "
-            "The replay's rows of these partitions are not the same."
+            f"{[part.partition for part in unequal]} ({sum(part.rows for part in unequal)} rows).",
+            fail=self.fail_on_loss,
         )
-        if self.fail_on_loss:
-            raise RepairNeeded(
-                f"{sentence} Nothing was written. Start the query as it was when the batch first "
-                "ran (same plan, same number of tasks): it then completes the batch. Or set option "
-                "'failOnDataLoss' to false until the batch is written: the replay's rows are then "
-                "written in addition to those of the first run."
-            )
-        log.warning("%s They are written as they are, as 'failOnDataLoss' is false.", sentence)
 
     def rows_of(self, job: Job, ledger: Ledger, decision: Decision) -> StagedMapRows:
         from .finisher import StagedMapRows

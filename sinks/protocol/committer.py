@@ -138,7 +138,10 @@ def abort(
             sorted(unseen),
         )
     if known and options.staging is not None:
-        options.staging.discard(options, coordinator.ledger, known[0].batch, prepared)
+        generations = {decision.generation for decision in coordinator.ledger.decisions.values()}
+        left = [part for part in prepared if part.staged and part.generation not in generations]
+        if left:
+            options.staging.discard(options, coordinator.ledger, known[0].batch, left)
 
 
 def _written(parts: Sequence[Participant]) -> set[str]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ...state.ledger.ledger import Ledger
 from ...state.snapshots import operators
@@ -27,9 +27,17 @@ BATCHES_MAX = 500  # each commit reads the ledger, with the decisions since the 
 STARTS_MAX = 100  # whose queries one process remembers
 JOIN = "symmetricHashJoin"  # of streams
 Start = tuple[str, str]  # a query, and its run: the next start may be of other code
-T = TypeVar("T")
-_why: dict[Start, str | None] = {}  # the interval has no effect
-_operators: dict[Start, dict[str, bytes]] = {}  # as Spark described them
+
+
+class _Query(NamedTuple):
+    """What is known since a start: why the interval has no effect, if it has none, and else the
+    stateful operators as Spark described them."""
+
+    why: str | None
+    described: dict[str, bytes]
+
+
+_known: dict[Start, _Query] = {}
 
 
 def is_due(
@@ -56,15 +64,15 @@ def is_due(
     recorded = [found.offsets for found in since if found.batch < report.batch]
     if not recorded or head.batch + len(recorded) != report.batch or len(recorded) > BATCHES_MAX:
         return True
-    start = report.query_id, report.run
-    if _has_no_effect(start, mine.ends, checkpoint) or is_ambiguous(recorded, mine.ends):
+    query = _query((report.query_id, report.run), mine.ends, checkpoint)
+    if query.why or is_ambiguous(recorded, mine.ends):
         return True
     at_snapshot = ledger.decisions[options.sink, head.batch].watermark_ms
-    return _is_of_a_forgotten_watermark(start, at_snapshot, mine, checkpoint)
+    return _is_of_a_forgotten_watermark(query.described, at_snapshot, mine)
 
 
 def _is_of_a_forgotten_watermark(
-    start: Start, at_snapshot: int | None, mine: PlannedBatch, checkpoint: Checkpoint
+    described: Mapping[str, bytes], at_snapshot: int | None, mine: PlannedBatch
 ) -> bool:
     """Whether a replay from the snapshot could give the batch an older watermark than it has.
 
@@ -75,7 +83,7 @@ def _is_of_a_forgotten_watermark(
     """
     if not mine.takes_least_watermark or mine.watermark_ms == at_snapshot is not None:
         return False
-    known = {one.name for one in operators.parse(_described(start, checkpoint))}
+    known = {one.name for one in operators.parse(described)}
     return bool(known) and (len(mine.ends) > 1 or JOIN in known)
 
 
@@ -89,42 +97,30 @@ def is_ambiguous(recorded: Sequence[Sequence[str]], mine: Sequence[str]) -> bool
     return False
 
 
-def _has_no_effect(start: Start, mine: Sequence[str], checkpoint: Checkpoint) -> bool:
-    """Whether no batch of the query can be repeated from offsets; warns once a start."""
-    if start not in _why:
-        why = _remember(_why, start, _reason(start, mine, checkpoint))
-        if why:
+def _query(start: Start, mine: Sequence[str], checkpoint: Checkpoint) -> _Query:
+    """Looked at once a start; warns then if no batch of it can be repeated from offsets."""
+    if start not in _known:
+        found = _look(mine, checkpoint)
+        if found.why:
             log.warning(
                 "Option 'snapshotInterval' has no effect for query %s: %s. Each batch takes a "
                 "snapshot.",
                 start[0],
-                why,
+                found.why,
             )
-    return _why[start] is not None
+        if len(_known) >= STARTS_MAX:
+            del _known[next(iter(_known))]  # the oldest
+        _known[start] = found
+    return _known[start]
 
 
-def _reason(start: Start, mine: Sequence[str], checkpoint: Checkpoint) -> str | None:
+def _look(mine: Sequence[str], checkpoint: Checkpoint) -> _Query:
     try:
         for line in mine:
             ends_of(line)
     except NotOurs as error:
-        return f"{error}, and such a source does not repeat recorded batches"
-    operator = operator_by_the_clock(_described(start, checkpoint))
-    if operator:
-        return f"its operator {operator} may depend on the time of day, which no replay repeats"
-    return None
-
-
-def _described(start: Start, checkpoint: Checkpoint) -> dict[str, bytes]:
-    """What Spark wrote of the query's stateful operators, by path; read once a start."""
-    if start not in _operators:
-        _remember(_operators, start, described_in(checkpoint))
-    return _operators[start]
-
-
-def _remember(known: dict[Start, T], start: Start, found: T) -> T:
-    """Of the oldest start nothing stays where there are too many."""
-    if len(known) >= STARTS_MAX:
-        del known[next(iter(known))]
-    known[start] = found
-    return found
+        return _Query(f"{error}, and such a source does not repeat recorded batches", {})
+    described = described_in(checkpoint)
+    operator = operator_by_the_clock(described)
+    why = f"its operator {operator} may depend on the time of day, which no replay repeats"
+    return _Query(why if operator else None, described)

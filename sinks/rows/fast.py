@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 log = logging.getLogger(__name__)
-PRODUCER_SETTINGS = plain.PRODUCER_SETTINGS
 _POLL_S = 0.05
 _CHUNK = 20_000
 # Where late delivery reports of past producers may still write: only a thread that polls such a

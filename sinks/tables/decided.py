@@ -19,7 +19,8 @@ from ...core.transaction import Decision, Participant
 from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
 from ..insisting import insisting
-from ..marker import History, Marker, newest_parts
+from ..marker import History, Marker
+from ..staged import parts_now
 from ..staged_losses import check_gone_with_topic
 from .marker import LIMITS, Markers
 from .table import Place, TableTarget, found
@@ -44,8 +45,7 @@ class DecidedTableRows(ABC):
         self._ledger = ledger
         self._decision = decision
         self._holder = ledger.generation
-        # Participants of earlier rounds are known to be applied.
-        self._parts = [part for part in newest_parts(decision) if part.round == decision.round]
+        self._parts = parts_now(decision)
         self.begun = False
 
     def take(self) -> None:

@@ -259,13 +259,7 @@ class StagedTable(TableTarget):
                 "the last row of a key counts."
             )
 
-    def discard(
-        self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
-    ) -> None:
-        decided = {decision.generation for decision in ledger.decisions.values()}
-        left = [p for p in prepared if p.staged and p.generation not in decided]
-        if not left:
-            return
+    def discard(self, job: Job, ledger: Ledger, batch: int, left: Sequence[Participant]) -> None:
         with connected(self.postgres) as connection:
             place = found(connection, self)
             for home in {p.staged.home for p in left if p.staged and not is_prepared(p)}:

@@ -16,7 +16,8 @@ from ...state.ledger.job import Job
 from ...state.ledger.ledger import Ledger
 from ...targets.port import MarkerChanged, NotStaged
 from ..insisting import insisting
-from ..marker import History, Marker, newest_parts
+from ..marker import History, Marker
+from ..staged import parts_now
 from ..staged_losses import check_gone_with_topic
 from .custom import told
 from .target import Marks, StagedCustomTarget
@@ -34,8 +35,7 @@ class StagedTargetRows:
         self._holder = ledger.generation
         self._history = History(ledger, job.sink, decision)
         self._marks = Marks(target, job, ledger)
-        # Participants of earlier rounds are known to be applied.
-        self._parts = [part for part in newest_parts(decision) if part.round == decision.round]
+        self._parts = parts_now(decision)
         self.begun = False
         self._lost: set[int] = set()
 

@@ -114,16 +114,9 @@ class StagedCustomTarget(CustomTarget):
             if part.staged and there.get(part.staged.home) != part.staged.chunks
         }
 
-    def discard(
-        self, job: Job, ledger: Ledger, batch: int, prepared: Sequence[Participant]
-    ) -> None:
-        decided = {decision.generation for decision in ledger.decisions.values()}
-        names = [
-            part.staged.home for part in prepared if part.staged and part.generation not in decided
-        ]
-        if names:
-            with told(self.place):
-                self.made().discard(names)
+    def discard(self, job: Job, ledger: Ledger, batch: int, left: Sequence[Participant]) -> None:
+        with told(self.place):
+            self.made().discard([part.staged.home for part in left if part.staged])
 
     def check_unequal(self, decision: Decision, unequal: Sequence[Participant]) -> None:
         staged_losses.check_unequal(self.place, decision, unequal, fail=self.fail_on_loss)

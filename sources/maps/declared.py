@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.errors import OptionsError
 from ...core.maps import BACKEND, JSON, MAP, NEEDED, TEXT
 from ...core.options import Option, OptionReader, boolean, one_of, text, whole_number
 
@@ -104,6 +105,16 @@ class MapShape:
     max_events: int | None
     fail_on_data_loss: bool
     push_filters: bool
+
+    def check_same(self, read: str) -> None:
+        """Raise OptionsError if the checkpoint is of a stream that `read` another map."""
+        if read != self.map:
+            raise OptionsError(
+                [
+                    f"Option 'map' is '{self.map}', and the checkpoint is of a stream of map "
+                    f"'{read}'. Another map needs another checkpoint."
+                ]
+            )
 
 
 def read_shape(reader: OptionReader, streaming: bool | None) -> MapShape:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.crash_points import crash_point
 from ...core.errors import DataLossError, EnvironmentRefused
 from ...core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
-from ..late_bound import added_ranges
+from ..late_bound import added_ranges, resolved_now
 from ..lookup import OffsetLookup, Topics
-from ..reader import read_range, read_ranges, resolved_now
+from ..reader import read_range, read_ranges
 from .newest_records import NewestRecords
 from .pushed import NOTHING_PUSHED, Pushed
 from .rows import Typed
@@ -79,15 +80,12 @@ def plan_entries(options: TopicMapOptions, pushed: Pushed = NOTHING_PUSHED) -> l
     """The tasks that read all entries, or those of some partitions. Driver; Spark asks once for all
     uses of a DataFrame, so that each task finds out itself where its partition ends. Raises as
     `removals_kept_ms`."""
-    lookup = OffsetLookup(options.source)
-    try:
+    with closing(OffsetLookup(options.source)) as lookup:
         kept_ms = removals_kept_ms(options, lookup)
         found = lookup.look()
-        read = [at for at in sorted(found.partitions) if pushed.reads(at.partition)]
-        first = EntriesTask(tuple(read[:1]), kept_ms, found, pushed)
-        return [first, *(EntriesTask((at,), kept_ms) for at in read[1:])]
-    finally:
-        lookup.close()
+    read = [at for at in sorted(found.partitions) if pushed.reads(at.partition)]
+    first = EntriesTask(tuple(read[:1]), kept_ms, found, pushed)
+    return [first, *(EntriesTask((at,), kept_ms) for at in read[1:])]
 
 
 def read_changes(

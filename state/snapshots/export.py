@@ -20,7 +20,7 @@ from ..ledger import records
 from ..ledger.blob_names import SnapshotHead
 from ..ledger.job_topics import RESERVED, is_part
 from ..ledger.log_reader import read_records
-from ..ledger.record_fields import OFFSETS_MAX
+from ..ledger.record_fields import lines, string, whole
 from . import blobs
 from .assembly import pieces
 from .manifest import Manifest
@@ -89,11 +89,11 @@ def decode(value: bytes) -> Export:
         if fields["v"] != VERSION:
             raise ValueError(f"version {cut(repr(fields['v']))} is not {VERSION}")
         found = Export(
-            name=_text(fields["name"]),
-            job=_text(fields["job"]),
-            made_ms=_whole(fields["madeMs"]),
+            name=string(fields["name"], _TOPIC_MAX),
+            job=string(fields["job"], _TOPIC_MAX),
+            made_ms=whole(fields["madeMs"]),
             snapshot=records.decode_snapshot(_dump(fields["snapshot"])),
-            offsets=tuple(_text(line, OFFSETS_MAX) for line in fields["offsets"]),
+            offsets=lines(fields["offsets"]),
         )
         # Two values never mean the same: what a reading would pass over is seen here.
         if encode(found) != value:
@@ -109,20 +109,6 @@ def decode(value: bytes) -> Export:
 
 def _dump(fields: Any) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
-
-
-def _text(value: Any, longest: int = _TOPIC_MAX) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{cut(repr(value))} is not text")
-    if len(value.encode()) > longest:  # and half a surrogate pair raises
-        raise ValueError(f"a text has {len(value)} characters")
-    return value
-
-
-def _whole(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{cut(repr(value))} is not a whole number")
-    return value
 
 
 def read_head(settings: Mapping[str, str], topic: str, end: int) -> tuple[Export, int] | None:

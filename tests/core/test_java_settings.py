@@ -13,7 +13,6 @@ from eo_kafka.core.java_settings import translated
 from eo_kafka.core.librdkafka import setting_problems
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-DEFAULT_PARTITIONER = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 

@@ -83,8 +83,7 @@ class Files:
 
 @pytest.fixture(autouse=True)
 def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_interval, "_why", {})
-    monkeypatch.setattr(snapshot_interval, "_operators", {})
+    monkeypatch.setattr(snapshot_interval, "_known", {})
 
 
 THREE = {3: [line(30)], 4: [line(40)], 5: [line(50)]}
@@ -228,9 +227,8 @@ def test_what_is_remembered_of_starts_does_not_grow_for_ever() -> None:
         found.snapshot = replace(found.snapshot, run=f"{number}")
         assert not due(found, run=f"{number}")
 
-    known = snapshot_interval._why, snapshot_interval._operators
-    assert [len(one) for one in known] == [STARTS_MAX, STARTS_MAX]
-    assert all(f"{2 * STARTS_MAX - 1}" in key for one in known for key in [[*one][-1]])
+    assert len(snapshot_interval._known) == STARTS_MAX
+    assert f"{2 * STARTS_MAX - 1}" in [*snapshot_interval._known][-1]
 
 
 def test_state_that_goes_by_records_and_watermarks_does_not() -> None:

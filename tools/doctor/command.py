@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -20,7 +19,7 @@ from ...core.errors import EnvironmentRefused, OptionsError
 from ...sinks.options import TOPIC, UPDATE_MODE, SinkOptions
 from ...state.ledger import topics
 from ...state.ledger.job import JOB_NAME, LEDGER, PREFIX, STATE
-from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json
+from ..shared.command_line import add_connection, add_json, connection, print_json, wrapped
 from .cluster_check import check_cluster
 from .machine_check import Finding, Level, check_machine
 from .table_check import check_table
@@ -137,16 +136,7 @@ def _print(findings: Sequence[Finding]) -> None:
     subjects = max(len(found.subject) for found in findings)
     for found in findings:
         head = f"{found.level.value:<8} {found.subject:<{subjects}}  "
-        print(
-            textwrap.fill(
-                found.text,
-                WIDTH,
-                initial_indent=head,
-                subsequent_indent=" " * len(head),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        )
+        print(wrapped(head, found.text))
     problems = sum(found.level is Level.PROBLEM for found in findings)
     warnings = sum(found.level is Level.WARNING for found in findings)
     print(f"\n{problems} problem(s), {warnings} warning(s)")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..shared.command_line import WIDTH
+from ..shared.command_line import wrapped
 from .facts import Guarantee
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def _text(explanation: Explanation) -> Iterator[str]:
             yield ""
             yield f"{title}:"
             for sentence in sentences:
-                yield _wrapped("- ", sentence)
+                yield wrapped("- ", sentence)
 
 
 def _lines(lines: Sequence[Line]) -> Iterator[str]:
@@ -61,15 +60,4 @@ def _lines(lines: Sequence[Line]) -> Iterator[str]:
     for line, (place, name, mark) in zip(lines, heads, strict=True):
         cells = (place.ljust(widths[0]), name.ljust(widths[1]), mark.ljust(widths[2]))
         word = "" if line.sentence.startswith(line.word) else f"{line.word}: "
-        yield _wrapped("  ".join(cells) + "  ", f"{word}{line.sentence}")
-
-
-def _wrapped(head: str, text: str) -> str:
-    return textwrap.fill(
-        text,
-        WIDTH,
-        initial_indent=head,
-        subsequent_indent=" " * len(head),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+        yield wrapped("  ".join(cells) + "  ", f"{word}{line.sentence}")

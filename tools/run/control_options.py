@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import OptionsError
-from ...core.options import KAFKA_PREFIX
 from ...state.ledger.job import LEDGER, PREFIX, STATE, WEAK_REPLICATION, read_job
-from ..shared.command_line import read_settings
+from ..shared.command_line import connection_to
 from ..shared.job_function import pairs
 from .control import ControlledOrders
 from .orders import Orders
@@ -66,26 +65,19 @@ def read_control(arguments: argparse.Namespace) -> Controlled | None:
             told = "--bootstrap-servers, --client-config and --job-options"
             raise OptionsError([f"{told} are for --job, which is not given."])
         return None
-    settings: dict[str, str] = {}
-    if arguments.client_config:
-        settings = read_settings(arguments.client_config, "--client-config")
-        settings = {name.removeprefix(KAFKA_PREFIX): value for name, value in settings.items()}
-    if arguments.bootstrap_servers:
-        settings["bootstrap.servers"] = arguments.bootstrap_servers
-    if not settings.get("bootstrap.servers", "").strip():
-        raise OptionsError(
-            [
-                "Which Kafka is the job's? --job needs --bootstrap-servers, or a --client-config "
-                "with bootstrap.servers=."
-            ]
-        )
+    kafka = connection_to(
+        arguments.bootstrap_servers,
+        arguments.client_config,
+        "--client-config",
+        "Which Kafka is the job's? --job needs --bootstrap-servers, or a --client-config",
+    )
     options = pairs(arguments.job_options, "--job-options")
     if unknown := sorted(options.keys() - _OF_JOB):
         known = ", ".join(sorted(_OF_JOB))
         raise OptionsError(
             [f"--job-options takes {known}, and {name} is none." for name in unknown]
         )
-    options |= {f"{KAFKA_PREFIX}{name}": value for name, value in settings.items()}
+    options |= kafka
     read_job(arguments.job_name, options)  # whether all of it is right
     return Controlled(arguments.job_name, options)
 

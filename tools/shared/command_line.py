@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,18 +36,27 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def connection(arguments: argparse.Namespace) -> dict[str, str]:
-    """The options `kafka.*` that the arguments give; --bootstrap-servers wins over the file.
+    """The options `kafka.*` that the arguments give. Raises as `connection_to`."""
+    return connection_to(arguments.bootstrap_servers, arguments.config)
 
-    Raises OptionsError; no value of the file is in it, since it may be a secret.
+
+def connection_to(
+    servers: str | None,
+    config: Path | None,
+    argument: str = "--config",
+    which: str = "Which Kafka? Give --bootstrap-servers, or a --config file",
+) -> dict[str, str]:
+    """The options `kafka.*` of `servers` and the file that `argument` names; the first win.
+
+    Raises OptionsError, which asks `which` if there are no servers; no value of the file is in it,
+    since it may be a secret.
     """
-    settings = read_settings(arguments.config, "--config") if arguments.config else {}
+    settings = read_settings(config, argument) if config else {}
     settings = {name.removeprefix(KAFKA_PREFIX): value for name, value in settings.items()}
-    if arguments.bootstrap_servers:
-        settings[_SERVERS] = arguments.bootstrap_servers
+    if servers:
+        settings[_SERVERS] = servers
     if not settings.get(_SERVERS, "").strip():
-        raise OptionsError(
-            [f"Which Kafka? Give --bootstrap-servers, or a --config file with {_SERVERS}=."]
-        )
+        raise OptionsError([f"{which} with {_SERVERS}=."])
     return {f"{KAFKA_PREFIX}{name}": value for name, value in settings.items()}
 
 
@@ -93,6 +103,18 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[object]], right: str = 
             align(cell, width) for align, cell, width in zip(aligned, row, widths, strict=True)
         ).rstrip()
         for row in cells
+    )
+
+
+def wrapped(head: str, text: str) -> str:
+    """At most WIDTH wide, all of `text` to the right of `head`; what can be copied stays whole."""
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 

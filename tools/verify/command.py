@@ -23,7 +23,15 @@ from ...sources.lookup import OffsetLookup
 from ...sources.settings.declared import REFUSED_KAFKA
 from ...sources.settings.options import SourceOptions
 from ...state.ledger.job_topics import topic_name
-from ..shared.command_line import WIDTH, add_connection, add_json, connection, print_json, table
+from ..shared.command_line import (
+    WIDTH,
+    add_connection,
+    add_json,
+    connection,
+    connection_to,
+    print_json,
+    table,
+)
 from .topic_diff import Comparison, Difference, How, Side, compare
 
 _RANGE = re.compile(r"(\d+)(?::(\d*)-(\d*))?")
@@ -82,14 +90,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise OptionsError(["--passes must be at least 1 and --limit at least 0."])
     # The output's end first: all of it then comes from input that is read too.
     here = connection(arguments)
-    there = argparse.Namespace(
-        bootstrap_servers=arguments.output_bootstrap_servers, config=arguments.output_config
-    )
-    elsewhere = there.bootstrap_servers or there.config
+    there = arguments.output_bootstrap_servers, arguments.output_config
+    elsewhere = any(there)
     same = (arguments.input, arguments.input_range) == (arguments.output, arguments.output_range)
     if same and not elsewhere:
         raise OptionsError([f"--input and --output are the same: '{arguments.input}'."])
-    sink_at = connection(there) if elsewhere else here
+    sink_at = connection_to(*there) if elsewhere else here
     sink = _side(sink_at, "--output", arguments.output, arguments.output_range, how)
     source = _side(here, "--input", arguments.input, arguments.input_range, how)
     if source.overlaps(sink):
