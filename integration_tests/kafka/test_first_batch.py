@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 import eo_kafka
@@ -17,7 +17,7 @@ from eo_kafka.connectors.kafka_source import KafkaStreamReader
 from eo_kafka.connectors.spark_versions import ReadAllAvailable
 from eo_kafka.errors import DataLossError, SourceError
 from eo_kafka.sources.settings.options import SourceOptions
-from harness import committed, produce, wait_until
+from harness import committed, delete_records, produce, wait_until
 
 VALUES = [b"%d" % number for number in range(10)]
 AN_HOUR_AGO = str(int(time.time() * 1000) - 3_600_000)
@@ -34,12 +34,6 @@ def source(servers, make_topic) -> str:
     topic = make_topic("first")
     produce(servers, topic, VALUES)
     return topic
-
-
-def expire(servers: str, topic: str, before: int) -> None:
-    at = TopicPartition(topic, 0, before)
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.delete_records([at])[at].result(60)
 
 
 def planned(
@@ -76,7 +70,7 @@ def test_what_expired_before_it_was_read_is_told(servers, source, starting, capl
     produce(servers, source, [b"later"])
     assert planned(servers, end, **given)[1] == values
 
-    expire(servers, source, 6)
+    delete_records(servers, source, 6)
 
     with pytest.raises(DataLossError, match=f"Offset 0 of partition {source}-0 is out of range"):
         planned(servers, end, **given)
@@ -95,7 +89,7 @@ def test_a_time_whose_records_have_all_expired(servers, make_topic, caplog, quie
     assert producer.flush(60) == 0
     given = {"subscribe": source, "startingTimestamp": AN_HOUR_AGO}
     end, _ = planned(servers, **given)
-    expire(servers, source, 10)
+    delete_records(servers, source, 10)
 
     lost = f"Offset 0 of partition {source}-0 is out of range"
     with pytest.raises(DataLossError, match=lost):
@@ -142,7 +136,7 @@ def test_of_all_topics_that_a_pattern_names(servers, make_topic) -> None:
     for topic in one, other:
         produce(servers, topic, VALUES)
     end, _ = planned(servers, **given)
-    expire(servers, other, 10)
+    delete_records(servers, other, 10)
 
     with pytest.raises(DataLossError, match=f"Offset 0 of partition {other}-0 is out of range"):
         planned(servers, end, **given)
@@ -152,7 +146,7 @@ def test_of_all_topics_that_a_pattern_names(servers, make_topic) -> None:
 def test_a_first_batch_that_an_older_version_planned_is_looked_up_again(servers, source) -> None:
     given = {"subscribe": source, "startingOffsets": "earliest"}
     end, _ = planned(servers, **given)
-    expire(servers, source, 6)
+    delete_records(servers, source, 6)
     of_before = {name: said for name, said in end.items() if not name.startswith("@from")}
     assert len(of_before) == len(end) - 1
 
@@ -198,7 +192,7 @@ def test_a_decided_first_batch_is_not_read_again_from_elsewhere(
 
     assert to_the_end(writer, checkpoint) == ""
     uncommit(checkpoint)
-    expire(servers, source, 6)
+    delete_records(servers, source, 6)
     produce(servers, source, [b"0"])
 
     told = to_the_end(writer, checkpoint)
@@ -242,7 +236,7 @@ def test_the_direct_lane_begins_there_too(spark, servers, source, make_topic, tm
         return to_the_end(writer, tmp_path / "checkpoint")
 
     assert "as long as it is broken" in run(fails)
-    expire(servers, source, 6)
+    delete_records(servers, source, 6)
     assert f"Offset 0 of partition {source}-0 is out of range" in run()
     assert committed(servers, out) == Counter()
     assert run(failOnDataLoss="false") == ""
