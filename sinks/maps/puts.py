@@ -55,7 +55,7 @@ def write(
     """Put or remove every row's key; of rows with the same key the last one counts. `batches` have
     a key and a value, null to remove. `query` and `batch` are of a stream's.
 
-    Raises WriteFailed (Spark tries again), Fenced, SinkError, EnvironmentRefused.
+    Raises WriteFailed and ReadTimeout (Spark tries again), Fenced, SinkError, EnvironmentRefused.
     """
     check_placed(options.hazelcast, options.map)
     markers = None if query is None else Markers(options, query)
