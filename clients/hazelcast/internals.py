@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hazelcast.future import Future
     from hazelcast.predicate import Predicate
 
-_FETCH_ENTRIES = 0x013800
+_FETCH_KEYS, _FETCH_ENTRIES = 0x013700, 0x013800
 _SUBSCRIBE = 0x014100
 _READ = 0x014200
 _END = 1 << 11  # the flag of a frame that ends a list
@@ -127,6 +127,19 @@ def fetch_entries(
     client: HazelcastClient, name: str, partition: int, pointers: Pointers, about: int
 ) -> Future[FetchedEntries]:
     """Ask for about so many entries of a partition, from where `pointers` say."""
+    return _fetched(client, _FETCH_ENTRIES, name, partition, pointers, about)
+
+
+def first_keys(
+    client: HazelcastClient, name: str, partition: int, about: int
+) -> Future[FetchedEntries]:
+    """Ask for the keys, and no values, of about so many entries of a partition."""
+    return _fetched(client, _FETCH_KEYS, name, partition, FIRST_POINTERS, about)
+
+
+def _fetched(
+    client: HazelcastClient, kind: int, name: str, partition: int, pointers: Pointers, about: int
+) -> Future[FetchedEntries]:
     from hazelcast.protocol.builtin import StringCodec
     from hazelcast.protocol.client_message import OutboundMessage
 
@@ -135,7 +148,7 @@ def fetch_entries(
         pairs = tuple(struct.iter_unpack("<ii", message.next_frame().buf))
         return FetchedEntries(_list(message.next_frame())[0], pairs)
 
-    request = _request(_FETCH_ENTRIES, struct.pack("<i", about))
+    request = _request(kind, struct.pack("<i", about))
     StringCodec.encode(request, name)
     request += struct.pack("<iH", 6 + 8 * len(pointers), _FINAL)
     for index, size in pointers:

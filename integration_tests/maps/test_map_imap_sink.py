@@ -220,6 +220,7 @@ def test_split_brain_protection_refuses_writes_and_the_task_may_try_again(mortal
     client = connect(settings(grid))
     stored = new_map(client, "guarded")
     options = parsed(grid, stored)
+    write(options, rows_of({"a": "0"}))
     grid.members[0].kill()
     wait_until(lambda: len(client.cluster_service.get_members()) == 1, "one member is left")
     with pytest.raises(WriteFailed, match="split-brain protection finds fewer members"):

@@ -26,6 +26,7 @@ from .marker import MAP as MARKERS
 from .marker import Marker, Markers
 from .objects import Entries, keys_of, pairs_of
 from .options import KEEP, NEWEST, REPLACE, MapSinkOptions
+from .placing import check_placed
 from .requests import put_all, requests_of
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ def write(
     """Put or remove every row's key; of rows with the same key the last one counts. `batches` have
     a key and a value, null to remove. `query` and `batch` are of a stream's.
 
-    Raises WriteFailed (Spark tries again), Fenced, SinkError.
+    Raises WriteFailed and ReadTimeout (Spark tries again), Fenced, SinkError, EnvironmentRefused.
     """
+    check_placed(options.hazelcast, options.map)
     markers = None if query is None else Markers(options, query)
     writer = _Writer(options)
 

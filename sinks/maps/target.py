@@ -20,6 +20,7 @@ from ..options import IDEMPOTENT, SinkOptions
 from ..staged_losses import tell_unequal
 from .applied import MARKERS, Done, places_of
 from .expiry import check_kept
+from .placing import check_placed
 from .staging import MapTarget, Staging, chunk_keys
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class StagedMap(MapTarget):
 
     def check_same(self, job: SinkOptions, ledger: Ledger, *, fenced: bool) -> None:
         if not fenced:
+            check_placed(self.hazelcast, self.map)
             for name in (Staging(self, job.job_and_ledger[0]).name, MARKERS):
                 check_kept(self.hazelcast, name)
         self._check_place(job, ledger)

@@ -9,15 +9,18 @@ end.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...clients.hazelcast import internals
 from ...clients.hazelcast.client import answer, client
+from ...clients.hazelcast.placing import misplaced
 from ...core.crash_points import crash_point
 from ...core.errors import ReadTimeout, SourceError
 from . import pushed as map_pushed
@@ -29,6 +32,7 @@ from .rows import Rows, Typed
 if TYPE_CHECKING:
     import pyarrow as pa
 
+log = logging.getLogger(__name__)
 _IN_FLIGHT = 8
 _NONE: Typed = {}
 _BATCH_ITEMS = 2 * 8192
@@ -50,6 +54,15 @@ def plan(options: MapOptions, pushed: Pushed = NOTHING_PUSHED) -> list[EntriesTa
     cluster = internals.cluster_id(hz)
     # Here, too: members tell once that a MapLoader failed, and Spark would just run a task again
     _await_loaded(options, hz)
+    if pushed.keys:
+        elsewhere = misplaced(options.hazelcast, options.map)
+        if elsewhere is not None:
+            log.warning(
+                "Every entry of %s is read, and filters on 'key' are left to Spark: %s.",
+                options.place,
+                elsewhere,
+            )
+            pushed = replace(pushed, keys=None)
     every = range(hz.partition_service.get_partition_count())
     partitions = [one for one in every if pushed.reads(one)]
     if pushed.keys is not None:
