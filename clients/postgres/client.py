@@ -49,11 +49,14 @@ _PAUSE_S = 0.5
 _SOON_S = 10.0  # a host that hangs may take what is said to it, and login may still work
 _NEEDED = "PostgreSQL needs its client on driver and executors: pip install 'eo-kafka[postgres]'."
 # An acknowledged commit must be on the server's disk, and a batch takes as long as it takes, but
-# nobody waits for a lock for ever: whatever the role's settings are.
+# nobody waits for a lock for ever, and who has waited for one sees what was changed until then:
+# whatever the role's settings are.
 _SAFE = b"""
 SELECT set_config(name, CASE name WHEN 'synchronous_commit' THEN 'on'
+    WHEN 'default_transaction_isolation' THEN 'read committed'
     WHEN 'lock_timeout' THEN '60s' ELSE '0' END, false)
 FROM pg_settings WHERE (name = 'synchronous_commit' AND setting = 'off')
+OR (name = 'default_transaction_isolation' AND setting <> 'read committed')
 OR (name = 'lock_timeout' AND setting = '0')
 OR (name IN ('statement_timeout', 'transaction_timeout') AND setting <> '0')
 """

@@ -19,17 +19,18 @@ from eo_kafka.testing.processes import wait_until
 
 
 @contextmanager
-def pgbouncer(folder: Path, url: str, **settings: str) -> Iterator[str]:
-    """The server's URL, through PgBouncer with these settings."""
+def pgbouncer(folder: Path, url: str, alias: str = "", **settings: str) -> Iterator[str]:
+    """The server's URL, through PgBouncer with these settings, which may have another name for the
+    database."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         pytest.skip("no pgbouncer here (Debian's package pgbouncer)")
     server = {name: str(value) for name, value in conninfo_to_dict(url).items()}
-    port = str(free_port())
+    port, name = str(free_port()), alias or server["dbname"]
     given = {"listen_addr": "127.0.0.1", "listen_port": port, "unix_socket_dir": ""}
     lines = [
         "[databases]",
-        f"{server['dbname']} = {make_conninfo(**server)}",
+        f"{name} = {make_conninfo(**server)}",
         "[pgbouncer]",
         *(f"{name} = {value}" for name, value in {**given, "auth_type": "any", **settings}.items()),
     ]
@@ -40,7 +41,7 @@ def pgbouncer(folder: Path, url: str, **settings: str) -> Iterator[str]:
         for one in parents[:-2]:
             one.chmod(0o755)
     process = subprocess.Popen([program, "--quiet", *whose, str(file)])
-    through = make_conninfo(**{**server, "host": "127.0.0.1", "port": port})
+    through = make_conninfo(**{**server, "host": "127.0.0.1", "port": port, "dbname": name})
 
     def answers() -> bool:
         try:

@@ -3,6 +3,7 @@ and nothing of a row is cut in silence."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+from psycopg.conninfo import make_conninfo
 
 import table_rows
 from eo_kafka.errors import OptionsError, RepairNeeded, SinkError
+from eo_kafka.sinks.protocol import committer
 from eo_kafka.sinks.tables.target import StagedTable
+from eo_kafka.testing.processes import wait_until
 from table_rows import TEXT
 
 NO_TIME_ZONE = ("timestamp_ntz", pa.timestamp("us"))
@@ -119,7 +123,7 @@ def test_a_column_that_is_altered_while_a_batch_is_written_changes_no_value(
 
     monkeypatch.setattr(table_rows, "make_plan", altered)
     if value is not None:
-        told = {"staged": "which would change values of them", "two-phase": "Column 'word'|would c"}
+        told = {"staged": "which could change values of them", "two-phase": "Column 'word'|would c"}
         with pytest.raises((SinkError, RepairNeeded), match=told[commit]):
             job.write([[value]])
         assert job.there() == []
@@ -134,6 +138,68 @@ def test_a_column_that_is_altered_while_a_batch_is_written_changes_no_value(
         monkeypatch.setattr(table_rows, "make_plan", altered)
         job.write([[harmless]])
         assert job.there() == [(harmless,)]
+
+
+def test_a_column_whose_alteration_is_waited_for_changes_no_value(rows_of, monkeypatch) -> None:
+    """Whatever isolation the role's transactions have: they must see what they have waited for."""
+    job = rows_of("word numeric", {"word": MONEY})
+    table, decide = job.given["table"], committer.commit
+    role = "-c default_transaction_isolation=serializable"
+    job.given["url"] = make_conninfo(job.database, options=role)
+    waits = f"SELECT FROM pg_locks WHERE relation = '{table}'::regclass AND NOT granted"
+
+    def altered(*asked: Any) -> None:
+        with ThreadPoolExecutor() as pool, psycopg.connect(job.database) as other:
+            other.execute(f"ALTER TABLE {table} ALTER word TYPE numeric(10,2)")
+            deciding = pool.submit(decide, *asked)
+            wait_until(lambda: other.execute(waits).fetchall(), "the driver waits for it")
+            other.commit()
+            deciding.result(60)
+
+    monkeypatch.setattr(committer, "commit", altered)
+    with pytest.raises(RepairNeeded, match=r"was numeric .*and is numeric\(10,2\) now"):
+        job.write([[Decimal("1.2345")]])
+    assert job.there() == []
+
+
+@pytest.mark.parametrize(
+    ("made", "kind", "change", "value"),
+    [
+        ("timestamp", NO_TIME_ZONE, "timestamptz", EVENING),
+        ("timestamptz", TIME_ZONE, "timestamp", EVENING.replace(tzinfo=UTC)),
+        ("{schema}.moment", TIME_ZONE, "text", EVENING.replace(tzinfo=UTC)),
+    ],
+)
+def test_a_column_that_is_altered_is_not_cast_by_the_sessions_time_zone(
+    rows_of, monkeypatch, made, kind, change, value
+) -> None:
+    """It is the role's here, and was another one where ALTER cast the rows before."""
+    job = rows_of("word text", {"word": kind})
+    schema, plan = job.given["table"].partition(".")[0], table_rows.make_plan
+    job.given["url"] = make_conninfo(job.database, options="-c TimeZone=America/New_York")
+
+    def alter(to: str) -> None:
+        with psycopg.connect(job.database, autocommit=True) as connection:
+            connection.execute("SET timezone = 'UTC'")
+            table, new = job.given["table"], to.format(schema=schema)
+            connection.execute(f"ALTER TABLE {table} ALTER word TYPE {new} USING word::{new}")
+
+    def altered(options):
+        made_plan = plan(options)
+        alter(change)
+        return made_plan
+
+    with psycopg.connect(job.database, autocommit=True) as connection:
+        connection.execute(f"CREATE DOMAIN {schema}.moment AS timestamptz")
+    alter(made)
+    monkeypatch.setattr(table_rows, "make_plan", altered)
+    with pytest.raises(RepairNeeded, match="column 'word' was .* and is .* now"):
+        job.write([[value]])
+    assert job.there() == []
+    alter(made)  # as the error says
+    monkeypatch.setattr(table_rows, "make_plan", plan)
+    job.write([[value]])  # it is decided, and comes first
+    assert job.there() == [(value,)]
 
 
 def test_a_column_that_is_altered_before_rows_are_staged_for_it_changes_no_value(

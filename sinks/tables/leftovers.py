@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...clients.postgres.client import connected
 from .marker import TABLE
 from .prepared import PREFIX as PREPARED
-from .prepared import end, parsed
-from .prepared import prefix_of as prepared_prefix_of
+from .prepared import end, parsed, prefixes_of
 from .staging import PREFIX, drop, prefix_of
 from .table import Place, TableTarget, found
 
@@ -149,8 +148,11 @@ def _described(
 def _prepared(
     connection: psycopg.Connection[Any], markers: Sequence[MarkerRow]
 ) -> Iterator[StagingTable]:
-    here = connection.info.dbname
-    of = {prepared_prefix_of(here, one.ledger, one.sink, one.target): one for one in markers}
+    of = {
+        prefix: one
+        for one in markers
+        for prefix in prefixes_of(connection, one.ledger, one.sink, one.target)
+    }
     for name, made in connection.execute(_PREPARED, [PREPARED]).fetchall():
         parts = parsed(name)
         if parts is None:

@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Of a staging table: each column's type, and the CHECK by which nothing is cut (schema.staged_as)
+# What becomes of these as another type, a session's TimeZone or DateStyle says, and no value
+_OF_SESSION = {"date", "timestamp", "timestamptz"}
+# Of a staging table: each column's type, that without a domain around it, and the CHECK by which
+# nothing is cut (schema.staged_as)
 _STAGED = """
 SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), (
+    SELECT typname::text FROM pg_type WHERE oid = coalesce(nullif(t.typbasetype, 0), t.oid)), (
     SELECT string_agg(pg_get_constraintdef(k.oid), ' ') FROM pg_constraint k
     WHERE k.conrelid = c.oid AND k.conkey = ARRAY[a.attnum] AND starts_with(k.conname, %s))
-FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_type t ON t.oid = a.atttypid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0
 """
@@ -38,7 +42,8 @@ def altered(
     from psycopg import sql
 
     columns = columns_of(connection, place)
-    for name, words, check in connection.execute(_STAGED, (PREFIX, place.beside, home)).fetchall():
+    staged = connection.execute(_STAGED, (PREFIX, place.beside, home)).fetchall()
+    for name, words, base, check in staged:
         now = columns.get(name)
         if now is None or (
             f"::{now.words})" in (check or "") if is_cut(now) else now.words == words
@@ -55,10 +60,11 @@ def altered(
             there=sql.SQL(f"::{now.words}::{words}{as_text}"),
             here=sql.SQL(as_text),
         )
-        if connection.execute(changed).fetchone():
+        is_of_session = now.base != base and not _OF_SESSION.isdisjoint((now.base, base))
+        if is_of_session or connection.execute(changed).fetchone():
             return (
                 f"column '{name}' was {words} when the rows were staged and is {now.words} now, "
-                "which would change values of them"
+                "which could change values of them"
             )
     return ""
 

@@ -42,20 +42,32 @@ CREATE TABLE IF NOT EXISTS {} (
     name text PRIMARY KEY, batch bigint, rows bigint, written timestamptz NOT NULL DEFAULT now())
 """
 _PREPARED = """
-SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND starts_with(gid, %s)
+SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND gid ^@ ANY (%s)
 """
-_HOLDERS = """
-FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()
+_END_HOLDERS = """
+SELECT pg_terminate_backend(pid) FROM pg_locks
+WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-AND classid::bigint = %(high)s AND objid::bigint = %(low)s AND objsubid = 1
+AND classid::bigint << 32 | objid::bigint = ANY (%s) AND objsubid = 1
 """
 
 
-def prefix_of(database: str, ledger: str, sink: str, target: str) -> str:
-    """What the names of prepared transactions of a database, a ledger's id, a sink and a table
-    begin with; a server has one list of names for all its databases."""
-    whose = f"{database}/{ledger}/{sink}/{target}"
-    return f"{PREFIX}{hashlib.sha256(whose.encode()).hexdigest()[:16]}_"
+def prefixes_of(
+    connection: psycopg.Connection[Any], ledger: str, sink: str, target: str
+) -> list[str]:
+    """What the names of prepared transactions of a ledger's id, a sink and a table begin with. A
+    server has one list of names for all its databases, and a ledger's generation is of one of them.
+    Then what older ones begin with, which had the database's name, too: as the client says it,
+    which behind a pooler may be another one than the server's."""
+    whose = f"{ledger}/{sink}/{target}"
+    (here,) = connection.execute("SELECT current_database()").fetchone() or ("",)
+    older = [f"{name}/{whose}" for name in (connection.info.dbname, here)]
+    return [f"{PREFIX}{hashlib.sha256(one.encode()).hexdigest()[:16]}_" for one in (whose, *older)]
+
+
+def _key(prefix: str) -> int:
+    """Of the lock of those whose names begin so."""
+    return int.from_bytes(hashlib.sha256(prefix.encode()).digest()[:8], "big", signed=True)
 
 
 def parsed(name: str) -> tuple[str, int, int, int] | None:
@@ -91,10 +103,14 @@ class PreparedTransactions:
     sink: str
 
     @cached_property
+    def prefixes(self) -> list[str]:
+        """What their names begin with, and then what older ones do."""
+        return prefixes_of(self.connection, self.ledger, self.sink, self.place.words)
+
+    @property
     def prefix(self) -> str:
         """What their names begin with."""
-        here = self.connection.info.dbname
-        return prefix_of(here, self.ledger, self.sink, self.place.words)
+        return self.prefixes[0]
 
     def name(self, generation: int, partition: int, attempt: int) -> str:
         """That of a task's attempt."""
@@ -107,13 +123,13 @@ class PreparedTransactions:
 
     def listed(self, prefix: str | None = None) -> set[str]:
         """The names of those that are prepared now; with `prefix`, of all that begin so."""
-        asked = [self.prefix if prefix is None else prefix]
-        return {name for (name,) in self.connection.execute(_PREPARED, asked)}
+        asked = self.prefixes if prefix is None else [prefix]
+        return {name for (name,) in self.connection.execute(_PREPARED, [asked])}
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """While this session may prepare, commit or roll back: it is seen by others."""
-        self.connection.execute("SELECT pg_advisory_lock_shared(%s)", [self._key])
+        self.connection.execute("SELECT pg_advisory_lock_shared(%s)", [_key(self.prefix)])
         try:
             yield
         except BaseException:
@@ -124,11 +140,9 @@ class PreparedTransactions:
 
     def end_holders(self) -> None:
         """End all sessions that hold, but this one. Raises ReadTimeout if one does not end."""
-        key = self._key & 0xFFFFFFFFFFFFFFFF
-        which = {"high": key >> 32, "low": key & 0xFFFFFFFF}
-        ended = f"SELECT pg_terminate_backend(pid) {_HOLDERS}"
+        keys = [_key(prefix) for prefix in self.prefixes]
         deadline = time.monotonic() + _END_S
-        while self.connection.execute(ended, which).fetchall():
+        while self.connection.execute(_END_HOLDERS, [keys]).fetchall():
             if time.monotonic() > deadline:
                 raise ReadTimeout(
                     f"Sessions of an older driver or task that write '{self.place.words}' do not "
@@ -140,7 +154,7 @@ class PreparedTransactions:
 
     def shut_gate(self, generation: int) -> None:
         """Tasks of generations up to this one write no more, once those that hold have ended."""
-        rows = self._execute("SELECT name FROM {} WHERE starts_with(name, {})", self.prefix)
+        rows = self._execute("SELECT name FROM {} WHERE name ^@ ANY ({})", self.prefixes)
         gates = [name for (name,) in rows if name.endswith(_OPEN)]
         mine = [name for name in gates if int(name.split("_")[-2]) <= generation]
         self.forget(mine)
@@ -204,7 +218,7 @@ class PreparedTransactions:
     def strays(self, kept: Collection[str], last: int) -> list[tuple[str, int]]:
         """Names, with their rows, that have a row here, of generations up to `last`, and that
         nothing in `kept` names."""
-        rows = self._execute("SELECT name, rows FROM {} WHERE starts_with(name, {})", self.prefix)
+        rows = self._execute("SELECT name, rows FROM {} WHERE name ^@ ANY ({})", self.prefixes)
         found = [
             (name, count, parsed(name.removesuffix(_NOTE)))
             for name, count in rows
@@ -234,12 +248,7 @@ class PreparedTransactions:
         return {name: parts[1] for name in self.listed() if (parts := parsed(name))}
 
     def _let_go(self) -> None:
-        self.connection.execute("SELECT pg_advisory_unlock_shared(%s)", [self._key])
-
-    @cached_property
-    def _key(self) -> int:
-        digest = hashlib.sha256(self.prefix.encode()).digest()
-        return int.from_bytes(digest[:8], "big", signed=True)
+        self.connection.execute("SELECT pg_advisory_unlock_shared(%s)", [_key(self.prefix)])
 
     def _gate(self, generation: int) -> str:
         return f"{self.prefix}{generation}_{_OPEN}"
