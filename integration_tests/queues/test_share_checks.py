@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -19,6 +20,7 @@ from confluent_kafka.admin import (
 from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.clients.kafka.share_group import ShareGroup
 from eo_kafka.errors import EnvironmentRefused
+from eo_kafka.sources.queues.receiver import Receiver
 from eo_kafka.testing.processes import wait_until
 from harness import committed, committed_messages, delete_topic, write
 from share_job import QUICK_GROUP, ShareCopy, numbered, set_group, wait_taken
@@ -136,6 +138,10 @@ def test_records_that_expired_before_they_were_handed_out_are_told(share_copy, c
     assert committed(job.servers, job.source_topic) == Counter(numbered(3) + numbered(2, 6))
 
 
+def is_told(one: Receiver, said: str, caplog) -> bool:
+    return not one.receive() and said in caplog.text
+
+
 def test_records_that_expire_while_the_query_lives_are_told_once(share_copy, caplog) -> None:
     """As of one that is slower than the producer, or has a batch that is longer than the topic
     keeps them. What is kept afterwards hides the gap from each later start."""
@@ -146,10 +152,8 @@ def test_records_that_expire_while_the_query_lives_are_told_once(share_copy, cap
             for first in range(end - 200, end, 10):  # what is on its way to the member comes
                 job.publish(numbered(10, first))
             expire(job, end - left)
-            wait_until(
-                lambda: not one.receive() and f"{end - left}, and" in caplog.text, "it tells", 60
-            )
-            one.receive()
+            said = f"{end - left}, and"
+            wait_until(partial(is_told, one, said, caplog), "it is told and has taken all", 60)
     told = re.findall(r"from offset (\d+) up to (\d+), and", caplog.text)
     lost = [at for begin, until in told for at in range(int(begin), int(until))]
     kept = committed(job.servers, job.source_topic)
