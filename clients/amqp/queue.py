@@ -224,10 +224,12 @@ class Queue:
             name, value, kind = differs[1], current[1], current[2]
             if name in arguments or not name.startswith("x-"):
                 return int(value) if name == _LIMIT else None
-            is_text = kind == "longstr"
-            arguments[name] = (
-                value if is_text else value == "true" if kind == "bool" else int(value)
-            )
+            if kind in ("longstr", "bool"):
+                arguments[name] = value if kind == "longstr" else value == "true"
+            elif value.lstrip("-").isdecimal():
+                arguments[name] = int(value)
+            else:
+                return None  # a table, or a time
         return None
 
     def _tried(self, connection: BlockingConnection, arguments: dict[str, Any]) -> str:
