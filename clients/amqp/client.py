@@ -44,6 +44,9 @@ _END_OF_TLS = "RxEndOfFile"  # pika's own OSError, of a private class
 _UNREADABLE = ("InvalidFieldTypeException", "UnsupportedAMQPFieldException")
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _GONE, _LOCKED, _REFUSED = 404, 405, 403
+# What a 404 says of a queue that is there
+_NO_HOME = re.compile("is down or inaccessible|stopped by supervisor|failed to restart")
+_EXCLUSIVE = "in exclusive use"  # says a 403
 
 
 @dataclass(frozen=True)
@@ -140,19 +143,23 @@ def explained(error: Exception, settings: AmqpSettings, queue: str) -> EoKafkaEr
     from pika.exceptions import AMQPError
 
     place, said = settings.place, _said(error)
+    if (waits_for := _waits_for(error, said, place, queue)) is not None:
+        return ReadTimeout(waits_for)
     refusal = _refusal(error, said, place, queue)
     if refusal is not None:
         return EnvironmentRefused(refusal)
     if isinstance(error, AMQPError | AMQPConnectorException | OSError) and _is_outage(said):
         return ReadTimeout(
             f"No answer from RabbitMQ at {place} for queue '{queue}' ({said}). Start again when it "
-            "is up: messages that were not acknowledged are delivered again, and those that are in "
-            "the inbox already are dropped then."
+            "is up, with the majority of a quorum queue's nodes: messages that were not "
+            "acknowledged are delivered again, and those that are in the inbox already are dropped "
+            "then."
         )
     return SourceError(
         f"A message of queue '{queue}' at {place} cannot be read by the client ({said}). Nothing "
-        "of it was acknowledged: it is still in the queue, near its head. Take it out with "
-        "RabbitMQ's own tools, and start again."
+        "of it was acknowledged: it goes back into the queue, near its head. Take it out with "
+        "RabbitMQ's own tools, and start again. Each start counts as a delivery of all that came "
+        "with it, and at its delivery-limit a quorum queue drops them."
     )
 
 
@@ -174,6 +181,25 @@ def _is_outage(said: str) -> bool:
         isinstance(kind, type) and issubclass(kind, OSError | EOFError) and kind.__name__ == name
         for kind in kinds
     )
+
+
+def _waits_for(error: Exception, said: str, place: str, queue: str) -> str | None:
+    """What RabbitMQ calls by the code of what a person must correct, and goes by itself."""
+    code: Any = getattr(error, "reply_code", None)
+    if code == _GONE and _NO_HOME.search(said):
+        return (
+            f"RabbitMQ at {place} cannot reach queue '{queue}' ({said}): the node that has it is "
+            "down, or the queue has crashed there. Its messages are on that node: do not delete or "
+            "declare the queue. Start the node, look at rabbitmqctl list_queues name pid state, and"
+            " start again when the queue is running."
+        )
+    if code == _REFUSED and _EXCLUSIVE in said:
+        return (
+            f"Another consumer has queue '{queue}' at {place} for itself ({said}), and RabbitMQ "
+            "hands out nothing to this query. Look at its consumers, rabbitmqctl list_consumers, "
+            "and start again when that one has left."
+        )
+    return None
 
 
 def _refusal(error: Exception, said: str, place: str, queue: str) -> str | None:

@@ -31,9 +31,12 @@ _IDLE_S = 20.0
 # time: RabbitMQ logs each of these looks as an error.
 _LOOK_S = 60.0
 _TRIED_SETTING = "x-expires"
+_LIMIT, _TIME_TO_LIVE = "x-delivery-limit", "x-message-ttl"
+_MOST_SETTINGS = 20  # that a queue is declared with
 _STREAM_OFFSET = "x-stream-offset"
 _TYPE = "x-queue-type"
 _DIFFERS = re.compile(r"inequivalent arg '([^']*)'")
+_CURRENT = re.compile(r"current is (?:the value )?'(.*?)'(?: of type '(\w+)')?$")
 _IS_STREAM = re.compile(r"current is (the value )?'stream'")
 _STREAM = "stream"
 _WRONG = {
@@ -61,8 +64,10 @@ class Queue:
     """Lives in the process that plans the query. Raises EnvironmentRefused, ReadTimeout and
     SourceError (client.py). Connects when it is first asked something."""
 
-    def __init__(self, settings: AmqpSettings, queue: str, name: str) -> None:
+    def __init__(self, settings: AmqpSettings, queue: str, name: str, most_deliveries: int) -> None:
+        """`most_deliveries`: a limit that the queue was declared with must be above."""
         self._settings, self._queue, self._name = settings, queue, name
+        self._most_deliveries = most_deliveries
         self._connection: BlockingConnection | None = None
         self._channel: BlockingChannel | None = None
         self._used = 0.0
@@ -70,8 +75,9 @@ class Queue:
         self._warned = False
 
     def ready(self) -> tuple[int, int]:
-        """How many messages wait, and how many consumers there are. Declares the queue passively:
-        it is never created and never altered."""
+        """How many messages wait, and how many consumers there are: none of either, too, where a
+        quorum queue has no leader, which `take` is told of. Declares the queue passively: it is
+        never created and never altered."""
         with told(self._settings, self._queue):
             found = self._open().queue_declare(self._queue, passive=True).method
             return int(found.message_count or 0), int(found.consumer_count or 0)
@@ -153,9 +159,9 @@ class Queue:
     def _tell_of_none(self, left: int, waited_s: float) -> None:
         log.warning(
             "Queue '%s' at %s has %d messages and handed out none of them in %.0f s. Another "
-            "consumer has the queue for itself (single active consumer, exclusive, or of a higher "
-            "priority), or RabbitMQ is overloaded: look at its consumers, rabbitmqctl "
-            "list_consumers. They come when it hands them out: with availableNow in a later run.",
+            "consumer has the queue for itself (single active consumer, or of a higher priority), "
+            "or RabbitMQ is overloaded: look at its consumers, rabbitmqctl list_consumers. They "
+            "come when it hands them out: with availableNow in a later run.",
             *(self._queue, self._settings.place, left, waited_s),
         )
 
@@ -177,28 +183,65 @@ class Queue:
         """Find out what kind of queue it is. AMQP tells of no queue's properties, but a declaration
         that differs is refused, with what differs. This one has a setting that no queue can have:
         it never succeeds, so it creates and alters nothing, also where the queue is gone."""
+        channel.queue_declare(self._queue, passive=True)
+        said = self._tried(connection, {_TRIED_SETTING: -1})
+        differs = _DIFFERS.search(said)
+        name = differs[1] if differs else ""
+        wrong = _STREAM if name == _TYPE and _IS_STREAM.search(said) else name
+        if wrong in _WRONG:
+            raise EnvironmentRefused(self._refusal(wrong))
+        if not name and not self._warned:
+            self._warned = True
+            log.warning(
+                "Whether queue '%s' is durable could not be found out (%s): that needs the "
+                "permission 'configure' on it. A queue that is not loses messages when "
+                "RabbitMQ restarts.",
+                self._queue,
+                said,
+            )
+        if name and self._looked is None:
+            limit = self._declared_limit(connection)
+            if limit is not None and 0 <= limit <= self._most_deliveries:
+                raise EnvironmentRefused(
+                    f"Queue '{self._queue}' at {self._settings.place} has {_LIMIT}={limit}, and "
+                    f"option 'maxDeliveries' is {self._most_deliveries}: RabbitMQ drops a message, "
+                    "or sends it to the queue's dead letter exchange, before it is sure to be in "
+                    "the poison topic. Nothing was taken. Set 'maxDeliveries' below the limit, or "
+                    "use a queue with a higher one."
+                )
+
+    def _declared_limit(self, connection: BlockingConnection) -> int | None:
+        """After how many deliveries a quorum queue drops a message, where it was declared with
+        that: nobody tells of a policy. RabbitMQ names one setting that differs, and compares this
+        one late: what it names before is said as it is then. It would make a queue with any limit,
+        so there is a time that no queue can have, which it compares later still."""
+        arguments: dict[str, Any] = {_TYPE: "quorum", _LIMIT: -2, _TIME_TO_LIVE: -1}
+        for _ in range(_MOST_SETTINGS):
+            said = self._tried(connection, arguments)
+            differs, current = _DIFFERS.search(said), _CURRENT.search(said)
+            if differs is None or current is None:
+                return None
+            name, value, kind = differs[1], current[1], current[2]
+            if name in arguments or not name.startswith("x-"):
+                return int(value) if name == _LIMIT else None
+            if kind in ("longstr", "bool"):
+                arguments[name] = value if kind == "longstr" else value == "true"
+            elif value.lstrip("-").isdecimal():
+                arguments[name] = int(value)
+            else:
+                return None  # a table, or a time
+        return None
+
+    def _tried(self, connection: BlockingConnection, arguments: dict[str, Any]) -> str:
+        """Why the declaration is refused. They must be such that it is, whatever there is."""
         from pika.exceptions import ChannelClosedByBroker
 
-        channel.queue_declare(self._queue, passive=True)
         try:
             tried = connection.channel()  # is closed by the refusal
-            tried.queue_declare(self._queue, durable=True, arguments={_TRIED_SETTING: -1})
+            tried.queue_declare(self._queue, durable=True, arguments=arguments)
         except ChannelClosedByBroker as error:
-            said = error.reply_text
-            differs = _DIFFERS.search(said)
-            name = differs[1] if differs else ""
-            wrong = _STREAM if name == _TYPE and _IS_STREAM.search(said) else name
-            if wrong in _WRONG:
-                raise EnvironmentRefused(self._refusal(wrong)) from None
-            if name not in (_TRIED_SETTING, _TYPE) and not self._warned:
-                self._warned = True
-                log.warning(
-                    "Whether queue '%s' is durable could not be found out (%s): that needs the "
-                    "permission 'configure' on it. A queue that is not loses messages when "
-                    "RabbitMQ restarts.",
-                    self._queue,
-                    said,
-                )
+            return str(error.reply_text)
+        return ""
 
     def _refusal(self, wrong: str) -> str:
         return (

@@ -38,7 +38,8 @@ def test_messages_that_are_slow_on_the_wire_are_received(queue_copy, kind) -> No
     publish(job.url, job.queue, small)
     port = urlsplit(job.url).port
     with slow_wire(port, 4 * MIB) as slow:
-        one = job.receiver(url=job.url.replace(f":{port}/", f":{slow}/"), prefetch="4")
+        url = job.url.replace(f":{port}/", f":{slow}/")
+        one = job.receiver(url=url, prefetch="4", maxDeliveries="2")
         assert one.receive(all_there=True) == 8
     found = committed_messages(job.servers, job.source_topic)
     assert {each.key().decode(): each.value() for each in found} == {

@@ -6,13 +6,14 @@ from __future__ import annotations
 import pytest
 
 from eo_kafka.clients.amqp import queue as amqp_queue
-from eo_kafka.errors import EnvironmentRefused
+from eo_kafka.errors import EnvironmentRefused, ReadTimeout
 from eo_kafka.testing.processes import has_ended, wait_until
 from harness import committed, kill_driver_at, kill_group, start_driver, written
 from queue_job import (
     QueueCopy,
     channel,
     copy_of,
+    evaluate,
     kafka_is_killed_at,
     new_queue,
     numbered,
@@ -80,6 +81,23 @@ def test_a_rabbitmq_that_is_killed_and_comes_back_is_waited_for(
         assert query.awaitTermination(120)
     job.run(spark)
     check_each_once(job)
+
+
+def test_a_quorum_queue_that_nobody_leads_is_not_empty(
+    own_rabbitmq, broker, make_topic, tmp_path
+) -> None:
+    """As RabbitMQ says of one that has lost the majority of its nodes."""
+    queue = new_queue(own_rabbitmq.url, "quorum")
+    job = copy_of(own_rabbitmq.url, broker.bootstrap_servers, make_topic, tmp_path, queue=queue)
+    publish(job.url, queue, IDS)
+    member = f"{{'%2F_{queue}', node()}}"
+    evaluate(own_rabbitmq, f"ra:stop_server(quorum_queues, {member})")
+    with pytest.raises(ReadTimeout, match="No answer from RabbitMQ"):
+        job.receiver(**{"fetchOffset.timeoutMs": "1000"}).receive(all_there=True)
+    evaluate(own_rabbitmq, f"ra:restart_server(quorum_queues, {member})")
+    one = job.receiver()
+    wait_until(lambda: one.receive(all_there=True) == len(IDS), "all of them are taken")
+    assert committed(job.servers, job.source_topic) == once(IDS)
 
 
 @pytest.mark.parametrize(

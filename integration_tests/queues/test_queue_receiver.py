@@ -11,6 +11,7 @@ import sys
 import pika
 import pytest
 
+from eo_kafka.clients.amqp.queue import Queue
 from eo_kafka.connectors.queues.reader import QueueStreamReader, checked
 from eo_kafka.errors import (
     EnvironmentRefused,
@@ -110,8 +111,9 @@ def test_a_message_without_an_id_stops_the_query_and_stays(queue_copy) -> None:
     publish(job.url, job.queue, ["a"])
     publish_nameless(job)
     publish(job.url, job.queue, ["b"])
+    told = r"has no id.*not acknowledged.*onMissingId.*goes back.*15 .*own limit is lower"
     for _ in range(2):
-        with pytest.raises(SourceError, match=r"has no id.*still in the queue.*onMissingId"):
+        with pytest.raises(SourceError, match=told):
             job.receiver().receive()
         assert in_inbox(job) == once(["a", "b"]), "the others are kept"
         assert waiting(job.url, job.queue) == 1
@@ -180,7 +182,7 @@ def test_a_message_that_cannot_be_read_takes_nothing_with_it(queue_copy) -> None
         sys.setrecursionlimit(limit)
     publish(job.url, job.queue, ["b"])
     with pytest.raises(SourceError, match="cannot be read by the client .*RecursionError"):
-        job.receiver().receive()
+        job.receiver(maxDeliveries="3").receive()
     wait_until(lambda: waiting(job.url, job.queue) == 3, "all of them are in the queue again")
 
 
@@ -290,6 +292,51 @@ def test_a_queue_with_settings_of_its_own_is_left_as_it_is(queue_copy) -> None:
     new = {"x-message-ttl": 60_000_000, "x-max-priority": 3, "x-queue-type": "classic"}
     with channel(job.url) as opened:  # the same settings: no error
         opened.queue_declare(job.queue, durable=True, arguments=new)
+
+
+def test_a_limit_of_deliveries_that_loses_messages_is_refused(queue_copy) -> None:
+    """It is named last, behind what else a queue was declared with."""
+    job, limit = queue_copy, {"x-delivery-limit": 3}
+    others = {
+        "x-dead-letter-exchange": "it's 'one'",
+        "x-max-length-bytes": 2**40,
+        "x-single-active-consumer": True,
+        "x-message-ttl": 60_000_000,
+    }
+    for more in ({}, others):
+        job.queue = new_queue(job.url, "quorum", **limit, **more)
+        publish(job.url, job.queue, ["a"])
+        for most in ("3", "15"):
+            with pytest.raises(EnvironmentRefused, match=r"x-delivery-limit=3, .*maxDeliveries"):
+                job.receiver(maxDeliveries=most).receive()
+        assert job.receiver(maxDeliveries="2").receive(all_there=True) == 1
+    for given in ({"x-delivery-limit": 16}, others):
+        job.queue = new_queue(job.url, "quorum", **given)
+        assert job.receiver().receive(all_there=True) == 0
+
+
+def test_to_look_at_a_queue_that_is_gone_makes_none(queue_copy) -> None:
+    job = queue_copy
+    one = Queue(checked(job.as_job()["source_options"]).queue.amqp, "gone", "test", 15)
+    connection = pika.BlockingConnection(pika.URLParameters(job.url))
+    assert one._declared_limit(connection) is None
+    connection.close()
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="no queue"):
+        waiting(job.url, "gone")
+
+
+def test_a_queue_that_another_consumer_has_for_itself_is_waited_for(queue_copy, caplog) -> None:
+    job = queue_copy
+    publish(job.url, job.queue, ["a"])
+    one = job.receiver(**{"fetchOffset.timeoutMs": "1000"})
+    with channel(job.url) as opened:
+        opened.basic_qos(prefetch_count=1)
+        tag = opened.basic_consume(job.queue, lambda *_: None, exclusive=True)
+        with pytest.raises(ReadTimeout, match=r"Another consumer has queue .* in exclusive use"):
+            one.receive(all_there=True)
+        assert caplog.text.count("Trying again") == 1
+        opened.basic_cancel(tag)
+    assert one.receive(all_there=True) == 1
 
 
 def test_a_wrong_password_or_no_server_is_told_without_the_password(queue_copy, caplog) -> None:

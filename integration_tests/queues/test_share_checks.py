@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -16,10 +18,12 @@ from confluent_kafka.admin import (
 )
 
 from eo_kafka.broker.embedded import KafkaBroker
+from eo_kafka.clients.kafka.share_group import ShareGroup
 from eo_kafka.errors import EnvironmentRefused
+from eo_kafka.sources.queues.receiver import Receiver
 from eo_kafka.testing.processes import wait_until
 from harness import committed, committed_messages, delete_records, delete_topic, write
-from share_job import QUICK_GROUP, numbered, set_group
+from share_job import QUICK_GROUP, numbered, set_group, wait_taken
 
 
 def test_a_kafka_without_share_groups_is_told_of(share_copy) -> None:
@@ -125,6 +129,48 @@ def test_records_that_expired_before_they_were_handed_out_are_told(share_copy, c
     job.receive(2)
     assert f"in {job.queue}-0 from offset 3 up to 6" in caplog.text
     assert committed(job.servers, job.source_topic) == Counter(numbered(3) + numbered(2, 6))
+
+
+def is_told(one: Receiver, said: str, caplog) -> bool:
+    return not one.receive() and said in caplog.text
+
+
+def test_records_that_expire_while_the_query_lives_are_told_once(share_copy, caplog) -> None:
+    """As of one that is slower than the producer, or has a batch that is longer than the topic
+    keeps them. What is kept afterwards hides the gap from each later start."""
+    job = share_copy
+    with job.member(prefetch="10") as one:
+        assert one.receive() == 0
+        for end, left in ((200, 10), (400, 0), (600, 10)):
+            for first in range(end - 200, end, 10):  # what is on its way to the member comes
+                job.publish(numbered(10, first))
+            delete_records(job.servers, job.queue, end - left)
+            said = f"{end - left}, and"
+            wait_until(partial(is_told, one, said, caplog), "it is told and has taken all", 60)
+    told = re.findall(r"from offset (\d+) up to (\d+), and", caplog.text)
+    lost = [at for begin, until in told for at in range(int(begin), int(until))]
+    kept = committed(job.servers, job.source_topic)
+    assert kept + Counter(b"m%05d" % at for at in lost) == Counter(numbered(600))
+    assert len(lost) > 300
+
+
+def test_records_that_expire_in_its_hands_are_not_told_as_lost(
+    share_copy, caplog, monkeypatch
+) -> None:
+    job, take = share_copy, ShareGroup.take
+
+    def taken(self, is_behind):
+        found = take(self, is_behind)
+        delete_records(job.servers, job.queue, -1)  # all there are
+        return found
+
+    monkeypatch.setattr(ShareGroup, "take", taken)
+    job.publish(numbered(3))
+    with job.member() as one:
+        wait_taken(one, 3)
+        assert one.receive() == 0
+    assert "has deleted" not in caplog.text
+    assert committed(job.servers, job.source_topic) == Counter(numbered(3))
 
 
 def test_a_memory_that_cannot_be_read_is_refused(share_copy) -> None:

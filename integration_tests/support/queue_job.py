@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -184,6 +185,13 @@ def copy_of(url: str, servers: str, make_topic, tmp_path, **given: str) -> Queue
         queue=queue,
         given=given,
     )
+
+
+def evaluate(server: RabbitMQ, expression: str) -> None:
+    """Let the node do it, in Erlang."""
+    tool = shutil.which("/usr/lib/rabbitmq/bin/rabbitmqctl") or "rabbitmqctl"
+    command = ["/usr/bin/env", *server._variables(), tool, "eval", f"{expression}."]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 @pytest.fixture

@@ -86,14 +86,7 @@ class ShareCopy(InboxCopy):
     def receive(self, count: int, **given: str) -> None:
         """A new one takes messages until it has taken so many, and leaves."""
         with self.member(**given) as one:
-            took = 0
-
-            def enough() -> bool:
-                nonlocal took
-                took += one.receive()
-                return took >= count
-
-            wait_until(enough, f"{count} messages are taken, not {took}", 60)
+            wait_taken(one, count)
 
     @contextmanager
     def member(self, **given: str) -> Iterator[Receiver]:
@@ -116,6 +109,18 @@ class ShareCopy(InboxCopy):
             yield consumer
         finally:
             consumer.close()
+
+
+def wait_taken(one: Receiver, count: int) -> None:
+    """Until it has taken so many more."""
+    took = 0
+
+    def enough() -> bool:
+        nonlocal took
+        took += one.receive()
+        return took >= count
+
+    wait_until(enough, f"{count} messages are taken, not {took}", 60)
 
 
 def numbered(count: int, first: int = 0) -> list[bytes]:

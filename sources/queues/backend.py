@@ -16,7 +16,8 @@ class Backend(Protocol):
     something. Raises EnvironmentRefused, ReadTimeout and SourceError."""
 
     def ready(self) -> tuple[int, int]:
-        """How many messages wait, at most, and how many others take some."""
+        """How many messages wait, at most, and how many others take some. That none wait is not
+        certain before `take` has given none."""
 
     def take(self, count: int) -> list[Message]:
         """About `count` messages, unacknowledged; fewer, or none, if none came for a moment."""

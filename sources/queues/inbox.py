@@ -42,7 +42,11 @@ TRANSACTION_TIMEOUT_MS = 60_000
 ANSWER_S = 70.0  # librdkafka gives up what gets no answer after a minute, and says why
 _CLOCKS_MS = 10_000
 _TRIAL = (Record(b"trial", b"", []),)  # a compacted topic takes none without a key
-_SETTINGS = {"linger.ms": "5", "compression.type": "lz4", "message.max.bytes": str(64 << 20)}
+_SETTINGS = {
+    "linger.ms": "5",
+    "compression.type": "lz4",
+    "message.max.bytes": str(topic.MOST_BYTES),
+}
 
 
 class Inbox:

@@ -78,7 +78,8 @@ MAX_DELIVERIES = Option(
     whole_number(1),
     15,
     "A message that a quorum queue has delivered so often before goes to the poison topic. Less "
-    "than the queue's `delivery-limit` (20 since RabbitMQ 4), at which RabbitMQ drops it itself. "
+    "than the queue's `delivery-limit` (20 since RabbitMQ 4), at which RabbitMQ drops it itself: "
+    "one that the queue was declared with is compared, a policy's cannot be seen. "
     "Classic queues count no deliveries. With `shareGroup` the default is 4, and half of "
     "the group's `share.delivery.count.limit`, at which Kafka drops it, is the most.",
 )

@@ -21,13 +21,15 @@ PATIENCE_S = 30.0
 class RabbitMQQueue:
     """See Backend."""
 
-    def __init__(self, settings: AmqpSettings, queue: str, name: str, id_source: str) -> None:
-        self._queue = Queue(settings, queue, name)
+    def __init__(
+        self, settings: AmqpSettings, queue: str, name: str, id_source: str, most_deliveries: int
+    ) -> None:
+        self._queue = Queue(settings, queue, name, most_deliveries)
         self._id_of, self._kind = id_of(id_source), kind_of_id(queue, id_source)
         self._open: list[int] = []  # the receipts of what is not acknowledged, in their order
 
     def ready(self) -> tuple[int, int]:
-        """Exact, both of them."""
+        """Exact, both of them, but for a quorum queue without a leader: 0."""
         return self._queue.ready()
 
     def take(self, count: int) -> list[Message]:

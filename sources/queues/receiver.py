@@ -13,12 +13,13 @@ query. Whatever happens to the process, a message is in the queue until it is in
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...core.crash_points import crash_point
-from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SourceError
+from ...core.errors import ReadTimeout
 from ...core.patience import patience_s, served
 from .backend import Backend, Memory
 from .id_window import IdWindows
@@ -28,7 +29,7 @@ from .offset_memory import OffsetMemory
 from .options import QueueOptions
 from .rabbitmq import RabbitMQQueue
 from .share_group import ShareGroupQueue
-from .topic import MAX_MESSAGE_BYTES
+from .unkept import size_of, stopped
 
 log = logging.getLogger(__name__)
 
@@ -107,16 +108,16 @@ class Receiver:
     def _received(self, all_there: bool, counts: _Counts) -> int:
         self.open()
         assert self._queue is not None and self._inbox is not None
-        total, most = 0, self._options.max_messages
+        total, most = 0, sys.maxsize if all_there else self._options.max_messages
         while total < most:
             ready, consumers = self._queue.ready()
             if not self._has_looked:
                 self._warn_of_others(consumers)
-            if all_there and not total:
-                most = ready
-            if not ready and (total or all_there):
-                break
-            count = max(1, min(self._options.prefetch, ready, most - total))
+            if most == sys.maxsize and (ready or total):
+                most = total + ready
+            if total and (total >= most or not (ready or all_there)):
+                break  # else nobody may look again, and that none wait only `take` can tell
+            count = min(self._options.prefetch, max(1, ready), most - total)
             self._inbox.try_out()
             taken = self._queue.take(count)
             if not taken:
@@ -139,7 +140,7 @@ class Receiver:
         for portion in _portions([one for one in taken if not self._stops(one)]):
             if not self._is_kept(portion, counts):
                 refused += portion
-        refused.sort(key=_size)
+        refused.sort(key=size_of)
         poison = [one for one in refused if self._reason(one)]
         held: list[Message] = []
         to_cut: list[Message] = []
@@ -150,49 +151,8 @@ class Receiver:
         if len(nameless) + len(held) < len(taken):
             crash_point("queue.after_acknowledgement")
         if nameless or held:
-            raise self._stopped(nameless, held)
-
-    def _stopped(self, nameless: Sequence[Message], held: Sequence[Message]) -> EoKafkaError:
-        """Of what is still in the queue, what to say."""
-        too_large = self._too_large(held) if held else ""
-        if not nameless:
-            return EnvironmentRefused(too_large)
-        said = nameless[0].said
-        return SourceError(
-            f"A message of queue '{self._options.queue}' has no id: option 'messageId' is "
-            f"'{self._options.message_id}', and it has none there (exchange "
-            f"'{said['exchange']}', routing key '{said['routingKey']}', {_size(nameless[0])} "
-            "bytes). Without one nobody can tell whether it was delivered before. It is still in "
-            "the queue; of what came with it all that can be kept is kept. "
-            "Let the publisher set one; or name another source of ids in 'messageId'; or set "
-            "'onMissingId' to 'dead-letter'. " + too_large
-        )
-
-    def _too_large(self, held: Sequence[Message]) -> str:
-        smallest, largest = min(held, key=_size), max(held, key=_size)
-        name = smallest.said.get("id") or (smallest.id or b"").decode(errors="backslashreplace")
-        most, poison = self._options.max_deliveries, self._options.poison_topic
-        is_last = any(self._reason(one) for one in held)
-        topic = poison if is_last else self._options.inbox
-        needed = max(MAX_MESSAGE_BYTES, _size(largest) + (1 << 20))
-        queue, has = self._options.queue, f"has {_size(smallest):,} bytes"
-        what = (
-            f"Message '{name}' of queue '{queue}' {has}, more than topic '{topic}' takes"
-            if len(held) == 1
-            else f"{len(held)} messages of queue '{queue}' are larger than topic '{topic}' takes, "
-            f"or no smaller than some that are: '{name}', the smallest, {has}"
-        )
-        return (
-            f"{what}. Nothing of that was acknowledged: it is still in the queue, and of what came "
-            "with it all that can be kept is kept. Raise the topic's limit: "
-            f"kafka-configs.sh --bootstrap-server ... --alter --topic {topic} --add-config "
-            f"max.message.bytes={needed}. Each start counts as a delivery, where they are counted. "
-        ) + (
-            "Their keys or headers are too large, so they cannot be cut, and at the queue's own "
-            "limit of deliveries they are dropped: do it before the next start."
-            if is_last
-            else f"After {most} (maxDeliveries) they go to '{poison}', in parts if they must."
-        )
+            is_last = any(self._reason(one) for one in held)
+            raise stopped(self._options, nameless, held, is_last=is_last)
 
     def _stops(self, one: Message) -> bool:
         """Whether it has no id, and may still be delivered again."""
@@ -279,19 +239,14 @@ class Receiver:
         if counts.poison:
             log.warning(
                 "%d messages of queue '%s' went to the poison topic '%s', which says why.",
-                counts.poison,
-                queue,
-                self._options.poison_topic,
+                *(counts.poison, queue, self._options.poison_topic),
             )
         if counts.uncertain:
             log.warning(
                 "%d messages of queue '%s' were delivered before and are not among the last %d ids:"
                 " taken as new. That is right if whoever had them died before it kept them, and a "
                 "repeat if more than %d others were kept since: then raise 'dedupWindow'.",
-                counts.uncertain,
-                queue,
-                window,
-                window,
+                *(counts.uncertain, queue, window, window),
             )
         counts.repeats = counts.poison = counts.uncertain = 0
 
@@ -318,21 +273,19 @@ def _chosen(options: QueueOptions) -> tuple[Backend, Memory]:
     both = (options.inbox, options.poison_topic)
     if options.amqp is not None:
         name = f"eo-kafka {options.inbox}"
-        queue = RabbitMQQueue(options.amqp, options.queue, name, options.message_id)
+        queue = RabbitMQQueue(
+            options.amqp, options.queue, name, options.message_id, options.max_deliveries
+        )
         kind = kind_of_id(options.queue, options.message_id)
         return queue, IdWindows(both, options.window, kind)
     memory = OffsetMemory(options.kept_topic, options.inbox)
     return ShareGroupQueue(options, memory), memory
 
 
-def _size(one: Message) -> int:
-    return len(one.value or b"")
-
-
 def _portions(taken: Sequence[Message]) -> Iterator[Sequence[Message]]:
     begin = size = 0
     for at, one in enumerate(taken):
-        size += _size(one)
+        size += size_of(one)
         if size >= PORTION_BYTES:
             yield taken[begin : at + 1]
             begin, size = at + 1, 0

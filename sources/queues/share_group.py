@@ -8,7 +8,7 @@ queue: kept first, then acknowledged, and what comes again is known by where it 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...clients.kafka import control_plane
@@ -34,7 +34,9 @@ class ShareGroupQueue:
             options.kafka, options.queue, options.share_group, options.prefetch
         )
         self._admin: Any = None
-        self._is_behind = self._has_looked = False
+        self._is_behind = False
+        # Up to where nothing of a topic's partition is missing without a word
+        self._told: dict[tuple[str, int], int] = {}
 
     def ready(self) -> tuple[int, int]:
         """How many records there are from where the group may begin, which is 10,000 offsets below
@@ -45,36 +47,41 @@ class ShareGroupQueue:
             self._admin = admin
         topic, topic_id = self._options.queue, self._group.topic_id()
         numbers = self._group.partitions(self._admin)
-        if not self._has_looked:
-            self._tell_of_deleted(topic_id, numbers)
         asked = [(topic, number, False) for number in numbers]
         found = control_plane.shared(self._options.kafka).look(ends=asked).ends
         ends = dict(zip(numbers, found, strict=True))
+        for at, end in ends.items():  # of what was there before the first message, nobody knows
+            self._told.setdefault((topic_id, at), self._memory.end(topic_id, at) or end)
         behind = [max(0, end - self._memory.end(topic_id, at)) for at, end in ends.items()]
         self._is_behind = any(behind)
         most = zip(ends.values(), behind, strict=True)
         return sum(min(end, missing + _AT_MOST_BELOW) for end, missing in most), 0
 
-    def _tell_of_deleted(self, topic_id: str, numbers: Iterable[int]) -> None:
+    def _tell_of_deleted(self, topic_id: str, taken: Sequence[Any]) -> None:
         """Kafka says nothing of records that it deletes for their age before it has handed them
-        out. Of what another member had, or of markers, nobody can tell: so it is no error."""
-        begins = self._group.begins(self._admin, numbers)
-        self._has_looked = True
-        for at, begin in begins.items():
-            kept = self._memory.end(topic_id, at)
-            if 0 < kept < begin:
-                log.warning(
-                    "Kafka has deleted what was in %s-%d from offset %d up to %d, and nothing of it"
-                    " came to inbox '%s'. Records of it that no other member of share group '%s' "
-                    "had are lost. Let the topic keep them (retention.ms) for longer than this "
-                    "query is away.",
-                    *(self._options.queue, at, kept, begin),
-                    *(self._options.inbox, self._options.share_group),
-                )
+        out. Of what another member had, or of markers, nobody can tell: so it is no error. Before
+        what was taken is kept, as nobody sees a gap before that any more."""
+        asked = [at for of_topic, at in self._told if of_topic == topic_id]
+        for at, begin in (self._group.begins(self._admin, asked) if asked else {}).items():
+            since = max(self._told[topic_id, at], self._memory.end(topic_id, at))
+            mine = [one.offset() for one in taken if one.partition() == at]
+            for offset in (*mine, begin):
+                if since < (until := min(offset, begin)):
+                    log.warning(
+                        "Kafka has deleted what was in %s-%d from offset %d up to %d, and nothing "
+                        "of it came to inbox '%s'. Records of it (not markers of transactions) that"
+                        " no other member of share group '%s' had are lost. Let the topic keep them"
+                        " (retention.ms) for longer than this query is away or behind.",
+                        *(self._options.queue, at, since, until),
+                        *(self._options.inbox, self._options.share_group),
+                    )
+                since = max(since, offset + 1)
+            self._told[topic_id, at] = max(self._told[topic_id, at], begin)
 
     def take(self, count: int) -> list[Message]:
         """About as many as `prefetch`, whatever `count` is: whole batches of producers."""
         topic_id, found = self._group.take(self._is_behind)
+        self._tell_of_deleted(topic_id, found)
         return [message_of(one, topic_id) for one in found]
 
     def acknowledge(self, taken: Sequence[Message]) -> None:

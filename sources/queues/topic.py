@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 # RabbitMQ 4 takes messages of up to 16 MiB, unless it is told otherwise.
 MAX_MESSAGE_BYTES = 17 << 20
+# Of a record, at most: by their defaults brokers take no request of 100 MiB, nor do readers.
+MOST_BYTES = 64 << 20
 # So much a part of a poison message takes, which would be dropped in the end
 _LEAST_POISON_BYTES = 1_000_000
 _KEPT_MS = 7 * 24 * 3600 * 1000  # as Kafka keeps a topic unless it is told otherwise

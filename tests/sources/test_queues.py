@@ -40,6 +40,7 @@ from eo_kafka.sources.queues.message import META, PART_BYTES, Record, id_of, id_
 from eo_kafka.sources.queues.receiver import PORTION_BYTES, _portions
 from eo_kafka.sources.queues.rows import unpacked, with_messages
 from eo_kafka.sources.queues.share_group import message_of as message_of_share_group
+from eo_kafka.sources.queues.unkept import stopped
 
 SECRET = "s3cr3t-pa55"
 GIVEN = {
@@ -481,6 +482,31 @@ def test_whatever_ends_a_connection_is_an_outage(error) -> None:
     assert type(explained(error, checked(GIVEN).queue.amqp, "orders")) is ReadTimeout
 
 
+@pytest.mark.parametrize(
+    ("code", "text", "kind", "said"),
+    [
+        (404, "no queue 'orders' in vhost '/'", EnvironmentRefused, "has no queue"),
+        (
+            *(
+                404,
+                "home node 'b@h' of durable queue 'orders' in vhost '/' is down or inaccessible",
+            ),
+            *(ReadTimeout, "cannot reach queue 'orders' .*do not delete or declare"),
+        ),
+        (404, "queue 'orders' in vhost '/' process is stopped by supervisor", ReadTimeout, "node"),
+        (404, "queue 'orders' has crashed and failed to restart", ReadTimeout, "has crashed"),
+        (403, "access to queue 'orders' refused for user 'me'", EnvironmentRefused, "'read'"),
+        (403, "queue 'orders' in vhost '/' in exclusive use", ReadTimeout, "Another consumer has"),
+    ],
+)
+def test_what_goes_by_itself_is_waited_for(code, text, kind, said) -> None:
+    """RabbitMQ has the same code for what a person must correct."""
+    error = pika.exceptions.ChannelClosedByBroker(code, text)
+    found = explained(error, checked(GIVEN).queue.amqp, "orders")
+    assert type(found) is kind
+    assert re.search(said, str(found))
+
+
 def test_what_the_client_raises_for_an_end_is_known() -> None:
     """All of pika's own errors but what it says of a field that it does not know."""
     own = {name for name, one in vars(pika.exceptions).items() if isinstance(one, type)}
@@ -511,6 +537,24 @@ def test_a_body_may_be_typed() -> None:
     made = columns(checked(given))
     assert "messageId" in str(made)
     assert "id BIGINT" in str(made)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "needed", "ours"),
+    [
+        ([18 << 20], 19 << 20, False),
+        ([18 << 20, 70 << 20], 64 << 20, True),
+        ([70 << 20], None, True),
+    ],
+)
+def test_a_limit_of_ours_is_not_told_as_the_topics(sizes, needed, ours) -> None:
+    """Who raises the topic's as he is told must not read the same again."""
+    held = [message_of(delivery(bytes(size)), b"a") for size in sizes]
+    told = str(stopped(checked(GIVEN).queue, [], held, is_last=False))
+    limit = re.search(r"max\.message\.bytes=(\d+)", told)
+    assert (limit and int(limit[1])) == needed
+    assert ("more than 64 MiB" in told) == ours
+    assert "after 15 (maxDeliveries) it goes to 'orders-inbox.poison'" in told
 
 
 def test_the_window_holds_the_newest_ids() -> None:
