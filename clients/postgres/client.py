@@ -16,6 +16,7 @@ from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SinkEr
 from ...core.options import Option, OptionReader, text
 from ...core.patience import AT_FIRST_S, Wait, served
 from ...core.process.kept import Kept
+from .refused import with_state
 
 if TYPE_CHECKING:
     import psycopg
@@ -60,9 +61,13 @@ OR (name = 'default_transaction_isolation' AND setting <> 'read committed')
 OR (name = 'lock_timeout' AND setting = '0')
 OR (name IN ('statement_timeout', 'transaction_timeout') AND setting <> '0')
 """
-# Classes of errors that the same request may not meet again; 25P03 ended the transaction of a
-# driver that stood still in it
-_AGAIN = ("08", "40", "53", "55", "57", "25P03")
+_READ_ONLY = "25006"
+_IN_STATE = "55000"  # "object not in prerequisite state"
+# Errors, and classes of them, that the same request may not meet again. Who takes no writes may be
+# in a fail-over, or have its disk made larger; 25P03 ended the transaction of a driver that stood
+# still in it; what lacks memory or locks (53200) lacks them by what other sessions do.
+_AGAIN = ("08", _READ_ONLY, "25P03", "40", "53", "55006", "55P03", "57")
+_AWAY = ("", "08", "57")
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,7 @@ def connected(settings: PostgresSettings) -> Iterator[psycopg.Connection[Any]]:
 
     key: dict[str, object] = dict(settings.parameters)
     connection = _kept.take(key)
-    if connection is not None and not _answers(connection):
+    if connection is not None and not _takes_writes(connection):
         _close(connection)
         connection = None
     try:
@@ -172,10 +177,11 @@ def connected(settings: PostgresSettings) -> Iterator[psycopg.Connection[Any]]:
     _kept.put(key, connection)
 
 
-def _answers(connection: psycopg.Connection[Any]) -> bool:
+def _takes_writes(connection: psycopg.Connection[Any]) -> bool:
+    """Whether it answers so: its server may have become a standby, or read-only."""
     with suppress(Exception):
-        execute_soon(connection, b"SELECT 1", _SOON_S)
-        return True
+        found = execute_soon(connection, b"SHOW transaction_read_only", _SOON_S)
+        return found is None or found.get_value(0, 0) != b"on"
     return False
 
 
@@ -215,17 +221,23 @@ def _connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
         raise EnvironmentRefused(_NEEDED) from None
     parameters: dict[str, Any] = dict(settings.parameters)
     wait = Wait(settings.place, at_first_s=AT_FIRST_S if _is_task() else 0)
+    told: dict[str, psycopg.Error] = {}  # one look for each sentence
     while True:
         made = None
         try:
             made = psycopg.connect(**parameters, autocommit=True)
             execute_soon(made, _SAFE, _SOON_S)
         except psycopg.Error as error:
+            failed = error
             if made is not None:
                 _close(made)
-            problem = f"No answer from PostgreSQL at {settings.place} ({said(error)})."
-            if not may_pass(error) or not wait.goes_on(True, problem):
-                raise
+            else:
+                if str(error) not in told:
+                    told[str(error)] = with_state(error, parameters, _SOON_S)
+                failed = told[str(error)]
+            problem = f"No session with PostgreSQL at {settings.place} ({said(failed)})."
+            if not may_pass(failed) or not wait.goes_on(True, problem):
+                raise failed from None
             time.sleep(_PAUSE_S)
         else:
             served(settings.place)
@@ -247,6 +259,8 @@ def may_pass(error: psycopg.Error) -> bool:
 
     if error.sqlstate is None:
         return not isinstance(error, DataError | NotSupportedError | ProgrammingError)
+    if error.sqlstate == _IN_STATE:  # two end one prepared transaction: it is "busy"
+        return error.diag.source_function == "LockGXact"
     return error.sqlstate.startswith(_AGAIN)
 
 
@@ -266,17 +280,25 @@ def said(error: psycopg.Error) -> str:
     """What the server said, in a line."""
     known = error.diag
     words = known.message_primary or " ".join(str(error).split()) or type(error).__name__
-    detail = f" ({known.message_detail})" if known.message_detail else ""
-    return cut(f"{words}{detail}", 600)
+    more = " ".join(one for one in (known.message_detail, known.message_hint) if one)
+    return cut(f"{words} ({more})" if more else words, 600)
 
 
 def explained(error: psycopg.Error, settings: PostgresSettings) -> EoKafkaError:
     """The client's error as one of ours."""
     state = error.sqlstate or ""
-    if state[:2] == "28" or state in ("3D000", "42501", "25006"):
+    if state[:2] == "28" or state in ("3D000", "42501"):
         return EnvironmentRefused(
             f"PostgreSQL at {settings.place} refuses this role: {said(error)}. Correct the role, "
-            "its password or its privileges, and start again."
+            "its password, the database or the role's privileges, and start again."
+        )
+    if state == _READ_ONLY:
+        return ReadTimeout(
+            f"PostgreSQL at {settings.place} takes no writes ({said(error)}): it is a standby "
+            "(SELECT pg_is_in_recovery()), or default_transaction_read_only is on for the server, "
+            "database or role, as a provider does when the disk is nearly full. Have option 'url' "
+            "name the primary, or all hosts that may be it (host1,host2), or have the setting "
+            "switched off, and start again: the job goes on where it was."
         )
     if waited_too_long(error):
         return ReadTimeout(
@@ -284,6 +306,11 @@ def explained(error: psycopg.Error, settings: PostgresSettings) -> EoKafkaError:
             f"({where_waited(error)}): nothing of it was done. Another session or a prepared "
             "transaction has a lock (pg_locks, pg_stat_activity, pg_prepared_xacts): have it end, "
             "and start again."
+        )
+    if may_pass(error) and state[:2] not in _AWAY:
+        return ReadTimeout(
+            f"PostgreSQL at {settings.place} cannot do that now ({said(error)}). Start again when "
+            "it can: the job goes on where it was."
         )
     if may_pass(error):
         return ReadTimeout(

@@ -6,24 +6,24 @@ an acknowledged commit durable would be made in one session, and the commit in a
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import EnvironmentRefused
-from .client import PostgresSettings, execute_soon
+from ...core.errors import EnvironmentRefused, ReadTimeout
+from .client import PostgresSettings, execute_soon, said
 
 if TYPE_CHECKING:
     import psycopg
 
 _LOOKS = 20  # a pool that others use, too, may give a transaction the same session by chance
-_WAIT_S = 3.0
+_WAIT_S = 30.0  # for a session that others of a busy pool have: each its turn
 _WHO = b"SELECT pg_backend_pid()"
 _known: set[PostgresSettings] = set()
 
 
 def check_own_session(connection: psycopg.Connection[Any], settings: PostgresSettings) -> None:
-    """Raise EnvironmentRefused if transactions of `connection` share sessions with others'. Driver,
-    once a process and database."""
+    """Raise EnvironmentRefused if transactions of `connection` share sessions with others',
+    ReadTimeout if that cannot be told. Driver, once a process and database."""
     import psycopg
 
     if settings in _known:
@@ -33,34 +33,33 @@ def check_own_session(connection: psycopg.Connection[Any], settings: PostgresSet
     if here != connection.info.backend_pid:
         parameters: dict[str, Any] = dict(settings.parameters)
         parameters |= {"target_session_attrs": "any", "connect_timeout": int(_WAIT_S)}
-        with (
-            suppress(psycopg.OperationalError),  # a pool that has no second session to give
-            psycopg.connect(**parameters, autocommit=True) as other,
-        ):
-            for _ in range(_LOOKS):
-                if (there := _session_soon(other)) is None:
-                    break
-                if there == here or _session(connection) != here:
-                    raise EnvironmentRefused(_refusal(settings))
+        try:
+            with closing(psycopg.connect(**parameters, autocommit=True)) as other:
+                for _ in range(_LOOKS):
+                    there = _session(other)
+                    if there == here or _session(connection) != here:
+                        raise EnvironmentRefused(_refusal(settings))
+        except psycopg.OperationalError as error:
+            raise ReadTimeout(_untold(settings, said(error))) from None
     _known.add(settings)
 
 
 def _session(connection: psycopg.Connection[Any]) -> int:
-    """The number of the server's process."""
-    (found,) = connection.execute(_WHO, prepare=False).fetchall()
-    return int(found[0])
-
-
-def _session_soon(connection: psycopg.Connection[Any]) -> int | None:
-    """The same; None where none is free within _WAIT_S. The connection is of no use then."""
-    import psycopg
-
-    try:
-        result = execute_soon(connection, _WHO, _WAIT_S)
-    except psycopg.Error:
-        return None
+    """The number of the server's process. Raises psycopg.OperationalError if none is free within
+    _WAIT_S; the connection is of no use then."""
+    result = execute_soon(connection, _WHO, _WAIT_S)
     found = result.get_value(0, 0) if result is not None else None
-    return None if found is None else int(found)
+    return int(found or 0)
+
+
+def _untold(settings: PostgresSettings, why: str) -> str:
+    return (
+        f"A connection pooler at {settings.place} has no second session to give in {_WAIT_S:g} s "
+        f"({why}), and without one it cannot be told whether each connection keeps its own. "
+        "Nothing was written. The driver and each task that runs need one: have other programs "
+        "give theirs back, or enlarge the pool (PgBouncer's default_pool_size, max_client_conn), "
+        "and start again."
+    )
 
 
 def _refusal(settings: PostgresSettings) -> str:

@@ -13,8 +13,8 @@ from unittest.mock import Mock
 import psycopg
 import pytest
 
-from eo_kafka.clients.postgres import client
-from eo_kafka.errors import EnvironmentRefused, EoKafkaError, Fenced
+from eo_kafka.clients.postgres import client, pooling
+from eo_kafka.errors import EnvironmentRefused, EoKafkaError, Fenced, ReadTimeout
 from eo_kafka.sinks.protocol.recovery import make_plan
 from eo_kafka.sinks.protocol.two_phase import TaskIdentity
 from eo_kafka.sinks.tables import prepared, writing
@@ -78,6 +78,43 @@ def test_so_it_is_in_a_pool_that_others_use(table_job, eo_postgres, tmp_path):
             done.set()
             for one in others:
                 one.join()
+
+
+def test_so_it_is_in_a_pool_without_a_session_to_spare(table_job, eo_postgres, tmp_path):
+    done = threading.Event()
+
+    def work(url: str) -> None:
+        with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
+            while not done.is_set():
+                connection.execute("SELECT pg_sleep(4)")
+
+    with pgbouncer(
+        tmp_path, eo_postgres.url, pool_mode="transaction", default_pool_size="1"
+    ) as url:
+        other = threading.Thread(target=work, args=(url,))
+        other.start()
+        try:
+            with pytest.raises(EnvironmentRefused, match="each transaction another session"):
+                through(url, table_job, "staged").run(0)
+        finally:
+            done.set()
+            other.join()
+    assert table_job.there() == Counter()
+
+
+def test_what_a_full_pool_does_not_tell_is_asked_again(
+    table_job, eo_postgres, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(pooling, "_WAIT_S", 2.0)
+    with pgbouncer(tmp_path, eo_postgres.url, default_pool_size="2") as url:
+        job = through(url, table_job, "staged")
+        with psycopg.connect(url) as other:
+            other.execute("SELECT 1")
+            for _ in range(2):
+                with pytest.raises(ReadTimeout, match="second session.*default_pool_size"):
+                    job.run(0)
+        job.run(0)
+    assert job.there() == job.expected(0)
 
 
 def test_doctor_says_so(table_job, eo_postgres, tmp_path, capsys):

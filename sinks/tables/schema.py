@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...clients.postgres.client import said
 from ..options import TWO_PHASE
 from .table import Place, TableTarget, find
 
@@ -166,6 +167,8 @@ def _of_table(
             " that a policy hides, without a word. ALTER ROLE ... BYPASSRLS, or leave out option "
             "'operationColumn'."
         )
+    elif target.operation and may_delete:
+        yield from _of_deletes(connection, place)
     may = connection.execute(_OF_SCHEMA, [place.beside]).fetchone()
     if may is None:
         yield f"There is no schema '{place.beside}' (option 'stagingSchema')."
@@ -174,6 +177,17 @@ def _of_table(
             f"This role lacks CREATE on schema '{place.beside}', where rows are staged: grant it, "
             "or name another schema in option 'stagingSchema'."
         )
+
+
+def _of_deletes(connection: psycopg.Connection[Any], place: Place) -> Iterator[str]:
+    """A publication takes in no DELETE of a table, or partition, whose rows it cannot name."""
+    from psycopg import errors, sql
+
+    name = sql.Identifier(place.schema, place.name)
+    try:
+        connection.execute(sql.SQL("EXPLAIN DELETE FROM {}").format(name))
+    except errors.ObjectNotInPrerequisiteState as error:
+        yield f"Option 'operationColumn' needs DELETE, which PostgreSQL refuses: {said(error)}"
 
 
 def _of_what_is_kept(

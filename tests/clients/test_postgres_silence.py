@@ -19,7 +19,14 @@ from eo_kafka.clients.postgres.client import PostgresSettings, connected
 from eo_kafka.core.options import OptionReader
 from eo_kafka.core.patience import served
 from eo_kafka.core.process import driver_directory
-from eo_kafka.errors import ReadTimeout
+from eo_kafka.errors import EnvironmentRefused, ReadTimeout, SinkError
+
+
+def refusal(state: str, words: str) -> bytes:
+    """In the server's language, the severity too."""
+    fields = {"S": "SCHWERWIEGEND", "V": "FATAL", "C": state, "M": words}
+    body = b"".join(f"{name}{value}\0".encode() for name, value in fields.items())
+    return message(b"E", body + b"\0")
 
 
 def message(kind: bytes, body: bytes = b"") -> bytes:
@@ -29,11 +36,26 @@ def message(kind: bytes, body: bytes = b"") -> bytes:
 READY = message(b"Z", b"I")
 KNOWN = {"server_version": "17.5", "client_encoding": "UTF8", "standard_conforming_strings": "on",
          "default_transaction_read_only": "off", "in_hot_standby": "off"}  # fmt: skip
-LOGIN = b"".join(
+
+
+def login(**known: str) -> bytes:
+    return b"".join(
+        [
+            message(b"R", bytes(4)),
+            *(message(b"S", f"{name}\0{value}\0".encode()) for name, value in known.items()),
+            message(b"K", struct.pack("!II", 1, 2)),
+            READY,
+        ]
+    )
+
+
+LOGIN = login(**KNOWN)
+READ_ONLY = login(**{**KNOWN, "in_hot_standby": "on"})
+IS_READ_ONLY = b"".join(
     [
-        message(b"R", bytes(4)),
-        *(message(b"S", f"{name}\0{value}\0".encode()) for name, value in KNOWN.items()),
-        message(b"K", struct.pack("!II", 1, 2)),
+        message(b"T", struct.pack("!H", 1) + b"r\0" + struct.pack("!IHIhih", 0, 0, 25, -1, -1, 0)),
+        message(b"D", struct.pack("!Hi", 1, 2) + b"on"),
+        message(b"C", b"SHOW\0"),
         READY,
     ]
 )
@@ -44,6 +66,7 @@ class Host:
 
     def __init__(self, listener: socket.socket) -> None:
         self.mute: Callable[[bytes], bool] = lambda query: False
+        self.login = LOGIN
         self.heard: list[bytes] = []
         self._listener = listener
         self.port = listener.getsockname()[1]
@@ -62,14 +85,18 @@ class Host:
                 if struct.unpack("!I", body[:4])[0] not in (80877103, 80877104):
                     break
                 talk.sendall(b"N")  # neither TLS nor GSS
-            self._answer(talk, b"login", LOGIN)
+            self._answer(talk, b"login", self.login)
+            if self.login[:1] == b"E":
+                return
             query = b""
             while (kind := said.read(1)) not in (b"", b"X"):
                 body = said.read(struct.unpack("!I", said.read(4))[0] - 4)
                 if kind in b"PQ":
                     query = body
                 if kind == b"Q":
-                    self._answer(talk, query, message(b"C", b"SELECT 0\0") + READY)
+                    is_so = self.login is READ_ONLY and b"transaction_read_only" in query
+                    answer = IS_READ_ONLY if is_so else message(b"C", b"SELECT 0\0") + READY
+                    self._answer(talk, query, answer)
                 if kind == b"S":
                     done = [b"1", b"2", b"n"]
                     self._answer(
@@ -157,6 +184,68 @@ def test_so_is_a_new_one_that_is_not_made_safe(hosts: list[Host]) -> None:
     hosts[0].mute = first
     assert use(settings)
     assert b"set_config" in muted[0]
+    assert hosts[1].heard
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [
+        ("28000", EnvironmentRefused),
+        ("28P01", EnvironmentRefused),
+        ("3D000", EnvironmentRefused),
+        ("42501", EnvironmentRefused),
+        ("42704", SinkError),  # a setting in the URL's `options`
+        ("53300", None),
+        ("57P03", None),
+        ("08P01", None),  # PgBouncer: of a server that is away
+        ("XX000", None),
+        ("QQ999", None),  # a state that nobody knows
+    ],
+)
+def test_a_refusal_is_known_in_whichever_language_and_what_passes_is_waited_for(
+    hosts: list[Host], state: str, error: type[Exception] | None
+) -> None:
+    settings = settings_of(hosts[:1])
+    served(settings.place)
+    hosts[0].login = refusal(state, "die Anmeldung ist nicht erlaubt")
+    if error is not None:
+        began = time.monotonic()
+        with pytest.raises(error, match="nicht erlaubt"), connected(settings):
+            pass
+        assert time.monotonic() - began < 5
+        return
+    later = threading.Timer(1.5, lambda: setattr(hosts[0], "login", LOGIN))
+    later.start()
+    assert use(settings)
+    assert hosts[0].heard.count(b"login") < 8, "one look for each sentence"
+
+
+def test_a_host_of_several_that_takes_no_writes_is_waited_for(hosts: list[Host]) -> None:
+    settings = settings_of(hosts)
+    served(settings.place)
+    hosts[0].login = READ_ONLY
+    hosts[1].login = refusal("57P03", "das Datenbanksystem startet")
+    later = threading.Timer(1.5, lambda: setattr(hosts[1], "login", LOGIN))
+    later.start()
+    assert use(settings)
+
+
+def test_a_server_that_takes_no_writes_is_told_of(hosts: list[Host]) -> None:
+    hosts[0].login = READ_ONLY
+    with pytest.raises(ReadTimeout, match="takes no writes"), connected(settings_of(hosts[:1])):
+        pass
+
+
+def test_a_kept_connection_to_a_server_that_takes_no_writes_any_more_is_given_up(
+    hosts: list[Host],
+) -> None:
+    settings = settings_of(hosts)
+    assert use(settings)
+    hosts[0].login = READ_ONLY
+    assert use(settings)
     assert hosts[1].heard
 
 

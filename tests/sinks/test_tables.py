@@ -8,8 +8,8 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from eo_kafka.clients.postgres.client import may_pass
-from eo_kafka.core.errors import OptionsError
+from eo_kafka.clients.postgres.client import explained, may_pass
+from eo_kafka.core.errors import OptionsError, ReadTimeout
 from eo_kafka.core.transaction import NO_TRANSACTION, Decision, DecisionState, Participant, Staged
 from eo_kafka.sinks.marker import History, Marker, may_be_forgotten, needed, newest_parts
 from eo_kafka.sinks.tables.options import read_table
@@ -105,6 +105,19 @@ def test_only_a_server_that_is_away_is_asked_again():
     assert not may_pass(psycopg.ProgrammingError("only '%s' are allowed as placeholders"))
     assert not may_pass(psycopg.DataError("PostgreSQL text fields cannot contain NUL"))
     assert not may_pass(psycopg.errors.UndefinedColumn())
+    assert may_pass(psycopg.errors.ReadOnlySqlTransaction())
+    assert may_pass(psycopg.errors.ObjectInUse())
+    assert not may_pass(psycopg.errors.ObjectNotInPrerequisiteState())
+    assert not may_pass(psycopg.errors.CantChangeRuntimeParam())
+
+
+def test_a_server_that_answers_is_not_told_of_as_away():
+    settings = read_table(GIVEN, COLUMNS)[1].postgres
+    for error in (psycopg.errors.OutOfMemory("no locks"), psycopg.errors.DeadlockDetected("it")):
+        told = explained(error, settings)
+        assert isinstance(told, ReadTimeout)
+        assert f"cannot do that now ({error})" in str(told)
+    assert "No answer" in str(explained(psycopg.errors.CannotConnectNow("it starts"), settings))
 
 
 def test_a_staged_column_has_the_tables_keys_and_cuts_nothing():
