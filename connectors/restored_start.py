@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionsError
 from ..core.url_secrets import without_secrets
 from ..sinks.options import UPDATE_MODE
-from ..state.snapshots.checkpoint import open_checkpoint
+from ..state.snapshots.checkpoint import is_without_scheme, open_checkpoint
 from ..state.snapshots.restoring import restore_missing
 from ..state.snapshots.snapshot import RESTORING
 from .foreach_batch import BatchFunction
@@ -40,8 +41,9 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
     Args:
         writer: A `df.writeStream.format("eo-kafka")` with its options, or a
             `df.writeStream.foreachBatch(eo_kafka.foreach_batch(options))`. It needs a
-            `checkpointLocation`, and a `jobName` or a query name. A function of your own that calls
-            what `foreach_batch` returned (`write`) says so by `@functools.wraps(write)`.
+            `checkpointLocation`, and a `jobName` or a query name. A relative location is in the
+            folder where Spark's JVM was started. A function of your own that calls what
+            `foreach_batch` returned (`write`) says so by `@functools.wraps(write)`.
 
     Returns:
         The running query, as `writer.start()` returns it.
@@ -81,6 +83,7 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
         problems.append(f"{UPDATE_MODE}.")
     if problems or job is None or checkpoint is None:
         raise OptionsError(problems)
+    checkpoint = _as_spark_has_it(writer, checkpoint)
     folder = open_checkpoint(checkpoint)
     is_missing = folder.is_empty() or RESTORING in folder.paths()
     if is_missing and restore_missing(checkpoint, job, sink) is None:
@@ -106,6 +109,14 @@ def _default_checkpoint(writer: Any, given: Mapping[str, str]) -> str | None:
     root = writer._spark.conf.get("spark.sql.streaming.checkpointLocation", None)
     name = given.get("queryname")
     return f"{root.rstrip('/')}/{name}" if root and name else None
+
+
+def _as_spark_has_it(writer: Any, checkpoint: str) -> str:
+    """A relative one is resolved by the JVM, which a `chdir` of Python's does not move. Where the
+    server of Spark Connect is, is not known."""
+    if getattr(writer, "_jwrite", None) is None or not is_without_scheme(checkpoint):
+        return checkpoint
+    return os.path.join(writer._spark._jvm.System.getProperty("user.dir"), checkpoint)
 
 
 def options_of(writer: DataStreamWriter) -> Mapping[str, str]:

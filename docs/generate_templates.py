@@ -57,7 +57,7 @@ def picture(template: str) -> str:
         names = "generate", "job", "model", "pipeline", "rows", "sample", "streams"
         with _imported(Path(folder), *names) as modules:
             generate, job, model, pipeline, rows, sample, streams = modules
-            places = {"bootstrap_servers": "", "checkpoint": ""}
+            places = {"bootstrap_servers": "-", "checkpoint": "-"}
             settings = streams.typed(pipeline.Settings, {**job.config("job"), **places})
             made = generate.records(RECORDS, rows.START)
             return "\n".join(

@@ -10,6 +10,11 @@ from ..core.offsets import OffsetRange, Offsets, TopicPartition, encode_text, na
 
 log = logging.getLogger(__name__)
 
+# Of an end that a log does not reach
+TO_COME = (
+    "If the records are still to come, read again when they are there: to go on leaves them out."
+)
+
 
 def tell_loss(sentence: str, *, fail: bool) -> None:
     """Raise DataLossError, or warn if the query is to go on with what is left."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ..core.errors import SourceError
 from ..core.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from ..core.process.driver_directory import remember
-from .data_loss import tell_loss
+from .data_loss import TO_COME, tell_loss
 from .given_offsets import GivenOffsets
 from .lookup import OffsetLookup, Topics
 from .settings.limits import ByGroup, ByTime, Limit
@@ -165,7 +165,7 @@ def resolved(
             tell_loss(
                 f"The read is to begin at offset {start} of partition {at}, which ends at {end}: "
                 "the offset was given too high ('startingOffsets'), or records were lost, or the "
-                "topic was deleted and made again.",
+                f"topic was deleted and made again. {TO_COME}",
                 fail=fail,
             )
     return found

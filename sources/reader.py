@@ -14,7 +14,7 @@ from ..clients.kafka.config import consumer, quick_connect
 from ..core.errors import ReadTimeout, SourceError
 from ..core.offsets import OffsetRange, TopicPartition
 from ..core.process.kept import KEPT_STALL_TIMEOUT_S, Kept, Leaders
-from .data_loss import tell_loss
+from .data_loss import TO_COME, tell_loss
 from .fetch import plain
 from .late_bound import resolved_now
 from .lookup import OffsetLookup
@@ -277,7 +277,7 @@ def _end_there(options: SourceOptions, wanted: OffsetRange) -> int:
     tell_loss(
         f"Reading {wanted} cannot end: the log ends at {high}. Either that end was given too high "
         "('endingOffsets'), or the records from there on were lost, or the topic was deleted and "
-        "made again.",
+        f"made again. {TO_COME}",
         fail=options.fail_on_data_loss,
     )
     return high
@@ -301,6 +301,7 @@ def _after_loss(options: SourceOptions, wanted: OffsetRange, gone: _OutOfRange) 
         f"Offset {offset} of partition {at} is out of range while reading {wanted}: the log now "
         f"holds offsets {low} to {high}. {why}, or the topic was deleted and created again."
     )
+    sentence += f" {TO_COME}" if offset > high else ""
     tell_loss(sentence, fail=options.fail_on_data_loss)
     # A log that ends before the offset is another log: nothing in it belongs to this range.
     return low if low > offset else wanted.end

@@ -70,7 +70,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 1 failed with a sentence on stderr, 2 (as SystemExit) wrong usage.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
+    _open_what_is_closed()
+    code = 0
+    try:
+        try:
+            code = _done(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) and _has_nobody_who_reads(sys.stdout):
+            code = 128 + signal.SIGPIPE
+        elif _is_refused(sys.stdout):
+            print(f"eo-kafka: stdout cannot be written: {error.strerror}.", file=sys.stderr)
+            code = code or 1
+        else:
+            raise
+        # what is left goes nowhere, or Python would say so again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _done(words: list[str]) -> int:
     if words == ["--version"]:
         print(f"eo-kafka {mark()}")
         return 0
@@ -87,30 +107,35 @@ def _run(command: Command, words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog=f"eo-kafka {command.words}", description=command.help)
     module.add_arguments(parser)
     try:
-        try:
-            arguments = parser.parse_args(words)
-            code: int = module.run(arguments)
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        if not _has_nobody_who_reads(sys.stdout):
-            raise
-        return 128 + signal.SIGPIPE
+        code: int = module.run(parser.parse_args(words))
     except EoKafkaError as error:
         print(f"eo-kafka {command.words}: {error}", file=sys.stderr)
         return 1
     return code
 
 
+def _open_what_is_closed() -> None:
+    """Who started this may have closed a stream (`>&-`): Python has None for it, and the next file
+    or socket would get its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - to the end
+
+
 def _has_nobody_who_reads(output: TextIO) -> bool:
-    """Whether it goes to a program that has read enough, as in `eo-kafka topic list | head -1`;
-    then what is left goes nowhere, or Python would say so again at its end."""
+    """Whether it goes to a program that has read enough, as in `eo-kafka topic list | head -1`."""
     reader = select.poll()
     reader.register(output.fileno(), 0)
-    if not reader.poll(0):
-        return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
-    return True
+    return bool(reader.poll(0))
+
+
+def _is_refused(output: TextIO) -> bool:
+    """Whether what is left for it cannot be written: its disk is full, say."""
+    try:
+        output.flush()
+    except OSError:
+        return True
+    return False
 
 
 def _overview() -> argparse.ArgumentParser:

@@ -4,6 +4,7 @@ nothing lost or repeated and with the state that an uninterrupted run has."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -14,10 +15,12 @@ import eo_kafka
 from eo_kafka.state.snapshots.closure import tables
 from harness import (
     Stateful,
+    assert_exactly_once,
     assert_settled,
     committed,
     fail_at,
     kill_driver_at,
+    make_copy,
     produce,
     read_ledger,
 )
@@ -264,3 +267,26 @@ def test_a_job_without_a_snapshot_starts_from_nothing(new_job, spark):
     job.run(spark)
     assert read_ledger(job).snapshot is None
     assert len(committed(job.servers, job.sink_topic)) == 150
+
+
+def test_a_relative_checkpoint_is_where_spark_has_it_wherever_python_has_gone(
+    broker, make_topic, spark, tmp_path, monkeypatch
+):
+    """A driver's chdir does not move its JVM."""
+    values, checkpoint = [b"%d" % n for n in range(30)], tmp_path / "checkpoint"
+    job = make_copy(
+        *(broker.bootstrap_servers, make_topic, tmp_path, values[:10]),
+        sink_extra={"snapshots": "true"},
+    )
+    of_spark = spark._jvm.java.lang.System.getProperty("user.dir")
+    job.checkpoint = Path(os.path.relpath(checkpoint, of_spark))
+    (tmp_path / "python" / "is" / "here").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "python" / "is" / "here")
+    job.run(spark)
+    produce(job.servers, job.source_topic, values[10:20])
+    job.run(spark)
+    shutil.rmtree(checkpoint)
+    produce(job.servers, job.source_topic, values[20:])
+    job.run(spark)
+    assert_exactly_once(job, values)
+    assert (checkpoint / "commits" / "2").exists(), "it was restored there"

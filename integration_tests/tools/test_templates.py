@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from connect_port import connect_port
 from eo_kafka.testing.driver import Driver
 from eo_kafka.testing.processes import wait_until
+from eo_kafka.testing.standalone_spark import SPARK_HOME
 from harness import committed, produce
 from projects import EO_KAFKA, new, ran, set_to
 
@@ -74,6 +75,25 @@ def test_samples_go_on_where_they_ended_whatever_partitions_there_are(broker, ma
     assert max(committed(broker.bootstrap_servers, source).values()) == 1
 
 
+def test_samples_that_kafka_does_not_take_are_told(broker, make_topic, tmp_path):
+    servers, name = broker.bootstrap_servers, f"told-{uuid.uuid4().hex[:8]}"
+    folder = new("copy", tmp_path / name, "--dev-servers", servers)
+
+    def refused(match: str, *words: str) -> None:
+        with pytest.raises(AssertionError, match=match):
+            ran(folder / "sample.py", *words, cwd=tmp_path)
+
+    set_to(folder, "source", make_topic("small", config={"max.message.bytes": "60"}))
+    refused("did not take 50 records: Broker: Message size too large. Mend", "write", "--count=50")
+    refused("There is no input yet: python sample.py write", "check")
+    set_to(folder, "source", f"{name}-payments")
+    more_than_a_queue = "--count=120000"
+    said = ran(folder / "sample.py", "write", more_than_a_queue, cwd=tmp_path)
+    assert "Records 1 to 120000 are written" in said
+    set_to(folder, "bootstrap_servers", f"{servers}'\nkafka.security.protocol = 'SSL")
+    refused(rf"Kafka at {servers} \(config.toml, \[dev\]\): Failed to get metadata", "write")
+
+
 def test_every_template_is_tried():
     listed = subprocess.run([EO_KAFKA, "new", "--list"], capture_output=True, text=True, check=True)
     names = {line.split()[0] for line in listed.stdout.splitlines()[1:]}
@@ -84,7 +104,8 @@ def test_every_template_is_tried():
 @pytest.mark.parametrize("template", sorted(set(TEMPLATES) - {"enrich", "late"}))
 def test_a_project_runs_as_a_declarative_pipeline(template, broker, request, tmp_path):
     """Run twice, it has written each record once; `check` compares it with the model."""
-    folder = new(template, tmp_path / f"flow-{template}", "--dev-servers", broker.bootstrap_servers)
+    servers = ("--dev-servers", broker.bootstrap_servers)
+    folder = new(template, tmp_path / "für-数", *servers, "--name", f"flow-{template}")
     if template == "upsert-postgres":
         write_into(folder, request.getfixturevalue("eo_postgres").url)
     if template == "queue-inbox":
@@ -103,6 +124,7 @@ def test_a_project_runs_as_a_declarative_pipeline(template, broker, request, tmp
                 assert driver.wait(180) == 0, log.read_text()[-4000:]
             finally:
                 driver.kill()
+    assert (folder / "checkpoints" / "flow" / "_checkpoints").is_dir()
     assert "those that model.py says" in ran(folder / "sample.py", "check", cwd=tmp_path)
 
 
@@ -258,16 +280,32 @@ def test_two_projects_on_one_kafka_are_tried_as_their_readmes_say(broker, tmp_pa
     assert (first / "checkpoints" / "dev").is_dir()
 
 
+def test_a_job_that_is_submitted_from_elsewhere_has_its_checkpoint_in_its_folder(broker, tmp_path):
+    """Spark's JVM is there before job.py, and stays where it was started."""
+    folder = new("copy", tmp_path / "sub", "--dev-servers", broker.bootstrap_servers)
+    set_to(folder, "job_name", f"sub-{uuid.uuid4().hex[:8]}")
+    ran(folder / "sample.py", "write", "--count", "50", cwd=tmp_path)
+    for number in (1, 2):
+        place = tmp_path / f"elsewhere-{number}"
+        place.mkdir()
+        submit = [SPARK_HOME / "bin" / "spark-submit", folder / "job.py", "--once"]
+        done = subprocess.run(submit, cwd=place, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-4000:]
+        assert not (place / "checkpoints").exists()
+        ran(folder / "sample.py", "write", "--count", "10", cwd=tmp_path)
+    ran(folder / "job.py", "--once", cwd=tmp_path)
+    assert "Of 70 records" in ran(folder / "sample.py", "check", cwd=tmp_path)
+
+
 def test_a_copied_flow_is_not_run_on_the_first_ones_checkpoint(tmp_path):
-    folder, other = new("copy", tmp_path / "first"), tmp_path / "other place"
+    folder, other = new("copy", tmp_path / "first"), tmp_path / "für-数"
     shutil.copytree(folder, other)
     spec = other / "spark-pipeline.yml"
-    own = (other / "checkpoints" / "flow").as_uri()
     code, said = dry_run(spec, tmp_path / "log")
     assert code != 0
     assert f"'storage' is in {folder}, and this project is not" in said
     (line,) = re.findall("(?m)^storage: .*$", said)
-    assert line == f"storage: {own}"
+    assert line == f'storage: "file://{other}/checkpoints/flow"'
     (tmp_path / "shared").mkdir()
     shared, s3a = (tmp_path / "shared/checkpoints/flow").as_uri(), "s3a://bucket/checkpoints/flow"
     for mended in (line, f"storage: {shared}", f"storage: {s3a}"):

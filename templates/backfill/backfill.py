@@ -10,7 +10,8 @@ from pipeline import backfill
 def main() -> None:
     """Until it is written."""
     section = job.parser(__doc__).parse_args().section
-    backfill(job.session(), job.config("job", section))
+    given = job.settings(section)
+    backfill(job.session(), given)
 
 
 if __name__ == "__main__":

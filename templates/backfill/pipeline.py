@@ -75,7 +75,14 @@ def billed(orders: DataFrame) -> DataFrame:
 
 
 def _offsets(job: Settings, of_partitions: str) -> str:
-    offsets = json.loads(of_partitions)
-    if min(offsets.values()) < 0:  # latest, earliest: another one for the stream and the backfill
-        raise ValueError(f"'begins' and 'starts' take offsets from 0 on, not {of_partitions}.")
-    return json.dumps({job.source: offsets})
+    try:
+        found = json.loads(of_partitions).items()
+    except (AttributeError, ValueError):
+        found = ()
+    # not -1, -2: latest, earliest: another one for the stream and the backfill
+    if not found or not all(at.isdigit() and type(one) is int and one >= 0 for at, one in found):
+        raise ValueError(
+            "'begins' and 'starts' take offsets from 0 on, of partitions: '{\"0\": 200}', not "
+            f"'{of_partitions}'."
+        )
+    return json.dumps({job.source: dict(found)})

@@ -26,6 +26,10 @@ class Settings(Job):
     gap_minutes: int
     lateness_minutes: int
 
+    def __post_init__(self) -> None:
+        if self.gap_minutes < 1:  # Spark would drop each view, and not say so
+            raise ValueError("'gap_minutes' must be 1 or more.")
+
 
 def build(spark: SparkSession, config: Mapping[str, str]) -> DataStreamWriter:
     """The query, not started: job.py and the tests start it in their own way."""

@@ -5,23 +5,36 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 import job
 import topics
 from rows import Made
 
+QUEUED = 10_000  # at most: records that Kafka has not taken yet
+
 
 def write(made: Iterable[Made]) -> None:
     """Write what generate.py has made into the topics that it is for."""
     config = job.config("job", "dev")
-    producer = Producer(
-        {"bootstrap.servers": config["bootstrap_servers"], "enable.idempotence": True}
-    )
+    refused: list[str] = []
+
+    def told(error: KafkaError | None, _record: object) -> None:
+        if error is not None:
+            refused.append(error.str())
+
+    producer = Producer({**topics.client(), "enable.idempotence": True})
     for role, key, value in made:
-        producer.produce(config[role], encoded(value), key)
-    if producer.flush(60):
-        raise SystemExit("Kafka did not take all records.")
+        producer.produce(config[role], encoded(value), key, on_delivery=told)
+        while len(producer) >= QUEUED:
+            producer.poll(1)
+    left = producer.flush(60)
+    if refused or left:
+        raise SystemExit(
+            f"Kafka did not take {len(refused) + left} records: {[*refused, 'timed out'][0]}. Mend "
+            "that, and name new topics in config.toml: 'check' takes what is in them for the first "
+            "records of generate.py, without a gap."
+        )
 
 
 def written() -> int:

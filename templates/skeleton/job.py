@@ -13,7 +13,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import eo_kafka
-from pipeline import build
+from pipeline import Settings, build
+from streams import typed
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,6 +22,7 @@ else:
     import tomli as tomllib
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
+URL = re.compile(r"[A-Za-z][\w+.-]*:")
 FOLDER = Path(__file__).parent.resolve()
 
 
@@ -29,14 +31,33 @@ def config(*sections: str) -> dict[str, str]:
 
     `${NAME}` in a value is that variable of the environment: for secrets.
     """
-    read = tomllib.loads((FOLDER / "config.toml").read_text(encoding="utf-8"))
+    try:
+        read = tomllib.loads((FOLDER / "config.toml").read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise SystemExit(f"config.toml: {error}.") from None
+    if missing := [one for one in sections if one not in read]:
+        raise SystemExit(f"config.toml has no section [{missing[0]}].")
     found = {name: text for one in sections for name, text in _flat(read[one]).items()}
-    return {name: _filled(name, text) for name, text in found.items()}
+    filled = {name: _filled(name, text) for name, text in found.items()}
+    place = filled.get("checkpoint")
+    if place and not URL.match(place):  # in this folder, from wherever Spark was started
+        filled["checkpoint"] = str(FOLDER / place)
+    return filled
+
+
+def settings(section: str) -> dict[str, str]:
+    """The job's, checked: that takes no Spark, which is slow to start."""
+    found = config("job", section)
+    try:
+        typed(Settings, found)
+    except ValueError as error:
+        raise SystemExit(f"config.toml, [job] and [{section}]: {error}") from None
+    return found
 
 
 def session() -> SparkSession:
     """Spark with the settings of config.toml, in this folder."""
-    os.chdir(FOLDER)  # a checkpoint of dev lies here, from wherever this was started
+    os.chdir(FOLDER)  # for what Spark leaves, as spark-warehouse
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
     for name, value in config("spark").items():
@@ -59,7 +80,8 @@ def main() -> None:
     words = parser(__doc__)
     words.add_argument("--once", action="store_true", help="end when all that is there is read")
     arguments = words.parse_args()
-    writer = build(session(), config("job", arguments.section))
+    given = settings(arguments.section)
+    writer = build(session(), given)
     query = eo_kafka.start(writer.trigger(availableNow=True) if arguments.once else writer)
     query.awaitTermination()
 
@@ -79,6 +101,8 @@ def _flat(found: Mapping[str, Any], before: str = "") -> dict[str, str]:
     for name, one in found.items():
         if isinstance(one, dict):
             flat |= _flat(one, f"{before}{name}.")
+        elif isinstance(one, list):
+            raise SystemExit(f"config.toml: '{before}{name}' must be text, as \"a,b\".")
         else:
             flat[f"{before}{name}"] = str(one).lower() if isinstance(one, bool) else str(one)
     return flat

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from confluent_kafka import KafkaException
+
 import inputs
 import job
 import outputs
@@ -47,7 +49,10 @@ def read(limit: int) -> None:
 def check() -> None:
     """Compare all that the job wrote with what it should have, of all that `write` gave it."""
     config = job.config("job", "dev")
-    made, count, found = first(inputs.written()), 0, outputs.read()
+    made, count = first(inputs.written()), 0
+    if not made:
+        raise SystemExit("There is no input yet: python sample.py write")
+    found = outputs.read()
     for role, expected in wanted(made, typed(Settings, config), found).items():
         rows = found[role]
         if TOPICS.get(role) == "compact":
@@ -97,12 +102,18 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=400, help="of records to write (400)")
     parser.add_argument("--limit", type=int, default=10, help="of records to show of a topic (10)")
     arguments = parser.parse_args()
-    if arguments.what == "write":
-        write(arguments.count)
-    elif arguments.what == "read":
-        read(arguments.limit)
-    else:
-        check()
+    try:
+        if arguments.what == "write":
+            write(arguments.count)
+        elif arguments.what == "read":
+            read(arguments.limit)
+        else:
+            check()
+    except KafkaException as error:
+        servers = job.config("job", "dev")["bootstrap_servers"]
+        raise SystemExit(
+            f"Kafka at {servers} (config.toml, [dev]): {error.args[0].str()}"
+        ) from None
 
 
 if __name__ == "__main__":

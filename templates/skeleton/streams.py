@@ -37,6 +37,9 @@ def typed(kind: type[S], config: Mapping[str, str]) -> S:
             if one.default is MISSING:
                 problems.append(f"'{name}' is missing")
             continue
+        if not config[name] and one.default is MISSING:
+            problems.append(f"'{name}' is empty")
+            continue
         try:
             found[name] = _value(types[name], config[name])
         except (KeyError, ValueError):

@@ -20,7 +20,7 @@ INPUTS = {role for role, _, _ in records(200, START)}  # the settings that name 
 
 def create(policies: Mapping[str, str]) -> None:
     """Those that are missing, each with its cleanup.policy."""
-    admin = AdminClient({"bootstrap.servers": _servers()})
+    admin = AdminClient(client())
     known = admin.list_topics(timeout=10).topics
     missing = [
         NewTopic(name, 1, config={"cleanup.policy": policy})
@@ -78,14 +78,16 @@ def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
     return [TopicPartition(topic, number, 0) for number in sorted(found.partitions)]
 
 
-def _servers() -> str:
-    return job.config("dev")["bootstrap_servers"]
+def client() -> dict[str, Any]:
+    """A client's settings: where Kafka is, and config.toml's `kafka.*`: how to log in."""
+    config = job.config("job", "dev")
+    more = {name[6:]: value for name, value in config.items() if name.startswith("kafka.")}
+    return {"bootstrap.servers": config["bootstrap_servers"], **more}
 
 
 def _consumer() -> Consumer:
-    settings: dict[str, Any] = {"bootstrap.servers": _servers(), "group.id": "sample"}
-    settings |= {"isolation.level": "read_committed", "enable.partition.eof": True}
-    return Consumer(settings)
+    settings = {**client(), "group.id": "sample", "isolation.level": "read_committed"}
+    return Consumer({**settings, "enable.partition.eof": True})
 
 
 def _decoded(value: bytes) -> Any:

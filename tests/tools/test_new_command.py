@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import os
 import re
@@ -119,6 +120,27 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path, capsys):
     assert "cannot be written: Not a directory" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("place", ["there", "new/below"])
+def test_on_a_full_disk_nothing_is_left_that_is_in_the_way_of_the_next_try(
+    place, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "there").mkdir()
+    before, write = [*tmp_path.rglob("*")], Path.write_text
+
+    def full(path: Path, text: str, **how: str) -> int:
+        if path.name != "rows.py":
+            return write(path, text, **how)
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        assert new("copy", tmp_path / place) == 1
+    assert "cannot be written: No space left on device" in capsys.readouterr().err
+    assert [*tmp_path.rglob("*")] == before
+    assert new("copy", tmp_path / place) == 0
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_names_that_no_topic_can_have_are_refused_with_one_that_will_do(name, tmp_path, capsys):
     (tmp_path / "in").mkdir()
@@ -149,6 +171,20 @@ def test_the_folders_own_name_is_the_jobs(tmp_path, monkeypatch, capsys):
     )
 
 
+def test_the_first_steps_are_true_of_the_kafka_that_was_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    at = "--bootstrap-servers localhost:19492`"
+    assert new("backfill", "a b", "--name", "x", "--dev-servers", "localhost:19492") == 0
+    readme = Path("a b/README.md").read_text()
+    for told in (capsys.readouterr().out, readme):
+        assert "\neo-kafka broker --port 19492 " in told.replace("  eo-kafka", "eo-kafka")
+    assert f"--at 2026-11-24T09:30:00Z {at}" in readme
+    assert new("copy", "it's", "--name", "y", "--dev-servers", "kafka-1:9092,kafka-2:9092") == 0
+    said = capsys.readouterr().out
+    assert "cd 'it'\"'\"'s'\n  python sample.py write" in said
+    assert "eo-kafka broker" not in said + Path("it's/README.md").read_text()
+
+
 PRODUCTION = "import job; print(sorted(set(job.config('production').items())))"
 
 
@@ -168,7 +204,8 @@ def test_production_is_as_it_was_said(tmp_path):
     )
 
 
-def test_a_terminal_is_asked_for_what_has_no_good_answer_only(tmp_path, monkeypatch):
+@pytest.mark.parametrize("ended", [EOFError, KeyboardInterrupt])
+def test_a_terminal_is_asked_for_what_has_no_good_answer_only(tmp_path, monkeypatch, ended):
     class Terminal:
         def isatty(self):
             return True
@@ -187,6 +224,10 @@ def test_a_terminal_is_asked_for_what_has_no_good_answer_only(tmp_path, monkeypa
     (tmp_path / "full" / "file").touch()
     assert new("copy", tmp_path / "full") == 1
     assert not asked, "for nothing"
+    with monkeypatch.context() as patch:
+        patch.setattr("builtins.input", lambda _: (_ for _ in ()).throw(ended))
+        assert new("copy", tmp_path / "a") == 1
+    assert not (tmp_path / "a").exists()
     assert new("copy", tmp_path / "a", "--production-checkpoint", "s3a://b") == 0
     assert len(asked) == 1
     shown = (tmp_path / "a" / "config.toml").read_text()
@@ -197,12 +238,79 @@ def test_without_a_terminal_nothing_is_asked_and_the_job_says_what_is_missing(tm
     assert new("copy", tmp_path / "my-job") == 0
     code = """
 import job, streams, pipeline
-streams.typed(pipeline.Settings, {**job.config("job", "production"), "large_cents": "1.5", "x": ""})
+given = {**job.config("job", "production"), "large_cents": "1.5", "x": "", "sink": ""}
+streams.typed(pipeline.Settings, given)
 """
+    missing = "The job's settings: 'bootstrap_servers' is missing; "
     assert told(tmp_path / "my-job", code) == (
-        "ValueError: The job's settings: 'bootstrap_servers' is missing; 'checkpoint' is missing; "
+        f"ValueError: {missing}'sink' is empty; 'checkpoint' is missing; "
         "'large_cents' is '1.5', and must be a whole number; 'x' is unknown."
     )
+    assert told(tmp_path / "my-job", "import job; job.settings('production')") == (
+        f"config.toml, [job] and [production]: {missing}'checkpoint' is missing."
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new_", "said"),
+    [
+        ("[production]", "[prod]", "config.toml has no section [production]."),
+        ("[production]", "[production", "config.toml: Expected "),
+        (
+            "[production]",
+            "[production]\nsink = ['a', 'b']",
+            "config.toml: 'sink' must be text, as ",
+        ),
+    ],
+)
+def test_what_is_wrong_in_the_settings_is_said_of_the_file(old, new_, said, tmp_path):
+    assert new("copy", tmp_path / "my-job") == 0
+    config = tmp_path / "my-job" / "config.toml"
+    config.write_text(config.read_text().replace(old, new_))
+    assert told(tmp_path / "my-job", "import job; job.settings('production')").startswith(said)
+
+
+def test_a_checkpoint_is_in_the_projects_folder_unless_it_says_where_it_is(tmp_path):
+    assert new("copy", tmp_path / "my-job") == 0
+    config = tmp_path / "my-job" / "config.toml"
+    code = "import job; print(job.config('dev')['checkpoint'])"
+    for given, found in (
+        ("checkpoints/dev", f"{tmp_path}/my-job/checkpoints/dev"),
+        ("/data/a b", "/data/a b"),
+        ("s3a://bucket/a", "s3a://bucket/a"),
+        ("file:/data/a", "file:/data/a"),
+    ):
+        text = re.sub("(?m)^checkpoint = .*$", f'checkpoint = "{given}"', config.read_text())
+        config.write_text(text)
+        assert told(tmp_path, f"import sys; sys.path[:0] = ['my-job']\n{code}") == f"{found}\n"
+
+
+def test_a_session_without_a_gap_would_lose_each_view(tmp_path):
+    assert new("sessions", tmp_path / "my-job") == 0
+    code = """
+import job, streams, pipeline
+given = {**job.config("job", "dev"), "gap_minutes": "0"}
+streams.typed(pipeline.Settings, given)
+"""
+    assert "'gap_minutes' must be 1 or more." in told(tmp_path / "my-job", code)
+
+
+@pytest.mark.parametrize("name", ["a b", "100%", "a#b", "[1]"])
+def test_a_flow_is_refused_where_spark_would_keep_its_checkpoint_elsewhere(name, tmp_path):
+    assert new("copy", tmp_path / name, "--name", "x") == 0
+    assert told(tmp_path / name, "import flow") == (
+        "spark-pipeline.yml: Spark would keep the checkpoint in another folder than "
+        f"file://{tmp_path}/{name}/checkpoints/flow: it escapes blanks and signs such as '%' and "
+        "'#', and takes that for the name. Give 'storage' a path of letters, digits, '-', '_' and "
+        "'.', or move the project to one."
+    )
+
+
+def test_letters_of_any_kind_stand_in_a_flows_storage_as_they_are(tmp_path):
+    assert new("copy", tmp_path / "für-数", "--name", "x") == 0
+    spec = (tmp_path / "für-数" / "spark-pipeline.yml").read_text()
+    assert f'\nstorage: "file://{tmp_path}/für-数/checkpoints/flow"    #' in spec
+    assert "storage" not in told(tmp_path / "für-数", "import flow")
 
 
 def test_a_backfill_takes_no_offset_that_is_another_one_each_time(tmp_path):
@@ -211,10 +319,13 @@ def test_a_backfill_takes_no_offset_that_is_another_one_each_time(tmp_path):
 import job, pipeline, streams
 given = {"bootstrap_servers": "k:1", "checkpoint": "c", **job.config("job")}
 settings = streams.typed(pipeline.Settings, given)
-print(pipeline._offsets(settings, '{"0": 0, "1": %d}'))
+print(pipeline._offsets(settings, %r))
 """
-    assert told(tmp_path / "my-job", code % 7) == '{"my-job-orders": {"0": 0, "1": 7}}\n'
-    assert "take offsets from 0 on, not" in told(tmp_path / "my-job", code % -1)
+    given = '{"0": 0, "1": 7}'
+    assert told(tmp_path / "my-job", code % given) == f'{{"my-job-orders": {given}}}\n'
+    for wrong in ('{"0": -1}', '{"a": 1}', '{"0": 1.5}', '{"0": "2"}', "{}", "200", '{"0": 1'):
+        said = told(tmp_path / "my-job", code % wrong)
+        assert f"from 0 on, of partitions: '{{\"0\": 200}}', not '{wrong}'." in said
 
 
 @pytest.mark.parametrize("template", ["cogroup", "late", "sliding", "top-n", "tumbling"])

@@ -6,9 +6,11 @@ Exit codes: 0 done; 1 refused, and nothing was written; 2 wrong usage.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
+from ...core.errors import EoKafkaError
 from ..shared.command_line import table
 from . import project
 
@@ -65,7 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
     }
     name = project.make(template, folder, arguments.name, production, arguments.dev_servers)
     print(f"'{folder}' is a project for job '{name}'. Its README.md says how to try it:\n")
-    print("\n".join(f"  {one}" for one in (f"cd {folder}", *project.steps(template), "pytest")))
+    steps = project.steps(template, arguments.dev_servers)
+    lines = (f"cd {shlex.quote(str(folder))}", *steps, "pytest")
+    print("\n".join(f"  {one}" for one in lines))
     return 0
 
 
@@ -73,4 +77,8 @@ def _answer(asked: str) -> str:
     """What somebody at a terminal says; nothing where nobody is."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return ""
-    return input(f"{_ASKED[asked]}: ").strip()
+    try:
+        return input(f"{_ASKED[asked]}: ").strip()
+    except (EOFError, KeyboardInterrupt):
+        print()
+        raise EoKafkaError("Nobody answered. Nothing was written.") from None

@@ -6,7 +6,9 @@ import ast
 import difflib
 import json
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from string import Template
 
@@ -20,6 +22,7 @@ _BASE = "base.txt"  # names folders whose files this template has, too
 _PARTS = ("settings.toml", "picture.txt", "limits.md", _STEPS, _BASE)  # go into other files
 _RENDERED = (".toml", ".md", ".yml", "")  # Python is copied as it stands
 _DOTTED = {"gitignore": ".gitignore"}
+_LOCAL = re.compile(r"(?:localhost|127\.0\.0\.1):(\d+)")  # Kafka that `eo-kafka broker` can be
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # topics are named after it
 _EXAMPLES = {
     "bootstrap_servers": "kafka-1:9092,kafka-2:9092,kafka-3:9092",
@@ -38,11 +41,14 @@ def about(template: str) -> str:
     return _docstring(TEMPLATES / template / "pipeline.py")[1]
 
 
-def steps(template: str) -> list[str]:
+def steps(template: str, dev_servers: str = DEV_SERVERS) -> list[str]:
     """How a project is tried: the commands, one a line, with comments."""
     path = TEMPLATES / template / _STEPS
     path = path if path.exists() else TEMPLATES / _SKELETON / _STEPS
-    return path.read_text(encoding="utf-8").splitlines()
+    first, *others = path.read_text(encoding="utf-8").splitlines()
+    if not (local := _LOCAL.fullmatch(dev_servers)):
+        return others  # that Kafka is somebody else's
+    return [first.replace(" 9092 ", f" {local[1]:<5}"), *others]
 
 
 def checked(template: str) -> str:
@@ -79,13 +85,26 @@ def make(
     checked(template)
     name = check_place(folder, name)
     made = files(template, name, production, dev_servers, folder)
+    new = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in made.items():
             (folder / file).write_text(text, encoding="utf-8")
     except OSError as error:
+        _take_back([folder / file for file in made], new)
         raise EoKafkaError(f"'{folder}' cannot be written: {error.strerror}.") from None
     return name
+
+
+def _take_back(files: Iterable[Path], folders: Iterable[Path]) -> None:
+    """Remove what was made of a project, also the folders that were not there: half of one would
+    be in the way of the next try."""
+    for file in files:
+        with suppress(OSError):
+            file.unlink()
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def check_place(folder: Path, name: str | None) -> str:
@@ -120,11 +139,13 @@ def files(
         "question": questions()[template],
         "about": about(template),
         "dev_servers": _quoted(dev_servers),
+        "servers": shlex.quote(dev_servers),
         "production": _section(production, name),
-        # Spark takes no other than an absolute one, with its scheme
-        "storage": json.dumps((folder.resolve() / "checkpoints" / "flow").as_uri()),
+        # Spark takes no other than an absolute one, with its scheme, and nothing escaped in it
+        "storage": _quoted(f"file://{folder.resolve()}/checkpoints/flow"),
     }
     parts = {part.partition(".")[0]: found.pop(part, "") for part in _PARTS}
+    parts["steps"] = "\n".join(steps(template, dev_servers))
     words |= {part: Template(text).substitute(words).rstrip() for part, text in parts.items()}
     return {
         _DOTTED.get(file, file): Template(text).substitute(words)
