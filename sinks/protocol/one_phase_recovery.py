@@ -185,8 +185,8 @@ def find_torn(
         if not finisher.by_hand:
             raise sentence from None
         log.warning("%s", sentence)
-        named = (_following(options, ledger), 0, ledger.generation)
-        return Torn(_as_decision(options, named, [], barrier, version), (), decided=False)
+        unknown = (_following(options, ledger), 0, ledger.generation)
+        return Torn(_as_decision(options, unknown, [], barrier, version), (), decided=False)
     settled = (newest.batch, newest.round) if newest else (-1, -1)
     found = [
         token
@@ -200,8 +200,8 @@ def find_torn(
     if not found:
         return None
     _check_one_batch(found)
-    named = (found[0].batch, found[0].round, found[0].generation)
-    decision = _as_decision(options, named, found, start, version)
+    which = (found[0].batch, found[0].round, found[0].generation)
+    decision = _as_decision(options, which, found, start, version)
     begun = ledger.interrupted(options.sink)
     if begun and begun.batch == decision.batch:
         decision = replace(decision, offsets=begun.ends)
@@ -263,13 +263,13 @@ def _check_one_batch(found: list[Token]) -> None:
 
 def _as_decision(
     options: SinkOptions,
-    named: tuple[int, int, int],
+    which: tuple[int, int, int],
     found: list[Token],
     start: int,
     end_txn_version: int,
 ) -> Decision:
-    """`named`: the batch, round and generation."""
-    batch, round_, generation = named
+    """`which`: its batch, round and generation."""
+    batch, round_, generation = which
     return Decision(
         sink=options.sink,
         batch=batch,
