@@ -134,11 +134,11 @@ class HandMadeJob:
         return {str(path.relative_to(root)): path.read_bytes() for path in found}
 
 
-def cut_log(servers: str, topic: str, before: int) -> None:
+def cut_log(servers: str, topic: str, before: int, partition: int = 0) -> None:
     """Remove the records before an offset, as a compaction or a careless administrator would."""
     admin = AdminClient({"bootstrap.servers": servers})
     set_policy(admin, topic, "delete")
-    wait_until(lambda: _deleted(servers, topic, before), f"{topic} is cut at {before}")
+    wait_until(lambda: _deleted(servers, topic, before, partition), f"{topic} is cut at {before}")
     set_policy(admin, topic, "compact")
 
 
@@ -151,10 +151,10 @@ def set_policy(admin: AdminClient, topic: str, policy: str) -> None:
     )
 
 
-def _deleted(servers: str, topic: str, before: int) -> bool:
+def _deleted(servers: str, topic: str, before: int, partition: int) -> bool:
     """False while the leader has not heard of the new policy: its answer comes first."""
     try:
-        delete_records(servers, topic, before)
+        delete_records(servers, topic, before, partition)
     except KafkaException as refused:
         if refused.args[0].code() != KafkaError.POLICY_VIOLATION:
             raise

@@ -14,7 +14,13 @@ from typing import TypeVar
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.control_requests import Look, TopicPartition
 from ...core.crash_points import armed, crash_point
-from ...core.errors import EnvironmentRefused, EoKafkaError, LedgerError, OutcomeUnknown
+from ...core.errors import (
+    CorruptLedger,
+    EnvironmentRefused,
+    EoKafkaError,
+    LedgerError,
+    OutcomeUnknown,
+)
 from ...core.transaction import (
     Decision,
     Described,
@@ -56,13 +62,14 @@ class Finisher:
         control: ControlPlane,
         coordinator: Coordinator,
         *,
-        accept_gone: bool = False,
+        by_hand: bool = False,
         wrote: Collection[TopicPartition] | None = None,
     ) -> None:
-        """`wrote`: all that the participants have written to, where that is known."""
+        """`wrote`: all that the participants have written to, where that is known. `by_hand`: a
+        person accepts that rows went with their topic, and that tokens are lost."""
         self._options = options
         self._wrote = wrote
-        self._accept_gone = accept_gone
+        self.by_hand = by_hand
         self._control = control
         self._coordinator = coordinator
         self.aborted = 0  # transactions that were open, and that nothing had decided
@@ -71,8 +78,8 @@ class Finisher:
         """Commit every participant: its transaction, and then what it staged for a map or a table.
 
         Raises OutcomeUnknown when a cluster gives no answer in time, EnvironmentRefused when it
-        refuses, LedgerError where staged rows are lost and nothing can be repeated; all leave the
-        decision as it is, for the next start.
+        refuses, LedgerError where staged rows or tokens are lost and nothing can be repeated; all
+        leave the decision as it is, for the next start.
         """
         staged = self._staged(decision)
         given_up: set[int] = set()  # partitions whose staged rows are lost, and may be
@@ -88,10 +95,11 @@ class Finisher:
             if lost:
                 given_up = self._accepted(decision, lost, repeated)
         missing: set[Participant] = set()
+        are_lost = False
         markers = self._coordinator.markers
         if any(part.has_token for part in decision.participants):
             listing = beside(lambda: self._list_others(decision))
-            self._end_all(decision)
+            ended = self._end_all(decision)
             crash_point("S7.after_last_end_txn")
             self.end_others(decision, listing.result())
             seen = self._control.look(
@@ -106,12 +114,14 @@ class Finisher:
             self._coordinator.settle(self._wrote)
             markers.saw(seen.leader_epochs)  # for DONE
             gone = self.gone(decision.participants, decision.batch, seen.topic_ids)
-            missing = {*self._not_committed(decision, seen), *gone}
+            found, are_lost = self._not_committed(decision, seen, ended, gone)
+            missing = {*found, *gone}
         if staged is not None:
             staged.apply(but=given_up | {part.partition for part in missing})
             crash_point("S7.applied")
-        found = tuple(part for part in decision.participants if part in missing)
-        return Outcome(found, torn=0 < len(found) < len(decision.participants))
+        lacking = tuple(part for part in decision.participants if part in missing)
+        is_part = are_lost or len(lacking) < len(decision.participants)
+        return Outcome(lacking, torn=bool(lacking) and is_part)
 
     def end_others(self, decision: Decision, listed: Sequence[Described] | None = None) -> None:
         """End what this sink has open and no decision names: attempts that were lost, or that lost
@@ -212,7 +222,7 @@ class Finisher:
             topic_ids = self._control.agreed_topic_ids(named)
         gone = [part for part in written if gone_topics([part], topic_ids)]
         in_part = [part for part in gone if len(gone_topics([part], topic_ids)) < len(part.topics)]
-        if in_part and not self._accept_gone:
+        if in_part and not self.by_hand:
             raise LedgerError(
                 f"Batch {batch}: topics {gone_topics(in_part, topic_ids)} were deleted after rows "
                 "of the batch were written to them, and the same tasks wrote rows to other topics, "
@@ -222,7 +232,8 @@ class Finisher:
             )
         return [part for part in gone if part not in in_part]
 
-    def _end_all(self, decision: Decision) -> None:
+    def _end_all(self, decision: Decision) -> set[str]:
+        """The ids of those of which Kafka says that they are committed."""
         # Participants of earlier rounds are known to be committed.
         wanted = [
             part.identity
@@ -248,18 +259,58 @@ class Finisher:
                 f"answer in {END_TIMEOUT_S:.0f} s. Start the query again: it goes on with these "
                 "commits, nothing is repeated."
             )
+        return {name for name, (answer, _) in found if answer is EndTxnAnswer.ENDED}
 
-    def _not_committed(self, decision: Decision, seen: Look) -> tuple[Participant, ...]:
-        tokens = read_tokens(
-            self._options,
-            self._control,
-            decision.token_partition,
-            (decision.token_from, decision.token_until or None),
-            lambda: self.abort_stragglers(decision.end_txn_version, decision.participants),
-            STRAGGLERS_AFTER_S,
-            seen.ends,
+    def _not_committed(
+        self, decision: Decision, seen: Look, ended: Collection[str], gone: Sequence[Participant]
+    ) -> tuple[list[Participant], bool]:
+        """The participants that no token speaks for; and whether tokens are lost, so that nobody
+        knows of those. Raises LedgerError then, unless that is accepted."""
+        tokens: list[Token] = []
+        problem = ""
+        try:
+            tokens = read_tokens(
+                self._options,
+                self._control,
+                decision.token_partition,
+                (decision.token_from, decision.token_until or None),
+                lambda: self.abort_stragglers(decision.end_txn_version, decision.participants),
+                STRAGGLERS_AFTER_S,
+                seen.ends,
+                by_hand=self.by_hand,
+            )
+        except CorruptLedger:
+            raise
+        except LedgerError as error:
+            problem = f" {error}"
+        missing = [part for part in without_token(decision, tokens) if part not in gone]
+        # A token that is not there says "aborted", unless it is known that there was one.
+        committed = [
+            part
+            for part in missing
+            if part.round < decision.round or part.identity.transactional_id in ended
+        ]
+        if problem or committed:
+            sentence = self._lost_sentence(decision, committed, problem)
+            if not self.by_hand:
+                raise LedgerError(sentence)
+            log.warning("%s This is accepted now.", sentence)
+        return [part for part in missing if part not in committed], bool(problem or committed)
+
+    def _lost_sentence(
+        self, decision: Decision, committed: Sequence[Participant], problem: str
+    ) -> str:
+        _, topic = self._options.job_and_ledger
+        return (
+            f"Batch {decision.batch} is decided, and ledger '{topic}' has lost tokens, which say "
+            f"what of it is committed.{problem} Of the transactions of partitions "
+            f"{[part.partition for part in committed]} ({sum(part.rows for part in committed)} of "
+            f"{decision.rows} rows) it is known that they are committed. Rows of the batch may be "
+            "visible, and writing it again would repeat them. Nothing was written; it stays "
+            "decided. 'eo-kafka verify' says which of its rows are in the output. To go on without "
+            f"those that are not: 'eo-kafka job repair {self._options.job} --batch "
+            f"{decision.batch} --accept-loss --bootstrap-servers ...'."
         )
-        return without_token(decision, tokens)
 
     def abort_stragglers(self, version: int, keep: tuple[Participant, ...] = ()) -> None:
         """Abort the job's open transactions that are in no decision of the ledger, nor in `keep`

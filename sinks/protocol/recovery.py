@@ -12,7 +12,7 @@ from ...clients.kafka import control_plane
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.transactional_id import GENERATION_SLOTS
 from ...core.crash_points import crash_point
-from ...core.errors import OutcomeUnknown, RepairNeeded
+from ...core.errors import OutcomeUnknown
 from ...core.process.moment import Moment
 from ...core.transaction import Begun, Decision, DecisionState
 from ...state.ledger import records
@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
     """Fence, take a generation, roll forward what was decided, abort what was not.
 
-    `by_hand`: an operator's command, which may take rows for granted that went with their topic,
-    and an empty ledger for a new one. Raises ForeignLedger, LedgerError, Fenced, RepairNeeded,
-    EnvironmentRefused or OutcomeUnknown; then no task is started.
+    `by_hand`: an operator's command, which may take rows for granted that went with their topic or
+    whose tokens are lost, and an empty ledger for a new one. Raises ForeignLedger, LedgerError,
+    Fenced, RepairNeeded, EnvironmentRefused or OutcomeUnknown; then no task is started.
     """
     preflight.ensure(options)
     control = control_plane.shared(options.kafka)
@@ -43,9 +43,12 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         _check_is_mine(coordinator, options, fenced=False)
         if not by_hand:
             check_not_renamed(options, coordinator, control)
+        lost = one_phase_recovery.lost_tokens(
+            options, control, coordinator.ledger, token_from, by_hand=by_hand
+        )
         plans = batch_identity.plans_of(options)
         generation, next_batch = _take_generation(coordinator, control, options, plans)
-        finisher = Finisher(options, control, coordinator, accept_gone=by_hand)
+        finisher = Finisher(options, control, coordinator, by_hand=by_hand)
         unfinished = coordinator.ledger.unfinished()
         torn = _roll_all_forward(coordinator, finisher, generation, options)
         finisher.abort_stragglers(version)
@@ -54,10 +57,9 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         one_phase = coordinator.ledger.one_phase_from is not None
         if torn is None and one_phase:
             torn = one_phase_recovery.find_torn(
-                options, control, coordinator.ledger, finisher, version, coordinator.barrier
+                *(options, control, coordinator.ledger, finisher, version, coordinator.barrier),
+                lost=lost,
             )
-            if torn is not None and options.staging is not None and not by_hand:
-                raise RepairNeeded(one_phase_recovery.other_sink(options, torn))
         if unfinished or one_phase:
             _read_settled(coordinator, generation)
         if on_reset.is_new_query(options, coordinator):

@@ -11,9 +11,11 @@ hide from every other task what it looks for.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from ...core.errors import WriteFailed
 from .job import Job
-from .log_reader import read_records
+from .log_reader import RecordsDeleted, read_records
 from .plain_record import NotTaken, write_plain
 from .records import barrier_generation, barrier_key
 from .topics import TOKEN_PARTITION
@@ -44,16 +46,17 @@ def newest_generation(options: Job, ledger_id: str, start: int, until: int) -> i
     position, newest = _read.get((ledger_id, start), (start, 0))
     between = min(position, until - 1), until
     reached = 0
-    for offset, key, _ in read_records(
-        options.kafka, topic, TOKEN_PARTITION, *between, committed=False
-    ):
-        newest = max(newest, barrier_generation(key) or 0)
-        reached = offset + 1
+    with suppress(RecordsDeleted):  # a newer driver's may have been among them
+        for offset, key, _ in read_records(
+            options.kafka, topic, TOKEN_PARTITION, *between, committed=False, whole=True
+        ):
+            newest = max(newest, barrier_generation(key) or 0)
+            reached = offset + 1
     if reached != until:  # nothing that was not read may count as read
         raise WriteFailed(
             f"Ledger '{topic}' does not hold the record of the rows at offset {until - 1} of "
-            f"partition {TOKEN_PARTITION}, which it had taken: it was deleted and made again, or "
-            "its newest records are lost. Nothing of this attempt is visible."
+            f"partition {TOKEN_PARTITION}, which it had taken, or not what stood before it: it was "
+            "deleted and made again, or records of it are lost. Nothing of this attempt is visible."
         )
     _read.clear()
     _read[ledger_id, start] = max(position, until), newest

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.control_requests import End
-from ...core.errors import OutcomeUnknown
+from ...core.errors import LedgerError, OutcomeUnknown
 from ...core.transaction import Token
 from . import records
 from .job import Job
-from .log_reader import read_records
+from .log_reader import RecordsDeleted, read_records
 
 STABLE_TIMEOUT_S = 120.0
 
@@ -35,6 +35,8 @@ def read_tokens(
     end_stragglers: Callable[[], object],
     patience_s: float,
     ends: Sequence[int] | None = None,
+    *,
+    by_hand: bool = False,
 ) -> list[Token]:
     """The committed tokens in `between`, once none of them is open any more. `ends` are the answers
     to `token_ends`, where they were asked for with other things.
@@ -44,7 +46,9 @@ def read_tokens(
 
     A token of that range that is not in the answer belongs to an aborted transaction. After
     `patience_s`, and then every second, `end_stragglers` is called to end what is in the way.
-    Raises OutcomeUnknown when something stays open for two minutes.
+    Raises OutcomeUnknown when something stays open for two minutes, and LedgerError where tokens of
+    that range may be lost: their number is not known then. `by_hand`: one that was told so, and
+    does not wait again.
     """
     _, topic = options.job_and_ledger
     start, until = between
@@ -52,26 +56,56 @@ def read_tokens(
     stable, *high = ends or control.look(ends=token_ends(options, partition, until)).ends
     end = high[0] if until is None else until
     if stable < end:
-        _wait_stable(control, (topic, partition, True), end, end_stragglers, patience_s)
-    return _tokens(options, partition, start, end)
+        if by_hand:
+            check_reaches(options, control, partition, end, wait_s=0.0)
+        _wait_stable(options, control, (topic, partition, True), end, end_stragglers, patience_s)
+    return tokens_between(options, partition, start, end)
 
 
 def visible_tokens(options: Job, control: ControlPlane, partition: int, start: int) -> list[Token]:
     """The committed tokens from `start` to the last stable offset, as the broker tells it."""
     _, topic = options.job_and_ledger
-    return _tokens(options, partition, start, control.end_offset(topic, partition, committed=True))
+    stable = control.end_offset(topic, partition, committed=True)
+    return tokens_between(options, partition, start, stable)
 
 
-def _tokens(options: Job, partition: int, start: int, end: int) -> list[Token]:
+def tokens_between(options: Job, partition: int, start: int, end: int) -> list[Token]:
+    """Those that are visible. Raises LedgerError where some may have been deleted."""
     _, topic = options.job_and_ledger
-    return [
-        records.decode_token(key, value)
-        for _, key, value in read_records(options.kafka, topic, partition, start, end)
-        if value is not None  # a barrier
-    ]
+    try:
+        return [
+            records.decode_token(key, value)
+            for _, key, value in read_records(
+                options.kafka, topic, partition, start, end, whole=True
+            )
+            if value is not None  # a barrier
+        ]
+    except RecordsDeleted as cut:
+        raise LedgerError(
+            f"Partition {partition} of ledger '{topic}' begins at offset {cut.begin}, and what "
+            f"stood in it from {start} on is asked for: records of it were deleted, by age (a "
+            "cleanup.policy with 'delete') or by hand."
+        ) from None
+
+
+def check_reaches(
+    options: Job, control: ControlPlane, partition: int, end: int, wait_s: float = STABLE_TIMEOUT_S
+) -> None:
+    """Raise LedgerError if the partition ends before `end`, up to where records of it were
+    acknowledged, and still does after `wait_s`: a leader that is cut off is one of several."""
+    _, topic = options.job_and_ledger
+    high = control.reach((topic, partition, False), end, wait_s)
+    if high < end:
+        raise LedgerError(
+            f"Partition {partition} of ledger '{topic}' ends at offset {high}, and records up to "
+            f"{end} were acknowledged: its newest ones are lost (an unclean leader election). Or "
+            "its leader is cut off from the other brokers: then start again when they see each "
+            "other."
+        )
 
 
 def _wait_stable(
+    options: Job,
     control: ControlPlane,
     stable_end: End,
     offset: int,
@@ -89,9 +123,9 @@ def _wait_stable(
     stable = control.reach(stable_end, offset, STABLE_TIMEOUT_S, meanwhile)
     if stable < offset:
         topic, partition, _ = stable_end
+        check_reaches(options, control, partition, offset, wait_s=0.0)
         raise OutcomeUnknown(
             f"Partition {partition} of ledger '{topic}' is stable up to offset {stable} only, of "
-            f"{offset}, so it is unknown what is committed. A transaction stays open on it, or "
-            "its leader is cut off from the other brokers, or its newest records are lost (an "
-            "unclean leader election). What is decided stays so; start the query again."
+            f"{offset}, so it is unknown what is committed: a transaction stays open on it. What "
+            "is decided stays so; start the query again."
         )

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
-from ...core.errors import CheckpointError
+from ...core.errors import CheckpointError, CorruptLedger, LedgerError
 from ...core.progress import bar
 from ...core.transaction import Begun, DecisionState
 from ...core.url_secrets import without_secrets
@@ -20,10 +20,8 @@ from ..ledger.blob_names import SnapshotHead
 from ..ledger.coordinator import Coordinator
 from ..ledger.job import Job
 from ..ledger.ledger import Ledger
-from ..ledger.log_reader import read_records
 from ..ledger.owner import check_place
-from ..ledger.records import decode_token
-from ..ledger.settled_tokens import token_ends
+from ..ledger.settled_tokens import token_ends, tokens_between
 from ..ledger.topics import TOKEN_PARTITION
 from . import writing_back as files
 from .checkpoint import Checkpoint, open_checkpoint
@@ -161,7 +159,7 @@ def _plan_first_again(checkpoint: Checkpoint, ledger: Ledger, search: SnapshotSe
 def _torn(ledger: Ledger, search: SnapshotSearch) -> Begun | None:
     """The batch of which a task may have committed by itself, if Spark can be told to run it again.
     Of another one it need not be: whoever starts anew may read other topics."""
-    options, topic = search.options, search.ledger_topic
+    options = search.options
     begun = ledger.interrupted(options.sink)
     if begun is None or not can_be_planned(begun):
         return None
@@ -170,11 +168,12 @@ def _torn(ledger: Ledger, search: SnapshotSearch) -> Begun | None:
         return begun
     newest = ledger.of_sink(options.sink).get(begun.batch - 1)
     start = max(ledger.one_phase_from or 0, newest.token_from if newest else 0)
-    tokens = (
-        decode_token(key, value)
-        for _, key, value in read_records(options.kafka, topic, TOKEN_PARTITION, start, stable)
-        if value is not None
-    )
+    try:
+        tokens = tokens_between(options, TOKEN_PARTITION, start, stable)
+    except CorruptLedger:
+        raise
+    except LedgerError:  # its tokens may be lost: whoever starts says so
+        return begun
     return begun if any(token.batch == begun.batch for token in tokens) else None
 
 

@@ -21,6 +21,7 @@ import model_passes
 import model_stale
 import model_sweep
 import model_tasks
+import model_tokens
 from commit_model import Driver, Moves, Rules, Setting, Txn, World
 
 from eo_kafka.core.transaction import DecisionState, without_token
@@ -41,6 +42,7 @@ _SUBJECTS = (
     model_checkpoint,
     model_stale,
     model_passes,
+    model_tokens,
 )
 
 W = TypeVar("W", bound=Hashable)
@@ -170,8 +172,9 @@ def _committed_batch_not_visible(world: World) -> str:
 
 
 def _done_without_its_participants(world: World) -> str:
+    tokens = [*world.tokens, *world.lost_tokens]
     for decision in world.decisions:
-        if decision.state is DecisionState.DONE and without_token(decision, list(world.tokens)):
+        if decision.state is DecisionState.DONE and without_token(decision, tokens):
             return f"batch {decision.batch} is DONE and a participant is not committed"
     return ""
 

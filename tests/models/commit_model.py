@@ -18,7 +18,7 @@ Each subject has a file of its own, whose steps a `Setting` puts in: model_tasks
 topics), model_sweep.py (what is committed can be read; abort), model_fences.py (who may fence),
 model_checkpoint.py (offsets, a checkpoint that goes back), model_stale.py (answers of a leader that
 is cut off), model_markers.py (transactions that end without their marker), model_passes.py
-(batches that are not written), one_phase_model.py.
+(batches that are not written), model_tokens.py (tokens that are lost), one_phase_model.py.
 
 Each rule of the protocol can be switched off (`Rules`); the tests show what then goes wrong. Of the
 newer rules, switched off, the shortest trace ends in:
@@ -51,6 +51,7 @@ newer rules, switched off, the shortest trace ends in:
 | markers_of_skipped | the sweep of a skipped batch leaves it hidden |
 | markers_before_ids | no task may take its id: no way leads to the end |
 | hung_id_is_given_up | a commit shows aborted rows: repeated; an abort takes committed ones: lost |
+| tokens_begin_where_asked, ended_has_its_token | tokens are lost, and with them rows repeated |
 | ledger_tells (in the code: a person) | how a transaction ended is forgotten: no way to the end |
 """
 
@@ -80,6 +81,7 @@ JOB: Any = SimpleNamespace(job="job", may_pass_batches=False)  # what refusals l
 ROWS = ("a", "b")
 # How a batch's rows may lie in the two partitions; the last one as if tasks had been coalesced.
 SPLITS = {"ab": (("a",), ("b",)), "ba": (("b",), ("a",)), "all-in-0": (("a", "b"), ())}
+DELETED = "deleted"
 Holder = tuple[int, int, str]  # of the coordinator's id: (driver, batch, why it was taken)
 
 
@@ -141,6 +143,9 @@ class Rules(NamedTuple):
     markers_before_ids: bool = True
     hung_id_is_given_up: bool = True  # a task looks once it has taken its id
     ledger_tells: bool = True  # how a transaction ended, if its id was taken again since
+    # of tokens that are lost (model_tokens.py)
+    tokens_begin_where_asked: bool = True
+    ended_has_its_token: bool = True
 
 
 class Setting(NamedTuple):
@@ -184,6 +189,7 @@ class Setting(NamedTuple):
     old_topics: int = 0  # cuts of a broker that is asked for topics
     lost_markers: int = 0  # so often a transaction ends without its marker on the output
     on_tokens: bool = False  # or rather on the ledger's partition of tokens
+    loses_tokens: str = ""  # how the ledger's partition of tokens loses some, once
     before_plan: Step | None = None  # when S1 has aborted what was open
     after_end: Step | None = None  # when a batch's transactions are ended
 
@@ -319,6 +325,7 @@ class World(NamedTuple):
     old_topic: int | None = None  # the output topic, as one says
     hung: tuple[Hung, ...] = ()
     lost_markers: int = 0
+    lost_tokens: tuple[Token, ...] = ()
     fault: str = ""
 
 
@@ -505,6 +512,9 @@ def s1_settle(world: World, index: int, setting: Setting) -> Moves:
     driver = world.drivers[index]
     decision = required(driver.decision)
     if _hides_tokens(world, decision):
+        return
+    if tokens_are_lost(world, decision, setting):
+        yield "S1 stops for lost tokens", die(world, index)
         return
     missing = _missing(world, decision, setting)
     partly = len(missing) < len(decision.participants) or not setting.rules.void
@@ -904,7 +914,9 @@ def s7_tokens(world: World, index: int, setting: Setting) -> Moves:
     if _hides_tokens(world, decision):
         return
     missing = _missing(world, decision, setting)
-    if missing:
+    if tokens_are_lost(world, decision, setting):
+        yield "S7 stops for lost tokens", fail(world, index, setting)
+    elif missing:
         yield f"S7 finds {len(missing)} lost", fail(_lost(world, missing), index, setting)
     else:
         yield "S7 sees all tokens", driver_of(world, index, step=s8_done)
@@ -1105,6 +1117,28 @@ def _hides_tokens(world: World, decision: Decision) -> bool:
     return any(
         token.answers(part, decision.batch) for token in written for part in decision.participants
     )
+
+
+def begins_later(world: World, setting: Setting) -> bool:
+    """Whether the log begins behind what is asked for: tokens of the one batch that there is."""
+    is_cut = bool(world.lost_tokens) and setting.loses_tokens == DELETED
+    return is_cut and setting.rules.tokens_begin_where_asked
+
+
+def tokens_are_lost(world: World, decision: Decision, setting: Setting) -> bool:
+    """Whether what has no token may be committed, as far as one can tell."""
+    if begins_later(world, setting):
+        return True
+    ended = (part for part in decision.participants if _is_ended(world, part, decision.batch))
+    return setting.rules.ended_has_its_token and any(ended)
+
+
+def _is_ended(world: World, part: Participant, batch: int) -> bool:
+    """Of one whose token is lost: whether EndTxn says that it is committed. When the id has been
+    taken again, Kafka tells no more how its transaction ended."""
+    epoch = txn_of(world, part.identity.transactional_id).epoch
+    is_last = epoch == part.identity.epoch + 1
+    return is_last and any(token.answers(part, batch) for token in world.lost_tokens)
 
 
 def ended_from_outside(world: World, name: str) -> World:

@@ -11,6 +11,7 @@ import test_model_markers
 import test_model_passes
 import test_model_readable
 import test_model_stale
+import test_model_tokens
 import test_one_phase_model
 from commit_explorer import explore
 from commit_model import Rules, Setting
@@ -106,6 +107,7 @@ def test_every_rule_is_tried() -> None:
         test_model_stale,
         test_model_markers,
         test_model_passes,
+        test_model_tokens,
     )
     tried = {rule for subject in subjects for rule in subject.NEEDED}
     assert set(NEEDED) | tried == set(Rules._fields)

@@ -128,7 +128,7 @@ def test_topics_of_which_no_id_was_recorded_are_never_gone() -> None:
 
     def gone(accept: bool, *topics: tuple[str, str]) -> bool:
         cluster = Mock(agreed_topic_ids=lambda _: {"out": "new", "more": "id"})
-        mine = finisher.Finisher(Mock(), cluster, Mock(), accept_gone=accept)
+        mine = finisher.Finisher(Mock(), cluster, Mock(), by_hand=accept)
         part = Participant(0, 0, 1, IDS[0], 1, "d", topics)
         return bool(mine.gone([part], 7, cluster.agreed_topic_ids(())))
 

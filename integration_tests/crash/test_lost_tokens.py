@@ -1,0 +1,179 @@
+"""Records of the ledger's token partition that are gone: deleted by hand or by age, or lost with an
+unclean leader election. That no token is there does not say then that nothing was committed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from eo_kafka.broker.embedded import KafkaCluster
+from eo_kafka.errors import LedgerError
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol.finisher import Finisher
+from eo_kafka.state.ledger import settled_tokens
+from eo_kafka.state.ledger.topics import TOKEN_PARTITION
+from eo_kafka.testing.processes import wait_until
+from eo_kafka.tools import cli
+from hand_made_job import cut_log
+from hand_made_tasks import HandMadeTasks
+from leaderless import brought, died, expected, make, run, visible
+
+AT_THE_COMMIT = {"before the EndTxn": "_end_all", "after it": "end_others"}
+
+
+def die_in_batch_1(job: HandMadeTasks, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """The batch is decided."""
+    report = job.write(job.plan(), brought(1), batch=1)
+    with monkeypatch.context() as dying:
+        dying.setattr(Finisher, where, died)
+        with pytest.raises(KeyboardInterrupt):
+            job.commit(report)
+
+
+def command(job: HandMadeTasks, *words: str) -> int:
+    return cli.main(["job", words[0], job.name, *words[1:], "--bootstrap-servers", job.servers])
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_tokens_that_were_deleted_do_not_make_a_committed_batch_void(
+    broker, make_topic, monkeypatch, answered
+):
+    """Kafka says of the transactions that they are committed; or it has forgotten them."""
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out", partitions=2))
+    run(job, 0)
+    die_in_batch_1(job, monkeypatch, AT_THE_COMMIT["after it"])
+    cut_log(job.servers, job.options.job_and_ledger[1], -1, TOKEN_PARTITION)
+    with monkeypatch.context() as forgotten:
+        if not answered:
+            forgotten.setattr(Finisher, "_end_all", lambda *_: set())
+        for _ in range(2):
+            with pytest.raises(LedgerError, match=r"begins at offset \d+.*repair .*--batch 1"):
+                run(job, 1)
+        assert visible(job) == expected(0, 1)
+        assert command(job, "repair", "--batch", "1", "--accept-loss") == 0
+    run(job, 1, 2)
+    assert visible(job) == expected(0, 1, 2)
+
+
+def test_tokens_that_were_deleted_do_not_hide_what_tasks_have_committed(broker, make_topic):
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out", partitions=2), "idempotent")
+    run(job, 0)
+    job.write(job.plan(), brought(1), batch=1)
+    cut_log(job.servers, job.options.job_and_ledger[1], -1, TOKEN_PARTITION)
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=r"begins at offset \d+.*repair .*--batch 1"):
+            run(job, 1)
+    assert visible(job) == expected(0, 1)
+    assert command(job, "repair", "--batch", "1", "--accept-loss") == 0
+    run(job, 1, 2)
+    assert visible(job) == expected(0, 1, 2)
+
+
+def unclean_job(three: KafkaCluster, commit: str = "two-phase") -> HandMadeTasks:
+    """Of each partition of its ledger there are two replicas."""
+    a, b, c = (one.node_id for one in three.brokers)
+    name = f"tasks-{uuid.uuid4().hex[:8]}"
+    ledger = f"__eo_kafka.{name}.ledger"
+    compacted = {"cleanup.policy": "compact"}
+    topic = NewTopic(ledger, 2, replica_assignment=[[c, b], [a, b]], config=compacted)
+    admin = AdminClient({"bootstrap.servers": three.bootstrap_servers})
+    admin.create_topics([topic])[ledger].result(30)
+    job = HandMadeTasks(three.bootstrap_servers, make(three, "out", [2], [2]), commit, name=name)
+    given = {"kafka.bootstrap.servers": job.servers, "jobName": name, "topic": job.topic or ""}
+    job.options = SinkOptions.parse(
+        {**given, "commit": commit, "allowWeakReplication": "true"}, streaming=True
+    )
+    return job
+
+
+def set_weak(admin: AdminClient, ledger: str, *, weak: bool) -> None:
+    """The topic's settings; weak, no command runs, and the job only because it is told to."""
+    settings = {
+        "min.insync.replicas": "1" if weak else "2",
+        "unclean.leader.election.enable": str(weak).lower(),
+    }
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, ledger, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+@contextmanager
+def losing_tokens(three: KafkaCluster, job: HandMadeTasks) -> Iterator[None]:
+    """What is written to the token partition meanwhile: its leader goes, and a replica leads that
+    has none of it."""
+    a, b, _ = three.brokers
+    _, ledger = job.options.job_and_ledger
+    admin = AdminClient({"bootstrap.servers": three.bootstrap_servers, "log_level": 0})
+
+    def led_by(leader: int, *in_sync: int) -> bool:
+        try:
+            found = admin.list_topics(ledger, timeout=30).topics[ledger].partitions
+        except KafkaException:
+            return False
+        tokens = found[TOKEN_PARTITION]
+        return tokens.leader == leader and (not in_sync or {*tokens.isrs} == {*in_sync})
+
+    wait_until(lambda: led_by(a.node_id, a.node_id, b.node_id), "a leads")
+    set_weak(admin, ledger, weak=True)
+    b.kill()
+    wait_until(lambda: led_by(a.node_id, a.node_id), "b is out", 60)
+    yield
+    a.kill()
+    b.start()
+    wait_until(lambda: led_by(b.node_id), "b leads", 60)
+    a.start()
+    set_weak(admin, ledger, weak=False)
+    wait_until(lambda: led_by(b.node_id, a.node_id, b.node_id), "a follows", 60)
+
+
+@pytest.mark.parametrize("when", AT_THE_COMMIT)
+@pytest.mark.parametrize("out", ["repair", "reset"])
+def test_tokens_that_an_unclean_election_lost(three, monkeypatch, when, out):
+    """A marker that comes later lands where the token was: then nothing seems to lack."""
+    monkeypatch.setattr(settled_tokens, "STABLE_TIMEOUT_S", 10.0)
+    job = unclean_job(three)
+    run(job, 0)
+    with losing_tokens(three, job):
+        die_in_batch_1(job, monkeypatch, AT_THE_COMMIT[when])
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=r"Batch 1 .*lost.*repair .*--batch 1"):
+            run(job, 1)
+        assert visible(job) == expected(0, 1)
+    if out == "reset":
+        assert command(job, "reset") == 0
+        assert visible(job) == expected(0, 1)
+        return
+    assert command(job, "repair", "--batch", "1", "--accept-loss") == 0
+    run(job, 1, 2)
+    assert visible(job) == expected(0, 1, 2)
+
+
+def test_tokens_of_batches_that_are_done_are_lost(three, monkeypatch):
+    """Tasks that commit by themselves: tokens would be looked for behind where they land now."""
+    monkeypatch.setattr(settled_tokens, "STABLE_TIMEOUT_S", 10.0)
+    job = unclean_job(three, "idempotent")
+    run(job, 0)
+    with losing_tokens(three, job):
+        run(job, 1, 2)
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=r"repair .*--batch 3 "):
+            run(job, 3)
+    assert command(job, "repair", "--batch", "3", "--accept-loss") == 0
+    job.write(job.plan(), brought(4), batch=4)
+    run(job, 4)
+    assert visible(job) == expected(0, 1, 2, 4)
