@@ -238,7 +238,7 @@ def test_a_union_of_which_a_value_would_be_lost_writes_nothing(
     column = eo_kafka.to_avro("value", UNION)
     with pytest.raises(Exception, match=reason):
         rows.select(column).collect()
-    assert committed_of(broker, topic) == []
+    assert not committed_of(broker, topic)
 
 
 def test_a_decimal_that_would_be_another_number_writes_nothing(spark, broker, make_topic):
@@ -255,7 +255,7 @@ def test_a_decimal_that_would_be_another_number_writes_nothing(spark, broker, ma
     save_of("-4300000")
     with pytest.raises(Exception, match="is not a decimal of 9 digits, 2 of them behind the point"):
         save_of("-43000000")
-    assert committed_of(broker, topic) == [(-430000000).to_bytes(4, "big", signed=True)]
+    assert committed_of(broker, topic) == {(-430000000).to_bytes(4, "big", signed=True): 1}
 
 
 def test_damaged_values_stop_the_query(spark, broker, make_topic):

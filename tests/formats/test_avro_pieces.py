@@ -203,8 +203,7 @@ def of_schema(kind: Any) -> Any:
 def test_columns_of_other_types_are_written_or_refused_alike(data: st.DataObject) -> None:
     schema = of_schema(data.draw(st.one_of(leaves, nested(leaves))))
     kind = pa.struct([("f0", data.draw(st.sampled_from(KINDS)))])
-    # Else it is no union's struct, whatever is in it (test_avro_kept.py)
-    assume(not isinstance(result(pieces.encoder, json.dumps(schema), kind), tuple))
+    assume(not isinstance(result(pieces.encoder, json.dumps(schema), kind), tuple))  # no union's
     column = part(data.draw, data.draw(st.lists(any_of(kind), max_size=3)), kind)
     assert result(encoded, schema, column) == result(one_by_one, schema, column)
 
