@@ -111,11 +111,11 @@ def _read(data: Any, written: Any, wanted: Any = None) -> Any:
     kind = wanted if isinstance(wanted, str) else wanted["type"]
     means = _means(written)
     own, other = f"{written['type']}-{means}", f"{kind}-{_means(wanted)}"
-    if own in _READERS and (other in _READERS or other not in _UNITS):
-        data = _with_meaning(data, written["type"], means, written)
-    elif own in _UNITS and other in _UNITS:
+    if {own, other} <= _UNITS.keys() and not {own, other} <= _READERS.keys():
         other = other.replace("timestamp-millis", "timestamp-micros")  # a column has these
         data = _with_meaning(_in_unit(data, own, other), kind, other.partition("-")[2], wanted)
+    elif own in _READERS:
+        data = _with_meaning(data, written["type"], means, written)
     else:
         data = _promoted(data, written["type"], kind)
         data = _with_meaning(data, kind, _means(wanted), wanted)

@@ -174,6 +174,8 @@ TIME_MS, TIME_US = logical("int", "time-millis"), logical("long", "time-micros")
 UNITS: list[tuple[Any, Any, int, Any]] = [
     (TIME_MS, TIME_US, HOUR_MS, HOUR_MS * 1000),
     (["null", TIME_MS], ["null", TIME_US], HOUR_MS, HOUR_MS * 1000),
+    (TIME_MS, ["null", TIME_US], HOUR_MS, HOUR_MS * 1000),
+    (TIME_MS, ["string", TIME_US], HOUR_MS, {"member0": None, "member1": HOUR_MS * 1000}),
     (TIME_MS, TIME_MS, HOUR_MS, HOUR_MS),
     (TIME_MS, "long", HOUR_MS, HOUR_MS),
     ("int", TIME_US, HOUR_MS, HOUR_MS),
@@ -193,6 +195,9 @@ OTHERS: list[tuple[Any, Any, int]] = [
     (TIME_MS, NANOS, HOUR_MS),
     (NANOS, TIME_US, 3_600_000_000_000),
     (TIME_US, NANOS, HOUR_MS),
+    (DATE, NANOS, 5),
+    (DATE, TIME_US, 5),
+    (MICROS, TIME_US, 5),
 ]
 
 
