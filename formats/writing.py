@@ -74,9 +74,17 @@ class Writing:
             if column.format not in (AVRO, JSON, PROTOBUF) or column.name not in batch.schema.names:
                 continue
             at = batch.schema.get_field_index(column.name)
-            encode = self._encoder(column, batch.column(at).type)
-            batch = batch.set_column(at, column.name, _encoded(batch.column(at), encode, column))
+            batch = batch.set_column(at, column.name, self._written(batch.column(at), column))
         return batch
+
+    def _written(self, values: pa.Array, of: Column) -> pa.Array:
+        try:
+            return self._encoder(of, values.type)(values)
+        except Exception as error:  # what fastavro raises for wrong values is of many kinds
+            raise SinkError(
+                f"A row's {of.name} cannot be written as {of.format}: {cut(error, 300)}. The batch "
+                "is not shown; cast or filter such rows, or change the schema."
+            ) from None
 
     def _encoder(self, column: Column, kind: pa.DataType) -> Encode:
         if column.format == JSON:
@@ -118,18 +126,23 @@ def _of_protobuf(schema: str, message: str, number: int | None) -> Encode:
     return lambda column: one_by_one(column, lambda value: head + encode(value), pa.binary())
 
 
-def _encoded(column: pa.Array, encode: Encode, of: Column) -> pa.Array:
-    try:
-        return encode(column)
-    except Exception as error:  # what fastavro raises for wrong values is of many kinds
-        raise SinkError(
-            f"A row's {of.name} cannot be written as {of.format}: {cut(error, 300)}. The batch "
-            "is not shown; cast or filter such rows, or change the schema."
-        ) from None
-
-
 def _schema(options: FormatOptions, column: Column, kind: Any) -> tuple[str, int | None]:
     """The schema to write with, and its number in the registry, if there is one."""
+    text, number = _found(options, column, kind)
+    if column.format == AVRO:
+        from .avro import pieces
+        from .shared.arrow_types import arrow_type
+
+        try:
+            pieces.encoder(text, arrow_type(kind), number)
+        except Exception as error:  # what fastavro raises for schemas is of many kinds
+            raise OptionsError(
+                [f"Column '{column.name}' cannot be written by its Avro schema: {cut(error, 300)}."]
+            ) from None
+    return text, number
+
+
+def _found(options: FormatOptions, column: Column, kind: Any) -> tuple[str, int | None]:
     known, subject = options.registry, column.subject
     if known is None:
         return _given(column), None

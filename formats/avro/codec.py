@@ -16,15 +16,17 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 import fastavro
+from fastavro.read import SchemaResolutionError
 
-from .depth import depth_of
-from .fitting import SCALARS, Convert, SchemaMismatch
-from .marks import Member, for_reading
+from .fitting import SCALARS, Convert, SchemaMismatch, decimals, member_of
+from .marks import Member, for_reading, unwrapped
+from .strict import Strict
 from .types import BARE_ITEMS, Schema, full_name, has_bare_items, is_one_column
 
 Named: TypeAlias = "dict[str, Convert | None]"
-# Spark has no type for these: the numbers and texts below them are what a column holds.
-_PLAIN = {"time-millis", "time-micros", "uuid", "duration"}
+# Spark has no type for these: what is below them is what a column holds. (As for times of day, of
+# which `marks.py` knows the unit.)
+_PLAIN = {"uuid", "duration"}
 
 
 def parsed(schema: Schema) -> Any:
@@ -47,16 +49,6 @@ def _without_plain(schema: Any) -> Any:
     return schema
 
 
-class _Whole(io.BytesIO):
-    """fastavro does not look whether what it passes over is there, and a length may be below 0."""
-
-    def read(self, size: int | None = -1) -> bytes:
-        found = super().read(size)
-        if size is None or size < 0 or len(found) < size:
-            raise EOFError("it is cut off, or a length in it is wrong")
-        return found
-
-
 class Decoder:
     """Reads what was written with one schema, as another one if there is another. Both `parsed`.
     Raises SchemaMismatch for `BARE_ITEMS`."""
@@ -64,23 +56,29 @@ class Decoder:
     def __init__(self, written: Any, wanted: Any = None) -> None:
         if has_bare_items(written):
             raise SchemaMismatch(BARE_ITEMS)
-        self._depth = depth_of(written)
+        self._strict = Strict(written)
+        self._given = written, wanted
         self._written, self._wanted = for_reading(written, wanted)
         self._convert = _conversion(written if wanted is None else wanted, {}, _READ)
 
     def decode(self, data: bytes) -> Any:
         """Raises what fastavro raises for bytes that are none of the schema's, and ValueError for
         some that are left over."""
-        if self._depth is not None:
-            self._depth.check(data)
-        stream = io.BytesIO(data) if self._wanted is None else _Whole(data)
-        value = fastavro.schemaless_reader(
-            stream,
-            self._written,
-            self._wanted,
-            return_named_type=True,
-            return_named_type_override=True,
-        )
+        self._strict.check(data)
+        stream = io.BytesIO(data)
+        try:
+            value = unwrapped(
+                fastavro.schemaless_reader(
+                    stream,
+                    self._written,
+                    self._wanted,
+                    return_named_type=True,
+                    return_named_type_override=True,
+                )
+            )
+        except SchemaResolutionError:  # again, for a reason without our marks
+            fastavro.schemaless_reader(io.BytesIO(data), *self._given)
+            raise
         if left := len(data) - stream.tell():
             raise ValueError(f"{left} bytes are left over")
         return value if self._convert is None else self._convert(value)
@@ -106,6 +104,11 @@ def _conversion(schema: Any, named: Named, way: _Way) -> Convert | None:
     kind = schema["type"]
     if isinstance(kind, str) and kind in _NESTED:
         return _NESTED[kind](schema, named, way)
+    if kind in ("bytes", "fixed") and schema.get("logicalType") == "decimal":
+        exact = decimals(schema)
+        if kind == "fixed":
+            named[full_name(schema)] = exact
+        return exact
     found = way.scalars.get(f"{kind}-{schema.get('logicalType')}")
     return found or _conversion(kind, named, way)
 
@@ -240,20 +243,24 @@ def _write_map(inner: Convert | None) -> Convert:
 
 
 def _write_union(present: Sequence[Any], inner: Sequence[Convert | None]) -> Convert:
-    # fastavro takes the first type that a value may be of, if it is not told which
-    names = [_named_type(one) or (one if isinstance(one, str) else one["type"]) for one in present]
+    names = words(present)
 
     def convert(value: Any) -> Any:
         if value is None:
             return None
-        for number, name in enumerate(names):
-            member = value.get(f"member{number}")
-            if member is not None:
-                change = inner[number]
-                return name, change(member) if change else member
-        return None
+        found = member_of(value, names)
+        if found is None:
+            return None
+        member, change = value[f"member{found}"], inner[found]
+        return names[found], change(member) if change else member
 
     return convert
+
+
+def words(present: Sequence[Any]) -> list[str]:
+    """What fastavro is told which of a union's types a value is of; else it takes the first one
+    that it may be of."""
+    return [_named_type(one) or (one if isinstance(one, str) else one["type"]) for one in present]
 
 
 def _write_number(present: Sequence[Any], inner: Sequence[Convert | None]) -> Convert:

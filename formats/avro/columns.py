@@ -90,7 +90,7 @@ class _Decoder:
 
         counts = np.zeros(self._program.slots, np.int64)
         base, before = np.zeros_like(counts), np.zeros_like(counts)
-        stack = np.zeros((self._program.depth, 3), np.int64)
+        stack = np.zeros((self._program.depth, 4), np.int64)
         none = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint8))
 
         def loop(slots: Any, store: bool) -> None:

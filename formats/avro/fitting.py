@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timezone
+from decimal import Decimal, Inexact, InvalidOperation
 from typing import Any, TypeAlias
+
+from ..shared.decimals import quantizer
 
 Convert: TypeAlias = Callable[[Any], Any]
 
@@ -80,6 +83,52 @@ def _local(value: Any) -> Any:
             f"{value} has a zone, and the schema's time has none: cast it to TIMESTAMP_NTZ"
         )
     return _long(value)
+
+
+def decimals(schema: Mapping[str, Any]) -> Convert | None:
+    """fastavro counts digits before it moves the point, and cuts off those of numbers below 0. None
+    for a schema without a precision, which has none of its own to be held to."""
+    if "precision" not in schema:
+        return None
+    digits, scale = int(schema["precision"]), int(schema.get("scale", 0))
+    exact = quantizer(digits, scale)
+
+    def convert(value: Any) -> Any:
+        try:
+            if value is None or isinstance(value, Decimal):
+                return value if value is None else exact(value)
+        except (InvalidOperation, Inexact):
+            pass
+        raise SchemaMismatch(
+            f"{value!r} is not a decimal of {digits} digits, {scale} of them behind the point"
+        )
+
+    return convert
+
+
+def check_fields(fields: Iterable[str], types: Sequence[str]) -> None:
+    """Of a struct for a union of `types`: the value of a field that is no member's would be lost
+    without a word."""
+    members = [f"member{number}" for number in range(len(types))]
+    if foreign := sorted(set(fields) - set(members)):
+        raise SchemaMismatch(
+            f"a union of {' and '.join(types)} is a struct of {' and '.join(members)}, without "
+            f"{' and '.join(foreign)}: rename such fields, or take them out"
+        )
+
+
+def member_of(value: Any, types: Sequence[str]) -> int | None:
+    """Which of a union's types a struct is a value of; None for null."""
+    if not isinstance(value, dict):
+        raise SchemaMismatch(
+            f"{value!r} is not a struct of "
+            + " and ".join(f"member{number}" for number in range(len(types)))
+        )
+    check_fields(value, types)
+    found = [name for name, one in value.items() if one is not None]
+    if len(found) > 1:
+        raise SchemaMismatch(f"{' and '.join(found)} are set, and a union's value is of one type")
+    return int(found[0].removeprefix("member")) if found else None
 
 
 # By the type, and its logical type behind it

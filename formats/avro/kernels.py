@@ -163,7 +163,7 @@ def _union(code, jumps, pc, data, at, end, slots, base, counts, store):
 @part
 def _again(code, pc, data, at, end, slots, base, counts, store, inside):
     """As `_optional`; `inside` is what is known of the array or map: items that are left of the
-    block, its entry, and that of its first key."""
+    block, its entry, that of its first key, and where the block must end (-1: not known)."""
     start = code[pc, 1]
     slot = code[start, 4]
     if store and code[start, 2]:
@@ -171,9 +171,15 @@ def _again(code, pc, data, at, end, slots, base, counts, store, inside):
         if newest > inside[2] and _is_repeated_key(data, slots, inside[2], newest):
             return pc, I64(-1)
     if inside[0] == 0:
+        if inside[3] >= 0 and inside[3] != at:
+            return pc, I64(-1)
         count, at = _long(data, at, end)
+        inside[3] = -1
         if at >= 0 and count < 0:
-            _, at = _long(data, at, end)  # the block's size, for who skips it
+            size, at = _long(data, at, end)  # the block's, for who skips it
+            if at < 0 or size < 0 or size > end - at:
+                return pc, I64(-1)
+            inside[3] = at + size
         # Every item has a byte; those that have none are left to the plain decoder.
         if at < 0 or count > end - at or count < at - end:
             return pc, I64(-1)
@@ -200,7 +206,7 @@ def _row(code, jumps, data, at, end, slots, base, counts, store, stack):
             pc = code[pc, 1]
         elif what == REPEATED:
             depth += 1
-            stack[depth, 0] = 0
+            stack[depth, 0], stack[depth, 3] = 0, -1
             stack[depth, 1] = base[slot] + counts[slot]
             if code[pc, 2]:
                 stack[depth, 2] = base[slot + 1] + counts[slot + 1]
@@ -229,7 +235,7 @@ def decode(code, jumps, data, starts, ends, state, slots, base, counts, before, 
     """Every row of `data`; rows that are no value become BAD in `state`, and have nulls.
 
     Not `store`, it only counts the entries of each slot, for whoever makes room for them. `before`
-    (as large as `counts`) and `stack` (three words for each level of arrays and maps) are scratch.
+    (as large as `counts`) and `stack` (four words for each level of arrays and maps) are scratch.
     """
     for row in range(len(starts)):
         _copy(counts, before)

@@ -14,10 +14,24 @@ from typing import Any, NamedTuple
 import fastavro
 from fastavro.read import LOGICAL_READERS
 
+from .fitting import SchemaMismatch
+from .program import INT64
 from .types import is_one_column
 
 _MARK = "eo-kafka"
 _UNNAMED = ("boolean", "int", "long", "float", "double", "bytes", "string", "array", "map")
+_TIMES_OF_DAY = ("int-time-millis", "long-time-micros")  # Spark has no type for them
+_READERS = {name: read for name, read in LOGICAL_READERS.items() if name not in _TIMES_OF_DAY}
+# What a number counts, and in how many nanoseconds
+_UNITS = {
+    "int-time-millis": ("time", 10**6),
+    "long-time-micros": ("time", 10**3),
+    **{
+        f"long-{zone}timestamp-{unit}": ("timestamp", nanos)
+        for zone in ("", "local-")
+        for unit, nanos in (("millis", 10**6), ("micros", 10**3), ("nanos", 1))
+    },
+}
 
 
 class Member(NamedTuple):
@@ -29,16 +43,28 @@ class Member(NamedTuple):
 
 def for_reading(written: Any, wanted: Any = None) -> tuple[Any, Any]:
     """Both (parsed) with marks, and defaults as if they had been read."""
-    source = fastavro.parse_schema(_marked(written, wanted is not None))
+    source = _wrapped(_marked(written, wanted is not None))
     if wanted is None:
         return source, None
-    target = fastavro.parse_schema(_marked(wanted, False))
+    target = _wrapped(_marked(wanted, False))
     names = {one["name"]: one for one in _records(copy.deepcopy(target))}
     for record in _records(target):
         for field in record["fields"]:
             if "default" in field:
                 field["default"] = _default(field["type"], field["default"], names)
     return source, target
+
+
+def _wrapped(schema: Any) -> Any:
+    """As the only field of a record, whose bytes are the same. fastavro parses any other type again
+    for each value, and takes no default then that has been read."""
+    fields = [{"name": "value", "type": schema}]
+    return fastavro.parse_schema({"type": "record", "name": "eo_kafka", "fields": fields})
+
+
+def unwrapped(read: Any) -> Any:
+    """What was read by one of the two."""
+    return read["value"]
 
 
 def _marked(schema: Any, everywhere: bool, member: int | None = None) -> Any:
@@ -65,7 +91,8 @@ def _marked(schema: Any, everywhere: bool, member: int | None = None) -> Any:
         made["fields"] = [
             {**field, "type": _marked(field["type"], everywhere)} for field in made["fields"]
         ]
-    if kind in _UNNAMED and (everywhere or member is not None):
+    is_time_of_day = f"{kind}-{_means(made)}" in _TIMES_OF_DAY
+    if kind in _UNNAMED and (everywhere or member is not None or is_time_of_day):
         return {**made, "type": kind, "logicalType": _MARK, "member": member, "means": _means(made)}
     return made or schema
 
@@ -83,7 +110,11 @@ def _read(data: Any, written: Any, wanted: Any = None) -> Any:
         wanted = wanted.get("beside", {}).get(written["type"], wanted)
     kind = wanted if isinstance(wanted, str) else wanted["type"]
     means = _means(written)
-    if f"{written['type']}-{means}" in LOGICAL_READERS:
+    own, other = f"{written['type']}-{means}", f"{kind}-{_means(wanted)}"
+    if {own, other} <= _UNITS.keys() and not {own, other} <= _READERS.keys():
+        other = other.replace("timestamp-millis", "timestamp-micros")  # a column has these
+        data = _with_meaning(_in_unit(data, own, other), kind, other.partition("-")[2], wanted)
+    elif own in _READERS:
         data = _with_meaning(data, written["type"], means, written)
     else:
         data = _promoted(data, written["type"], kind)
@@ -92,8 +123,16 @@ def _read(data: Any, written: Any, wanted: Any = None) -> Any:
     return data if member is None else Member(member, data)
 
 
+def _in_unit(number: int, own: str, other: str) -> int:
+    (counted, nanos), (wanted, unit) = _UNITS[own], _UNITS[other]
+    found, rest = divmod(number * nanos, unit)
+    if counted != wanted or rest or not INT64[0] <= found <= INT64[1]:
+        raise SchemaMismatch(f"{number} of type {own} is not the same as {other}")
+    return found
+
+
 def _with_meaning(data: Any, kind: str, means: str | None, schema: Any) -> Any:
-    read = LOGICAL_READERS.get(f"{kind}-{means}")
+    read = _READERS.get(f"{kind}-{means}")
     return read(data, schema, None) if read else data
 
 

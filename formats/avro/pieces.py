@@ -16,9 +16,10 @@ from ..shared import registry
 from ..shared.decoding import merged
 from ..shared.encoding import Encode, one_by_one
 from . import codec
+from .fitting import check_fields
 from .scalars import Left, Pieces, Write, cut, of_sizes, scalar, zigzag
 from .slots import Unsupported
-from .types import full_name
+from .types import full_name, is_one_column
 
 if TYPE_CHECKING:
     import numpy as np
@@ -178,13 +179,17 @@ class _Writers:
         return write
 
     def _union(self, branches: Sequence[Any], kind: pa.DataType) -> Write:
+        import pyarrow as pa
+
         null = [number for number, branch in enumerate(branches) if branch == "null"]
         present = [number for number, branch in enumerate(branches) if branch != "null"]
         if not present or len(null) > 1:
             raise Unsupported("a union of nulls")
-        several = len(present) > 1
+        several, types = len(present) > 1, [branches[number] for number in present]
+        if not is_one_column(types) and pa.types.is_struct(kind):
+            check_fields([field.name for field in kind], codec.words(types))
         if several:
-            self._check_distinct([branches[number] for number in present])
+            self._check_distinct(types)
         places = _places(kind) if several else {}
         inner: list[tuple[int, bytes, Write]] = []
         for member, number in enumerate(present):
@@ -267,20 +272,22 @@ def _chosen(
     inner: Sequence[tuple[int, bytes, Write]],
     nothing: bytes | None,
 ) -> Pieces:
-    """Each row by the first of a union's parts that is not null there; `nothing` if none is."""
+    """Each row by the one of a union's parts that is not null there; `nothing` if none is."""
     import numpy as np
     import pyarrow as pa
 
-    is_left, found = np.ones(count, np.bool_), []
-    for place, head, write in inner:
-        part = parts[place]
-        rows = np.flatnonzero(is_left & np.asarray(part.is_valid()))
+    there = [np.asarray(parts[place].is_valid()) for place, _, _ in inner]
+    members = np.sum(there, axis=0) if there else np.zeros(count, np.int64)
+    if np.any(members > 1):
+        raise Left
+    found = []
+    for (place, head, write), is_there in zip(inner, there, strict=True):
+        part, rows = parts[place], np.flatnonzero(is_there)
         if len(rows) == count:
             return [head, *write(part)]
         if len(rows):
-            is_left[rows] = False
             found.append((rows, _joined([head, *write(part.take(pa.array(rows)))], len(rows))))
-    rows = np.flatnonzero(is_left)
+    rows = np.flatnonzero(members == 0)
     if len(rows):
         if nothing is None:
             raise Left

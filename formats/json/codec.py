@@ -53,6 +53,8 @@ class JsonDecoder:
             raise NotOfSchema(f"it is no JSON ({error.msg} at character {error.pos})") from None
         except UnicodeDecodeError:
             raise NotOfSchema("it is no JSON (not UTF-8)") from None
+        except ArithmeticError:
+            raise NotOfSchema("a number in it has an exponent that no number here has") from None
         except RecursionError:
             raise NotOfSchema("it is nested too deeply") from None
 

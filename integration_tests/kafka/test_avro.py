@@ -212,3 +212,63 @@ def test_a_stream_of_avro_with_what_is_not_avro(
     assert sorted(map(tuple, found.collect()), key=str) == sorted(
         map(tuple, orders.collect()), key=str
     )
+
+
+UNION = json.dumps(["null", "string", "long"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "value", "reason"),
+    [
+        ("s STRING, l BIGINT", ("text", None), "without l and s: rename such fields"),
+        ("member0 STRING, member1 BIGINT", ("text", 5), "member0 and member1 are set"),
+    ],
+)
+def test_a_union_of_which_a_value_would_be_lost_writes_nothing(
+    spark, broker, make_topic, columns, value, reason
+):
+    topic = make_topic("union")
+    rows = spark.createDataFrame([(value,), (None,)], f"value STRUCT<{columns}>")
+    writer = rows.write.format("eo-kafka").mode("append").option("topic", topic)
+    writer.option("kafka.bootstrap.servers", broker.bootstrap_servers).option(
+        "value.format", "avro"
+    )
+    with pytest.raises(Exception, match=reason):
+        writer.option("value.schema", UNION).save()
+    column = eo_kafka.to_avro("value", UNION)
+    with pytest.raises(Exception, match=reason):
+        rows.select(column).collect()
+    assert not committed_of(broker, topic)
+
+
+def test_a_decimal_that_would_be_another_number_writes_nothing(spark, broker, make_topic):
+    topic = make_topic("decimal")
+    kind = {**PRICE, "type": "fixed", "name": "F", "size": 4}
+    schema = json.dumps({"type": "record", "name": "P", "fields": [{"name": "x", "type": kind}]})
+
+    def save_of(number):
+        rows = spark.createDataFrame([((Decimal(number),),)], "value STRUCT<x DECIMAL(9,0)>")
+        writer = rows.write.format("eo-kafka").mode("append").option("topic", topic)
+        writer.option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        writer.option("value.format", "avro").option("value.schema", schema).save()
+
+    save_of("-4300000")
+    with pytest.raises(Exception, match="is not a decimal of 9 digits, 2 of them behind the point"):
+        save_of("-43000000")
+    assert committed_of(broker, topic) == {(-430000000).to_bytes(4, "big", signed=True): 1}
+
+
+def test_damaged_values_stop_the_query(spark, broker, make_topic):
+    enum = {"type": "enum", "name": "E", "symbols": ["NEW", "PAID", "CANCELLED"]}
+    fields = [("kind", enum), ("id", "long"), ("note", ["null", "string"]), ("ok", "boolean")]
+    fields = [{"name": name, "type": kind} for name, kind in fields]
+    schema = json.dumps({"type": "record", "name": "O", "fields": fields})
+    topic = make_topic("damaged")
+    long = b"\x80" * 10 + b"\x01"
+    values = [b"\x01\x02\x00\x01", b"\x00" + long + b"\x00\x01", b"\0\2\3\1", b"\0\2\0\7"]
+    produce(broker.bootstrap_servers, topic, [b"\0\2\0\1", *values])
+    found = read(spark, broker, topic, schema, mode="PERMISSIVE").collect()
+    assert sorted(tuple(row) for row in found if row.id is not None) == [("NEW", 1, None, True)]
+    assert len(found) == 5
+    with pytest.raises(Exception, match="cannot be read as Avro"):
+        read(spark, broker, topic, schema).collect()

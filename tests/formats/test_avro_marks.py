@@ -18,8 +18,11 @@ import pytest
 from eo_kafka.formats.avro import columns as avro_columns
 from eo_kafka.formats.avro.codec import Decoder, Encoder, parsed
 from eo_kafka.formats.avro.fitting import SchemaMismatch
+from eo_kafka.formats.avro.reader import AvroReader
 from eo_kafka.formats.avro.types import spark_type
 from eo_kafka.formats.shared.arrow_types import arrow_type
+from eo_kafka.formats.shared.decoding import typed
+from eo_kafka.formats.shared.registry import pack
 
 UTC = timezone.utc
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
@@ -140,6 +143,102 @@ def test_a_field_that_was_not_written_has_the_default_that_its_type_means(
     assert pa.array([found], shape).to_pylist() == [{"f": 1, "g": value}]
     at_once = avro_columns.decoded(pa.array([b"\2"]), json.dumps(old), json.dumps(new), shape)
     assert at_once is None or at_once[0].to_pylist() == [{"f": 1, "g": value}]
+
+
+@pytest.mark.parametrize(("kind", "default", "value"), DEFAULTS, ids=str)
+@pytest.mark.parametrize("shape", ["array", "map", "union"])
+def test_it_has_it_also_where_no_record_is_at_the_top(
+    shape: str, kind: Any, default: Any, value: Any
+) -> None:
+    def around(inner: Any) -> Any:
+        if shape == "union":
+            return ["null", {"type": "array", "items": inner}]
+        return {"type": shape, "items" if shape == "array" else "values": inner}
+
+    old, new = one("int"), one("int")
+    new["fields"].append({"name": "g", "type": kind, "default": default})
+    data = {"array": b"\2\2\0", "map": b"\2\2k\2\0", "union": b"\2\2\2\0"}[shape]
+    found = Decoder(parsed(around(old)), parsed(around(new))).decode(data)
+    row = {"f": 1, "g": value}
+    column = pa.array([found], arrow_type(spark_type(parsed(around(new)))[0]))
+    assert column.to_pylist() == [[("k", row)] if shape == "map" else [row]]
+
+
+def logical(kind: str, meaning: str) -> Any:
+    return {"type": kind, "logicalType": meaning}
+
+
+HOUR_MS = 3_600_000
+NANOS = logical("long", "timestamp-nanos")
+TIME_MS, TIME_US = logical("int", "time-millis"), logical("long", "time-micros")
+UNITS: list[tuple[Any, Any, int, Any]] = [
+    (TIME_MS, TIME_US, HOUR_MS, HOUR_MS * 1000),
+    (["null", TIME_MS], ["null", TIME_US], HOUR_MS, HOUR_MS * 1000),
+    (TIME_MS, ["null", TIME_US], HOUR_MS, HOUR_MS * 1000),
+    (TIME_MS, ["string", TIME_US], HOUR_MS, {"member0": None, "member1": HOUR_MS * 1000}),
+    (TIME_MS, TIME_MS, HOUR_MS, HOUR_MS),
+    (TIME_MS, "long", HOUR_MS, HOUR_MS),
+    ("int", TIME_US, HOUR_MS, HOUR_MS),
+    (NANOS, MICROS, 170_000_000_000_000_000, datetime(1975, 5, 22, 14, 13, 20, tzinfo=UTC)),
+    (NANOS, MILLIS, 1_700_000_000_123_456_000, datetime(2023, 11, 14, 22, 13, 20, 123456, UTC)),
+    (NANOS, NANOS, 170_000_000_000_000_001, 170_000_000_000_000_001),
+    (NANOS, "long", 170_000_000_000_000_001, 170_000_000_000_000_001),
+    (MICROS, NANOS, 1_700_000_000_000_000, 1_700_000_000_000_000_000),
+    (MILLIS, NANOS, -1, -1_000_000),
+    (logical("long", "local-timestamp-nanos"), logical("long", "local-timestamp-micros"), -1000,
+     datetime(1969, 12, 31, 23, 59, 59, 999999)),
+]  # fmt: skip
+OTHERS: list[tuple[Any, Any, int]] = [
+    (NANOS, MICROS, 170_000_000_000_000_001),  # it would be cut off
+    (MICROS, NANOS, 2**62),  # no long holds it
+    (TIME_MS, MICROS, HOUR_MS),
+    (TIME_MS, NANOS, HOUR_MS),
+    (NANOS, TIME_US, 3_600_000_000_000),
+    (TIME_US, NANOS, HOUR_MS),
+    (DATE, NANOS, 5),
+    (DATE, TIME_US, 5),
+    (MICROS, TIME_US, 5),
+]
+
+
+def read_units(old: Any, new: Any, number: int) -> tuple[list[Any], list[str]]:
+    """By the way that a source has: columns at once, and the rest one by one."""
+    branch = b"\2" if isinstance(old, list) else b""
+    texts = [json.dumps(one(kind)) for kind in (old, new)]
+    kind = arrow_type(spark_type(parsed(one(new)))[0])
+
+    class Registry:
+        def schema(self, _: int) -> str:
+            return texts[0]
+
+    bad: list[str] = []
+    avro_columns._warm_up()
+    reader = AvroReader(texts[1], Registry())  # type: ignore[arg-type]
+    values = pa.array([pack(7, branch + bare("long", number))])
+    found = typed(values, reader, kind, lambda _, error: bad.append(str(error)))
+    return found.to_pylist(), bad
+
+
+@pytest.mark.parametrize(("old", "new", "number", "value"), UNITS, ids=str)
+def test_a_time_of_another_unit_keeps_its_value(
+    old: Any, new: Any, number: int, value: Any
+) -> None:
+    assert read_units(old, new, number) == ([{"f": value}], [])
+
+
+@pytest.mark.parametrize(("old", "new", "number"), OTHERS, ids=str)
+def test_a_time_that_would_become_another_one_is_bad(old: Any, new: Any, number: int) -> None:
+    found, bad = read_units(old, new, number)
+    assert (found, len(bad)) == ([None], 1)
+
+
+def test_what_was_written_is_not_what_is_wanted_in_the_schemas_own_words() -> None:
+    (row,), (reason,) = read_units(TIME_MS, "string", 5)
+    assert row is None
+    assert "eo-kafka" not in reason
+    assert "time-millis" in reason
+    _, (reason,) = read_units("long", "string", 5)
+    assert "long is not string" in reason
 
 
 def test_a_meaning_that_a_type_cannot_have_is_passed_over_in_both_ways() -> None:

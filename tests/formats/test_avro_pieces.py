@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from test_avro_columns import OF_SCALARS, leaves, nested, numbered, schemas
 
@@ -203,8 +203,8 @@ def of_schema(kind: Any) -> Any:
 def test_columns_of_other_types_are_written_or_refused_alike(data: st.DataObject) -> None:
     schema = of_schema(data.draw(st.one_of(leaves, nested(leaves))))
     kind = pa.struct([("f0", data.draw(st.sampled_from(KINDS)))])
-    rows = data.draw(st.lists(any_of(kind), max_size=3))
-    column = part(data.draw, rows, kind)
+    assume(not isinstance(result(pieces.encoder, json.dumps(schema), kind), tuple))  # no union's
+    column = part(data.draw, data.draw(st.lists(any_of(kind), max_size=3)), kind)
     assert result(encoded, schema, column) == result(one_by_one, schema, column)
 
 

@@ -122,6 +122,7 @@ def test_what_json_means(kind: t.DataType, text: str, value: Any) -> None:
         (t.LongType(), "NaN", "it is no JSON"),
         (t.LongType(), b"\xff", "it is no JSON"),
         (t.LongType(), "[" * 100_000, "nested too deeply"),
+        (t.LongType(), "1e99999999999999999999", "a number in it has an exponent"),
     ],
 )
 def test_what_is_not_of_the_schema_is_said(

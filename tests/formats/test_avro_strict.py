@@ -1,4 +1,5 @@
-"""Avro records of types that contain themselves, which fastavro passes over by recursion in C."""
+"""How far values are looked at before fastavro reads them, also those of types that contain
+themselves, which it passes over by recursion in C."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from eo_kafka.formats.avro.codec import Decoder, parsed
-from eo_kafka.formats.avro.depth import Depth, depth_of
 from eo_kafka.formats.avro.fitting import SchemaMismatch
 from eo_kafka.formats.avro.reader import AvroReader
+from eo_kafka.formats.avro.strict import Strict
 from eo_kafka.formats.shared.decoding import typed
 from eo_kafka.formats.shared.registry import pack
 
@@ -67,7 +68,7 @@ def read(name: str, levels: int) -> tuple[list[Any], list[str]]:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_record_that_is_nested_too_deep_is_one_bad_record(name) -> None:
     """In a process of its own, which it would end."""
-    code = f"from test_avro_depth import *; print(read({name!r}, DEEP))"
+    code = f"from test_avro_strict import *; print(read({name!r}, DEEP))"
     folder = __file__.rpartition("/")[0]
     run = subprocess.run(
         [sys.executable, "-c", code],
@@ -87,17 +88,6 @@ def test_a_record_that_is_nested_too_deep_is_one_bad_record(name) -> None:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_one_that_is_deep_is_read(name) -> None:
     assert read(name, 4000) == ([{"a": 1}] * 3, [])
-
-
-def test_a_type_that_does_not_contain_itself_is_not_looked_at() -> None:
-    twice = [{"type": "fixed", "name": "F", "size": 2}, "F"]
-    pair = {"type": "record", "name": "P", "fields": [{"name": "x", "type": "long"}]}
-    for kind in ("long", twice, node(pair, "P"), {"type": "map", "values": node(pair)}):
-        assert depth_of(parsed(with_field(kind))) is None
-    for kind, *_ in WRITTEN.values():
-        assert depth_of(parsed(with_field(kind))) is not None
-    spaced = {**node(["null", "x.N"]), "namespace": "x"}
-    assert depth_of(parsed(with_field(["null", spaced]))) is not None
 
 
 KINDS: list[Any] = [
@@ -131,24 +121,22 @@ def value_of(kind: Any, draw: random.Random, left: int) -> Any:
     return plain.get(name, b"\xff" * 70 if name == "bytes" else "t" * 70)
 
 
-def test_it_walks_as_fastavro_does(monkeypatch) -> None:
+def test_it_walks_as_fastavro_does() -> None:
     """What is whole passes, and what is cut off is cut off in its eyes, too."""
-    monkeypatch.setattr("eo_kafka.formats.avro.depth.LEVELS_MAX", 40)
     draw = random.Random(3)
     schema = fastavro.parse_schema(node(*KINDS))
-    depth = Depth(schema)
+    strict = Strict(schema)
     for _ in range(60):
         stream = io.BytesIO()
         fastavro.schemaless_writer(stream, schema, value_of("N", draw, 3))
         data = stream.getvalue()
-        depth.check(data)
+        strict.check(data)
         with pytest.raises(EOFError):
-            depth.check(data[:-1])
+            strict.check(data[:-1])
 
 
 @pytest.mark.parametrize("wanted", [WANTED, with_field(node())], ids=["passed over", "read"])
-def test_blocks_that_say_their_size_end_there(monkeypatch, wanted) -> None:
-    monkeypatch.setattr("eo_kafka.formats.avro.depth.LEVELS_MAX", 12)
+def test_blocks_that_say_their_size_end_there(wanted) -> None:
     decoder = Decoder(parsed(with_field(WRITTEN["tree"][0])), parsed(wanted))
     inner = b"\x02\x00\x00"
     whole = b"\x02" + b"\x03" + b"\x08" + inner + b"\x00" + b"\x00"  # two values in four bytes
