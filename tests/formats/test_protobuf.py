@@ -382,8 +382,8 @@ def test_fields_may_be_named_like_the_librarys_methods() -> None:
     pb.add(made, "must", 21, "int32").label = pb.F.LABEL_REQUIRED
     own = codec(pruned(pb.base64_of(file), "m.M"), "m.M")
     inside = {name: number for number, name in enumerate(METHODS)}
-    for given in (inside, dict.fromkeys(METHODS)):
-        row = {**given, "inner": given, "must": 1}
+    for some in (inside, dict.fromkeys(METHODS)):
+        row = {**some, "inner": some, "must": 1}
         assert own.decode(own.encode(row)) == row
     with pytest.raises(Misfit, match="required fields are missing: must"):
         own.decode(b"\x08\x01")
