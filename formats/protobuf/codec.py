@@ -93,7 +93,10 @@ def _read_field(field: Any) -> Read:
     name = field.name
     if is_map(field):
         key, value = (_read_one(field.message_type.fields_by_name[at]) for at in ("key", "value"))
-        return lambda message: [(key(at), value(one)) for at, one in getattr(message, name).items()]
+        # By key: the library's order differs from process to process, and so would a row's bytes.
+        return lambda message: [
+            (key(at), value(one)) for at, one in sorted(getattr(message, name).items())
+        ]
     one = _read_one(field)
     if field.is_repeated:
         return lambda message: [one(value) for value in getattr(message, name)]
