@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _REASON_MAX = 300
+_ADDRESS = re.compile("(?<= object) at 0x[0-9a-fA-F]+")  # as Python shows what has no text
 _PLAIN = re.compile("[A-Za-z_][A-Za-z_0-9]*")  # a name that needs no quotes
 
 
@@ -137,7 +138,8 @@ def _decoded(
     """The column, null where a value is bad; the reason is added to what is said of its row."""
 
     def bad(row: int, error: Exception) -> None:
-        reason = f"{name}: {cut(error, _REASON_MAX)}"
+        # Of a dead letter it is a header: a task that runs again must write the same.
+        reason = f"{name}: {cut(_ADDRESS.sub('', str(error)), _REASON_MAX)}"
         reasons[row] = f"{reasons[row]}; {reason}" if row in reasons else reason
 
     return typed(column, decoder, kind, bad)

@@ -2,7 +2,8 @@
 
 The library skips what it does not understand, as Protobuf wants it for fields that are new. A field
 that is known and was skipped all the same (of another wire type, an enum's number without a name)
-is a bad value here, not a missing one.
+is a bad value here, not a missing one. A message's methods are called by its class: a field may
+have the name of one, and the message has the field then.
 """
 
 from __future__ import annotations
@@ -42,15 +43,14 @@ class Codec:
 
     def decode(self, data: bytes) -> Any:
         """Raises Misfit."""
-        message = self._class()
         try:
-            message.MergeFromString(data)
+            message = self._class.FromString(data)
         except (DecodeError, UnicodeDecodeError) as error:
             raise Misfit(f"its bytes are no '{self._descriptor.full_name}': {error}") from None
-        if not message.IsInitialized():
-            missing = ", ".join(message.FindInitializationErrors())
+        if not self._class.IsInitialized(message):
+            missing = ", ".join(self._class.FindInitializationErrors(message))
             raise Misfit(f"required fields are missing: {missing}")
-        if message.SerializeToString(deterministic=True) != data:
+        if self._class.SerializeToString(message, deterministic=True) != data:
             check(data, self._descriptor)
         return self._read(message)
 
@@ -59,7 +59,7 @@ class Codec:
         what the library raises for a value that its field cannot hold."""
         message = self._class()
         self._write(message, value)
-        return bytes(message.SerializeToString(deterministic=True))
+        return bytes(self._class.SerializeToString(message, deterministic=True))
 
 
 @functools.lru_cache(maxsize=64)
@@ -93,13 +93,17 @@ def _read_field(field: Any) -> Read:
     name = field.name
     if is_map(field):
         key, value = (_read_one(field.message_type.fields_by_name[at]) for at in ("key", "value"))
-        return lambda message: [(key(at), value(one)) for at, one in getattr(message, name).items()]
+        # By key: the library's order differs from process to process, and so would a row's bytes.
+        return lambda message: [
+            (key(at), value(one)) for at, one in sorted(getattr(message, name).items())
+        ]
     one = _read_one(field)
     if field.is_repeated:
         return lambda message: [one(value) for value in getattr(message, name)]
     if not field.has_presence or field.has_default_value:
         return lambda message: one(getattr(message, name))
-    return lambda message: one(getattr(message, name)) if message.HasField(name) else None
+    has = GetMessageClass(field.containing_type).HasField
+    return lambda message: one(getattr(message, name)) if has(message, name) else None
 
 
 def _read_one(field: Any) -> Read:
@@ -196,7 +200,7 @@ def _write_field(field: Any) -> Write:
 
         def write_message(message: Any, value: Any) -> None:
             inner = getattr(message, name)
-            inner.SetInParent()
+            type(inner).SetInParent(inner)
             fill(inner, value)
 
         return write_message

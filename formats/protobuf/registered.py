@@ -126,8 +126,8 @@ def _wider() -> frozenset[tuple[int, int]]:
 
 
 def _differs(file: Any, wanted: Any, seen: frozenset[str]) -> str | None:
-    """Where the file has a field of the message as another type. Messages of other files are not
-    looked at: their names are compared."""
+    """Where the file has a field of the message as another type. Enums, and messages of other
+    files, are not looked at: their names are compared."""
     name = wanted.full_name
     messages = dict(_messages(file))
     if name not in messages or name in seen:
@@ -144,12 +144,13 @@ def _differs(file: Any, wanted: Any, seen: frozenset[str]) -> str | None:
             )
         if theirs.label == theirs.LABEL_REPEATED and not field.is_repeated:
             return f"field {field.number} of '{name}' is repeated there, and not here"
-        if field.message_type is None:
+        kind = field.message_type or field.enum_type
+        if kind is None:
             continue
         type_name = theirs.type_name.removeprefix(".")
-        if type_name != field.message_type.full_name:
+        if type_name != kind.full_name:
             return f"field {field.number} of '{name}' is a '{type_name}'"
-        if problem := _differs(file, field.message_type, seen | {name}):
+        if problem := _differs(file, kind, seen | {name}):
             return problem
     return None
 

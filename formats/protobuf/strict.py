@@ -1,8 +1,8 @@
 """Looks into a message's bytes for what the library would change without a word. No I/O.
 
 Numbers that are too long for their field are cut off by the library, as when the writer's field is
-wider. Bytes that the library would write the same way hold nothing of that kind, so that few values
-are looked at here: those of other encoders' orders.
+wider, or a tenth byte holds more than the 64th bit. Bytes that the library would write the same way
+hold nothing of that kind, so that few values are looked at here: those of other encoders' orders.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WIRE = {
     **dict.fromkeys((F.TYPE_STRING, F.TYPE_BYTES, F.TYPE_MESSAGE), _SIZED),
     F.TYPE_GROUP: _GROUP,
 }
-_BITS = 64
+_END = 1 << 64
 # What a varint may be besides what it is by itself: negative numbers fill all 64 bits.
 _SIGNED = {F.TYPE_INT32, F.TYPE_ENUM}
 _LIMITS = {
@@ -89,10 +89,8 @@ def _check_packed(data: bytes, at: int, end: int, field: Any) -> None:
 
 
 def _check_number(field: Any, value: int) -> None:
-    limit = _LIMITS.get(field.type)
-    if limit is None or value < limit:
-        return
-    if field.type in _SIGNED and value >= (1 << _BITS) - limit:
+    limit = _LIMITS.get(field.type, _END)
+    if value < limit or (field.type in _SIGNED and _END - limit <= value < _END):
         return
     raise Misfit(
         f"field {field.number} ('{field.name}') of '{field.containing_type.full_name}' holds a "
@@ -107,5 +105,5 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at += 1
         found |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return found & ((1 << _BITS) - 1), at
+            return found, at
         shift += 7

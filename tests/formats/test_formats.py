@@ -241,6 +241,21 @@ def test_a_bad_record_is_shown_whole_and_its_neighbours_are_not_touched() -> Non
     assert with_string_key.num_rows == 3
 
 
+def test_a_reason_is_the_same_in_each_process() -> None:
+    """It is a header of a dead letter, which a task that runs again must write the same."""
+
+    class Refuses:
+        def decode(self, value: bytes) -> Any:
+            raise EOFError(f"cannot read double from {io.BytesIO(value)}")
+
+        def column(self, values: pa.Array, kind: pa.DataType) -> None:
+            return None
+
+    reasons: dict[int, str] = {}
+    reading._decoded(pa.array([b"x"]), Refuses(), pa.float64(), "value", reasons)
+    assert reasons == {0: "value: cannot read double from <_io.BytesIO object>"}
+
+
 def test_what_a_record_says_of_itself_is_not_taken_for_ours() -> None:
     """Forged, or of an earlier dead letter that was written into the input again."""
     mine = "eo_kafka.bad_record."

@@ -319,6 +319,9 @@ def test_a_number_of_another_field_is_the_same_or_refused(
     [
         b"\x68\x02",  # two for a yes
         b"\x80\x01\x80\x80\x80\x80\x10",  # 2**32 for an enum: cut off it is the first name
+        *(tag + b"\x80" * 9 + b"\x02" for tag in (b"\x30", b"\x38", b"\x48")),  # 2**64: cut off 0
+        b"\x08" + b"\xff" * 9 + b"\x7f",  # cut off -1
+        b"\xd2\x06\x0a" + b"\x80" * 9 + b"\x02",  # in a packed list
     ],
 )
 def test_numbers_that_are_cut_off_to_what_there_is_are_refused(data: bytes) -> None:
@@ -362,6 +365,37 @@ def test_proto2() -> None:
         made.decode(b"\x08\x01\x1a\x01\xff")
     with pytest.raises(ValueError, match="'id' is required and is null"):
         made.encode({"id": None})
+
+
+def test_a_map_is_read_in_the_same_order_by_every_process() -> None:
+    """The library's own order is another one in each process, and a task that runs again must
+    write the same JSON or Avro."""
+    made = codec(ALL, "all.All")
+    keys = [f"k{number}" for number in range(20)]
+    data = b"".join(made.encode({"mapinner": [(key, {"n": 1})]}) for key in reversed(keys))
+    assert [key for key, _ in made.decode(data)["mapinner"]] == sorted(keys)
+
+
+METHODS = ["MergeFromString", "IsInitialized", "FindInitializationErrors", "SerializeToString",
+           "HasField", "SetInParent", "UnknownFields", "FromString"]  # fmt: skip
+
+
+def test_fields_may_be_named_like_the_librarys_methods() -> None:
+    file = pb.file("methods.proto", "m", syntax="proto2")
+    made = file.message_type.add(name="M")
+    inner = made.nested_type.add(name="Inner")
+    for number, name in enumerate(METHODS, 1):
+        pb.add(made, name, number, "int32")
+        pb.add(inner, name, number, "int32")
+    pb.add(made, "inner", 20, ".m.M.Inner")
+    pb.add(made, "must", 21, "int32").label = pb.F.LABEL_REQUIRED
+    own = codec(pruned(pb.base64_of(file), "m.M"), "m.M")
+    inside = {name: number for number, name in enumerate(METHODS)}
+    for some in (inside, dict.fromkeys(METHODS)):
+        row = {**some, "inner": some, "must": 1}
+        assert own.decode(own.encode(row)) == row
+    with pytest.raises(Misfit, match="required fields are missing: must"):
+        own.decode(b"\x08\x01")
 
 
 # --- columns and options ------------------------------------------------------------------------

@@ -127,6 +127,18 @@ def test_a_message_inside_is_compared_too() -> None:
         registered.ways(as_registered(file), 1, ORDER, "shop.Order")
 
 
+@pytest.mark.parametrize("number", [3, 4, 6])  # a time, a message, an enum
+def test_a_field_of_another_enum_or_message_is_another_type(number: int) -> None:
+    """Its numbers have other names there: PAID would be read as what is 1 here."""
+
+    def change(order: Any) -> None:
+        (field,) = (one for one in order.field if one.number == number)
+        field.type_name = ".shop.Other"
+
+    with pytest.raises(UnknownSchema, match=rf"field {number} of 'shop.Order' is a 'shop.Other'"):
+        registered.ways(grown(change), 1, ORDER, "shop.Order")
+
+
 # --- whole batches ------------------------------------------------------------------------------
 
 
