@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...core.arrow_kinds import with_leaves
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -58,26 +60,15 @@ def plain(column: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return column.cast(pa.timestamp(kind.unit, "UTC"))
     if pa.types.is_nested(kind):
-        values = column.cast(_in_numbers(kind)).to_pylist()
+        values = column.cast(with_leaves(kind, _in_numbers)).to_pylist()
         return pa.array([None if one is None else repr(one) for one in values], pa.string())
     return column
 
 
 def _in_numbers(kind: pa.DataType) -> pa.DataType:
-    """The type with numbers for its times: Python's own have a zone, and not every year."""
+    """Of a time: Python's own have a zone, and not every year."""
     import pyarrow as pa
 
-    of = pa.types
-    if of.is_temporal(kind) and not of.is_interval(kind):
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
         return pa.int64() if kind.bit_width == 64 else pa.int32()
-    if of.is_struct(kind):
-        return pa.struct([one.with_type(_in_numbers(one.type)) for one in kind])
-    if of.is_map(kind):
-        key, item = (
-            one.with_type(_in_numbers(one.type)) for one in (kind.key_field, kind.item_field)
-        )
-        return pa.map_(key, item, kind.keys_sorted)
-    for is_list, made in ((of.is_list, pa.list_), (of.is_large_list, pa.large_list)):
-        if is_list(kind):
-            return made(kind.value_field.with_type(_in_numbers(kind.value_type)))
     return kind
