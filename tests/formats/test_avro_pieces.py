@@ -18,7 +18,7 @@ from eo_kafka.formats.avro import pieces
 from eo_kafka.formats.avro.codec import Encoder, parsed
 from eo_kafka.formats.avro.fitting import SchemaMismatch
 from eo_kafka.formats.avro.types import spark_type
-from eo_kafka.formats.shared import registry
+from eo_kafka.formats.shared import encoding, registry
 from eo_kafka.formats.shared.arrow_types import arrow_type
 
 QUICK = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
@@ -128,7 +128,10 @@ def kind_of(schema: Any) -> pa.DataType:
 
 def one_by_one(schema: Any, column: pa.Array, head: bytes = b"") -> list[bytes | None]:
     write = Encoder(parsed(schema)).encode
-    return [None if value is None else head + write(value) for value in column.to_pylist()]
+    found: list[bytes | None] = encoding.one_by_one(
+        column, lambda value: head + write(value), pa.binary()
+    ).to_pylist()
+    return found
 
 
 def at_once(schema: Any, column: pa.Array, number: int | None = None) -> list[bytes | None]:

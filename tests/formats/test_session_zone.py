@@ -1,4 +1,4 @@
-"""What is written does not depend on the session's time zone, in the first and last years either."""
+"""What is written does not depend on the session's zone, also in the first and last years."""
 
 from __future__ import annotations
 
