@@ -16,7 +16,6 @@ from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SinkEr
 from ...core.options import Option, OptionReader, text
 from ...core.patience import AT_FIRST_S, Wait, served
 from ...core.process.kept import Kept
-from .refused import with_state
 
 if TYPE_CHECKING:
     import psycopg
@@ -221,23 +220,17 @@ def _connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
         raise EnvironmentRefused(_NEEDED) from None
     parameters: dict[str, Any] = dict(settings.parameters)
     wait = Wait(settings.place, at_first_s=AT_FIRST_S if _is_task() else 0)
-    told: dict[str, psycopg.Error] = {}  # one look for each sentence
     while True:
         made = None
         try:
             made = psycopg.connect(**parameters, autocommit=True)
             execute_soon(made, _SAFE, _SOON_S)
         except psycopg.Error as error:
-            failed = error
             if made is not None:
                 _close(made)
-            else:
-                if str(error) not in told:
-                    told[str(error)] = with_state(error, parameters, _SOON_S)
-                failed = told[str(error)]
-            problem = f"No session with PostgreSQL at {settings.place} ({said(failed)})."
-            if not may_pass(failed) or not wait.goes_on(True, problem):
-                raise failed from None
+            problem = f"No session with PostgreSQL at {settings.place} ({said(error)})."
+            if not may_pass(error) or not wait.goes_on(True, problem):
+                raise
             time.sleep(_PAUSE_S)
         else:
             served(settings.place)
@@ -312,9 +305,11 @@ def explained(error: psycopg.Error, settings: PostgresSettings) -> EoKafkaError:
             f"PostgreSQL at {settings.place} cannot do that now ({said(error)}). Start again when "
             "it can: the job goes on where it was."
         )
-    if may_pass(error):
+    if may_pass(error):  # libpq does not say whether it was refused, but in the server's words
         return ReadTimeout(
-            f"No answer from PostgreSQL at {settings.place} ({said(error)}). Start again when it "
-            "is up: the job goes on where it was."
+            f"No session with PostgreSQL at {settings.place} ({said(error)}). Start again when it "
+            "is up; or, where it refuses the role, password or database, when that is corrected; or"
+            ", where it is read-only, when 'url' names the primary, or all hosts that may be it "
+            "(host1,host2). The job goes on where it was."
         )
     return SinkError(f"PostgreSQL at {settings.place} refused a request: {said(error)}.")

@@ -316,7 +316,7 @@ def test_what_the_table_cannot_take_is_told_at_once_and_no_password_anywhere(
         assert sentence in said, sentence
     assert "There is no table" in refused(table=f"{schema}.nothing")
     nobody = refused(url=f"postgresql://nobody:{PASSWORD}@{place}")
-    assert "refuses this role" in nobody
+    assert "does not exist" in nobody and "refuses the role" in nobody
     assert "cannot be read" in refused(url=f"postgresql://a:{PASSWORD}%zz@{place}")
     assert PASSWORD not in caplog.text
 

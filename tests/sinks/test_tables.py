@@ -117,7 +117,7 @@ def test_a_server_that_answers_is_not_told_of_as_away():
         told = explained(error, settings)
         assert isinstance(told, ReadTimeout)
         assert f"cannot do that now ({error})" in str(told)
-    assert "No answer" in str(explained(psycopg.errors.CannotConnectNow("it starts"), settings))
+    assert "No session" in str(explained(psycopg.errors.CannotConnectNow("it starts"), settings))
 
 
 def test_a_staged_column_has_the_tables_keys_and_cuts_nothing():
