@@ -199,7 +199,7 @@ def _given_up(ledger: Ledger) -> list[Record]:
 
 
 def _refuse_torn(plan: WritePlan, options: SinkOptions) -> None:
-    if plan.torn is not None and plan.torn.decision.participants:  # else nobody knows of any
+    if plan.torn is not None:
         batch = plan.torn.decision.batch
         raise LedgerError(
             f"Batch {batch} is partly lost: 'eo-kafka job repair {options.job} --batch {batch} "

@@ -9,12 +9,11 @@ a batch: the option may be changed between two starts.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ...clients.kafka.control_plane import ControlPlane
-from ...core.errors import CorruptLedger, LedgerError, RepairNeeded, Undecided
+from ...core.errors import CorruptLedger, Undecided
 from ...core.transaction import (
     NO_TRANSACTION,
     Begun,
@@ -23,7 +22,7 @@ from ...core.transaction import (
     Participant,
     Token,
 )
-from ...state.ledger import records, settled_tokens
+from ...state.ledger import records
 from ...state.ledger.appender import Record
 from ...state.ledger.ledger import Ledger
 from ...state.ledger.settled_tokens import read_tokens, visible_tokens
@@ -35,8 +34,6 @@ from ..batches.batch_identity import BatchIdentity, Plans, next_batch
 from ..batches.committable import TaskReport, Torn
 from ..options import SinkOptions
 from .finisher import Finisher
-
-log = logging.getLogger(__name__)
 
 PLAN_MAX = 1 << 20  # characters; of some 10,000 topics
 
@@ -126,28 +123,6 @@ def check_named(options: SinkOptions, control: ControlPlane, reports: Sequence[T
         )
 
 
-def lost_tokens(
-    options: SinkOptions, control: ControlPlane, ledger: Ledger, end: int, *, by_hand: bool
-) -> LedgerError | None:
-    """Whether tokens of the newest decided batch were lost with the `end` of their partition, as it
-    was looked up before anything was written. Then tokens of the batch after it may be, and new
-    ones would land before where they are looked for. Raises that, unless it is looked `by_hand`."""
-    newest = _newest(options, ledger)
-    if ledger.one_phase_from is None or newest is None:
-        return None
-    reached = max(newest.token_from, newest.token_until, ledger.one_phase_from)
-    if end >= reached:
-        return None
-    wait_s = 0.0 if by_hand else settled_tokens.STABLE_TIMEOUT_S
-    try:
-        settled_tokens.check_reaches(options, control, TOKEN_PARTITION, reached, wait_s)
-    except LedgerError as error:
-        if by_hand:
-            return error
-        raise _may_be_torn(options, ledger, error) from None
-    return None
-
-
 def find_torn(
     options: SinkOptions,
     control: ControlPlane,
@@ -155,38 +130,24 @@ def find_torn(
     finisher: Finisher,
     version: int,
     barrier: int,
-    *,
-    lost: LedgerError | None = None,
 ) -> Torn | None:
-    """The batch after the newest decided one, if tasks of it are committed; by hand, also if their
-    tokens are `lost`, and nobody knows.
+    """The batch after the newest decided one, if tasks of it are committed.
 
     The caller has fenced the coordinator and then written a record into the token partition, which
     ends at `barrier`: what does not stand before that will not commit. Raises CorruptLedger,
-    OutcomeUnknown, LedgerError; RepairNeeded where the batch cannot be completed.
+    OutcomeUnknown.
     """
-    newest = _newest(options, ledger)
+    newest = max(ledger.of_sink(options.sink).values(), key=lambda at: at.batch, default=None)
     start = max(ledger.one_phase_from or 0, newest.token_from if newest else 0)
-    try:
-        if lost is not None:
-            raise lost
-        tokens = read_tokens(
-            options,
-            control,
-            TOKEN_PARTITION,
-            (start, barrier),
-            lambda: finisher.abort_stragglers(version),
-            0.0,
-        )
-    except CorruptLedger:
-        raise
-    except LedgerError as error:
-        sentence = _may_be_torn(options, ledger, error)
-        if not finisher.by_hand:
-            raise sentence from None
-        log.warning("%s", sentence)
-        unknown = (_following(options, ledger), 0, ledger.generation)
-        return Torn(_as_decision(options, unknown, [], barrier, version), (), decided=False)
+    tokens = read_tokens(
+        options,
+        control,
+        TOKEN_PARTITION,
+        (start, barrier),
+        lambda: finisher.abort_stragglers(version),
+        0.0,
+        whole=False,
+    )
     settled = (newest.batch, newest.round) if newest else (-1, -1)
     found = [
         token
@@ -200,42 +161,14 @@ def find_torn(
     if not found:
         return None
     _check_one_batch(found)
-    which = (found[0].batch, found[0].round, found[0].generation)
-    decision = _as_decision(options, which, found, start, version)
+    decision = _as_decision(options, found, start, version)
     begun = ledger.interrupted(options.sink)
     if begun and begun.batch == decision.batch:
         decision = replace(decision, offsets=begun.ends)
-    torn = Torn(decision, missing=(), decided=False)
-    if options.staging is not None and not finisher.by_hand:
-        raise RepairNeeded(_other_sink(options, torn))
-    return torn
+    return Torn(decision, missing=(), decided=False)
 
 
-def _newest(options: SinkOptions, ledger: Ledger) -> Decision | None:
-    return max(ledger.of_sink(options.sink).values(), key=lambda at: at.batch, default=None)
-
-
-def _following(options: SinkOptions, ledger: Ledger) -> int:
-    """The batch that tasks may have committed, and that is not decided."""
-    begun, newest = ledger.interrupted(options.sink), _newest(options, ledger)
-    if begun is not None:
-        return begun.batch
-    return newest.batch + 1 if newest else 0
-
-
-def _may_be_torn(options: SinkOptions, ledger: Ledger, why: LedgerError) -> LedgerError:
-    batch = _following(options, ledger)
-    return LedgerError(
-        f"Batch {batch} of job '{options.job}' may be written, in part or as a whole: its tasks "
-        f"commit by themselves (commit=idempotent), and the tokens that say so are lost. {why} "
-        "Nothing was written now. 'eo-kafka verify' says which rows are in the output. If all of "
-        "the batch are, or to go on without those that are not: 'eo-kafka job repair "
-        f"{options.job} --batch {batch} --accept-loss --bootstrap-servers ...'. Else a new query "
-        f"may write on, after '{options.reset_command}'."
-    )
-
-
-def _other_sink(options: SinkOptions, torn: Torn) -> str:
+def other_sink(options: SinkOptions, torn: Torn) -> str:
     """That a torn batch cannot be completed where rows are staged, of which nobody knows which are
     the ones that are visible."""
     batch, parts = torn.decision.batch, torn.committed
@@ -262,20 +195,14 @@ def _check_one_batch(found: list[Token]) -> None:
 
 
 def _as_decision(
-    options: SinkOptions,
-    which: tuple[int, int, int],
-    found: list[Token],
-    start: int,
-    end_txn_version: int,
+    options: SinkOptions, found: list[Token], start: int, end_txn_version: int
 ) -> Decision:
-    """`which`: its batch, round and generation."""
-    batch, round_, generation = which
     return Decision(
         sink=options.sink,
-        batch=batch,
-        round=round_,
+        batch=found[0].batch,
+        round=found[0].round,
         state=DecisionState.DECIDED,
-        generation=generation,
+        generation=found[0].generation,
         end_txn_version=end_txn_version,
         token_partition=TOKEN_PARTITION,
         token_from=start,

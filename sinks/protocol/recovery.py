@@ -12,7 +12,7 @@ from ...clients.kafka import control_plane
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.transactional_id import GENERATION_SLOTS
 from ...core.crash_points import crash_point
-from ...core.errors import OutcomeUnknown
+from ...core.errors import OutcomeUnknown, RepairNeeded
 from ...core.process.moment import Moment
 from ...core.transaction import Begun, Decision, DecisionState
 from ...state.ledger import records
@@ -43,9 +43,6 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         _check_is_mine(coordinator, options, fenced=False)
         if not by_hand:
             check_not_renamed(options, coordinator, control)
-        lost = one_phase_recovery.lost_tokens(
-            options, control, coordinator.ledger, token_from, by_hand=by_hand
-        )
         plans = batch_identity.plans_of(options)
         generation, next_batch = _take_generation(coordinator, control, options, plans)
         finisher = Finisher(options, control, coordinator, by_hand=by_hand)
@@ -57,9 +54,10 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         one_phase = coordinator.ledger.one_phase_from is not None
         if torn is None and one_phase:
             torn = one_phase_recovery.find_torn(
-                *(options, control, coordinator.ledger, finisher, version, coordinator.barrier),
-                lost=lost,
+                options, control, coordinator.ledger, finisher, version, coordinator.barrier
             )
+            if torn is not None and options.staging is not None and not by_hand:
+                raise RepairNeeded(one_phase_recovery.other_sink(options, torn))
         if unfinished or one_phase:
             _read_settled(coordinator, generation)
         if on_reset.is_new_query(options, coordinator):

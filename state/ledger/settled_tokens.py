@@ -6,6 +6,7 @@ A token whose transaction is open is neither visible nor gone, and it hides thos
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 
@@ -16,6 +17,8 @@ from ...core.transaction import Token
 from . import records
 from .job import Job
 from .log_reader import RecordsDeleted, read_records
+
+log = logging.getLogger(__name__)
 
 STABLE_TIMEOUT_S = 120.0
 
@@ -37,6 +40,7 @@ def read_tokens(
     ends: Sequence[int] | None = None,
     *,
     by_hand: bool = False,
+    whole: bool = True,
 ) -> list[Token]:
     """The committed tokens in `between`, once none of them is open any more. `ends` are the answers
     to `token_ends`, where they were asked for with other things.
@@ -48,7 +52,7 @@ def read_tokens(
     `patience_s`, and then every second, `end_stragglers` is called to end what is in the way.
     Raises OutcomeUnknown when something stays open for two minutes, and LedgerError where tokens of
     that range may be lost: their number is not known then. `by_hand`: one that was told so, and
-    does not wait again.
+    does not wait again. Not `whole`: of those that were deleted it is only warned.
     """
     _, topic = options.job_and_ledger
     start, until = between
@@ -59,7 +63,7 @@ def read_tokens(
         if by_hand:
             check_reaches(options, control, partition, end, wait_s=0.0)
         _wait_stable(options, control, (topic, partition, True), end, end_stragglers, patience_s)
-    return tokens_between(options, partition, start, end)
+    return tokens_between(options, partition, start, end, whole=whole)
 
 
 def visible_tokens(options: Job, control: ControlPlane, partition: int, start: int) -> list[Token]:
@@ -69,23 +73,34 @@ def visible_tokens(options: Job, control: ControlPlane, partition: int, start: i
     return tokens_between(options, partition, start, stable)
 
 
-def tokens_between(options: Job, partition: int, start: int, end: int) -> list[Token]:
-    """Those that are visible. Raises LedgerError where some may have been deleted."""
+def tokens_between(
+    options: Job, partition: int, start: int, end: int, *, whole: bool = True
+) -> list[Token]:
+    """Those that are visible. Raises LedgerError where some may have been deleted; not `whole`, it
+    warns."""
     _, topic = options.job_and_ledger
+
+    def read(whole: bool) -> list[Token]:
+        found = read_records(options.kafka, topic, partition, start, end, whole=whole)
+        # a barrier has no value
+        return [records.decode_token(key, value) for _, key, value in found if value is not None]
+
     try:
-        return [
-            records.decode_token(key, value)
-            for _, key, value in read_records(
-                options.kafka, topic, partition, start, end, whole=True
-            )
-            if value is not None  # a barrier
-        ]
+        return read(True)
     except RecordsDeleted as cut:
-        raise LedgerError(
+        sentence = (
             f"Partition {partition} of ledger '{topic}' begins at offset {cut.begin}, and what "
             f"stood in it from {start} on is asked for: records of it were deleted, by age (a "
             "cleanup.policy with 'delete') or by hand."
-        ) from None
+        )
+        if whole:
+            raise LedgerError(sentence) from None
+    log.warning(
+        "%s Whether tasks of the next batch had committed by themselves (commit=idempotent) is not "
+        "known: if so, it writes their rows again. 'eo-kafka verify' finds them.",
+        sentence,
+    )
+    return read(False)
 
 
 def check_reaches(

@@ -9,9 +9,9 @@ Two rules keep that from being so; who stops by them stops until a person has lo
 - ended_has_its_token: an EndTxn that was answered as done says that its transaction is committed.
   If its token is not there, it was lost.
 
-Not modelled: that the end of the log is before where tokens stood (`token_until`). Not kept: of an
-election that loses tokens of tasks which commit by themselves, or of a transaction whose id was
-taken again, nothing tells.
+Not modelled: that the end of the log is before where tokens stood (`token_until`). Not kept: tasks
+that commit by themselves may repeat rows whose tokens are lost (of those that were deleted it is
+warned); and of a transaction whose id was taken again, nothing tells.
 """
 
 from __future__ import annotations

@@ -15,8 +15,6 @@ from commit_model import (
     Task,
     Txn,
     World,
-    begins_later,
-    die,
     digest_of,
     driver_of,
     end_txn,
@@ -68,9 +66,6 @@ def s1_wait(world: World, index: int, setting: Setting) -> Moves:
 def s1_read_tokens(world: World, index: int, setting: Setting) -> Moves:
     if any(one.token for one in world.hung):
         return  # it waits: its own barrier stands behind that
-    if begins_later(world, setting):
-        yield "S1 stops for lost tokens", die(world, index)
-        return
     newest = max(world.decisions, key=lambda known: known.batch, default=None)
     settled = (newest.batch, newest.round) if newest else (-1, -1)
     found = [
@@ -130,9 +125,6 @@ def s3_write(world: World, task: Task, setting: Setting) -> Moves:
         yield "S3 sees that the JVM is gone", with_task(ended, task, None)
         return
     looks = setting.rules.looks_for_earlier_attempt and not task.first
-    if looks and begins_later(world, setting):
-        yield "S2 stops for lost tokens", task_fails(world, task, setting)
-        return
     earlier = _earlier(world, task, setting) if looks else None
     if earlier is not None and is_gone(world, earlier):
         yield "S2 finds that its rows are gone", task_fails(world, task, setting)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 from commit_explorer import assert_kept, assert_needed
-from commit_model import DELETED, Setting
+from commit_model import Setting
 from model_tokens import OWN_IDS, SHARED_IDS
-from one_phase_model import ONE_PHASE
 
 LOST = "a decided transaction was lost though nothing timed out"
-BY_TASKS = ONE_PHASE._replace(splits=("ab",), one_by_one=True, loses_tokens=DELETED)
 # rule -> (the setting in which it is missed, what is then seen)
 NEEDED = {
     "tokens_begin_where_asked": (SHARED_IDS, LOST),
@@ -22,14 +20,6 @@ def test_drivers_that_die_keep_every_promise(setting: Setting) -> None:
     assert assert_kept(setting).labels[f"2 tokens are {setting.loses_tokens}"]
 
 
-def test_tasks_that_commit_by_themselves_keep_every_promise() -> None:
-    assert assert_kept(BY_TASKS).labels[f"1 tokens are {DELETED}"]
-
-
 @pytest.mark.parametrize("rule", NEEDED)
 def test_without_this_rule_a_promise_is_broken(rule: str) -> None:
     assert_needed(rule, *NEEDED[rule])
-
-
-def test_where_tasks_commit_by_themselves_it_is_needed_too() -> None:
-    assert_needed("tokens_begin_where_asked", BY_TASKS, "visible twice")

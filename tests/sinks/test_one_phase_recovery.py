@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-from unittest.mock import Mock
-
 import pytest
 
-from eo_kafka.core.errors import LedgerError
-from eo_kafka.core.transaction import Begun, Decision, DecisionState
-from eo_kafka.sinks.options import SinkOptions
-from eo_kafka.sinks.protocol.one_phase_recovery import begins, lost_tokens
+from eo_kafka.core.transaction import Begun
+from eo_kafka.sinks.protocol.one_phase_recovery import begins
 from eo_kafka.state.ledger import records
 from eo_kafka.state.ledger.ledger import Ledger
 
@@ -48,30 +43,3 @@ def test_where_an_older_version_has_run_it_is_looked_first(may_be_torn: bool) ->
     written = begins(Ledger(one_phase_from=3), HERE, may_be_torn=may_be_torn)
 
     assert bool(written) is not may_be_torn
-
-
-@pytest.mark.parametrize(
-    ("told", "then", "one_phase_from", "is_lost"),
-    [
-        (22, 22, 0, False),
-        (21, 22, 0, False),  # by a leader that was cut off
-        (21, 21, 0, True),
-        (21, 21, None, False),  # tokens count by decisions only
-        (22, 22, 23, True),
-    ],
-)
-@pytest.mark.parametrize("by_hand", [False, True])
-def test_new_tokens_do_not_land_before_where_they_are_looked_for(
-    told: int, then: int, one_phase_from: int | None, is_lost: bool, by_hand: bool
-) -> None:
-    given = {"kafka.bootstrap.servers": "b:1", "topic": "t", "jobName": "job"}
-    options = SinkOptions.parse(given, streaming=True)
-    done = Decision("main", 7, 0, DecisionState.DONE, 1, 5, 1, 20, (), token_until=22)
-    ledger = Ledger(decisions={("main", 7): done}, one_phase_from=one_phase_from)
-    control: Any = Mock(reach=lambda *_: then)
-    if not is_lost or by_hand:
-        found = lost_tokens(options, control, ledger, told, by_hand=by_hand)
-        assert (found is not None) == is_lost
-        return
-    with pytest.raises(LedgerError, match=r"Batch 8 of .*ends at offset 2\d, .*--batch 8 --acc"):
-        lost_tokens(options, control, ledger, told, by_hand=False)
