@@ -28,6 +28,7 @@ from eo_kafka.testing.processes import wait_until
 from eo_kafka.tools import cli
 from hand_made_job import cut_log
 from hand_made_tasks import HandMadeTasks
+from harness import control_plane
 from leaderless import brought, died, expected, make, run, visible
 
 AT_THE_COMMIT = {"before the EndTxn": "_end_all", "after it": "end_others"}
@@ -140,6 +141,9 @@ def losing_tokens(three: KafkaCluster, job: HandMadeTasks) -> Iterator[None]:
     a.start()
     set_weak(admin, ledger, weak=False)
     wait_until(lambda: led_by(b.node_id, a.node_id, b.node_id), "a follows", 60)
+    with control_plane(job.servers) as control:  # whose broker may have gone meanwhile
+        name = job.options.ids.coordinator
+        wait_until(lambda: not control.describe_one(name).state.is_completing, "it has ended", 60)
 
 
 @pytest.mark.parametrize("when", AT_THE_COMMIT)
