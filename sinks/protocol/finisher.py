@@ -69,7 +69,7 @@ class Finisher:
         person accepts that rows went with their topic, and that tokens are lost."""
         self._options = options
         self._wrote = wrote
-        self.by_hand = by_hand
+        self._by_hand = by_hand
         self._control = control
         self._coordinator = coordinator
         self.aborted = 0  # transactions that were open, and that nothing had decided
@@ -222,7 +222,7 @@ class Finisher:
             topic_ids = self._control.agreed_topic_ids(named)
         gone = [part for part in written if gone_topics([part], topic_ids)]
         in_part = [part for part in gone if len(gone_topics([part], topic_ids)) < len(part.topics)]
-        if in_part and not self.by_hand:
+        if in_part and not self._by_hand:
             raise LedgerError(
                 f"Batch {batch}: topics {gone_topics(in_part, topic_ids)} were deleted after rows "
                 "of the batch were written to them, and the same tasks wrote rows to other topics, "
@@ -277,7 +277,7 @@ class Finisher:
                 lambda: self.abort_stragglers(decision.end_txn_version, decision.participants),
                 STRAGGLERS_AFTER_S,
                 seen.ends,
-                by_hand=self.by_hand,
+                by_hand=self._by_hand,
             )
         except CorruptLedger:
             raise
@@ -292,7 +292,7 @@ class Finisher:
         ]
         if problem or committed:
             sentence = self._lost_sentence(decision, committed, problem)
-            if not self.by_hand:
+            if not self._by_hand:
                 raise LedgerError(sentence)
             log.warning("%s This is accepted now.", sentence)
         return [part for part in missing if part not in committed], bool(problem or committed)

@@ -80,13 +80,13 @@ def tokens_between(
     warns."""
     _, topic = options.job_and_ledger
 
-    def read(whole: bool) -> list[Token]:
-        found = read_records(options.kafka, topic, partition, start, end, whole=whole)
+    def read(*, all_of_it: bool) -> list[Token]:
+        found = read_records(options.kafka, topic, partition, start, end, whole=all_of_it)
         # a barrier has no value
         return [records.decode_token(key, value) for _, key, value in found if value is not None]
 
     try:
-        return read(True)
+        return read(all_of_it=True)
     except RecordsDeleted as cut:
         sentence = (
             f"Partition {partition} of ledger '{topic}' begins at offset {cut.begin}, and what "
@@ -100,7 +100,7 @@ def tokens_between(
         "known: if so, it writes their rows again. 'eo-kafka verify' finds them.",
         sentence,
     )
-    return read(False)
+    return read(all_of_it=False)
 
 
 def check_reaches(

@@ -177,13 +177,6 @@ def read_as(reading: str, kind: Any, data: bytes) -> tuple[list[Any], list[str]]
     return found.to_pylist(), bad
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "compiled"])
-def loops(request, monkeypatch) -> None:
-    if request.param:
-        avro_columns._warm_up()
-    monkeypatch.setattr(avro_columns, "is_ready", lambda _: request.param)
-
-
 @pytest.mark.usefixtures("loops")
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize(

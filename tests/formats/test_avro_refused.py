@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eo_kafka.formats.avro import columns as avro_columns
 from eo_kafka.formats.avro.reader import AvroReader
 from eo_kafka.formats.shared.decoding import typed
 from eo_kafka.formats.shared.registry import pack
@@ -53,13 +52,6 @@ class Registry:
 
     def schema(self, number: int) -> str:
         return self._evil if number == EVIL else WANTED
-
-
-@pytest.fixture(params=[False, True], ids=["plain", "compiled"])
-def loops(request, monkeypatch) -> None:
-    if request.param:
-        avro_columns._warm_up()
-    monkeypatch.setattr(avro_columns, "is_ready", lambda _: request.param)
 
 
 @pytest.mark.usefixtures("loops")

@@ -1119,15 +1119,10 @@ def _hides_tokens(world: World, decision: Decision) -> bool:
     )
 
 
-def begins_later(world: World, setting: Setting) -> bool:
-    """Whether the log begins behind what is asked for: tokens of the one batch that there is."""
-    is_cut = bool(world.lost_tokens) and setting.loses_tokens == DELETED
-    return is_cut and setting.rules.tokens_begin_where_asked
-
-
 def tokens_are_lost(world: World, decision: Decision, setting: Setting) -> bool:
     """Whether what has no token may be committed, as far as one can tell."""
-    if begins_later(world, setting):
+    begins_later = bool(world.lost_tokens) and setting.loses_tokens == DELETED
+    if begins_later and setting.rules.tokens_begin_where_asked:
         return True
     ended = (part for part in decision.participants if _is_ended(world, part, decision.batch))
     return setting.rules.ended_has_its_token and any(ended)
