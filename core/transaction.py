@@ -73,6 +73,16 @@ class Described:
         """Whether exactly this transaction can still be ended."""
         return self.state is TransactionState.ONGOING and self.identity == identity
 
+    def is_abort_of(self, identity: Identity, end_txn_version: int) -> bool:
+        """Whether exactly this transaction, which is decided, was aborted: nobody commits it by
+        another version of EndTxn. The next epoch is that of its abort, by version 5 or by Kafka; or
+        of the next transaction, if an older version has committed this one."""
+        same = self.epoch == identity.epoch or (
+            end_txn_version >= 5 and self.epoch == identity.epoch + 1
+        )
+        is_it = same and self.producer_id == identity.producer_id
+        return is_it and self.state is TransactionState.COMPLETE_ABORT
+
     def remaining_ms(self, now_ms: int) -> int:
         """Time until the broker may abort it. The clock starts at the first partition added."""
         return self.start_ms + self.timeout_ms - now_ms

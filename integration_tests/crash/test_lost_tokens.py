@@ -3,6 +3,7 @@ unclean leader election. That no token is there does not say then that nothing w
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from confluent_kafka.admin import (
 
 from eo_kafka.broker.embedded import KafkaCluster
 from eo_kafka.errors import LedgerError
+from eo_kafka.sinks.batches.committable import TaskReport
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol.finisher import Finisher
 from eo_kafka.state.ledger import settled_tokens
@@ -34,13 +36,26 @@ from leaderless import brought, died, expected, make, run, visible
 AT_THE_COMMIT = {"before the EndTxn": "_end_all", "after it": "end_others"}
 
 
-def die_in_batch_1(job: HandMadeTasks, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """The batch is decided."""
+def die_in_batch_1(job: HandMadeTasks, monkeypatch: pytest.MonkeyPatch, where: str) -> TaskReport:
+    """The batch is decided. Returns what its task reported."""
     report = job.write(job.plan(), brought(1), batch=1)
     with monkeypatch.context() as dying:
         dying.setattr(Finisher, where, died)
         with pytest.raises(KeyboardInterrupt):
             job.commit(report)
+    return report
+
+
+def delete_tokens(job: HandMadeTasks) -> None:
+    cut_log(job.servers, job.options.job_and_ledger[1], -1, TOKEN_PARTITION)
+
+
+def listed(job: HandMadeTasks, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    cli.main(["txn", "list", "--job", job.name, "--json", "--bootstrap-servers", job.servers])
+    told = capsys.readouterr().out
+    assert json.loads(told)
+    return told
 
 
 def command(job: HandMadeTasks, *words: str) -> int:
@@ -49,21 +64,37 @@ def command(job: HandMadeTasks, *words: str) -> int:
 
 @pytest.mark.parametrize("answered", [True, False])
 def test_tokens_that_were_deleted_do_not_make_a_committed_batch_void(
-    broker, make_topic, monkeypatch, answered
+    broker, make_topic, monkeypatch, capsys, answered
 ):
-    """Kafka says of the transactions that they are committed; or it has forgotten them."""
+    """Kafka says of the transactions that they are committed: then no person is asked. Or it has
+    forgotten them."""
     job = HandMadeTasks(broker.bootstrap_servers, make_topic("out", partitions=2))
     run(job, 0)
     die_in_batch_1(job, monkeypatch, AT_THE_COMMIT["after it"])
-    cut_log(job.servers, job.options.job_and_ledger[1], -1, TOKEN_PARTITION)
-    with monkeypatch.context() as forgotten:
-        if not answered:
+    delete_tokens(job)
+    assert "Kafka aborted it" not in listed(job, capsys)
+    if not answered:
+        with monkeypatch.context() as forgotten:
             forgotten.setattr(Finisher, "_end_all", lambda *_: set())
-        for _ in range(2):
-            with pytest.raises(LedgerError, match=r"begins at offset \d+.*repair .*--batch 1"):
-                run(job, 1)
-        assert visible(job) == expected(0, 1)
-        assert command(job, "repair", "--batch", "1", "--accept-loss") == 0
+            for _ in range(2):
+                with pytest.raises(LedgerError, match=r"begins at offset \d+.*repair .*--batch 1"):
+                    run(job, 1)
+            assert visible(job) == expected(0, 1)
+            assert command(job, "repair", "--batch", "1", "--accept-loss") == 0
+    run(job, 1, 2)
+    assert visible(job) == expected(0, 1, 2)
+
+
+def test_what_kafka_says_is_aborted_is_written_again(broker, make_topic, monkeypatch, capsys):
+    job = HandMadeTasks(broker.bootstrap_servers, make_topic("out", partitions=2))
+    run(job, 0)
+    report = die_in_batch_1(job, monkeypatch, AT_THE_COMMIT["before the EndTxn"])
+    assert report.participant is not None
+    with control_plane(job.servers) as control:
+        control.end([report.participant.identity], commit=False, version=report.end_txn_version)
+    delete_tokens(job)
+    told = listed(job, capsys)
+    assert "Kafka aborted it" in told
     run(job, 1, 2)
     assert visible(job) == expected(0, 1, 2)
 
@@ -75,7 +106,7 @@ def test_tokens_that_were_deleted_are_told_where_tasks_commit_by_themselves(
     job = HandMadeTasks(broker.bootstrap_servers, make_topic("out", partitions=2), "idempotent")
     run(job, 0)
     job.write(job.plan(), brought(1), batch=1)
-    cut_log(job.servers, job.options.job_and_ledger[1], -1, TOKEN_PARTITION)
+    delete_tokens(job)
     run(job, 1)
     assert "begins at offset" in caplog.text and "writes their rows again" in caplog.text
     assert visible(job) == expected(0, 1, 1)
@@ -147,22 +178,36 @@ def losing_tokens(three: KafkaCluster, job: HandMadeTasks) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("when", AT_THE_COMMIT)
-@pytest.mark.parametrize("out", ["repair", "reset"])
-def test_tokens_that_an_unclean_election_lost(three, monkeypatch, when, out):
-    """A marker that comes later lands where the token was: then nothing seems to lack."""
+@pytest.mark.parametrize("reset", [False, True])
+def test_tokens_that_an_unclean_election_lost(three, monkeypatch, when, reset):
+    """A marker that comes later lands where the token was: then nothing seems to lack. Kafka says
+    that its transaction is committed."""
     monkeypatch.setattr(settled_tokens, "STABLE_TIMEOUT_S", 10.0)
     job = unclean_job(three)
     run(job, 0)
     with losing_tokens(three, job):
         die_in_batch_1(job, monkeypatch, AT_THE_COMMIT[when])
+    if reset:
+        assert command(job, "reset") == 0
+        assert visible(job) == expected(0, 1)
+        return
+    run(job, 1, 2)
+    assert visible(job) == expected(0, 1, 2)
+
+
+def test_of_tokens_that_an_unclean_election_lost_kafka_may_say_no_more(three, monkeypatch):
+    monkeypatch.setattr(settled_tokens, "STABLE_TIMEOUT_S", 10.0)
+    job = unclean_job(three)
+    run(job, 0)
+    with losing_tokens(three, job):
+        die_in_batch_1(job, monkeypatch, AT_THE_COMMIT["after it"])
+    monkeypatch.setattr(Finisher, "_end_all", lambda *_: set())
     for _ in range(2):
         with pytest.raises(LedgerError, match=r"Batch 1 .*lost.*repair .*--batch 1"):
             run(job, 1)
         assert visible(job) == expected(0, 1)
-    if out == "reset":
-        assert command(job, "reset") == 0
-        assert visible(job) == expected(0, 1)
-        return
+    assert command(job, "reset") == 1
     assert command(job, "repair", "--batch", "1", "--accept-loss") == 0
+    monkeypatch.undo()
     run(job, 1, 2)
     assert visible(job) == expected(0, 1, 2)

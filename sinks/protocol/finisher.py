@@ -36,6 +36,7 @@ from ...state.ledger.settled_tokens import read_tokens, token_ends
 from ..options import SinkOptions
 from ..staged import StagedRows
 from ..transactions.stragglers import abort_stragglers, beside, end_listed, list_open
+from .lost_tokens import aborted_of, lost_sentence
 
 log = logging.getLogger(__name__)
 
@@ -264,8 +265,8 @@ class Finisher:
     def _not_committed(
         self, decision: Decision, seen: Look, ended: Collection[str], gone: Sequence[Participant]
     ) -> tuple[list[Participant], bool]:
-        """The participants that no token speaks for; and whether tokens are lost, so that nobody
-        knows of those. Raises LedgerError then, unless that is accepted."""
+        """The participants that no token speaks for; and whether tokens are lost, so that others
+        are visible, or nobody knows of these. Raises LedgerError then, unless that is accepted."""
         tokens: list[Token] = []
         problem = ""
         try:
@@ -290,27 +291,23 @@ class Finisher:
             for part in missing
             if part.round < decision.round or part.identity.transactional_id in ended
         ]
-        if problem or committed:
-            sentence = self._lost_sentence(decision, committed, problem)
-            if not self._by_hand:
-                raise LedgerError(sentence)
-            log.warning("%s This is accepted now.", sentence)
-        return [part for part in missing if part not in committed], bool(problem or committed)
-
-    def _lost_sentence(
-        self, decision: Decision, committed: Sequence[Participant], problem: str
-    ) -> str:
-        _, topic = self._options.job_and_ledger
-        return (
-            f"Batch {decision.batch} is decided, and ledger '{topic}' has lost tokens, which say "
-            f"what of it is committed.{problem} Of the transactions of partitions "
-            f"{[part.partition for part in committed]} ({sum(part.rows for part in committed)} of "
-            f"{decision.rows} rows) it is known that they are committed. Rows of the batch may be "
-            "visible, and writing it again would repeat them. Nothing was written; it stays "
-            "decided. 'eo-kafka verify' says which of its rows are in the output. To go on without "
-            f"those that are not: 'eo-kafka job repair {self._options.job} --batch "
-            f"{decision.batch} --accept-loss --bootstrap-servers ...'."
-        )
+        if not (problem or committed):
+            return missing, False
+        rest = [part for part in missing if part not in committed]
+        aborted = aborted_of(self._control, decision, rest)
+        if len(aborted) == len(rest) and not gone:
+            log.warning(
+                "Batch %d: the ledger has lost tokens, which say what is committed.%s Kafka itself "
+                "says it of all transactions: those of partitions %s are, those of %s are aborted.",
+                *(decision.batch, problem),
+                *([part.partition for part in of] for of in (committed, aborted)),
+            )
+            return rest, bool(committed)
+        sentence = lost_sentence(self._options, decision, committed, problem)
+        if not self._by_hand:
+            raise LedgerError(sentence)
+        log.warning("%s This is accepted now.", sentence)
+        return rest, True
 
     def abort_stragglers(self, version: int, keep: tuple[Participant, ...] = ()) -> None:
         """Abort the job's open transactions that are in no decision of the ledger, nor in `keep`

@@ -142,6 +142,25 @@ def test_remaining_time_counts_from_the_start(now: int, left: int) -> None:
     assert OPEN.remaining_ms(now) == left
 
 
+@pytest.mark.parametrize(
+    ("state", "producer_id", "epoch", "version", "told"),
+    [
+        (TransactionState.COMPLETE_ABORT, 7, 3, 4, True),
+        (TransactionState.COMPLETE_ABORT, 7, 4, 5, True),
+        # before version 5 its next transaction has that epoch
+        (TransactionState.COMPLETE_ABORT, 7, 4, 4, False),
+        (TransactionState.COMPLETE_ABORT, 7, 5, 5, False),
+        (TransactionState.COMPLETE_ABORT, 8, 3, 5, False),
+        (TransactionState.PREPARE_ABORT, 7, 4, 5, False),
+        (TransactionState.COMPLETE_COMMIT, 7, 4, 5, False),
+        (TransactionState.MISSING, -1, -1, 5, False),
+    ],
+)
+def test_kafka_says_that_just_this_one_is_aborted(state, producer_id, epoch, version, told):
+    found = replace(OPEN, state=state, producer_id=producer_id, epoch=epoch)
+    assert found.is_abort_of(IDENTITY, version) is told
+
+
 TOKEN = Token("main", 1, 4, 0, 1, 2, "d1")
 
 

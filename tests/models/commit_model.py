@@ -52,6 +52,7 @@ newer rules, switched off, the shortest trace ends in:
 | markers_before_ids | no task may take its id: no way leads to the end |
 | hung_id_is_given_up | a commit shows aborted rows: repeated; an abort takes committed ones: lost |
 | tokens_begin_where_asked, ended_has_its_token | tokens are lost, and with them rows repeated |
+| kafka_tells_of_each | what Kafka has forgotten is taken for aborted: repeated |
 | ledger_tells (in the code: a person) | how a transaction ended is forgotten: no way to the end |
 """
 
@@ -146,6 +147,7 @@ class Rules(NamedTuple):
     # of tokens that are lost (model_tokens.py)
     tokens_begin_where_asked: bool = True
     ended_has_its_token: bool = True
+    kafka_tells_of_each: bool = True
 
 
 class Setting(NamedTuple):
@@ -1107,7 +1109,11 @@ def _own(decision: Decision) -> tuple[Identity, ...]:
 def _missing(world: World, decision: Decision, setting: Setting) -> tuple[Participant, ...]:
     if not setting.rules.done_needs_tokens:
         return ()
-    lost = without_token(decision, list(world.tokens))
+    lost = {
+        part
+        for part in without_token(decision, list(world.tokens))
+        if not (setting.rules.ended_has_its_token and _is_ended(world, part, decision.batch))
+    }
     return tuple(part for part in decision.participants if part in lost or is_gone(world, part))
 
 
@@ -1120,20 +1126,27 @@ def _hides_tokens(world: World, decision: Decision) -> bool:
 
 
 def tokens_are_lost(world: World, decision: Decision, setting: Setting) -> bool:
-    """Whether what has no token may be committed, as far as one can tell."""
-    begins_later = bool(world.lost_tokens) and setting.loses_tokens == DELETED
-    if begins_later and setting.rules.tokens_begin_where_asked:
-        return True
+    """Whether what has no token may be committed, and Kafka does not tell of all whether it is."""
+    is_cut = bool(world.lost_tokens) and setting.loses_tokens == DELETED
+    begins_later = is_cut and setting.rules.tokens_begin_where_asked
     ended = (part for part in decision.participants if _is_ended(world, part, decision.batch))
-    return setting.rules.ended_has_its_token and any(ended)
+    if not (begins_later or (setting.rules.ended_has_its_token and any(ended))):
+        return False
+    missing = without_token(decision, list(world.tokens))
+    is_known = all(_is_told(world, part) for part in missing)
+    return setting.rules.kafka_tells_of_each and not is_known
+
+
+def _is_told(world: World, part: Participant) -> bool:
+    """Whether EndTxn or Describe says how it ended: until the id has been taken again."""
+    txn = txn_of(world, part.identity.transactional_id)
+    return txn.epoch == part.identity.epoch + 1 and not txn.is_open
 
 
 def _is_ended(world: World, part: Participant, batch: int) -> bool:
-    """Of one whose token is lost: whether EndTxn says that it is committed. When the id has been
-    taken again, Kafka tells no more how its transaction ended."""
-    epoch = txn_of(world, part.identity.transactional_id).epoch
-    is_last = epoch == part.identity.epoch + 1
-    return is_last and any(token.answers(part, batch) for token in world.lost_tokens)
+    """Of one whose token is lost: whether Kafka says that it is committed."""
+    is_committed = any(token.answers(part, batch) for token in world.lost_tokens)
+    return is_committed and _is_told(world, part)
 
 
 def ended_from_outside(world: World, name: str) -> World:

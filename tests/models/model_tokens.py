@@ -4,10 +4,12 @@ They are deleted, by hand or by age: then its log begins later than what is aske
 leader election cuts its end off; and the next marker may land where a token was, so that nothing
 seems to lack. Who reads on would take what was committed for aborted.
 
-Two rules keep that from being so; who stops by them stops until a person has looked:
+These rules keep that from being so. Who stops by them stops until a person has looked:
 - tokens_begin_where_asked: where the log begins later, nothing is said of what has no token.
 - ended_has_its_token: an EndTxn that was answered as done says that its transaction is committed.
   If its token is not there, it was lost.
+- kafka_tells_of_each: who sees by one of these that tokens are lost goes on only if EndTxn or
+  Describe tell of each that lacks its token how it ended.
 
 Not modelled: that the end of the log is before where tokens stood (`token_until`). Not kept: tasks
 that commit by themselves may repeat rows whose tokens are lost (of those that were deleted it is

@@ -12,6 +12,7 @@ LOST = "a decided transaction was lost though nothing timed out"
 NEEDED = {
     "tokens_begin_where_asked": (SHARED_IDS, LOST),
     "ended_has_its_token": (OWN_IDS, LOST),
+    "kafka_tells_of_each": (SHARED_IDS, LOST),
 }
 
 

@@ -191,6 +191,7 @@ def test_what_the_coordinator_has_begun_cannot_be_turned_round_even_by_force(sta
         (TransactionState.COMPLETE_COMMIT, (), False, TokenState.HIDDEN),
         (TransactionState.COMPLETE_ABORT, (), False, TokenState.NOT_VISIBLE),
         (TransactionState.EMPTY, (), True, TokenState.NOT_VISIBLE),
+        (TransactionState.COMPLETE_COMMIT, (), True, TokenState.VISIBLE),
     ],
 )
 def test_the_token_says_what_became_of_a_decided_transaction(state, tokens, stable, token):
@@ -201,6 +202,21 @@ def test_the_token_says_what_became_of_a_decided_transaction(state, tokens, stab
     assert (judged.needs_attention(NOW) is not None) is (
         token in (TokenState.OPEN, TokenState.NOT_VISIBLE)
     )
+
+
+@pytest.mark.parametrize(
+    ("state", "token"),
+    [
+        (TransactionState.COMPLETE_COMMIT, TokenState.VISIBLE),
+        (TransactionState.COMPLETE_ABORT, TokenState.NOT_VISIBLE),
+        (TransactionState.EMPTY, TokenState.LOST),
+    ],
+)
+def test_a_token_that_is_lost_says_nothing(state, token):
+    job = replace(ledger(DecisionState.DECIDED), tokens_lost=True)
+    judged = judge(described(DECIDED_ID, state=state), job)
+    assert judged.token is token
+    assert ("lost tokens" in (judged.needs_attention(NOW) or "")) is (token is TokenState.LOST)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +295,7 @@ def test_a_listing_looks_at_all_tokens_once(monkeypatch):
     found = Ledger(generation=6)
     found.decisions[("main", 3)] = Decision("main", 3, 0, DecisionState.DECIDED, 5, 5, 1, 0, parts)
     job = JobLedger("ledger", "shout", found, (TOKEN,))
-    ended = TransactionState.COMPLETE_COMMIT
+    ended = TransactionState.COMPLETE_ABORT
     judged = [judge(described(one.identity.transactional_id, 1, ended), job) for one in parts]
     assert [one.token for one in judged] == [TokenState.VISIBLE] + [TokenState.NOT_VISIBLE] * 199
     assert len(looks) == 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from ...state.ledger.job_topics import LEDGER_NAME
 from ...state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ...state.ledger.log_reader import read_records
 from ...state.ledger.topics import TOKEN_PARTITION
-from .verdict import OPEN_STATES, JobLedger, Judged, judge, not_seen, replaced
+from .verdict import OPEN_STATES, JobLedger, Judged, Standing, judge, replaced
 
 Driver = tuple[str, int]  # of whom a task is: its job's hash, its generation's slot
 
@@ -86,11 +86,14 @@ class TransactionSearch(ControlPlane):
 
     def _with_tokens(self, job: JobLedger) -> JobLedger:
         unfinished = job.ledger.unfinished()
-        tokens, is_stable = [], True
+        tokens, is_stable, is_lost = [], True, False
         for partition in {decision.token_partition for decision in unfinished}:
-            start = min(one.token_from for one in unfinished if one.token_partition == partition)
+            there = [one for one in unfinished if one.token_partition == partition]
+            start = min(one.token_from for one in there)
             stable = self.end_offset(job.topic, partition, committed=True)
             is_stable &= stable >= self.end_offset(job.topic, partition, committed=False)
+            begin = self.end_offset(job.topic, partition, None)
+            is_lost |= begin > start or (is_stable and stable < max(d.token_until for d in there))
             tokens += [
                 records.decode_token(key, value)
                 for _, key, value in read_records(
@@ -98,7 +101,7 @@ class TransactionSearch(ControlPlane):
                 )
                 if value is not None
             ]
-        return replace(job, tokens=tuple(tokens), tokens_stable=is_stable)
+        return replace(job, tokens=tuple(tokens), tokens_stable=is_stable, tokens_lost=is_lost)
 
     def judge(
         self,
@@ -240,7 +243,7 @@ class TransactionSearch(ControlPlane):
         for key, some in others.items():
             known = newest.get(key[0])
             hides = not_all if known is None else ""
-            found[key] = not_seen(some, hides) if hides else self._hung(known, tuple(some))
+            found[key] = _not_seen(some, hides) if hides else self._hung(known, tuple(some))
         return found
 
     def _of_decisions(self, producers: Collection[int]) -> dict[int, str]:
@@ -284,6 +287,16 @@ class TransactionSearch(ControlPlane):
             )
         numbers = [one["partition_index"] for one in described["partitions"]]
         return open_producers(self, [(topic, number) for number in numbers])
+
+
+def _not_seen(where: Sequence[Open], not_all: str) -> Judged:
+    """A transaction that is open on partitions, and that no coordinator told of; perhaps as ids
+    are hidden: `not_all` says why."""
+    described = Described(
+        *("(id not seen)", TransactionState.ONGOING, where[0].producer_id, where[0].epoch),
+        partitions=frozenset(one.at for one in where),
+    )
+    return Judged(described, Standing.NOT_SEEN, not_all=not_all)
 
 
 def _driver(transactional_id: str) -> Driver | None:

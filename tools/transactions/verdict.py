@@ -67,6 +67,7 @@ class TokenState(Enum):
     NOT_VISIBLE = "not visible"
     OPEN = "still open"
     HIDDEN = "hidden"  # behind other transactions that are open
+    LOST = "unknown: tokens are lost"
     NONE = "none"  # no decision names the transaction, and it is not open
 
 
@@ -74,7 +75,7 @@ class TokenState(Enum):
 class JobLedger:
     """A job's ledger up to its last stable offset, and the visible tokens of its DECIDED batches.
 
-    `tokens_stable`: no transaction is open on the token partition.
+    `tokens_stable`: no transaction is open on their partition; `tokens_lost`: some are gone.
     """
 
     topic: str
@@ -82,6 +83,7 @@ class JobLedger:
     ledger: Ledger
     tokens: Sequence[Token] = ()
     tokens_stable: bool = True
+    tokens_lost: bool = False
 
     @cached_property
     def named(self) -> Mapping[str, Sequence[tuple[Decision, Participant]]]:
@@ -143,6 +145,8 @@ class Judged:
             return self._hung()
         if self.standing is Standing.DECIDED and self.token is TokenState.NOT_VISIBLE:
             return "decided, but Kafka aborted it: the next start of the query writes it again"
+        if self.token is TokenState.LOST:
+            return "decided, and its ledger has lost tokens: start the query, which says what to do"
         return self._open_too_long(now_ms) if self.is_open else None
 
     def _hung(self) -> str:
@@ -252,26 +256,19 @@ def _named(
 def _token(
     described: Described, job: JobLedger, decision: Decision, participant: Participant
 ) -> TokenState:
-    if decision.state is DecisionState.DONE:
-        return TokenState.VISIBLE  # it was, or the batch would not be DONE
-    if decision.state is DecisionState.VOID:
-        return TokenState.NOT_VISIBLE
+    if decision.state is not DecisionState.DECIDED:  # DONE says that it was visible
+        done = decision.state is DecisionState.DONE
+        return TokenState.VISIBLE if done else TokenState.NOT_VISIBLE
     if (decision.sink, decision.batch, participant) not in job.not_visible:
         return TokenState.VISIBLE
     if described.state in OPEN_STATES:
         return TokenState.OPEN
     aborted = described.state is TransactionState.COMPLETE_ABORT
-    return TokenState.NOT_VISIBLE if aborted or job.tokens_stable else TokenState.HIDDEN
-
-
-def not_seen(where: Sequence[Open], not_all: str) -> Judged:
-    """A transaction that is open on partitions, and that no coordinator told of; perhaps as ids
-    are hidden: `not_all` says why."""
-    described = Described(
-        *("(id not seen)", TransactionState.ONGOING, where[0].producer_id, where[0].epoch),
-        partitions=frozenset(one.at for one in where),
-    )
-    return Judged(described, Standing.NOT_SEEN, not_all=not_all)
+    if not (aborted or job.tokens_stable):
+        return TokenState.HIDDEN
+    if described.state is TransactionState.COMPLETE_COMMIT:
+        return TokenState.VISIBLE  # its rows are: only its token is lost
+    return TokenState.LOST if job.tokens_lost and not aborted else TokenState.NOT_VISIBLE
 
 
 def hung_refusal(judged: Judged, commit: bool, force: bool) -> str | None:
