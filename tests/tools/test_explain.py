@@ -351,7 +351,8 @@ def test_what_is_no_query_is_refused():
         (["--job", "x", "--config", "a=b"], "--config is for a function"),
         (["a:b", "--client-config", "x"], "--client-config is for --job"),
         (["a:b", "--config", "novalue"], "'novalue' is neither"),
-        (["--job", "x"], "Which Kafka?"),
+        (["--job", "x"], "Which Kafka is the job's?"),
+        (["--job", "x", "--client-config", "no-file"], "--client-config no-file cannot be read"),
     ],
 )
 def test_wrong_words_are_refused(words, sentence, capsys):

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from ...core.errors import OptionsError
-from ..shared.command_line import add_json, connection_to, print_json
+from ..shared.command_line import add_json, job_connection, print_json
 from ..shared.job_function import add_config, config_of
 from .facts import Guarantee
 from .query import Given, read
@@ -119,7 +119,7 @@ def _of_function(arguments: argparse.Namespace) -> tuple[Given, str]:
 def _of_job(arguments: argparse.Namespace) -> tuple[Given, str]:
     from .recorded import recorded
 
-    options = connection_to(arguments.bootstrap_servers, arguments.client_config)
+    options = job_connection(arguments)
     pipeline, made_ms = recorded(arguments.job, options)
     made = datetime.fromtimestamp(made_ms / 1000, timezone.utc)
     told = f"This is the plan as it was recorded at {made:%Y-%m-%d %H:%M:%S} UTC."

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...core.errors import OptionsError
 from ...state.ledger.job import LEDGER, PREFIX, STATE, WEAK_REPLICATION, read_job
-from ..shared.command_line import connection_to
+from ..shared.command_line import job_connection
 from ..shared.job_function import pairs
 from .control import ControlledOrders
 from .orders import Orders
@@ -65,12 +65,7 @@ def read_control(arguments: argparse.Namespace) -> Controlled | None:
             told = "--bootstrap-servers, --client-config and --job-options"
             raise OptionsError([f"{told} are for --job, which is not given."])
         return None
-    kafka = connection_to(
-        arguments.bootstrap_servers,
-        arguments.client_config,
-        "--client-config",
-        "Which Kafka is the job's? --job needs --bootstrap-servers, or a --client-config",
-    )
+    kafka = job_connection(arguments)
     options = pairs(arguments.job_options, "--job-options")
     if unknown := sorted(options.keys() - _OF_JOB):
         known = ", ".join(sorted(_OF_JOB))

@@ -40,6 +40,15 @@ def connection(arguments: argparse.Namespace) -> dict[str, str]:
     return connection_to(arguments.bootstrap_servers, arguments.config)
 
 
+def job_connection(arguments: argparse.Namespace) -> dict[str, str]:
+    """The same of --bootstrap-servers and --client-config, where --job needs them and --config is
+    a function's."""
+    return connection_to(
+        *(arguments.bootstrap_servers, arguments.client_config, "--client-config"),
+        "Which Kafka is the job's? --job needs --bootstrap-servers, or a --client-config",
+    )
+
+
 def connection_to(
     servers: str | None,
     config: Path | None,
