@@ -72,7 +72,7 @@ class Decoder:
                     stream,
                     self._written,
                     self._wanted,
-                    return_named_type=True,
+                    return_named_type=self._wanted is None,  # else our marks say it
                     return_named_type_override=True,
                 )
             )
@@ -187,10 +187,12 @@ def _named_type(branch: Any) -> str | None:
 
 
 def _named_member(present: Sequence[Any], value: Any) -> Member:
-    """Of a type that has a name, which fastavro says where there are several."""
+    """Of a type that has a name, which fastavro says where there are several, or our marks."""
     named = {number: _named_type(branch) for number, branch in enumerate(present)}
+    name = getattr(value, "type_name", None)
     if isinstance(value, tuple):
         name, value = value
+    if name is not None:
         fits = [number for number, one in named.items() if one == name]
     else:
         fits = [number for number, one in named.items() if one and _fits(present[number], value)]

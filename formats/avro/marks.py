@@ -2,7 +2,8 @@
 
 fastavro gives bare values, and does not look at the meaning of the type that they are read as: 5
 may be an `int`, a `long` or a time's milliseconds. It calls a function for every logical type. So
-types that have no name get one of ours. No I/O.
+types that have no name get one of ours; and so do those that have one, where another schema is
+wanted: fastavro says the name only in a union of several that was written. No I/O.
 """
 
 from __future__ import annotations
@@ -39,6 +40,28 @@ class Member(NamedTuple):
 
     number: int
     value: Any
+
+
+class _Record(dict[str, Any]):
+    """Is of a named type, and says of which. So do the next two."""
+
+    type_name: str
+
+
+class _Symbol(str):
+    type_name: str
+
+
+class _Fixed(bytes):
+    type_name: str
+
+
+_NAMED: Mapping[str, Any] = {
+    "record": _Record,
+    "error": _Record,
+    "enum": _Symbol,
+    "fixed": _Fixed,
+}
 
 
 def for_reading(written: Any, wanted: Any = None) -> tuple[Any, Any]:
@@ -92,6 +115,8 @@ def _marked(schema: Any, everywhere: bool, member: int | None = None) -> Any:
             {**field, "type": _marked(field["type"], everywhere)} for field in made["fields"]
         ]
     is_time_of_day = f"{kind}-{_means(made)}" in _TIMES_OF_DAY
+    if kind in _NAMED and everywhere and _means(made) is None:
+        return {**made, "logicalType": _MARK, "means": None}
     if kind in _UNNAMED and (everywhere or member is not None or is_time_of_day):
         return {**made, "type": kind, "logicalType": _MARK, "member": member, "means": _means(made)}
     return made or schema
@@ -106,6 +131,8 @@ def _means(schema: Any) -> str | None:
 def _read(data: Any, written: Any, wanted: Any = None) -> Any:
     """What a value is that was read as one type and is wanted as another."""
     wanted = written if wanted is None else wanted
+    if written["type"] in _NAMED:
+        return _named(data, wanted)
     if isinstance(wanted, Mapping):  # fastavro takes the first type that a value could become
         wanted = wanted.get("beside", {}).get(written["type"], wanted)
     kind = wanted if isinstance(wanted, str) else wanted["type"]
@@ -121,6 +148,12 @@ def _read(data: Any, written: Any, wanted: Any = None) -> Any:
         data = _with_meaning(data, kind, _means(wanted), wanted)
     member = wanted.get("member") if isinstance(wanted, Mapping) else None
     return data if member is None else Member(member, data)
+
+
+def _named(data: Any, schema: Any) -> Any:
+    found = _NAMED[schema["type"]](data)
+    found.type_name = schema["name"]
+    return found
 
 
 def _in_unit(number: int, own: str, other: str) -> int:
@@ -150,7 +183,7 @@ def _promoted(data: Any, kind: str, into: str) -> Any:
     return data
 
 
-LOGICAL_READERS.update({f"{kind}-{_MARK}": _read for kind in _UNNAMED})
+LOGICAL_READERS.update({f"{kind}-{_MARK}": _read for kind in (*_UNNAMED, *_NAMED)})
 
 
 def _records(schema: Any) -> Iterator[Any]:
@@ -175,7 +208,8 @@ def _default(schema: Any, value: Any, names: Mapping[str, Any]) -> Any:
     if "fields" in schema:
         fields = {one["name"]: one for one in schema["fields"]}
         given = {name: value.get(name, one.get("default")) for name, one in fields.items()}
-        return {name: _default(fields[name]["type"], one, names) for name, one in given.items()}
+        value = {name: _default(fields[name]["type"], one, names) for name, one in given.items()}
+        return _named(value, schema)
     if kind == "array":
         value = [_default(schema["items"], one, names) for one in value]
     elif kind == "map":
@@ -184,6 +218,8 @@ def _default(schema: Any, value: Any, names: Mapping[str, Any]) -> Any:
         value = value.encode("latin-1")
     elif kind in ("float", "double"):
         value = float(value)
+    if kind in _NAMED and _means(schema) is None:
+        return _named(value, schema)
     value = _with_meaning(value, kind, _means(schema), schema)
     member = schema.get("member")
     return value if member is None else Member(member, value)

@@ -117,6 +117,37 @@ def test_what_is_written_as_one_type_is_what_the_other_one_says(
     assert pa.array([found], kind).to_pylist() == [{"f": read}]
 
 
+PAID = {"type": "record", "name": "Paid", "fields": [{"name": "sum", "type": "int"}]}
+SHIPPED = {"type": "record", "name": "n.Shipped", "fields": [{"name": "sum", "type": "int"}]}
+COLOUR = {"type": "enum", "name": "Colour", "symbols": ["A", "C"]}
+WIDER = {"type": "fixed", "name": "W", "size": 3}
+PAID_1 = {"member0": {"sum": 1}, "member1": None}
+WIDENED: list[tuple[Any, Any, Any, Any]] = [
+    (["null", PAID], ["null", PAID, SHIPPED], {"sum": 1}, PAID_1),
+    (PAID, [SHIPPED, PAID], {"sum": 1}, {"member0": None, "member1": {"sum": 1}}),
+    (["null", PAID], ["null", {**PAID, "name": "other.Paid"}, SHIPPED], {"sum": 1}, PAID_1),
+    (["null", PAID], [SHIPPED, {**PAID, "name": "P", "aliases": ["Paid"]}], {"sum": 1},
+     {"member0": None, "member1": {"sum": 1}}),
+    ({"type": "array", "items": PAID}, {"type": "array", "items": [PAID, SHIPPED]}, [{"sum": 1}],
+     [PAID_1]),
+    (["null", ENUM], ["null", ENUM, COLOUR], "A", {"member0": "A", "member1": None}),
+    (COLOUR, [ENUM, COLOUR], "A", {"member0": None, "member1": "A"}),
+    (["null", FIXED], ["null", WIDER, FIXED], b"ab", {"member0": None, "member1": b"ab"}),
+    ([PAID, SHIPPED], PAID, ("Paid", {"sum": 1}), {"sum": 1}),
+    ([ENUM, COLOUR], ["null", COLOUR], ("Colour", "A"), "A"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "written", "read"), WIDENED, ids=str)
+def test_a_named_type_is_found_again_in_another_union(
+    old: Any, new: Any, written: Any, read: Any
+) -> None:
+    schema = parsed(one(new))
+    found = Decoder(parsed(one(old)), schema).decode(bare(old, written))
+    kind = arrow_type(spark_type(schema)[0])
+    assert pa.array([found], kind).to_pylist() == [{"f": read}]
+
+
 DEFAULTS: list[tuple[Any, Any, Any]] = [
     ("bytes", "\u00ff", b"\xff"),
     (FIXED, "\u00ff\u0000", b"\xff\0"),
@@ -129,6 +160,8 @@ DEFAULTS: list[tuple[Any, Any, Any]] = [
     (["null", "int", "string"], None, None),
     (INNER, {}, {"x": 3, "b": b"\xff"}),
     ([INNER, "string"], {"x": 1}, {"member0": {"x": 1, "b": b"\xff"}, "member1": None}),
+    ([SHIPPED, PAID], {"sum": 1}, {"member0": {"sum": 1}, "member1": None}),
+    ([COLOUR, ENUM], "A", {"member0": "A", "member1": None}),
 ]
 
 
