@@ -191,8 +191,10 @@ def _way_on(found: CommittedBatch, torn: Torn, ledger: Ledger) -> str:
     if torn.decided or not before or not now.ends or before == now.ends:
         return (
             f"The batch's input range is in offsets/{batch} of the checkpoint. Start the query as "
-            "it was when the batch first ran (same plan, same number of tasks): it then completes "
-            f"the batch. Or, to go on without the missing rows: 'eo-kafka job repair {options.job} "
+            "it was when the batch first ran: it then completes the batch. That is the same plan, "
+            "the same number of tasks, and the same schemas: where a schema registry has a newer "
+            "one since, give its older one as 'value.schema' or 'key.schema', to source and sink. "
+            f"Or, to go on without the missing rows: 'eo-kafka job repair {options.job} "
             f"--batch {batch} --accept-loss --bootstrap-servers ...'."
         )
     stateful = "a query with state needs a copy of the checkpoint that is as new as the ledger"
