@@ -60,6 +60,10 @@ OR (name = 'default_transaction_isolation' AND setting <> 'read committed')
 OR (name = 'lock_timeout' AND setting = '0')
 OR (name IN ('statement_timeout', 'transaction_timeout') AND setting <> '0')
 """
+_WHO = (
+    "SELECT pid, relation::regclass, mode, granted, state, query FROM pg_locks "
+    "LEFT JOIN pg_stat_activity USING (pid) WHERE relation >= 16384"  # no catalogue
+)
 _READ_ONLY = "25006"
 _IN_STATE = "55000"  # "object not in prerequisite state"
 # Errors, and classes of them, that the same request may not meet again. Who takes no writes may be
@@ -297,8 +301,9 @@ def explained(error: psycopg.Error, settings: PostgresSettings) -> EoKafkaError:
         return ReadTimeout(
             f"PostgreSQL at {settings.place} has ended a statement that took too long "
             f"({where_waited(error)}): nothing of it was done. Another session or a prepared "
-            "transaction has a lock (pg_locks, pg_stat_activity, pg_prepared_xacts): have it end, "
-            "and start again."
+            "transaction (one without a pid) has a lock, or waits for one that keeps all others "
+            f"out, as VACUUM FULL does (granted is false). See who: {_WHO}. Have that session end "
+            "(SELECT pg_cancel_backend(pid)), and start again."
         )
     if may_pass(error) and state[:2] not in _AWAY:
         return ReadTimeout(

@@ -219,3 +219,24 @@ def test_a_server_that_goes_after_the_look_at_the_start_takes_nothing_with_it(
         job.commit(2)
     job.run(2, 3)
     assert job.there() == job.expected(0, 1, 2, 3)
+
+
+def test_rows_of_a_batch_that_a_new_server_lacks_stay_staged_after_it_is_done(lagging) -> None:
+    """It takes the old one's place between the commit of S7 and S8."""
+    job, points = lagging.job(**STAGED), lagging.points
+    job.run(0)
+    points.arm("S7.lanes_taken", "wait")
+    points.arm("S7.applied", "wait")
+    with driver(job, 1) as process:
+        points.wait_reached("S7.lanes_taken")
+        lagging.keep()
+        points.release("S7.lanes_taken")
+        points.wait_reached("S7.applied")
+        lagging.promote()
+        points.release("S7.applied")
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert job.there() == job.expected(0)
+    job.run(2)
+    assert job.there() == job.expected(0, 1, 2)
+    assert job.left() == []

@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import psycopg
 import pytest
 
 from eo_kafka.errors import OptionsError, ReadTimeout, RepairNeeded
+from eo_kafka.sinks.protocol import committer
 from eo_kafka.sinks.tables import decided
 from eo_kafka.sinks.tables.marker import LIMITS
-from table_job import TableJob, job_of, kill_at, new_table
+from eo_kafka.testing.processes import wait_until
+from table_job import TableJob, driver, job_of, kill_at, new_table
 
 KEYED = {"keys": "id", "commit": "two-phase"}
 
@@ -130,6 +135,69 @@ def test_a_decided_batch_whose_marks_somebody_removed_is_not_written_again_in_si
     assert job.prepared() == []
 
 
+@contextmanager
+def vacuum_full_waits(job: TableJob) -> Iterator[None]:
+    """For the marks: what is prepared has a lock on them."""
+    marks = f"{job.given['table'].partition('.')[0]}.eo_kafka_prepared"
+    with psycopg.connect(job.database, autocommit=True) as other, ThreadPoolExecutor() as pool:
+        pid = other.info.backend_pid
+        done = pool.submit(other.execute, f"VACUUM FULL {marks}")
+        try:
+            waiting = f"SELECT 1 FROM pg_locks WHERE pid = {pid} AND NOT granted"
+            wait_until(lambda: job.ask(waiting), "VACUUM FULL waits")
+            yield
+            done.result(30)
+        finally:
+            other.cancel()
+
+
+def test_a_vacuum_full_of_the_marks_waits_for_a_batch_and_not_the_batch_for_it(
+    eo_postgres, broker, crash_points
+) -> None:
+    url = eo_postgres.url
+    job = job_of(url, broker.bootstrap_servers, new_table(url), commit="two-phase")
+    job.run(0)
+    crash_points.arm("S6.after_decision", "wait")
+    with driver(job, 1) as process:
+        crash_points.wait_reached("S6.after_decision")
+        with vacuum_full_waits(job):
+            crash_points.release("S6.after_decision")
+            _, said = process.communicate(timeout=30)
+    assert process.returncode == 0, said
+    job.prepare(2)  # and its driver dies
+    with vacuum_full_waits(job):
+        job.prepare(2)
+    job.given["url"] = f"{url}?options=-c%20lock_timeout%3D2s"
+    with vacuum_full_waits(job):
+        with pytest.raises(ReadTimeout, match="as VACUUM FULL does") as told:
+            job.commit(2)
+        (who,) = re.findall("SELECT pid, .*16384", str(told.value))
+        assert any("VACUUM FULL" in row[-1] for row in job.ask(who) if not row[3])
+        committer.abort(job.options, job.reports)  # as Spark does then
+    job.run(2)
+    assert job.there() == job.expected(0, 1, 2)
+
+
+def test_a_vacuum_full_of_the_marks_between_two_commits_is_named(
+    eo_postgres, broker, crash_points, monkeypatch
+) -> None:
+    """One of two is committed: only the marks say so."""
+    monkeypatch.setattr(decided, "LIMITS", LIMITS.replace("60s", "2s"))
+    url = eo_postgres.url
+    job = job_of(url, broker.bootstrap_servers, new_table(url), commit="two-phase")
+    job.run(0)
+    kill_at(job, crash_points, "S7.in_commits", 1)
+    with pytest.raises(psycopg.errors.QueryCanceled), vacuum_full_waits(job):
+        with pytest.raises(ReadTimeout, match="as VACUUM FULL does") as told:
+            job.prepare(1)
+        (who,) = re.findall(r"SELECT pid, .*?'\)", str(told.value))
+        (waits,) = [row for row in job.ask(who) if not row[3]]
+        assert "VACUUM FULL" in waits[-1]
+        job.ask(f"SELECT pg_cancel_backend({waits[0]})")
+    job.run(1)
+    assert job.there() == job.expected(0, 1)
+
+
 @pytest.mark.parametrize("commit", ["staged", "two-phase"])
 def test_a_lock_that_another_session_has_is_told_after_the_time_that_the_docs_say(
     eo_postgres, broker, monkeypatch, commit
@@ -148,7 +216,7 @@ def test_a_lock_that_another_session_has_is_told_after_the_time_that_the_docs_sa
         with pytest.raises(ReadTimeout) as told:
             job.commit(1)
         assert 2 <= time.monotonic() - began < 20
-        (who,) = re.findall(r"SELECT pid.*?'eo_kafka_batches'\)", str(told.value))
+        (who,) = re.findall(r"SELECT pid, .*?'\)", str(told.value))
         assert other.info.backend_pid in {pid for pid, *_ in job.ask(who)}
     said = str(told.value)
     relation = locked.partition(".")[2]

@@ -409,6 +409,25 @@ def test_a_decided_transaction_that_somebody_rolled_back_is_written_again(
     assert job.there() == job.expected(0, 1, 2)
 
 
+@pytest.mark.parametrize("given", [{}, {"keys": "id"}], ids=["appended", "keyed"])
+def test_a_start_that_writes_a_void_batch_again_rolls_back_what_is_left_of_it(
+    eo_postgres, broker, crash_points, given
+) -> None:
+    """Else the rest holds the keys of the rows that are to be written again."""
+    url = eo_postgres.url
+    table = new_table(url, ", PRIMARY KEY (id)")
+    job = job_of(url, broker.bootstrap_servers, table, commit="two-phase", **given)
+    job.run(0)
+    kill_at(job, crash_points, "S6.after_decision", 1)
+    first, second = job.prepared()
+    job.ask(f"ROLLBACK PREPARED '{first}'")
+    job.prepare(1)
+    assert second not in job.prepared()
+    job.commit(1)
+    assert job.there() == job.expected(0, 1)
+    assert job.prepared() == []
+
+
 @pytest.mark.parametrize("first", ["two-phase", "staged"])
 def test_the_option_may_be_changed_while_a_batch_is_decided(job, crash_points, first) -> None:
     job.given["commit"] = first

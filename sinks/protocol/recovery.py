@@ -49,6 +49,8 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
         unfinished = coordinator.ledger.unfinished()
         torn = _roll_all_forward(coordinator, finisher, generation, options)
         finisher.abort_stragglers(version)
+        if unfinished:  # what is left of a batch that is VOID now is in the way of its next try
+            _read_settled(coordinator, generation)
         if options.staging is not None:
             options.staging.make_room(options, coordinator.ledger, generation)
         one_phase = coordinator.ledger.one_phase_from is not None
@@ -58,7 +60,7 @@ def make_plan(options: SinkOptions, *, by_hand: bool = False) -> WritePlan:
             )
             if torn is not None and options.staging is not None and not by_hand:
                 raise RepairNeeded(one_phase_recovery.other_sink(options, torn))
-        if unfinished or one_phase:
+        if one_phase:
             _read_settled(coordinator, generation)
         if on_reset.is_new_query(options, coordinator):
             on_reset.take_over(options, coordinator, generation, torn)

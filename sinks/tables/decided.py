@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 PAUSE_S = 0.2
 _WHO = (
-    "SELECT pid, state, xact_start, query FROM pg_stat_activity WHERE pid IN (SELECT pid FROM "
-    "pg_locks JOIN pg_class c ON c.oid = relation "
-    "WHERE c.oid = '{}'::regclass OR relname = 'eo_kafka_batches')"
+    "SELECT pid, relation::regclass, mode, granted, state, xact_start, query FROM pg_locks "
+    "LEFT JOIN pg_stat_activity USING (pid) JOIN pg_class c ON c.oid = relation "
+    "WHERE c.oid = '{}'::regclass OR relname IN ('eo_kafka_batches', 'eo_kafka_prepared')"
 )
 
 
@@ -167,9 +167,12 @@ class DecidedTableRows(ABC):
             f"Batch {self._decision.batch} of job '{self._job.job}' is decided, and "
             f"{self._target.place} does not show it yet: PostgreSQL has ended the statement, which "
             f"took too long ({why}). Another session, or a prepared transaction, has a lock on the "
-            "table, a row of it or its marker. The batch stays decided. See who: "
-            f"{_WHO.format(table)}; or pg_prepared_xacts. Have it end, and start the query "
-            "again: it begins with this batch."
+            "table, a row of it, its marker or the batch's marks, or waits for one that keeps all "
+            "others out, as VACUUM FULL does. The batch stays decided. See who: "
+            f"{_WHO.format(table)}. Have that session end, one that waits (granted is false), too: "
+            "SELECT pg_cancel_backend(pid). A row without a pid is a prepared transaction: leave "
+            "those that begin with eo_kafka_prepared_ in pg_prepared_xacts, their jobs end them. "
+            "Then start the query again: it begins with this batch."
         )
 
     def _refused(self, why: str) -> RepairNeeded:

@@ -15,6 +15,7 @@ from ...core.errors import LedgerError
 from ...core.transaction import Participant
 from ..marker import Marker
 from .decided import DecidedTableRows
+from .marker import Markers
 from .moving import altered, move
 from .staging import ROW, columns_staged, drop, not_staged, of_parts
 from .table import found
@@ -38,9 +39,13 @@ class StagedTableRows(DecidedTableRows):
         return () if self.begun else tuple(self._parts)
 
     def remove(self) -> None:
-        """S8: nobody needs it any more."""
-        with connected(self._target.postgres) as connection:
+        """S8: nobody needs it any more, unless another server has taken this one's place since S7
+        and lacks the batch: then the next start puts it in."""
+        with connected(self._target.postgres) as connection, connection.transaction():
             place = found(connection, self._target)
+            marker = Markers(connection, place, self._job.sink, self._ledger.topic_id).read()
+            if marker is None or not self._is_applied(marker):
+                return
             for home in {part.staged.home for part in self._parts if part.staged}:
                 drop(connection, place.beside, home)
 

@@ -201,6 +201,12 @@ class PreparedTransactions:
             if part.staged and (part.staged.home, part.rows) in rows
         }
 
+    def all_wait(self, parts: Collection[Participant]) -> bool:
+        """Whether all of these are still prepared, so that none has a mark. Where they do, the
+        marks are not read: who asks for all of their table, as VACUUM FULL does, waits until these
+        have ended, and who reads it waits for him."""
+        return {part.staged.home for part in parts if part.staged} <= self.listed(PREFIX)
+
     def note_given_up(self, names: Collection[str]) -> None:
         """That these are rolled back as Kafka has aborted what belongs to them, before they are."""
         for name in names:
@@ -237,6 +243,14 @@ class PreparedTransactions:
     def roll_back(self, names: Collection[str]) -> list[str]:
         """Those that were there."""
         return [name for name in sorted(names) if end(self.connection, "ROLLBACK", name)]
+
+    def shut_out(self, kept: Collection[str], first: int, last: int) -> list[str]:
+        """Roll back what generations from `first` to `last` have prepared and nothing in `kept`
+        names, and let their tasks prepare no more; those that were there. Rolled back at first,
+        too: see `all_wait`."""
+        removed = self.roll_back(self.left(kept, first, last))
+        self.shut_gate(last)
+        return removed + self.roll_back(self.left(kept, first, last))
 
     def left(self, kept: Collection[str], first: int, last: int) -> list[str]:
         """What generations from `first` to `last` have prepared and nothing in `kept` names."""

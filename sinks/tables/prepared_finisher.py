@@ -38,6 +38,8 @@ class PreparedTableRows(DecidedTableRows):
             return set() if has_topic else set(self._passed)
         with connected(self._target.postgres) as connection:
             prepared = self._prepared(connection)
+            if prepared.all_wait(self._parts):
+                return set()
             # In this order: one that is committed in between has gone from the list and is marked
             listed = prepared.listed(PREFIX)  # a ledger's copy has another id, and their names stay
             there = self._marked(prepared)
@@ -86,6 +88,8 @@ class PreparedTableRows(DecidedTableRows):
     def _marked(self, prepared: PreparedTransactions) -> set[int]:
         """The partitions whose rows are in the table, which does not show the batch yet. Raises
         RepairNeeded if nobody can tell."""
+        if prepared.all_wait(self._parts):
+            return set()
         there = prepared.committed(self._decision.batch, self._parts)
         if prepared.is_kept(self._prefix):  # in this order
             return there
@@ -129,7 +133,7 @@ class PreparedTableRows(DecidedTableRows):
             raise self._refused(said(error)) from None
 
     def _commit_all(self, prepared: PreparedTransactions, parts: Sequence[Participant]) -> None:
-        there = prepared.committed(self._decision.batch, parts)
+        there = self._marked(prepared)
         for part in parts:
             if part.partition in there or part.staged is None:
                 continue

@@ -155,8 +155,7 @@ class StagedTable(TableTarget):
                 with connection.transaction():
                     connection.execute(LIMITS)
                     markers.shut_out(generation, name)
-                prepared.shut_gate(generation)
-                removed += prepared.roll_back(prepared.left(kept, 0, generation))
+                removed += prepared.shut_out(kept, 0, generation)
                 self._check_strays(prepared, prepared.strays(kept, generation))
             if removed:
                 log.info("Removed what was staged and nothing decided: %s.", ", ".join(removed))
@@ -266,9 +265,7 @@ class StagedTable(TableTarget):
                 drop(connection, place.beside, home)
             # A newer driver has done so, and its tasks hold
             for mine in {p.generation for p in left if is_prepared(p)} & {ledger.generation}:
-                known = _prepared(connection, place, job, ledger)
-                known.shut_gate(mine)
-                known.roll_back(known.left((), mine, mine))
+                _prepared(connection, place, job, ledger).shut_out((), mine, mine)
 
     def check_unequal(self, decision: Decision, unequal: Sequence[Participant]) -> None:
         check_unequal(self.place, decision, unequal, fail=self.fail_on_loss)

@@ -138,13 +138,24 @@ def s1_shown(world: World, index: int, setting: Setting) -> Moves:
 
 
 def s1_gate(world: World, index: int, setting: Setting) -> Moves:
-    """Older generations' tasks may write no more; nor may older drivers commit."""
+    """Older drivers may commit no more."""
     driver = world.drivers[index]
     if world.marker.holder > driver.generation:
         yield "S1 is fenced", die(world, index)
         return
-    shut = world._replace(gate=-1, marker=world.marker._replace(holder=driver.generation))
-    yield "S1 closes the gate", changed(shut, index, step=s1_end)
+    taken = world._replace(marker=world.marker._replace(holder=driver.generation))
+    yield "S1 takes the table", changed(taken, index, step=s1_first)
+
+
+def s1_first(world: World, index: int, setting: Setting) -> Moves:
+    """Before it looks at the gate: who waits for what is prepared has others wait for him."""
+    swept = _swept(world, world.drivers[index].generation, setting)
+    yield "S1 sweeps first", changed(swept, index, step=s1_close)
+
+
+def s1_close(world: World, index: int, setting: Setting) -> Moves:
+    """Older generations' tasks may write no more."""
+    yield "S1 closes the gate", changed(world._replace(gate=-1), index, step=s1_end)
 
 
 def s1_end(world: World, index: int, setting: Setting) -> Moves:
@@ -332,8 +343,11 @@ def s7_end(world: World, index: int, setting: Setting) -> Moves:
 
 
 def s7_prepared(world: World, index: int, setting: Setting) -> Moves:
-    seen = world.drivers[index].seen | world.prepared
-    yield "S7 looks what is prepared", changed(world, index, seen=seen, step=s7_marks)
+    """Where all is, the marks are not looked at: who waits to have them alone has others wait."""
+    driver = world.drivers[index]
+    seen = driver.seen | world.prepared
+    step = s7_judge if required(driver.decision).parts <= world.prepared else s7_marks
+    yield "S7 looks what is prepared", changed(world, index, seen=seen, step=step)
 
 
 def s7_marks(world: World, index: int, setting: Setting) -> Moves:

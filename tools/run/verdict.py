@@ -59,8 +59,7 @@ TO_DO = {
     "ForeignLedger": "Do what the sentence says: one of the ways gives the job's memory up.",
     "CorruptLedger": "Restore the ledger's topic, or run the newer version that wrote it.",
     "BatchMismatch": "Do what the sentence says: another way may lose rows.",
-    "RepairNeeded": "Decide whether the missing rows may be lost: 'eo-kafka job repair JOB --batch "
-    "N --accept-loss'.",
+    "RepairNeeded": "Do what the sentence says: another way may lose or repeat rows.",
     "CheckpointError": "Nothing was changed. Do what the sentence says about the checkpoint.",
     "CorruptSnapshot": "Verify the job's snapshots, and restore another one: 'eo-kafka snapshots'.",
 }
