@@ -79,9 +79,13 @@ def plan_of(checkpoint: Checkpoint, batch: int, missing: str | None = None) -> s
         with checkpoint.open(path) as stream:
             found = stream.read().decode()
     except (OSError, UnicodeDecodeError) as error:
-        if missing is not None and isinstance(error, FileNotFoundError):
+        is_missing = isinstance(error, FileNotFoundError)
+        if missing is not None and is_missing:
             return missing
-        raise problem_of_the_moment(checkpoint.url, path, error) or CheckpointError(
+        # One that is there without it may be a copy: Spark's is on another file system.
+        is_other = is_missing and not checkpoint.is_empty()
+        passes = None if is_other else problem_of_the_moment(checkpoint.url, path, error)
+        raise passes or CheckpointError(
             f"The offsets of batch {batch} in checkpoint '{checkpoint.url}' cannot be read: "
             f"{error}. Is that the path as Spark sees it?"
         ) from None
