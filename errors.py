@@ -3,6 +3,7 @@
 from .core.errors import (
     BatchMismatch,
     CheckpointError,
+    CheckpointUnreadable,
     CorruptLedger,
     CorruptSnapshot,
     DataLossError,
@@ -28,6 +29,7 @@ from .core.errors import (
 __all__ = [
     "BatchMismatch",
     "CheckpointError",
+    "CheckpointUnreadable",
     "CorruptLedger",
     "CorruptSnapshot",
     "DataLossError",

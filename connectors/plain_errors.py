@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any, NoReturn, TypeVar
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition, WriterCommitMessage
 
 from ..core.errors import EoKafkaError
 from ..core.process.driver_directory import is_sparks
-from .spark_versions import SupportsTriggerAvailableNow
+from .pickling import tells_errors
+from .spark_versions import StreamArrowWriter, SupportsTriggerAvailableNow
+
+log = logging.getLogger(__name__)
 
 Face = TypeVar("Face", bound=type)
 
 _OURS = __name__.partition(".")[0]
-_MAKES_STREAM_READER = "streamReader"
 # What Spark calls of a source, of its readers and of its writers.
 _CALLED_BY_SPARK = (
-    *("schema", "reader", "writer", _MAKES_STREAM_READER, "streamWriter"),
+    *("schema", "reader", "writer", "streamReader", "streamWriter"),
     *("initialOffset", "latestOffset", "reportLatestOffset", "getDefaultReadLimit"),
     *("prepareForTriggerAvailableNow", "pushFilters", "partitions", "read"),
     *("__getstate__", "write", "commit", "abort"),
@@ -44,8 +47,9 @@ def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             found = method(*given, **named)
         except EoKafkaError as error:
-            if method.__name__ == _MAKES_STREAM_READER and is_sparks():
-                return _Refused(error)
+            refused = _REFUSED.get(method.__name__)
+            if refused is not None and is_sparks():
+                return refused(error)
             hide_traceback()
             raise
         return _each(found) if method.__name__ == "read" else found
@@ -69,12 +73,18 @@ def hide_traceback() -> None:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
 
 
-class _Refused(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Raises an error at the first call. Where `streamReader` itself raises, Spark trips over the
-    reader that it has not got, and tells of that in place of the error."""
-
+class _Refused:
     def __init__(self, error: EoKafkaError) -> None:
         self._error = error
+
+    def _refuse(self) -> NoReturn:
+        hide_traceback()
+        raise self._error
+
+
+class _RefusedReader(_Refused, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Raises an error at the first call. Where `streamReader` itself raises, Spark trips over the
+    reader that it has not got, and tells of that in place of the error."""
 
     def prepareForTriggerAvailableNow(self) -> None:
         """As the readers in whose place it stands, which Spark would warn of else."""
@@ -95,6 +105,30 @@ class _Refused(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Executor, where only the reader that plans tasks was refused."""
         return self._refuse()
 
-    def _refuse(self) -> NoReturn:
-        hide_traceback()
-        raise self._error
+
+class _RefusedWriter(_Refused, StreamArrowWriter):
+    """Raises an error where the writer would be pickled for the tasks, or commit. Spark makes one
+    for `abort`, too: where that raises after `commit` has, Spark tells of neither ("Writing job
+    failed.")."""
+
+    @tells_errors
+    def __getstate__(self) -> dict[str, Any]:
+        return self._refuse()
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Executor. It is never there."""
+        return self._refuse()
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Driver, when all tasks have written."""
+        self._refuse()
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Driver, when a task or `commit` failed. It must not hide why."""
+        log.warning("Batch %d: the next start cleans up (%s).", batchId, self._error)
+
+
+_REFUSED: dict[str, Callable[[EoKafkaError], Any]] = {
+    "streamReader": _RefusedReader,
+    "streamWriter": _RefusedWriter,
+}

@@ -21,6 +21,7 @@
     │   ├── BatchMismatch       a batch of this number is written, and was another one
     │   └── RepairNeeded        a decided batch is partly lost and its replay is not equal
     ├── CheckpointError         Spark's checkpoint is not there, not empty, or not what it should be
+    │   └── CheckpointUnreadable    retriable; its store does not answer, or it went away meanwhile
     ├── CorruptSnapshot         what the state topic holds is not what was put there
     └── BrokerError             the Kafka of `eo-kafka broker` could not be run (broker/errors.py)
         └── PortTaken           somebody else listens where it should
@@ -172,6 +173,12 @@ class RepairNeeded(LedgerError):
 
 class CheckpointError(EoKafkaError):
     """A checkpoint that cannot be used as it is."""
+
+
+class CheckpointUnreadable(CheckpointError):
+    """It could be read before, or may be at the next start. Nothing was decided."""
+
+    retriable = True
 
 
 class CorruptSnapshot(EoKafkaError):

@@ -14,7 +14,7 @@ from ..clients.kafka.option_checks import (
     check_timeouts,
     timeout_ms,
 )
-from ..core.errors import CheckpointError
+from ..core.errors import CheckpointError, CheckpointUnreadable
 from ..core.options import (
     Option,
     OptionReader,
@@ -328,6 +328,8 @@ def _query_id(reader: OptionReader, checkpoint: str | None) -> str | None:
 
     try:
         return read_query_id(checkpoint)
+    except CheckpointUnreadable:
+        raise  # no option is wrong, and the next start may find it
     except CheckpointError as error:
         reader.problem(str(error))
         return None

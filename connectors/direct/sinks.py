@@ -6,6 +6,7 @@ options and the guarantee are that format's own.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
@@ -101,7 +102,8 @@ def _made(which: str, given: Given, lane: Lane, overwrite: bool) -> Any:
     if lost:  # the writer would tell it once more, and nothing else
         schema = StructType([one for one in schema.fields if one.name != bad_records.COLUMN])
     try:
-        made = getattr(source, which)(schema, overwrite)
+        # As it is itself: what Spark calls puts off its errors in a process of Spark's.
+        made = inspect.unwrap(getattr(type(source), which))(source, schema, overwrite)
     except OptionsError as error:
         problems += [one for one in error.problems if one not in problems]
     if problems:

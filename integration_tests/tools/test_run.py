@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -71,6 +72,18 @@ def killed_at_random(running: Supervised, job: Copy, kills: int, first: int) -> 
         time.sleep(random.uniform(0, 6))
         running.kill("driver")
         more += fed(job, values(first + len(more), 100))
+    return more
+
+
+def in_its_batch(job: Copy, crash_points, happens: Callable[[], object]) -> list[bytes]:
+    """Fifty more values, which are returned; something `happens` when they are written, before
+    they are committed."""
+    crash_points.clear()
+    crash_points.arm("S5.prepared", "wait")
+    more = fed(job, values(committed(job.servers, job.sink_topic).total(), 50))
+    crash_points.wait_reached("S5.prepared")
+    happens()
+    crash_points.release("S5.prepared")
     return more
 
 
@@ -301,6 +314,37 @@ def test_a_lost_checkpoint_of_foreach_batch_is_restored(broker, make_topic, tmp_
         assert running.await_ended() == 0, running.said()[-2000:]
     assert "goes on at batch " in running.said()
     assert committed(job.servers, job.sink_topic) == Counter({b"1": 40})
+
+
+@pytest.mark.parametrize("scheme", ["", pytest.param("file:", marks=pytest.mark.full)])
+def test_a_checkpoint_that_goes_away_in_a_batch_is_told_and_the_job_goes_on(
+    broker, make_topic, tmp_path, crash_points, scheme
+):
+    """Unreadable for a moment (a folder in the place of a file: no test can break a disk), and then
+    deleted. The writer cannot be made for `commit`, nor for `abort`."""
+    wanted, extra = values(0, 50), {"snapshots": "true"}
+    job = make_copy(
+        broker.bootstrap_servers, make_topic, tmp_path, wanted, per_batch=50, sink_extra=extra
+    )
+    metadata, away = job.checkpoint / "metadata", tmp_path / "away"
+    at = f"{scheme}{job.checkpoint}"
+    words = ("--restart", "fixed:100ms")
+    with supervised(job, tmp_path, *words, checkpoint=at) as running:
+        await_rows(running, job, 50)
+        wanted += in_its_batch(job, crash_points, lambda: (metadata.rename(away), metadata.mkdir()))
+        error = f"supervisor: CheckpointUnreadable: 'metadata' of checkpoint '{at}' cannot be read"
+        wait_until(lambda: error in running.said(), "it is told", LONG_S)
+        metadata.rmdir()
+        away.rename(metadata)
+        await_rows(running, job, 100)
+        wanted += in_its_batch(job, crash_points, lambda: shutil.rmtree(job.checkpoint))
+        await_rows(running, job, 150)
+        said = running.said()
+        assert f"supervisor: CheckpointUnreadable: Checkpoint '{at}' is gone, or a part" in said
+        assert "goes on at batch " in said
+        running.process.terminate()
+        assert running.await_ended() == 0, running.said()[-2000:]
+    assert_exactly_once(job, wanted)
 
 
 @pytest.mark.full

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 from urllib.parse import quote
 
-from ...core.errors import CheckpointError, cut
+from ...core.errors import CheckpointError, CheckpointUnreadable, cut
 from ...core.url_secrets import without_secrets
+from .unreadable import may_pass
 
 # Hadoop's names for S3; pyarrow has one.
 _SAME = {"s3a": "s3", "s3n": "s3"}
@@ -78,8 +79,7 @@ class Checkpoint(Protocol):
 
 def open_checkpoint(url: str) -> Checkpoint:
     """Runs on the driver. `url` is read as Spark reads it: nothing in its path is escaped.
-
-    Raises CheckpointError if no file system for `url` is known.
+    Raises CheckpointError if no file system for `url` is known, or it does not answer.
     """
     parsed = _URL.fullmatch(url)
     if parsed is None:
@@ -130,7 +130,7 @@ def _file_system(scheme: str, authority: str, path: str) -> tuple[Any, str]:
             if isinstance(error, ImportError)
             else ""
         )
-        raise CheckpointError(
+        raise (CheckpointUnreadable if may_pass(error) else CheckpointError)(
             without_secrets(
                 f"The checkpoint '{scheme}:{authority}{path}' cannot be reached: "
                 f"{cut(error, 400)}.{advice}"

@@ -14,6 +14,7 @@ from ...core.errors import CheckpointError
 from ...core.options import json_object
 from .batch_ends import same_lines
 from .checkpoint import Checkpoint
+from .unreadable import problem_of_the_moment, was_read
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
@@ -73,16 +74,23 @@ def planned_batch(
 def plan_of(checkpoint: Checkpoint, batch: int, missing: str | None = None) -> str:
     """The text of `offsets/<batch>`; of a batch that Spark recorded nothing of `missing`, if given.
     Raises CheckpointError."""
+    path = f"offsets/{batch}"
     try:
-        with checkpoint.open(f"offsets/{batch}") as stream:
-            return stream.read().decode()
+        with checkpoint.open(path) as stream:
+            found = stream.read().decode()
     except (OSError, UnicodeDecodeError) as error:
-        if missing is not None and isinstance(error, FileNotFoundError):
+        is_missing = isinstance(error, FileNotFoundError)
+        if missing is not None and is_missing:
             return missing
-        raise CheckpointError(
+        # One that is there without it may be a copy: Spark's is on another file system.
+        is_other = is_missing and not checkpoint.is_empty()
+        passes = None if is_other else problem_of_the_moment(checkpoint.url, path, error)
+        raise passes or CheckpointError(
             f"The offsets of batch {batch} in checkpoint '{checkpoint.url}' cannot be read: "
             f"{error}. Is that the path as Spark sees it?"
         ) from None
+    was_read(checkpoint.url)
+    return found
 
 
 def parse(plan: str) -> PlannedBatch:

@@ -7,19 +7,23 @@ import json
 from ...core.errors import CheckpointError, cut
 from ...core.url_secrets import without_secrets
 from .checkpoint import is_without_scheme, open_checkpoint
+from .unreadable import problem_of_the_moment, was_read
 
 
 def read_query_id(checkpoint: str) -> str | None:
     """The id; None before Spark has written one. Runs on the driver.
 
-    Raises CheckpointError if it cannot be read: another query's ledger would pass for this one's.
+    Raises CheckpointError if it cannot be read: another query's ledger would pass for this one's;
+    CheckpointUnreadable if that may pass, or if it is gone that this driver has read before.
     Spark writes it before the first batch: where a path without a scheme holds none, Spark's
     checkpoint is on another file system.
     """
     try:
         with open_checkpoint(checkpoint).open("metadata") as stream:
-            return str(json.loads(stream.read())["id"])
-    except FileNotFoundError:
+            found = str(json.loads(stream.read())["id"])
+    except FileNotFoundError as error:
+        if gone := problem_of_the_moment(checkpoint, "metadata", error):
+            raise gone from None
         if not is_without_scheme(checkpoint):
             return None
         raise CheckpointError(
@@ -29,11 +33,15 @@ def read_query_id(checkpoint: str) -> str | None:
             "with its scheme, as in 'hdfs://namenode:8020/path'; it stays the same checkpoint."
         ) from None
     except Exception as error:
-        found = cut(without_secrets(f"{type(error).__name__}: {error}"), 600)
+        if passes := problem_of_the_moment(checkpoint, "metadata", error):
+            raise passes from None
+        said = cut(without_secrets(f"{type(error).__name__}: {error}"), 600)
         raise CheckpointError(
             "The query's id could not be read from 'metadata' in the checkpoint "
             f"'{without_secrets(checkpoint)}', so it is not known whether the job's ledger is this "
-            f"query's ({found}). Nothing was written. Either let the driver's Python read it: "
+            f"query's ({said}). Nothing was written. Either let the driver's Python read it: "
             "pyarrow's file system for it, or fsspec and its package, and credentials, which are "
             "not Spark's; or keep the checkpoint where it can be read."
         ) from None
+    was_read(checkpoint)
+    return found

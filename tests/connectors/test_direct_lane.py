@@ -12,6 +12,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from eo_kafka.connectors import plain_errors
 from eo_kafka.connectors.direct import start
 from eo_kafka.connectors.direct.format import format_for
 from eo_kafka.connectors.direct.lane import Lane, LaneRead, range_rows, ranges_of
@@ -239,9 +240,13 @@ PERMISSIVE = StructType([*RAW.fields]).add("_bad_record", bad_records.spark_type
         ({**KAFKA, **TABLE, **IMAP}, RAW, ["'backend' and 'table' say two formats"]),
     ],
 )
-def test_what_a_sink_cannot_do_is_told_with_all_that_is_wrong(given, schema, sentences) -> None:
+def test_what_a_sink_cannot_do_is_told_with_all_that_is_wrong(
+    given, schema, sentences, monkeypatch
+) -> None:
+    monkeypatch.setattr(plain_errors, "is_sparks", lambda: True)
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
     with pytest.raises(OptionsError) as stop:
-        source_of(given, schema).streamWriter(StructType(), overwrite=False)
+        source_of(given, schema).streamWriter(StructType(), overwrite=False).commit([], 0)
     told = str(stop.value)
     assert not [one for one in sentences if one not in told], told
     assert "s3cr3t" not in told

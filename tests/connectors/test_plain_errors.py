@@ -13,6 +13,7 @@ from importlib.machinery import ModuleSpec
 from typing import Any
 
 import pytest
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import datasource
 from pyspark.util import handle_worker_exception
 
@@ -40,7 +41,11 @@ class Calls:
     def streamReader(self, error: Exception) -> Any:
         raise error
 
-    for ours in (commit, read, streamReader):  # methods of the package are what is decorated
+    def streamWriter(self, error: Exception) -> Any:
+        raise error
+
+    # methods of the package are what is decorated
+    for ours in (commit, read, streamReader, streamWriter):
         ours.__module__ = connectors.__name__
 
 
@@ -84,9 +89,18 @@ def test_a_stream_that_is_refused_is_refused_at_its_first_call(in_spark: None) -
         assert said == "eo_kafka.errors.OptionsError: Option 'a' is wrong.\n"
 
 
+def test_a_writer_that_is_refused_is_refused_but_for_its_abort(in_spark: None) -> None:
+    """Where `abort` raises after `commit` has, Spark 4.3 tells of neither."""
+    refused = Face().streamWriter(OptionsError(["Option 'a' is wrong."]))
+    for call in (lambda: refused.commit([], 7), lambda: CloudPickleSerializer().dumps(refused)):
+        assert told(call) == "eo_kafka.errors.OptionsError: Option 'a' is wrong.\n"
+    refused.abort([], 7)
+
+
 def test_nothing_is_hidden_in_a_program_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_HIDE_TRACEBACK", raising=False)
-    for call in (Face().commit, Face().streamReader, lambda error: list(Face().read(error))):
+    made = Face().streamReader, Face().streamWriter
+    for call in (Face().commit, *made, lambda error: list(Face().read(error))):
         with pytest.raises(EnvironmentRefused):
             call(EnvironmentRefused("There is no topic."))
     assert "SPARK_HIDE_TRACEBACK" not in os.environ

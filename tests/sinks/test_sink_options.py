@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 
-from eo_kafka.errors import OptionsError
+from eo_kafka.errors import CheckpointError, CheckpointUnreadable, OptionsError
 from eo_kafka.sinks.options import DEFAULT_TRANSACTION_TIMEOUT_MS, SinkOptions
-from eo_kafka.state.snapshots.checkpoint import open_checkpoint
+from eo_kafka.state.snapshots.checkpoint import LocalCheckpoint, open_checkpoint
 
 GOOD = {"kafka.bootstrap.servers": "localhost:9092", "topic": "out", "jobName": "job"}
 LONGEST_JOB = 249 - len("__eo_kafka..ledger")
@@ -99,6 +101,45 @@ def test_a_query_id_that_cannot_be_read_is_no_query_id(tmp_path: Path, content: 
         assert "The query's id could not be read" in found
         assert "keep the checkpoint where it can be read" in found
         assert parsed(checkpointlocation=str(tmp_path), guarantee="at-least-once").query_id is None
+
+
+@pytest.mark.parametrize("scheme", ["", "file:"])
+def test_a_checkpoint_that_is_gone_is_no_wrong_option(tmp_path: Path, scheme: str) -> None:
+    at = scheme + checkpoint(tmp_path)
+    parsed(checkpointlocation=at)
+    (tmp_path / "metadata").unlink()
+
+    for given in (GOOD, without_job()):
+        with pytest.raises(CheckpointUnreadable, match="is gone, or a part of it: .*'metadata'"):
+            SinkOptions.parse({**given, "checkpointlocation": at}, streaming=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (OSError(errno.EIO, "Input/output error"), True),
+        (OSError(errno.EMFILE, "Too many open files"), True),
+        (OSError("When reading information for key 'metadata': AWS Error SLOW_DOWN (503)"), True),
+        (RuntimeError("503 of a store with a class of its own"), True),
+        (CheckpointUnreadable("The store cannot be reached: no route"), True),
+        (CheckpointError("The store cannot be reached: no such scheme"), False),
+        (PermissionError(errno.EACCES, "Permission denied"), False),
+        (OSError("When reading ...: AWS Error ACCESS_DENIED during HeadObject"), False),
+        (OSError("Unable to load libjvm"), False),
+        (ImportError("Install s3fs"), False),
+    ],
+    ids=repr,
+)
+def test_what_cannot_be_read_for_a_moment_is_no_wrong_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, passes: bool
+) -> None:
+    def opened(self: LocalCheckpoint, path: str) -> None:
+        raise error
+
+    monkeypatch.setattr(LocalCheckpoint, "open", opened)
+    kind, said = (CheckpointUnreadable, "now") if passes else (OptionsError, "could not be read")
+    with pytest.raises(kind, match=f"{said}.*{re.escape(str(error))}"):
+        parsed(checkpointlocation=str(tmp_path))
 
 
 def test_the_query_id_is_read_wherever_a_checkpoint_may_be(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from eo_kafka.errors import CheckpointError
+from eo_kafka.errors import CheckpointError, CheckpointUnreadable
 from eo_kafka.state.snapshots.checkpoint import (
     Checkpoint,
     LocalCheckpoint,
@@ -463,3 +463,16 @@ def test_why_a_file_system_cannot_be_had_is_said_in_bounds(
     with pytest.raises(CheckpointError) as refused:
         open_checkpoint("nosuch://x")
     assert len(str(refused.value)) < 1000
+
+
+def test_a_store_that_does_not_answer_while_it_is_opened_may_answer_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As S3, which is asked there for the bucket's region."""
+
+    def down(url: str) -> None:
+        raise OSError("When resolving region for bucket 'b': AWS Error NETWORK_CONNECTION")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", down)
+    with pytest.raises(CheckpointUnreadable, match="cannot be reached: .*NETWORK_CONNECTION"):
+        open_checkpoint("nosuch://b/path")

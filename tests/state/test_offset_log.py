@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eo_kafka.errors import CheckpointError
+from eo_kafka.errors import CheckpointError, CheckpointUnreadable
 from eo_kafka.state.snapshots.checkpoint import LocalCheckpoint
 from eo_kafka.state.snapshots.offset_log import NOT_PLANNED, PlannedBatch, parse, planned_batch
 
@@ -35,8 +35,21 @@ def test_a_batch_has_its_sources_ends_a_watermark_and_settings(tmp_path: Path) -
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\xfa"])
 def test_offsets_that_cannot_be_read_are_said(tmp_path: Path, content: bytes | None) -> None:
-    with pytest.raises(CheckpointError, match="offsets of batch 7.*as Spark sees it"):
+    with pytest.raises(CheckpointError, match="offsets of batch 7.*as Spark sees it") as told:
         planned_batch(checkpoint(tmp_path, content), 7)
+    assert not told.value.retriable
+
+
+def test_offsets_that_cannot_be_read_for_a_moment_or_are_gone_may_come_back(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, b"v1")
+    planned_batch(folder, 7)
+    (tmp_path / "offsets" / "7").unlink()
+    with pytest.raises(CheckpointUnreadable, match="is gone, or a part of it.* no 'offsets/7' now"):
+        planned_batch(folder, 7)
+    (tmp_path / "offsets" / "7").mkdir()
+    for missing in (None, NOT_PLANNED):
+        with pytest.raises(CheckpointUnreadable, match="'offsets/7' .* cannot be read now .*21"):
+            planned_batch(folder, 7, missing)
 
 
 def test_what_spark_has_purged_may_be_missing(tmp_path: Path) -> None:

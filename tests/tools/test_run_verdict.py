@@ -54,7 +54,7 @@ def test_the_ways_are_those_of_the_classes():
     ways = {name: way_of(name) for name in tree()}
     assert {name for name, way in ways.items() if way is Way.RESTART} == {
         *("ReadTimeout", "WriteFailed", "SnapshotFailed", "Undecided", "ParticipantsLost"),
-        *("OutcomeUnknown", "Unreachable"),
+        *("OutcomeUnknown", "Unreachable", "CheckpointUnreadable"),
     }
     assert [name for name, way in ways.items() if way is Way.SUPERSEDED] == [Fenced.__name__]
     assert len(ways) > 20 and EoKafkaError.__name__ in ways
