@@ -11,10 +11,13 @@ from collections import Counter
 
 import pytest
 
-from eo_kafka.errors import LedgerError
+from eo_kafka.errors import LedgerError, WriteFailed
+from eo_kafka.sinks.protocol.recovery import make_plan
+from eo_kafka.sinks.protocol.two_phase import TaskIdentity
+from eo_kafka.sinks.tables import writing
 from eo_kafka.testing.processes import CrashPoints
 from eo_kafka.tools import cli
-from table_job import TableJob, driver, job_of, new_table
+from table_job import QUERY, TableJob, driver, job_of, new_table
 
 FULL = pytest.mark.full
 STAGED, PREPARED = {"commit": "staged"}, {"commit": "two-phase"}
@@ -240,3 +243,22 @@ def test_rows_of_a_batch_that_a_new_server_lacks_stay_staged_after_it_is_done(la
     job.run(2)
     assert job.there() == job.expected(0, 1, 2)
     assert job.left() == []
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+@pytest.mark.parametrize("given", [STAGED, PREPARED], ids=["staged", "two-phase"])
+def test_a_replica_that_lacks_what_a_start_has_made_has_the_batch_run_again(
+    lagging, given, batch
+) -> None:
+    """Nobody has taken over: a supervisor would wait for a newer driver that does not come."""
+    job = lagging.job(**given)
+    job.run(*range(batch))
+    lagging.keep()
+    options, target = job.read()
+    plan = make_plan(options)
+    lagging.promote()
+    rows = iter([job._batch(job.rows(batch, 0), "")])
+    with pytest.raises(WriteFailed, match=r"no newer driver is seen.*Start the query again"):
+        writing.write(options, target, plan, TaskIdentity(QUERY, batch, 0, 0), rows)
+    job.run(batch)
+    assert job.there() == job.expected(*range(batch + 1))

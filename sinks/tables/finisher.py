@@ -66,7 +66,7 @@ class StagedTableRows(DecidedTableRows):
                 staged = sql.Identifier(place.beside, home)
                 rows = sum(part.rows for part in parts)
                 move(connection, self._target, columns, place, staged, of_parts(parts), rows)
-                if why := altered(connection, place, home, of_parts(parts)):
+                if why := altered(connection, self._target, place, home, of_parts(parts)):
                     raise self._refused(why)
                 now = Marker.of(
                     marker.ledger, self._holder, self._decision.batch, self._parts, passed

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .constraints import changes_rows
-from .schema import columns_of, is_cut
+from .schema import Column, columns_of, columns_written, is_cut
 from .staging import GONE, OWN, PREFIX, ROW
 from .table import Place, TableTarget
 
@@ -20,52 +20,78 @@ log = logging.getLogger(__name__)
 
 # What becomes of these as another type, a session's TimeZone or DateStyle says, and no value
 _OF_SESSION = {"date", "timestamp", "timestamptz"}
-# Of a staging table: each column's type, that without a domain around it, and the CHECK by which
-# nothing is cut (schema.staged_as)
-_STAGED = """
-SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), (
-    SELECT typname::text FROM pg_type WHERE oid = coalesce(nullif(t.typbasetype, 0), t.oid)), (
-    SELECT string_agg(pg_get_constraintdef(k.oid), ' ') FROM pg_constraint k
-    WHERE k.conrelid = c.oid AND k.conkey = ARRAY[a.attnum] AND starts_with(k.conname, %s))
-FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_type t ON t.oid = a.atttypid
-JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0
+# Of a staging table: the CHECKs by which nothing is cut (schema.staged_as), by column
+_UNCUT = """
+SELECT a.attname::text, string_agg(pg_get_constraintdef(k.oid), ' ')
+FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND k.conkey = ARRAY[a.attnum]
+WHERE k.conrelid = %s AND starts_with(k.conname, %s) GROUP BY 1
+"""
+# A staged value that is another one once it was the table's
+_CHANGED = """
+SELECT 1 FROM {staged} s {parts} WHERE s.{name}{there} IS DISTINCT FROM s.{name}{here} LIMIT 1
+"""
+# Rows of one key that is not written in one way: only such can another equality tell apart
+_SEVERAL = """
+SELECT 1 FROM {staged} s {parts} GROUP BY {keys}
+HAVING count(DISTINCT s.{name}::text COLLATE "C") > 1 LIMIT 1
 """
 
 
 def altered(
-    connection: psycopg.Connection[Any], place: Place, home: str, parts: sql.Composable
+    connection: psycopg.Connection[Any],
+    target: TableTarget,
+    place: Place,
+    home: str,
+    parts: sql.Composable,
 ) -> str:
-    """Which column the table has by another type since rows were staged in `home`, such that one of
-    their values was changed on its way, as an INSERT casts without a word; "" if none. Asked after
-    `move`, whose lock keeps the types as they are. Raises what psycopg does."""
+    """Which column the table has otherwise since rows were staged in `home`, such that one of their
+    values was changed on its way, as an INSERT casts without a word, or that rows of one key, of
+    which one was moved, have several; "" if none. Asked after `move`, whose lock keeps the columns
+    as they are. Raises ReadTimeout, what psycopg does."""
     from psycopg import sql
 
-    columns = columns_of(connection, place)
-    staged = connection.execute(_STAGED, (PREFIX, place.beside, home)).fetchall()
-    for name, words, base, check in staged:
+    columns = columns_written(connection, target, place)
+    staging = sql.Identifier(place.beside, home)
+    asked = connection.execute("SELECT %s::regclass::oid", [staging.as_string(connection)])
+    (oid,) = asked.fetchone() or (0,)
+    uncut = dict(connection.execute(_UNCUT, (oid, PREFIX)).fetchall())
+    staged = columns_of(connection, Place(oid, place.beside, home, place.beside))
+    keys = sql.SQL(", ").join(map(sql.Identifier, target.keys))
+    of = {"staged": staging, "parts": parts, "keys": keys}
+    for name, was in staged.items():
         now = columns.get(name)
-        if now is None or (
-            f"::{now.words})" in (check or "") if is_cut(now) else now.words == words
-        ):
-            continue
-        as_text = "::text" if words in ("json", "xml") else ""  # which have no equality
-        changed = sql.SQL(
-            "SELECT 1 FROM {staged} s {parts} "
-            "WHERE s.{name}{there} IS DISTINCT FROM s.{name}{here} LIMIT 1"
-        ).format(
-            staged=sql.Identifier(place.beside, home),
-            parts=parts,
-            name=sql.Identifier(name),
-            there=sql.SQL(f"::{now.words}::{words}{as_text}"),
-            here=sql.SQL(as_text),
-        )
-        is_of_session = now.base != base and not _OF_SESSION.isdisjoint((now.base, base))
-        if is_of_session or connection.execute(changed).fetchone():
+        if now and (how := _how(connection, of, name in target.keys, was, now, uncut.get(name))):
             return (
-                f"column '{name}' was {words} when the rows were staged and is {now.words} now, "
-                "which could change values of them"
+                f"column '{name}' was {was.words}{was.collation} when the rows were staged and is "
+                f"{now.words}{now.collation} now, {how}"
             )
+    return ""
+
+
+def _how(
+    connection: psycopg.Connection[Any],
+    of: Mapping[str, sql.Composable],
+    is_key: bool,
+    was: Column,
+    now: Column,
+    uncut: str | None,
+) -> str:
+    """What may have become of staged rows where a column, with this CHECK, is another one now."""
+    from psycopg import sql
+
+    name = sql.Identifier(was.name)
+    is_same = f"::{now.words})" in (uncut or "") if is_cut(now) else now.words == was.words
+    if not is_same:
+        as_text = "::text" if was.words in ("json", "xml") else ""  # which have no equality
+        there = sql.SQL(f"::{now.words}::{was.words}{as_text}")
+        changed = sql.SQL(_CHANGED).format(**of, name=name, there=there, here=sql.SQL(as_text))
+        is_of_session = now.base != was.base and not _OF_SESSION.isdisjoint((now.base, was.base))
+        if is_of_session or connection.execute(changed).fetchone():
+            return "which could change values of them"
+    if is_key and not (is_same and now.collation == was.collation):
+        several = sql.SQL(_SEVERAL).format(**of, name=name)
+        if connection.execute(several).fetchone():
+            return "by which rows of one key could have several"
     return ""
 
 

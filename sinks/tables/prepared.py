@@ -183,6 +183,8 @@ class PreparedTransactions:
 
     def is_open(self, generation: int) -> bool:
         """Whether this generation's tasks may write."""
+        if not self.are_used:  # a server that lacks all of it
+            return False
         return bool(self._execute("SELECT 1 FROM {} WHERE name = {}", self._gate(generation)))
 
     def mark(self, name: str, batch: int | None, rows: int) -> None:

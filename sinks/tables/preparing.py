@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.crash_points import crash_point
-from ...core.errors import EnvironmentRefused, Fenced, SinkError, WriteFailed
+from ...core.errors import EnvironmentRefused, SinkError, WriteFailed
 from .moving import move, tell_kept_out
 from .prepared import PreparedTransactions, parsed
-from .schema import columns_of, is_cut, of_rows, staged_as
+from .schema import columns_of, columns_written, is_cut, of_rows, staged_as
 from .staging import TaskStaging, definition, own_columns, prefix_of
 from .table import Place, TableTarget
 
@@ -64,7 +64,7 @@ class TaskPrepared(TaskStaging):
         self._home = prepared.name(self._generation, self._partition, self._attempt)
         with prepared.held():
             if not prepared.is_open(self._generation):
-                raise self._too_late()
+                raise self._without_place(connection, place)
             if self._follows:
                 self._roll_back_lost(prepared)
             connection.execute(_BEGIN)
@@ -89,7 +89,7 @@ class TaskPrepared(TaskStaging):
             table = sql.Identifier(place.schema, place.name)
             copied = yield from self._copied(connection, table, batches, own=())
             tell_kept_out(self._target, self._rows, copied)
-            self._check_altered(columns, columns_of(connection, place))
+            self._check_altered(columns, columns_written(connection, self._target, place))
             return
         types = {name: staged_as(column) for name, column in columns.items()}
         # Until this transaction ends, another job that makes a table of that name waits for it
@@ -105,16 +105,19 @@ class TaskPrepared(TaskStaging):
         staged = [*self._target.names, *own]
         move(connection, self._target, staged, place, home, sql.SQL(""), self._rows)
         connection.execute(sql.SQL("DROP TABLE {}").format(home))
-        self._check_altered(columns, columns_of(connection, place))
+        self._check_altered(columns, columns_written(connection, self._target, place))
 
     def _check_altered(self, before: Mapping[str, Column], now: dict[str, Column]) -> None:
         """Raise SinkError if the table's columns, which stay as they are `now` to the transaction's
-        end, are not those that were looked at `before`, or at S1: values could be changed."""
+        end, are not those that were looked at `before`, or at S1: values could be changed, or rows
+        of one key taken for several."""
         wrong = list(of_rows(self._target, now))
         wrong += [
-            f"Column '{name}' was {before[name].words} and is {now[name].words}."
+            f"Column '{name}' was {was.words}{was.collation} and is {one.words}{one.collation}."
             for name in self._target.names
-            if name in before and name in now and before[name].words != now[name].words
+            if (was := before.get(name))
+            and (one := now.get(name))
+            and (was.words, was.collation) != (one.words, one.collation)
         ]
         if wrong:
             raise SinkError(
@@ -153,7 +156,7 @@ class TaskPrepared(TaskStaging):
         deadline = time.monotonic() + SIBLING_WAIT_S
         while others := self._siblings(prepared):
             if not prepared.is_open(self._generation):
-                raise self._too_late()
+                raise self._without_place(prepared.connection, prepared.place)
             if time.monotonic() > deadline:
                 prepared.roll_back(others)
                 return
@@ -163,12 +166,6 @@ class TaskPrepared(TaskStaging):
         mine = (prepared.prefix, self._generation, self._partition)
         found = {name: parsed(name) for name in prepared.listed()}
         return [name for name, parts in found.items() if parts and parts[:3] == mine]
-
-    def _too_late(self) -> Fenced:
-        return Fenced(
-            f"Partition {self._partition}: another driver has taken over {self._target.place}, or "
-            "the batch has ended without this attempt. Nothing of this attempt is visible."
-        )
 
     def _refused(self, error: psycopg.Error) -> Exception:
         from psycopg import errors

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...clients.postgres.client import said
+from ...core.errors import ReadTimeout
 from ..options import TWO_PHASE
 from .table import Place, TableTarget, find
 
@@ -56,9 +57,9 @@ SELECT a.attname::text,
     a.attgenerated <> '' OR a.attidentity = 'a',
     has_column_privilege(a.attrelid, a.attnum, 'INSERT'),
     has_column_privilege(a.attrelid, a.attnum, 'UPDATE'),
-    (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname)
+    coalesce((SELECT ' COLLATE ' || quote_ident(n.nspname) || '.' || quote_ident(l.collname)
      FROM pg_collation l JOIN pg_namespace n ON n.oid = l.collnamespace
-     WHERE l.oid = a.attcollation AND a.attcollation <> b.typcollation),
+     WHERE l.oid = a.attcollation AND a.attcollation <> b.typcollation), ''),
     a.attnotnull,
     (SELECT nspname::text FROM pg_namespace WHERE oid = b.typnamespace AND b.typname = 'citext')
 FROM pg_attribute a
@@ -96,7 +97,7 @@ class Column:
     is_made: bool  # by the database, which takes no value for it
     may_insert: bool
     may_update: bool
-    collation: str | None = None  # if it is not its type's: says which keys are the same
+    collation: str = ""  # COLLATE ..., if it is not its type's: says which keys are the same
     not_null: bool = False
     extension: str | None = None  # the schema that has its operators, if that is not pg_catalog
 
@@ -104,6 +105,19 @@ class Column:
 def columns_of(connection: psycopg.Connection[Any], place: Place) -> dict[str, Column]:
     """The table's columns, by name."""
     return {row[0]: Column(*row) for row in connection.execute(_OF_COLUMNS, [place.oid])}
+
+
+def columns_written(
+    connection: psycopg.Connection[Any], target: TableTarget, place: Place
+) -> dict[str, Column]:
+    """Those of the table that this transaction has written, by its name: its lock keeps name and
+    columns as they are. Raises ReadTimeout if that is not the one that was looked at as `place`."""
+    if find(connection, target) != place:
+        raise ReadTimeout(
+            f"Another table has taken the place of {target.place} while rows were written (it was "
+            "renamed, or dropped and made again). Neither has them."
+        )
+    return columns_of(connection, place)
 
 
 def is_cut(column: Column) -> bool:
@@ -117,11 +131,10 @@ def staged_as(column: Column) -> str:
     SQL text, to be put behind the column's name."""
     from psycopg import sql
 
-    same = f" COLLATE {column.collation}" if column.collation else ""
     if not is_cut(column):
-        return f"{column.words}{same}"
+        return f"{column.words}{column.collation}"
     name = sql.Identifier(column.name).as_string()
-    return f"{column.base}{same} CHECK ({name} = {name}::{column.words})"
+    return f"{column.base}{column.collation} CHECK ({name} = {name}::{column.words})"
 
 
 def problems(connection: psycopg.Connection[Any], target: TableTarget) -> list[str]:

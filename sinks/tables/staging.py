@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.postgres.client import connected, explained, may_pass, said
 from ...core.crash_points import crash_point
-from ...core.errors import Fenced, SinkError
+from ...core.errors import Fenced, SinkError, WriteFailed
 from ...core.transaction import Participant, Staged
 from .constraints import explained as refused_by
+from .marker import Markers
 from .table import Place, TableTarget, found
 
 if TYPE_CHECKING:
@@ -235,12 +236,34 @@ class TaskStaging:
     def _written(
         self, connection: psycopg.Connection[Any], place: Place, batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        from psycopg import sql
+        from psycopg import errors, sql
 
         tables = StagingTables(connection, place, self._ledger, self._sink)
         self._home = tables.name(self._generation)
         home = sql.Identifier(place.beside, self._home)
-        yield from self._copied(connection, home, batches, own_columns(self._target))
+        try:
+            yield from self._copied(connection, home, batches, own_columns(self._target))
+        except errors.UndefinedTable:
+            raise self._without_place(connection, place) from None
+
+    def _without_place(self, connection: psycopg.Connection[Any], place: Place) -> SinkError:
+        """What S1 made for the tasks is gone. A newer driver leaves its marker by S7, or with
+        prepared transactions by S1, and until then a staging table."""
+        tables = StagingTables(connection, place, self._ledger, self._sink)
+        marker = Markers(connection, place, self._sink, self._ledger).read()
+        newest = max([marker.generation if marker else 0, *tables.there().values()])
+        if newest > self._generation:
+            return Fenced(
+                f"Partition {self._partition}: another driver has taken over {self._target.place} "
+                f"(generation {newest}; this one's is {self._generation}). Nothing of this attempt "
+                "is visible."
+            )
+        return WriteFailed(
+            f"Partition {self._partition}: what its driver had made beside {self._target.place} for"
+            " the tasks is gone, and no newer driver is seen: another server took this one's place "
+            "and lacks it, somebody removed it, or the batch has ended without this attempt. "
+            "Nothing of this attempt is visible. Start the query again: it makes it anew."
+        )
 
     def _copied(
         self,
@@ -269,14 +292,6 @@ class TaskStaging:
         return cursor.rowcount
 
     def _refused(self, error: psycopg.Error) -> Exception:
-        from psycopg import errors
-
-        if isinstance(error, errors.UndefinedTable):
-            return Fenced(
-                f"Partition {self._partition} has no staging table '{self._home}' any more: "
-                "another driver has taken over, or the batch has ended without this attempt. "
-                "Nothing of this attempt is visible."
-            )
         if may_pass(error):
             return explained(error, self._target.postgres)
         where = (error.diag.context or "").splitlines()

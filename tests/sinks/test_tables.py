@@ -121,13 +121,13 @@ def test_a_server_that_answers_is_not_told_of_as_away():
 
 
 def test_a_staged_column_has_the_tables_keys_and_cuts_nothing():
-    def column(base: str, words: str, typmod: int, collation: str | None = None) -> Column:
+    def column(base: str, words: str, typmod: int, collation: str = "") -> Column:
         return Column("c", base, words, typmod, False, False, True, True, collation)
 
     assert staged_as(column("text", "text", -1)) == "text"
-    assert staged_as(column("text", "text", -1, "s.ci")) == "text COLLATE s.ci"
+    assert staged_as(column("text", "text", -1, " COLLATE s.ci")) == "text COLLATE s.ci"
     assert staged_as(numeric(10, 2)) == "numeric(10,2)"
-    cut = staged_as(column("varchar", "character varying(3)", 7, "s.ci"))
+    cut = staged_as(column("varchar", "character varying(3)", 7, " COLLATE s.ci"))
     assert cut == 'varchar COLLATE s.ci CHECK ("c" = "c"::character varying(3))'
 
 
