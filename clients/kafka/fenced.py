@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Whose take finds an open transaction has it aborted first, and asks again after half a second.
 _TAKES_S = 3.0
 _POLL_S = 0.25
+_CLOCKS_MS = 10_000
 _ABORTED = (
     TransactionState.PREPARE_EPOCH_FENCE,
     TransactionState.PREPARE_ABORT,
@@ -32,6 +33,12 @@ def is_fencing(error: Any) -> bool:
     from confluent_kafka import KafkaError
 
     return error.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+def took_its_time(took_s: float, timeout_ms: int) -> bool:
+    """Whether a transaction that took so long may have been aborted for its age, though Kafka has
+    acknowledged nothing of it."""
+    return took_s * 1000 >= max(timeout_ms - _CLOCKS_MS, timeout_ms / 2)
 
 
 def was_aborted_for_age(control: ControlPlane, mine: Identity, *, was_open: bool) -> bool:

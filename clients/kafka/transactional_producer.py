@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,8 @@ from ...core.process.kept import Kept
 from . import config as kafka_config
 from .config import contact, quick_connect
 from .fenced import is_fencing
+
+log = logging.getLogger(__name__)
 
 INIT_TIMEOUT_S = 60.0
 # Without a connection that is up, InitProducerId is put off by half a second; so one waits for it,
@@ -28,14 +31,18 @@ _ANY_TOPIC = "__transaction_state"  # not all topics: there may be thousands
 
 # Connected, and no more: they hold no id, so one that is never used, or used late, hurts nobody.
 _ahead: Kept[Any] = Kept(limit=4)
+_allowed_ms: dict[str, int] = {}  # contact -> for how long brokers let a transaction be open
+_LEAST_MS = 2000  # librdkafka takes no timeout below a second
 
 
 def open_ahead(
     settings: Mapping[str, Any], transactional_id: str, timeout_ms: int, topic: str | None = None
 ) -> None:
-    """Let a producer connect for the next `take` with the same arguments in this process. It takes
-    no id and fences nobody before that. Raises KafkaException for settings that are refused."""
-    config = _config(settings, transactional_id, timeout_ms)
+    """Let a producer connect for the next `take_own` with the same arguments in this process. It
+    takes no id and fences nobody before that. Raises KafkaException for settings that are refused.
+    """
+    ours_ms = _own_timeout_ms(settings, timeout_ms)
+    config = _config(for_own_records(settings, ours_ms), transactional_id, ours_ms)
     producer = kafka_config.producer(config)
     _ahead.put(config, producer)
     # A producer that is asked nothing learns the brokers' names, and connects to none of them.
@@ -76,6 +83,42 @@ def take(
             # A call that is over goes on in the next one
             if error.code() != KafkaError._TIMED_OUT or not wait.goes_on(True, problem):
                 raise
+
+
+def take_own(
+    settings: Mapping[str, Any], transactional_id: str, timeout_ms: int, topic: str | None = None
+) -> Any:
+    """`take`, for short transactions of ours: where brokers allow less than `timeout_ms`, for less.
+    Such a one that takes longer Kafka aborts sooner, and who wrote it is told and asks again."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    while True:
+        ours_ms = _own_timeout_ms(settings, timeout_ms)
+        ours = for_own_records(settings, ours_ms)
+        try:
+            return take(ours, transactional_id, ours_ms, topic=topic)
+        except KafkaException as error:
+            is_too_long = error.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT
+            if not is_too_long or ours_ms < _LEAST_MS:
+                raise
+        allow(settings, (ours_ms + 1) // 2)  # by how much it is too long, Kafka does not say
+        log.warning(
+            "The brokers' transaction.max.timeout.ms is below the %g s that eo-kafka asks for to "
+            "write records of its own. It goes on with half of that: what librdkafka calls a fatal "
+            "error here is none.",
+            ours_ms / 1000,
+        )
+
+
+def allow(settings: Mapping[str, Any], timeout_ms: int) -> None:
+    """From here on, transactions of ours are open for no longer than that on these brokers."""
+    _allowed_ms[contact(settings)] = timeout_ms
+
+
+def _own_timeout_ms(settings: Mapping[str, Any], wanted_ms: int) -> int:
+    allowed_ms = _allowed_ms.get(contact(settings), wanted_ms)
+    # Odd stays odd, and even even: the ledger's tell by it what they were taken for.
+    return min(wanted_ms, allowed_ms - (wanted_ms - allowed_ms) % 2)
 
 
 def for_own_records(settings: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:

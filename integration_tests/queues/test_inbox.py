@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eo_kafka.clients.kafka import control_plane
+from eo_kafka.clients.kafka import control_plane, fenced
 from eo_kafka.connectors.queues.reader import checked
 from eo_kafka.errors import Fenced, ReadTimeout
 from eo_kafka.sources.queues import inbox as inbox_module
@@ -21,7 +21,7 @@ LATE, NEXT = (Record(name, b"v", []) for name in (b"late", b"next"))
 @pytest.fixture
 def options(broker, make_topic, monkeypatch) -> QueueOptions:
     monkeypatch.setattr(inbox_module, "TRANSACTION_TIMEOUT_MS", 1500)
-    monkeypatch.setattr(inbox_module, "_CLOCKS_MS", -60_000)  # the clock stands still meanwhile
+    monkeypatch.setattr(fenced, "_CLOCKS_MS", -60_000)  # the clock stands still meanwhile
     given = {"url": "amqp://host/shop", "queue": "orders", "inbox": f"inbox-{make_topic('in')}"}
     return checked({"kafka.bootstrap.servers": broker.bootstrap_servers, **given}).queue
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...clients.kafka import control_plane
+from ...clients.kafka import control_plane, transactional_producer
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.option_checks import ALLOWED_BY_BROKERS
 from ...clients.kafka.topics import TIMEOUT_S, contact_of, exists, metadata, settings_of
@@ -89,8 +89,12 @@ def tell_of_gaps(checkpoint: str, planned: Sequence[int]) -> None:
 
 
 def check_timeout(admin: Any, options: SinkOptions) -> None:
-    """A transaction may not ask for more time than any broker gives."""
-    for broker, allowed in _allowed_by_brokers(admin).items():
+    """A transaction may not ask for more time than any broker gives; the driver's own ask for as
+    much as there is."""
+    found = _allowed_by_brokers(admin)
+    if seen := [allowed for allowed in found.values() if allowed is not None]:
+        transactional_producer.allow(options.kafka, min(seen))
+    for broker, allowed in found.items():
         if allowed is not None and allowed < options.transaction_timeout_ms:
             raise EnvironmentRefused(
                 f"Broker {broker} allows transactions of {allowed} ms "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...clients.kafka import control_plane
 from ...core.crash_points import crash_point
 from ...core.digest import Digest
-from ...core.errors import Fenced
+from ...core.errors import Fenced, WriteFailed
 from ...core.transaction import Described, Participant, Token, TransactionState
 from ...state.ledger import records
 from ...state.ledger.owner import check_owner
@@ -114,9 +114,10 @@ def write(
 def check_not_replaced(
     options: SinkOptions, plan: WritePlan, task: TaskIdentity, transactional_id: str
 ) -> Described:
-    """Raise Fenced if the coordinator's id has been taken since the plan was made; else, what Kafka
-    has under the task's. Ids are used again: a task of a driver that has been replaced must not
-    take one under which a newer driver's transaction may be prepared."""
+    """Raise Fenced if the coordinator's id has been taken since the plan was made, WriteFailed if
+    Kafka has forgotten it; else, what Kafka has under the task's. Ids are used again: a task of a
+    driver that has been replaced must not take one under which a newer driver's transaction may be
+    prepared."""
     coordinator = options.ids.coordinator
     found = control_plane.shared(options.kafka).describe([coordinator, transactional_id])
     _check_coordinator(options, plan, task, found[coordinator])
@@ -135,7 +136,8 @@ def _check_slot(
 
 
 def check_still_wanted(options: SinkOptions, plan: WritePlan, task: TaskIdentity) -> None:
-    """Raise Fenced if the batch was decided or given up, or another driver has taken over."""
+    """Raise Fenced if the batch was decided or given up, or another driver has taken over;
+    WriteFailed if Kafka cannot tell."""
     control = control_plane.shared(options.kafka)
     _check_coordinator(options, plan, task, control.describe_one(options.ids.coordinator))
 
@@ -143,6 +145,16 @@ def check_still_wanted(options: SinkOptions, plan: WritePlan, task: TaskIdentity
 def _check_coordinator(
     options: SinkOptions, plan: WritePlan, task: TaskIdentity, found: Described
 ) -> None:
+    if found.state is TransactionState.MISSING:
+        # Who had taken it since would be forgotten, too: nobody can tell, and the next S1 need not.
+        raise WriteFailed(
+            f"{task.name}: Kafka has forgotten the coordinator's transactional id "
+            f"'{options.ids.coordinator}' since this batch was planned: the brokers' "
+            "transactional.id.expiration.ms is shorter than the batch takes until its tasks have "
+            "written. Nothing of this attempt is visible, and nothing is lost. Set it to a day or "
+            "more on each broker (Kafka's default is 604800000, seven days; 'eo-kafka doctor' "
+            "shows it), restart the brokers, and start the query again."
+        )
     if found.identity != plan.coordinator:
         raise fenced(options, task)
 

@@ -22,7 +22,6 @@ from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...clients.kafka.transactional_producer import (
     flush,
-    for_own_records,
     landed_at,
     send,
     transaction_failure,
@@ -40,7 +39,6 @@ from .options import QueueOptions
 PARTITION = 0
 TRANSACTION_TIMEOUT_MS = 60_000
 ANSWER_S = 70.0  # librdkafka gives up what gets no answer after a minute, and says why
-_CLOCKS_MS = 10_000
 _TRIAL = (Record(b"trial", b"", []),)  # a compacted topic takes none without a key
 _SETTINGS = {
     "linger.ms": "5",
@@ -65,7 +63,8 @@ class Inbox:
         self._id = self._ids.coordinator
         self._settle()  # what the id ended last; once it is taken, Kafka tells no more how
         self._producer = self._taken()
-        self._mine = self._control.describe_one(self._id).identity
+        found = self._control.describe_one(self._id)
+        self._mine, self._timeout_ms = found.identity, found.timeout_ms
         ends = {name: self._end(name) for name in self._points}
         for name, end in ends.items():
             self._points[name].read_to(end)
@@ -217,11 +216,10 @@ class Inbox:
         from confluent_kafka import KafkaException
 
         name = self._id
-        kafka = connection_settings(self._options.kafka)
-        settings = {**for_own_records(kafka, TRANSACTION_TIMEOUT_MS), **_SETTINGS}
+        settings = {**connection_settings(self._options.kafka), **_SETTINGS}
         try:
-            return transactional_producer.take(
-                settings, name, TRANSACTION_TIMEOUT_MS, topic=self._options.inbox
+            return transactional_producer.take_own(
+                settings, name, TRANSACTION_TIMEOUT_MS, self._options.inbox
             )
         except KafkaException as error:
             kind = OutcomeUnknown if is_no_answer(error.args[0]) else EnvironmentRefused
@@ -256,7 +254,7 @@ class Inbox:
         inbox = self._options.inbox
         too_old = False
         if fenced.is_fencing(error):
-            is_open = self._is_heard or took_s * 1000 >= TRANSACTION_TIMEOUT_MS - _CLOCKS_MS
+            is_open = self._is_heard or fenced.took_its_time(took_s, self._timeout_ms)
             too_old = fenced.was_aborted_for_age(self._control, self._mine, was_open=is_open)
         if fenced.is_fencing(error) and not too_old:
             return Fenced(

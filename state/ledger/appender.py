@@ -12,8 +12,9 @@ from contextlib import suppress
 from typing import Any
 
 from ...clients.kafka import transactional_producer
-from ...clients.kafka.transactional_producer import flush, for_own_records, landed_at, send
+from ...clients.kafka.transactional_producer import flush, landed_at, send
 from ...core.errors import EnvironmentRefused
+from ...core.transaction import Described
 from .append_point import AppendPoint
 from .job import Job
 from .ledger import DECISION_PARTITION
@@ -24,7 +25,8 @@ from .topics import TOKEN_PARTITION
 
 TIMEOUT_S = 60.0
 TRANSACTION_TIMEOUT_MS = 60_000
-NEW_TIMEOUT_MS = TRANSACTION_TIMEOUT_MS - 1  # of an id taken for a ledger that holds nothing yet
+# Of an id taken for a ledger that holds nothing yet. It is odd, also where brokers allow less.
+NEW_TIMEOUT_MS = TRANSACTION_TIMEOUT_MS - 1
 STATE_PARTITION = 0
 Record = tuple[bytes, bytes | None]
 _SETTINGS = {
@@ -48,8 +50,7 @@ class Appender:
     def __init__(self, options: Job) -> None:
         self._options = options
         _, self._topic = options.job_and_ledger
-        kafka = for_own_records(options.kafka, NEW_TIMEOUT_MS)
-        settings = {**kafka, "linger.ms": "0", **_SETTINGS}
+        settings = {**options.kafka, "linger.ms": "0", **_SETTINGS}
         self._taken = settings, options.ids.coordinator
         self._producer: Any = None
         self.point = AppendPoint()
@@ -62,9 +63,15 @@ class Appender:
         """Fence all earlier holders. Raises KafkaException."""
         self.proven = False
         timeout_ms = NEW_TIMEOUT_MS if self.as_new else TRANSACTION_TIMEOUT_MS
-        self._producer = transactional_producer.take(*self._taken, timeout_ms, topic=self._topic)
+        self._producer = transactional_producer.take_own(*self._taken, timeout_ms, self._topic)
         self.point.fenced()
         self.state_point.fenced()
+
+    def keep_to(self, found: Described) -> None:
+        """Take the id for no longer than it is `found` to be taken: S1, which has asked what
+        brokers allow, may be another process."""
+        if ms := found.timeout_ms:
+            transactional_producer.allow(self._options.kafka, ms + ms % 2)
 
     def open_ahead(self) -> None:
         """Let a producer connect for this process's next `take`. It fences nobody yet."""

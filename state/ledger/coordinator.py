@@ -123,9 +123,10 @@ class Coordinator:
     def look_whether_replaced(self, held: Identity | None, generation: int) -> None:
         """Before the fence of a batch's decision: raise Fenced if another driver has taken the id
         from its `held` owner and a newer generation with it. That one goes on undisturbed."""
-        taken = self._control.describe_one(self.ids.coordinator).identity != held
+        found = self._control.describe_one(self.ids.coordinator)
+        self._appender.keep_to(found)
         # Not fenced, a read may end before one's own generation: only a newer one says something.
-        if taken and self.read(fenced=False).generation > generation:
+        if found.identity != held and self.read(fenced=False).generation > generation:
             self.check_generation(generation)
 
     def _check_still_empty(self) -> None:

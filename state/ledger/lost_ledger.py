@@ -1,14 +1,13 @@
 """Whether an empty ledger, or one without its beginning, is a lost one; and the errors that say so.
 
 Kafka keeps of a transactional id how its last transaction ended, until it is taken again, and the
-transaction timeout with which it was taken. So the timeout says whether the ledger was new then.
+transaction timeout with which it was taken. An odd one says that the ledger was new then.
 """
 
 from __future__ import annotations
 
 from ...core.errors import LedgerError
 from ...core.transaction import Described, TransactionState
-from .appender import NEW_TIMEOUT_MS
 from .job import Job
 from .job_topics import LEDGER_TOPIC
 
@@ -25,7 +24,7 @@ def is_remembered(coordinator: Described) -> bool:
     transactional.id.expiration.ms, seven days."""
     if coordinator.state in _UNKNOWN:
         return False
-    return coordinator.state in _COMMITTED or coordinator.timeout_ms != NEW_TIMEOUT_MS
+    return coordinator.state in _COMMITTED or coordinator.timeout_ms % 2 == 0
 
 
 def emptied(job: Job) -> LedgerError:

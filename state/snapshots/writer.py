@@ -16,7 +16,7 @@ from ...clients.kafka.lost_markers import Asker, settle
 from ...clients.kafka.outages import is_no_answer
 from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
-from ...clients.kafka.transactional_producer import flush, for_own_records, landed_at, send
+from ...clients.kafka.transactional_producer import flush, landed_at, send
 from ...core.errors import EnvironmentRefused, EoKafkaError, Fenced, OutcomeUnknown
 from ...core.process import moment
 from ...core.transaction import Identity
@@ -28,7 +28,6 @@ from . import blobs
 PORTION = 4 << 20  # bytes of one transaction, which must end in time, over any line
 PORTION_RECORDS = 10_000
 TRANSACTION_TIMEOUT_MS = 60_000
-_CLOCKS_MS = 10_000
 _ABORT_S = 5.0
 
 
@@ -51,11 +50,10 @@ class ExportWriter:
 
         self._settle()  # what the id ended last; once it is taken, Kafka tells no more how
         name = self._ids.coordinator
-        kafka = for_own_records(self._options.kafka, TRANSACTION_TIMEOUT_MS)
-        settings = {**kafka, "compression.type": "lz4"}
+        settings = {**self._options.kafka, "compression.type": "lz4"}
         try:
-            self._producer: Any = transactional_producer.take(
-                settings, name, TRANSACTION_TIMEOUT_MS, topic=self._topic
+            self._producer: Any = transactional_producer.take_own(
+                settings, name, TRANSACTION_TIMEOUT_MS, self._topic
             )
         except KafkaException as error:
             kind = OutcomeUnknown if is_no_answer(error.args[0]) else EnvironmentRefused
@@ -66,7 +64,9 @@ class ExportWriter:
                 "then."
             ) from None
         self._point.fenced()
-        self._mine: Identity = self._control.describe_one(name).identity
+        found = self._control.describe_one(name)
+        self._mine: Identity = found.identity
+        self._timeout_ms = found.timeout_ms
 
     @property
     def end(self) -> int:
@@ -155,9 +155,8 @@ class ExportWriter:
                 )
             self._producer.commit_transaction(TIMEOUT_S)  # fails if a record was refused
         except KafkaException as error:
-            was_open = bool(landed) or (
-                (moment.seconds() - began) * 1000 >= TRANSACTION_TIMEOUT_MS - _CLOCKS_MS
-            )
+            took_s = moment.seconds() - began
+            was_open = bool(landed) or fenced.took_its_time(took_s, self._timeout_ms)
             raise self._explained(error.args[0], was_open=was_open) from None
 
     def _explained(self, error: Any, *, was_open: bool) -> EoKafkaError:
@@ -170,7 +169,7 @@ class ExportWriter:
                     f"Somebody else exports into topic '{self._topic}' now. This export stops; "
                     "the other one goes on."
                 )
-            problem = f"it was not done after {TRANSACTION_TIMEOUT_MS // 1000} s"
+            problem = f"it was not done after {self._timeout_ms // 1000} s"
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             return EnvironmentRefused(
                 f"Not authorized to write to topic '{self._topic}': the principal needs "

@@ -152,6 +152,9 @@ def test_what_may_hold_a_fence_back_is_named(
         (Described("c", TransactionState.COMPLETE_ABORT, timeout_ms=NEW_TIMEOUT_MS), False),
         (Described("c", TransactionState.EMPTY, timeout_ms=TRANSACTION_TIMEOUT_MS), True),
         (Described("c", TransactionState.COMPLETE_ABORT, timeout_ms=TRANSACTION_TIMEOUT_MS), True),
+        # Brokers allow less.
+        (Described("c", TransactionState.EMPTY, timeout_ms=29_999), False),
+        (Described("c", TransactionState.EMPTY, timeout_ms=30_000), True),
     ],
 )
 @pytest.mark.parametrize("named", [{}, {"ledgerTopic": "mine", "transactionalIdPrefix": "p"}])

@@ -22,6 +22,7 @@ from ...core.transaction import TransactionState, alarm_ms
 from ...sinks.options import SinkOptions
 from ...sinks.protocol.preflight import check_timeout
 from ...state.ledger import topics as ledger_topic
+from ...state.ledger.appender import TRANSACTION_TIMEOUT_MS
 from ..shared.command_line import duration, on_terminal
 from ..transactions.search import TransactionSearch
 from ..transactions.verdict import OPEN_STATES
@@ -177,12 +178,22 @@ def _limits(admin: Any, options: SinkOptions) -> Iterator[Finding]:
     ours = options.transaction_timeout_ms
     try:
         check_timeout(admin, options)
-        text = f"{duration(int(config['transaction.max.timeout.ms']) / 1000)}, the sink asks for "
-        yield Finding(Level.OK, "transaction.max.timeout.ms", text + duration(ours / 1000))
+        allowed_ms = int(config["transaction.max.timeout.ms"])
+        text = f"{duration(allowed_ms / 1000)}, the sink asks for {duration(ours / 1000)}"
+        if allowed_ms < TRANSACTION_TIMEOUT_MS:
+            usual = duration(TRANSACTION_TIMEOUT_MS / 1000)
+            text += f"; what the driver writes has no longer either, elsewhere {usual}"
+        yield Finding(Level.OK, "transaction.max.timeout.ms", text)
     except EnvironmentRefused as error:
         yield Finding(Level.PROBLEM, "transaction.max.timeout.ms", str(error))
     yield Finding(Level.OK, "message.max.bytes", f"{int(config['message.max.bytes']):,}")
     expires = int(config["transactional.id.expiration.ms"])
     text = f"{duration(expires / 1000)}: transactional ids are forgotten after so long"
-    level = Level.OK if expires >= _DAY_MS else Level.WARNING
-    yield Finding(level, "transactional.id.expiration.ms", text)
+    if expires >= _DAY_MS:
+        yield Finding(Level.OK, "transactional.id.expiration.ms", text)
+        return
+    text += (
+        ". A batch fails whose tasks have not written by then, and a job that was down for longer "
+        "does not notice that its ledger was deleted: set a day or more"
+    )
+    yield Finding(Level.WARNING, "transactional.id.expiration.ms", text)

@@ -31,12 +31,11 @@ def rehearse(options: SinkOptions, control: ControlPlane) -> list[Finding]:
     from confluent_kafka import KafkaException
 
     name = TransactionalIds(options.prefix, _ID).coordinator
-    kafka = transactional_producer.for_own_records(options.kafka, _TIMEOUT_MS)
-    settings = {**kafka, "linger.ms": "0"}
+    settings = {**options.kafka, "linger.ms": "0"}
     settings["topic.metadata.propagation.max.ms"] = "5000"  # a topic that is not there is none
     grant = f"Grant Write and Describe on transactional ids with prefix '{options.prefix}.'."
     try:
-        producer = transactional_producer.take(settings, name, _TIMEOUT_MS, topic=options.topic)
+        producer = transactional_producer.take_own(settings, name, _TIMEOUT_MS, options.topic)
     except KafkaException as error:
         return [_refused("InitProducerId", f"for '{name}': {error.args[0].str()}", grant)]
     producer.begin_transaction()
