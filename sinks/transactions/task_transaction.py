@@ -260,7 +260,7 @@ class TaskTransaction:
             )
         if self._earlier and (back := self._earlier.not_seen(found.partitions)):
             raise WriteFailed(
-                f"{self._who}: {back} had no leader at first (an election, or a new topic): what is "
+                f"{self._who}: {back} had no leader at first (an election, a new topic): what is "
                 "older may be open there. Nothing of the attempt is visible: start it again."
             )
         self.topics = tuple(sorted((name, now[name]) for name in written if name in now))
