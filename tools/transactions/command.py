@@ -20,7 +20,6 @@ from ...core.errors import EoKafkaError, LedgerError, OptionsError
 from ...core.options import time_span_ms
 from ...core.transaction import TransactionState
 from ...state.ledger.job import PREFIX
-from ...state.ledger.owner import is_of
 from ..shared.command_line import (
     WIDTH,
     add_connection,
@@ -32,7 +31,7 @@ from ..shared.command_line import (
 from .acting import end_found, options_for
 from .ending import Asked, Outcome
 from .report import as_json, details, ledger_says, listing
-from .search import TransactionSearch
+from .search import TransactionSearch, is_of
 from .staged_tables import (
     Beside,
     end_tables,
