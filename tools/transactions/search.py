@@ -26,8 +26,7 @@ from ...state.ledger import records
 from ...state.ledger.job_topics import LEDGER_NAME
 from ...state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ...state.ledger.log_reader import read_records
-from ...state.ledger.owner import anothers
-from ...state.ledger.owner import is_of as is_of
+from ...state.ledger.owner import anothers, is_of
 from ...state.ledger.topics import TOKEN_PARTITION
 from .verdict import OPEN_STATES, JobLedger, Judged, Standing, judge, replaced
 
