@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from ..clients.kafka import control_plane
-from ..core.errors import EoKafkaError, ForeignLedger, LedgerError
+from ..core.errors import CheckpointError, EoKafkaError, ForeignLedger, LedgerError
 from ..core.transaction import Decision, DecisionState, Participant
 from ..sinks.batches.committable import Torn, WritePlan
 from ..sinks.files import options as files_options
@@ -25,8 +26,10 @@ from ..state.ledger import topics as ledger_topic
 from ..state.ledger.appender import Record
 from ..state.ledger.coordinator import Coordinator, Write
 from ..state.ledger.ledger import DECISION_PARTITION, Ledger
+from ..state.ledger.owner import check_named, is_of
 from ..state.ledger.succession import SUCCESSION_KEY, Succession, encode_succession
-from ..state.snapshots.checkpoint import open_checkpoint
+from ..state.ledger.topics import TOKEN_PARTITION
+from ..state.snapshots.checkpoint import Checkpoint, open_checkpoint
 from ..state.snapshots.query_id import read_query_id
 from ..state.snapshots.redo import can_be_planned, plan_again, redo
 from .jobs.command import (
@@ -38,6 +41,7 @@ from .jobs.command import (
     run_metrics,
 )
 from .shared.command_line import add_connection, add_json, connection, read_settings, table
+from .transactions.search import TransactionSearch
 
 OF_ALL = {
     "list": run_list,
@@ -107,8 +111,23 @@ def run(arguments: argparse.Namespace) -> int:
         "repair": _repair,
         "redo": _redo,
     }
+    if arguments.action != "show":
+        _check_named(options)
     actions[arguments.action](options, arguments)
     return 0
+
+
+def _check_named(options: SinkOptions) -> None:
+    job, topic = options.job_and_ledger
+    ledger = Coordinator(options, control_plane.shared(options.kafka)).read(fenced=False)
+    with closing(TransactionSearch(options.kafka, {})) as search:
+        found = search.describe(search.ids("")).values()
+    mine = [
+        name
+        for one in found
+        if is_of(name := one.transactional_id, job) or (topic, TOKEN_PARTITION) in one.partitions
+    ]
+    check_named(options, ledger, mine)
 
 
 def _options(arguments: argparse.Namespace) -> SinkOptions:
@@ -258,6 +277,7 @@ def _redo(options: SinkOptions, arguments: argparse.Namespace) -> None:
     coordinator = Coordinator(options, control_plane.shared(options.kafka))
     ledger = coordinator.read(fenced=False)
     checkpoint = open_checkpoint(arguments.checkpoint)
+    _check_there(checkpoint, ledger, options)
     query = read_query_id(arguments.checkpoint)
     begun = ledger.interrupted(options.sink)
     if query is None or (query != ledger.owner and not (begun and ledger.owner is None)):
@@ -291,6 +311,21 @@ def _redo(options: SinkOptions, arguments: argparse.Namespace) -> None:
     if begun is not None and can_be_planned(begun) and plan_again(checkpoint, begun):
         told += f" Batch {begun.batch}, which was interrupted, gets the records that it had."
     print(told)
+
+
+def _check_there(checkpoint: Checkpoint, ledger: Ledger, options: SinkOptions) -> None:
+    if "metadata" in checkpoint.paths():
+        return
+    where = ""
+    if ledger.checkpoint:
+        where = f" That of job '{options.job}' is '{ledger.checkpoint}', as its ledger says."
+    raise CheckpointError(
+        f"'{checkpoint.url}' holds no checkpoint: no file 'metadata'. Nothing was changed. Is this "
+        f"the query's checkpointLocation, and can this machine see it?{where} If it was lost, "
+        f"there is nothing to redo: 'eo-kafka snapshots restore {options.job} CHECKPOINT "
+        "--bootstrap-servers ...' brings it back if the job has snapshots; without, a query that "
+        "keeps no state goes on where the job is by option 'onReset' ('continue')."
+    )
 
 
 def _what_is_left(torn: Torn) -> str:

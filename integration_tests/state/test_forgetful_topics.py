@@ -1,5 +1,5 @@
 """A topic of a job's own whose records Kafka deletes by age: whoever uses it next says so, and
-`eo-kafka doctor` does before."""
+`eo-kafka doctor` does before. One that takes small records only: the setting is named."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 import eo_kafka
 from eo_kafka.errors import EnvironmentRefused
@@ -89,6 +90,19 @@ def test_verify_does_not_call_whole_what_will_not_stay(job, broker, capsys):
     assert "Whole" not in said.out
     assert "All files of 'kept'" in said.err
     assert "are whole, and will not stay so. Topic '__eo_kafka." in said.err
+
+
+def test_an_export_into_a_topic_of_small_records_names_the_setting(job):
+    topic = export.topic_of(job.name, "small")
+    settings = {"cleanup.policy": "compact", "max.message.bytes": "200"}
+    admin = AdminClient({"bootstrap.servers": job.servers})
+    admin.create_topics([NewTopic(topic, 1, config=settings)])[topic].result(30)
+    with pytest.raises(EnvironmentRefused, match="refuses records as too large") as stop:
+        eo_kafka.export_snapshot(job.name, "small", job.given, progress=False)
+    assert f"--entity-name {topic} --add-config max.message.bytes=" in str(stop.value)
+    eo_kafka.delete_snapshot(job.name, "small", job.given)
+    eo_kafka.export_snapshot(job.name, "small", job.given, progress=False)
+    assert eo_kafka.verify_snapshot(job.name, job.given, "small") == []
 
 
 def test_a_view_or_export_that_one_broker_could_lose_is_refused_or_told(job, caplog):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from conftest import topic_maker
 from eo_kafka.broker.embedded import KafkaBroker
 from eo_kafka.core import crash_points as crash_points_module
 from eo_kafka.core.crash_points import CrashPointReached
-from eo_kafka.errors import CheckpointError, Fenced, LedgerError
+from eo_kafka.errors import CheckpointError, Fenced, ForeignLedger, LedgerError
 from eo_kafka.sinks.protocol import committer
 from eo_kafka.state.ledger.ledger import Ledger
 from eo_kafka.state.snapshots.search import SnapshotSearch
@@ -76,6 +77,36 @@ def test_a_new_job_goes_on_into_the_same_output(job, tmp_path):
     assert new.visible == all_rows(0, 1, 2, 3, 4)
     assert ledger_of(new).snapshot.batch == 4
     assert ledger_of(job).snapshot.batch == 2
+
+
+def test_a_folder_that_is_lost_before_there_is_new_input_is_restored(job, tmp_path):
+    """That may be hours; and the export is not needed meanwhile."""
+    folder = tmp_path / "new"
+    new = start_from(job, folder)
+    new.run(2)  # the batch that Spark runs once more
+    assert new.visible == all_rows(0, 1, 2)
+    with pytest.raises(LedgerError, match=f"snapshots restore {new.name} CHECKPOINT.*job reset"):
+        start_from(job, tmp_path / "another")
+    eo_kafka.delete_snapshot(job.name, "before", job.given)
+    shutil.rmtree(folder)
+    assert eo_kafka.restore(str(folder), new.name, new.given).batch == 2
+    assert query_in(folder) == new.query
+    new.run(2, 3)
+    assert new.visible == all_rows(0, 1, 2, 3)
+    assert ledger_of(new).snapshot.batch == 3
+
+
+def test_a_folder_that_is_lost_before_the_first_start_is_made_again(job, tmp_path):
+    folder = tmp_path / "new"
+    new = start_from(job, folder)
+    shutil.rmtree(folder)
+    with pytest.raises(ForeignLedger, match="snapshots start-from"):
+        replace(new, query="of an empty folder").run(0)
+    shutil.rmtree(folder)
+    again = start_from(job, folder)
+    assert again.query == new.query
+    again.run(2, 3)
+    assert job.visible == all_rows(0, 1, 2, 3)
 
 
 def test_the_export_is_independent_of_what_its_job_does_next(job, make_topic, tmp_path):

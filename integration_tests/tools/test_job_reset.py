@@ -1,4 +1,5 @@
-"""`eo-kafka job reset`: the ledger goes to a new query, and not back to the one that wrote it."""
+"""`eo-kafka job reset`: the ledger goes to a new query, and not back to the one that wrote it. It
+and the other commands that change a ledger are for the job that they name, under its prefix."""
 
 from __future__ import annotations
 
@@ -6,8 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from eo_kafka.core.transaction import TransactionState
+from eo_kafka.sinks.protocol import committer
 from eo_kafka.tools.cli import main
-from harness import assert_exactly_once, committed, fail_at, make_copy
+from hand_made_job import HandMadeJob, all_rows
+from harness import assert_exactly_once, committed, control_plane, fail_at, make_copy
 
 VALUES = [b"%d" % number for number in range(300)]
 
@@ -33,3 +37,72 @@ def test_the_query_that_wrote_the_ledger_is_refused_and_repeats_nothing(
     assert_exactly_once(new, VALUES)
     with pytest.raises(Exception, match=r"ForeignLedger"):
         job.run(spark)
+
+
+def changing(job: HandMadeJob, name: str) -> list[list[str]]:
+    """The commands that change a ledger, or a checkpoint by a ledger."""
+    repair = ["job", "repair", name, "--batch", "0", "--accept-loss"]
+    return [["job", "reset", name], repair, ["job", "redo", name, str(job.folder)]]
+
+
+def test_a_command_without_the_jobs_prefix_leaves_all_as_it_is(
+    broker, make_topic, tmp_path, capsys
+):
+    """By another prefix it fences nobody, and what is open stays open."""
+    topic = make_topic("out")
+    job = HandMadeJob(broker.bootstrap_servers, topic, f"job-{topic}", tmp_path / "checkpoint")
+    job.extra["transactionalIdPrefix"] = "team1"
+    where = ["--bootstrap-servers", job.servers]
+    for batch in (0, 1):
+        job.begin(batch)
+        reports = job.prepare(batch)
+        for words in changing(job, job.name):
+            assert main([*words, *where]) == 1
+            assert "--transactional-id-prefix team1" in capsys.readouterr().err
+        committer.commit(job.options, reports, batch)
+    assert job.visible == all_rows(0, 1)
+    job.begin(2)
+    (report,) = job.prepare(2)
+    assert main(["job", "reset", job.name, "--transactional-id-prefix", "team1", *where]) == 0
+    with control_plane(job.servers) as control:
+        state = control.describe_one(report.prepared.identity.transactional_id).state
+    assert state is TransactionState.COMPLETE_ABORT
+
+
+def test_a_command_for_another_jobs_ledger_leaves_it_as_it_is(broker, make_topic, tmp_path, capsys):
+    topic = make_topic("out")
+    job = HandMadeJob(broker.bootstrap_servers, topic, f"job-{topic}", tmp_path / "checkpoint")
+    where = ["--bootstrap-servers", job.servers]
+    ledger = ["--ledger-topic", job.options.job_and_ledger[1]]
+    job.begin(0)
+    reports = job.prepare(0)
+    assert main(["job", "reset", "misspelt", *ledger, *where]) == 1
+    assert "is not the ledger of job 'misspelt'" in capsys.readouterr().err
+    committer.commit(job.options, reports, 0)
+    restore = ["snapshots", "restore", "misspelt", str(tmp_path / "restored")]
+    snapshots = [restore, ["snapshots", "list", "misspelt"]]
+    for words in [*changing(job, "misspelt"), *snapshots]:
+        assert main([*words, *ledger, *where]) == 1
+        assert "is not the ledger of job 'misspelt'" in capsys.readouterr().err
+    assert not (tmp_path / "restored").exists()
+    job.run(1)
+    assert job.visible == all_rows(0, 1)
+
+
+@pytest.mark.parametrize("there", ["no folder", "an empty folder"])
+def test_redo_of_a_folder_that_holds_no_checkpoint_says_so(
+    broker, make_topic, tmp_path, capsys, there
+):
+    topic = make_topic("out")
+    job = HandMadeJob(broker.bootstrap_servers, topic, f"job-{topic}", tmp_path / "checkpoint")
+    job.run(0)
+    folder = tmp_path / "misspelt"
+    if there == "an empty folder":
+        folder.mkdir()
+    where = ["--bootstrap-servers", job.servers]
+    assert main(["job", "redo", job.name, str(folder), *where]) == 1
+    said = capsys.readouterr().err
+    assert (
+        f"'{folder}' holds no checkpoint" in said and f"{job.folder}', as its ledger says" in said
+    )
+    assert "fs.defaultFS" not in said

@@ -23,7 +23,7 @@ from ..batches.batch_identity import BatchIdentity
 from ..batches.committable import TaskReport
 from ..options import SinkOptions
 from ..transactions.stragglers import end_all, end_listed, list_open
-from .batch_figures import DECIDE, DONE, FINISH, Course
+from .batch_figures import DECIDE, DONE, FINISH, SNAPSHOT, Course
 from .commit_plan import CommittedBatch, plan
 from .finisher import Finisher
 from .recovery import settle
@@ -62,6 +62,8 @@ def commit(options: SinkOptions, reports: Sequence[TaskReport], batch: int) -> C
             now = control.look(others=identity.topic_ids).topic_ids
             source_checks.check_state(options, identity, written, now)
         course.lap(DECIDE)
+        if snapshots is not None and _lacks_snapshot(options, batch, written):
+            _take_first(ready, snapshots)
         return course
     try:
         decision = _decide(ready)
@@ -172,6 +174,28 @@ def _decide(batch: CommittedBatch) -> Decision:
     coordinator.look_whether_replaced(first.coordinator, first.generation)
     coordinator.write(first.generation, attempt)
     return decided[0]
+
+
+def _lacks_snapshot(options: SinkOptions, batch: int, ledger: Ledger) -> bool:
+    """Whether the batch is the newest, and a lost checkpoint could not be restored: the job was
+    made by start-from, say. Until there is new input, no decision takes a snapshot."""
+    return ledger.snapshot is None and batch == max(ledger.of_sink(options.sink), default=None)
+
+
+def _take_first(batch: CommittedBatch, snapshots: Snapshots) -> None:
+    """A snapshot of a batch that is written already."""
+    first, coordinator = batch.reports[0], batch.coordinator
+
+    def attempt(ledger: Ledger) -> Write | None:
+        coordinator.check_owner(first.query_id)
+        if not _lacks_snapshot(batch.options, first.batch, ledger):
+            return None  # an earlier attempt landed, its answer was lost
+        return snapshots.take(coordinator, ledger)
+
+    coordinator.look_whether_replaced(first.coordinator, first.generation)
+    coordinator.write(first.generation, attempt)
+    batch.course.lap(SNAPSHOT)
+    batch.course.snapshot = snapshots.taken
 
 
 def _lost_sentence(decision: Decision, missing: Sequence[Participant], options: SinkOptions) -> str:

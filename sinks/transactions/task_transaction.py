@@ -260,8 +260,8 @@ class TaskTransaction:
             )
         if self._earlier and (back := self._earlier.not_seen(found.partitions)):
             raise WriteFailed(
-                f"{self._who}: {back} had no leader at first, so nobody saw whether all that is "
-                "older has ended there. Nothing of the attempt is visible."
+                f"{self._who}: {back} had no leader at first (an election, a new topic): what is "
+                "older may be open there. Nothing of the attempt is visible: start it again."
             )
         self.topics = tuple(sorted((name, now[name]) for name in written if name in now))
         return self.identity

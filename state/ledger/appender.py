@@ -20,7 +20,7 @@ from .job import Job
 from .ledger import DECISION_PARTITION
 from .record_fields import RECORD_MAX
 from .records import barrier_key
-from .topic_settings import MAX_MESSAGE_BYTES
+from .topic_settings import raise_limit
 from .topics import TOKEN_PARTITION
 
 TIMEOUT_S = 60.0
@@ -149,11 +149,8 @@ class Appender:
         return (
             f"Topic '{topic}' refuses records of job '{self._options.job}' as too large; the "
             f"largest has {max(sizes, default=0):,} bytes. A decision names every task of its "
-            "batch, and a snapshot every file. Nothing was written. Raise the topic's "
-            f"'max.message.bytes', which eo-kafka sets to {MAX_MESSAGE_BYTES} (kafka-configs.sh "
-            f"--bootstrap-server ... --alter --entity-type topics --entity-name {topic} "
-            "--add-config max.message.bytes=...), or write with fewer tasks; then start the query "
-            "again."
+            f"batch, and a snapshot every file. Nothing was written. {raise_limit(topic)}, or "
+            "write with fewer tasks; then start the query again."
         )
 
     @property

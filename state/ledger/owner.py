@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ...core.errors import ForeignLedger
+from collections.abc import Collection, Iterator
+
+from ...clients.kafka.transactional_id import parse_id
+from ...core.errors import ForeignLedger, LedgerError
 from .job import Job
 from .ledger import Ledger
 
@@ -18,8 +21,9 @@ def check_owner(options: Job, owner: str | None, query_id: str | None) -> None:
         "job's name is used twice. Nothing was written or skipped. If it was lost, and the job has "
         f"a snapshot ('eo-kafka snapshots list {job} --bootstrap-servers ...'), delete the new "
         f"checkpoint and restore: 'eo-kafka snapshots restore {job} CHECKPOINT "
-        "--bootstrap-servers ...'. Or put the old checkpoint back. These two ways keep what the "
-        "old query knew, and the others do not: "
+        "--bootstrap-servers ...'. If the job was made by 'eo-kafka snapshots start-from' and has "
+        "no snapshot yet, delete the new checkpoint and run that command again. Or put the old "
+        "checkpoint back. These ways keep what the old query knew, and the others do not: "
         "choose a new 'jobName'; or say by option 'onReset' what a new checkpoint means: 'stop' "
         "(this), 'new-job' (everything is read and written again, from 'startingOffsets' on) or "
         "'continue' (a query without state goes on where the last one ended); or, if the old query "
@@ -46,4 +50,66 @@ def check_place(options: Job, ledger: Ledger, here: str) -> None:
         "each start has a new folder; then start it. If a new query is to take the job over, as "
         "its option 'onReset' says, start it by the writer's own start(). If 'checkpointLocation' "
         "was changed by mistake, change it back."
+    )
+
+
+def is_of(transactional_id: str, job: str) -> bool:
+    """Whether the id is one of the job's, under any prefix."""
+    parts = parse_id(transactional_id)
+    return parts is not None and parts.is_of(job)
+
+
+def ids_of_batches(ledger: Ledger) -> Iterator[str]:
+    """The transactional ids that batches name, those of the newest batch first."""
+    for one in sorted(ledger.decisions.values(), key=lambda one: one.batch, reverse=True):
+        yield from (
+            part.identity.transactional_id for part in one.participants if part.has_transaction
+        )
+
+
+def anothers(topic: str, job: str, ledger: Ledger) -> str:
+    """Why the ledger is not the job's, in a sentence; empty if nothing in it says so. Its newest
+    batch tells: with a ledgerTopic that stays, a job may be renamed."""
+    name = next(ids_of_batches(ledger), None)
+    if name is None or is_of(name, job):
+        return ""
+    return _not_of(topic, job, name)
+
+
+def _not_of(topic: str, job: str, name: str) -> str:
+    return f"Topic '{topic}' is not the ledger of job '{job}': it decides about '{name}'."
+
+
+def check_job(options: Job, ledger: Ledger) -> None:
+    """Raise LedgerError if the ledger is another job's."""
+    job, topic = options.job_and_ledger
+    if strange := anothers(topic, job, ledger):
+        raise _misnamed(strange)
+
+
+def check_named(options: Job, ledger: Ledger, open_ids: Collection[str]) -> None:
+    """Before a command takes the ledger over: raise LedgerError unless name and prefix are those
+    that the job runs under. By others its driver would not be fenced, and what it has open would
+    stay open. `open_ids`: of transactions that are the job's or have written to the ledger."""
+    job, topic = options.job_and_ledger
+    check_job(options, ledger)
+    newest = next(ids_of_batches(ledger), None)
+    if newest is None and (strange := [name for name in open_ids if not is_of(name, job)]):
+        raise _misnamed(_not_of(topic, job, strange[0]))
+    told = [parts for name in (newest, *open_ids) if name and (parts := parse_id(name))]
+    known = {parts.prefix for parts in told if parts.is_of(job)}
+    if known and options.prefix not in known:
+        raise LedgerError(
+            f"The transactional ids of job '{job}' do not begin with '{options.prefix}': by that "
+            "prefix its driver would not be stopped, and what it has open would stay open. "
+            "Nothing was changed. Give this command the job's option 'transactionalIdPrefix', as "
+            + " or ".join(f"'--transactional-id-prefix {one}'" for one in sorted(known))
+            + "."
+        )
+
+
+def _misnamed(strange: str) -> LedgerError:
+    return LedgerError(
+        f"{strange} Nothing was changed. Give the job's own name (its option 'jobName'; 'eo-kafka "
+        "job list --bootstrap-servers ...' shows those of jobs without option 'ledgerTopic')."
     )

@@ -21,6 +21,15 @@ SEGMENTS = {"segment.ms": str(4 * 3600 * 1000), "segment.bytes": str(128 << 20)}
 MAX_MESSAGE_BYTES = 8 << 20  # a decision names every task of its batch
 
 
+def raise_limit(topic: str) -> str:
+    """What to do where the topic refuses a record as too large: the beginning of a sentence."""
+    return (
+        f"Raise the topic's 'max.message.bytes', which eo-kafka sets to {MAX_MESSAGE_BYTES} "
+        f"(kafka-configs.sh --bootstrap-server ... --alter --entity-type topics --entity-name "
+        f"{topic} --add-config max.message.bytes=...)"
+    )
+
+
 def wanted_settings(replicas: int) -> dict[str, str]:
     """What the topic is created with."""
     return {

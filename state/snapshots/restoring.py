@@ -20,7 +20,7 @@ from ..ledger.blob_names import SnapshotHead
 from ..ledger.coordinator import Coordinator
 from ..ledger.job import Job
 from ..ledger.ledger import Ledger
-from ..ledger.owner import check_place
+from ..ledger.owner import check_job, check_place
 from ..ledger.settled_tokens import token_ends, tokens_between
 from ..ledger.topics import TOKEN_PARTITION
 from . import writing_back as files
@@ -108,6 +108,7 @@ def _restore(
             files.check_nothing_left(target, job)
         return None
     ledger = Coordinator(search.options, search.control).read_settled()
+    check_job(search.options, ledger)
     if export is not None:
         _check_is_newest(ledger, export.export, search.options)
     found = export or search.newest(ledger)

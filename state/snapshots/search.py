@@ -18,6 +18,7 @@ from ..ledger.blob_names import SnapshotHead
 from ..ledger.coordinator import Coordinator
 from ..ledger.job import read_job
 from ..ledger.ledger import Ledger
+from ..ledger.owner import check_job
 from . import export, operators
 from .export import Export
 from .manifest import Manifest
@@ -59,8 +60,11 @@ class SnapshotSearch:
         return exists(self.admin, self.ledger_topic)
 
     def ledger(self) -> Ledger:
-        """What the job's ledger says now; an empty one if there is none."""
-        return self._coordinator.read(fenced=False) if self.has_ledger else Ledger()
+        """What the job's ledger says now; an empty one if there is none. Raises LedgerError, too,
+        if it is another job's."""
+        found = self._coordinator.read(fenced=False) if self.has_ledger else Ledger()
+        check_job(self.options, found)
+        return found
 
     def catch_up(self, generation: int) -> None:
         """From here on `ledger` says all that stood there when `generation`, which somebody took,

@@ -23,6 +23,7 @@ from ...core.transaction import Identity
 from ..ledger.append_point import AppendPoint
 from ..ledger.appender import STATE_PARTITION, Record
 from ..ledger.job import Job
+from ..ledger.topic_settings import raise_limit
 from . import blobs
 
 PORTION = 4 << 20  # bytes of one transaction, which must end in time, over any line
@@ -134,9 +135,13 @@ class ExportWriter:
         landed: list[int] = []
         began = moment.seconds()
 
+        refused: set[int] = set()  # Kafka's codes
+
         def note(error: KafkaError | None, message: Any) -> None:
             if error is None:
                 landed.append(landed_at(message))
+            else:
+                refused.add(error.code())
 
         try:
             self._producer.begin_transaction()
@@ -147,6 +152,13 @@ class ExportWriter:
                     f"No broker said within {TIMEOUT_S:.0f} s whether topic '{self._topic}' took "
                     "all records. The export is not finished: export again under the same name, "
                     "and it goes on from there."
+                )
+            if KafkaError.MSG_SIZE_TOO_LARGE in refused:
+                largest = max(len(value or b"") for _, value in records)
+                raise EnvironmentRefused(
+                    f"Topic '{self._topic}' refuses records as too large; the largest has "
+                    f"{largest:,} bytes. {raise_limit(self._topic)}; then try again: records that "
+                    "are already there are not written twice."
                 )
             if landed and (problem := self._point.landed(landed)):
                 raise OutcomeUnknown(

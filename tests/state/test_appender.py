@@ -145,6 +145,18 @@ def test_a_snapshot_that_counts_on_what_is_there_lands_right_behind_it(
     assert producer.ended == ["abort" if end else "commit"]
 
 
+def test_an_export_whose_topic_refuses_a_record_does_not_say_to_try_again(
+    options: SinkOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be refused for ever."""
+    producer = Producer(too_small="export")
+    monkeypatch.setattr(ExportWriter, "_settle", lambda _: None)
+    monkeypatch.setattr(transactional_producer, "take", lambda *_, **__: producer)
+    control: Any = SimpleNamespace(describe_one=lambda name: Described(name, EMPTY))
+    with pytest.raises(EnvironmentRefused, match="largest has 5 bytes.*--entity-name export "):
+        ExportWriter(options, control, "export").append(SNAPSHOT)
+
+
 @pytest.mark.parametrize("how", ["lost", "silent"])
 def test_an_export_of_which_records_are_not_known_to_be_there_is_not_finished(
     options: SinkOptions, how: str, monkeypatch: pytest.MonkeyPatch

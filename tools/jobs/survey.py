@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
@@ -19,8 +19,9 @@ from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds, parse_id
 from ...core.offsets import TopicPartition
 from ...core.transaction import Described
+from ...state.ledger.owner import anothers, ids_of_batches, is_of
 from ...state.snapshots import export
-from ..transactions.search import TransactionSearch, anothers
+from ..transactions.search import TransactionSearch
 from .standing import Lag, Standing, State, lag_of, newest_of, read_offsets, standing
 from .tails import Tail, ends, read_tails
 from .watchers import watches
@@ -80,7 +81,7 @@ class Onlooker:
         found: list[Standing] = []
         with_ledger: set[str] = set()
         for topic, job in sorted(ledgers.items(), key=lambda one: one[1]):
-            mine = [one for one in described if _is_of(one, job)]
+            mine = [one for one in described if is_of(one.transactional_id, job)]
             with_ledger.update(one.transactional_id for one in mine)
             exports = [name for other in metadata if (name := export.name_in(other, job))]
             others = unseen.get(job, "")
@@ -125,25 +126,18 @@ def _hidden(
     or what is seen open, tell a job's prefix; without them it may be any."""
     asked: dict[str, tuple[str, str]] = {}
     for job, tail in tails.items():
-        of_job = [one.transactional_id for one in described if _is_of(one, job)]
-        known = (parts.prefix for parts in map(parse_id, chain(_of_batches(tail), of_job)) if parts)
+        of_job = [name for one in described if is_of(name := one.transactional_id, job)]
+        known = (
+            parts.prefix
+            for parts in map(parse_id, chain(ids_of_batches(tail.ledger), of_job))
+            if parts
+        )
         told = next(known, prefix)
         asked[TransactionalIds(told or of_no_prefix(), job).coordinator] = job, told
     return {
         job: not_described(prefix)
         for job, prefix in (asked[name] for name in hidden(search, asked))
     }
-
-
-def _of_batches(tail: Tail) -> Iterator[str]:
-    """The transactional ids that the newest batches name."""
-    for one in sorted(tail.ledger.decisions.values(), key=lambda one: one.batch, reverse=True):
-        yield from (part.identity.transactional_id for part in one.participants)
-
-
-def _is_of(one: Described, job: str) -> bool:
-    parts = parse_id(one.transactional_id)
-    return parts is not None and parts.is_of(job)
 
 
 def _without_ledger(rest: list[Described], now_ms: int) -> list[Standing]:

@@ -244,7 +244,8 @@ def _start_from(arguments: argparse.Namespace, options: Mapping[str, str]) -> in
     print(
         f"'{arguments.checkpoint}' holds the state of job '{made.job}' at batch {batch}. Start the "
         f"query\nfrom it with jobName '{arguments.new_job}': it goes on after batch {batch}, which "
-        f"it counts as written.\n\n{_operators(operators)}\n\n{SPARK_COMPARES}"
+        f"it counts as written.\nKeep the export until 'eo-kafka snapshots list "
+        f"{arguments.new_job} ...' shows a snapshot.\n\n{_operators(operators)}\n\n{SPARK_COMPARES}"
     )
     return 0
 

@@ -217,7 +217,8 @@ def _check_stays(search: SnapshotSearch, found: Found, broken: list[str]) -> Non
 def delete_snapshot(job: str, name: str, options: Mapping[str, str]) -> None:
     """Delete an export, finished or not. Runs anywhere.
 
-    Checkpoints that were started from the export do not need it any more.
+    A job that was started from the export does not need it once it has a snapshot of its own. With
+    option `snapshots` its query takes one with its first batch, which is the export's once more.
 
     Args:
         job: The job's name.

@@ -52,7 +52,8 @@ def start_from(
 
     What the old job wrote up to and including the export's batch is not repeated. What it wrote
     later, the new job writes too: stop the old one with `cancel_and_export` for an exact
-    continuation. Runs anywhere, before the new query starts. Call it again if it was interrupted.
+    continuation. Runs anywhere, before the new query starts. Call it again if it was interrupted,
+    or if the checkpoint was lost before the new query has a snapshot. Keep the export until then.
 
     Args:
         job: The job that the export is of.
@@ -197,9 +198,15 @@ class _Seed:
         job, topic = self._options.job_and_ledger
         newest = max(ledger.of_sink(self._options.sink), default=None)
         used = f"it is at batch {newest}" if newest is not None else "it belongs to a query"
+        restore = ""
+        if ledger.snapshot is not None:
+            restore = (
+                " If that job's checkpoint is lost, restore it: 'eo-kafka snapshots restore "
+                f"{job} CHECKPOINT --bootstrap-servers ...'."
+            )
         return LedgerError(
             f"Job '{job}' has a ledger already ('{topic}'), and {used}. A job that starts from "
             "an export needs a new ledger; with this one it would skip batches that were never "
-            "written. The ledger was left as it is. Choose a job name that was never used; or, "
-            f"if that job will never run again, '{self._options.reset_command}' first."
+            f"written. The ledger was left as it is.{restore} Choose a job name that was never "
+            f"used; or, if that job will never run again, '{self._options.reset_command}' first."
         )

@@ -20,6 +20,7 @@ from ...core.errors import EoKafkaError, LedgerError, OptionsError
 from ...core.options import time_span_ms
 from ...core.transaction import TransactionState
 from ...state.ledger.job import PREFIX
+from ...state.ledger.owner import is_of
 from ..shared.command_line import (
     WIDTH,
     add_connection,
@@ -31,14 +32,8 @@ from ..shared.command_line import (
 from .acting import end_found, options_for
 from .ending import Asked, Outcome
 from .report import as_json, details, ledger_says, listing
-from .search import TransactionSearch, is_of
-from .staged_tables import (
-    Beside,
-    end_tables,
-    look_beside,
-    table_as_json,
-    target_of,
-)
+from .search import TransactionSearch
+from .staged_tables import Beside, end_tables, look_beside, table_as_json, target_of
 from .staged_tables import as_json as beside_as_json
 from .staged_tables import listing as beside_listing
 from .verdict import OPEN_STATES, Judged, Standing

@@ -26,6 +26,7 @@ from ...state.ledger import records
 from ...state.ledger.job_topics import LEDGER_NAME
 from ...state.ledger.ledger import DECISION_PARTITION, Ledger, fold
 from ...state.ledger.log_reader import read_records
+from ...state.ledger.owner import anothers, is_of
 from ...state.ledger.topics import TOKEN_PARTITION
 from .verdict import OPEN_STATES, JobLedger, Judged, Standing, judge, replaced
 
@@ -304,23 +305,6 @@ def _driver(transactional_id: str) -> Driver | None:
     parts = parse_id(transactional_id)
     task = parts.task if parts else None
     return (parts.job_hash, task.generation_slot) if parts and task else None
-
-
-def is_of(transactional_id: str, job: str) -> bool:
-    """Whether the id is one of the job's, under any prefix."""
-    parts = parse_id(transactional_id)
-    return parts is not None and parts.is_of(job)
-
-
-def anothers(topic: str, job: str, ledger: Ledger) -> str:
-    """Why the ledger is not the job's, in a sentence; empty if nothing in it says so."""
-    for decision in ledger.decisions.values():
-        for part in decision.participants:
-            if part.has_transaction and not is_of(name := part.identity.transactional_id, job):
-                return (
-                    f"Topic '{topic}' is not the ledger of job '{job}': it decides about '{name}'."
-                )
-    return ""
 
 
 def _knows(described: Described, one: Open) -> bool:
