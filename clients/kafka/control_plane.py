@@ -25,6 +25,7 @@ from . import bootstrap, outages, topic_lists
 from .config import contact, control_settings
 from .control_errors import is_not_offered, is_outage, is_retriable, is_silence, named
 from .control_requests import End, Look, TransactionRequests, create_nothing
+from .every_broker import list_transactions
 from .needed_requests import not_offered
 
 LOOKUP_TIMEOUT_S = 30.0
@@ -150,20 +151,15 @@ class ControlPlane:
         self, pattern: str, matches: Callable[[str], bool], but: Collection[Identity] = ()
     ) -> list[Described]:
         """Ongoing transactions whose id matches, and none of `but`, nor a later one of the same
-        id and producer. Every broker is asked; this is for cleaning up, and safety never rests on
-        it. Raises OutcomeUnknown if one is silent."""
+        id and producer. Every broker is asked that is there; this is for cleaning up, and safety
+        never rests on it. Raises OutcomeUnknown if one is silent, or a coordinator away."""
         try:
-            listings = self.call(
-                self.admin.list_transactions,
-                state_filters=["Ongoing"],
-                transactional_id_pattern=pattern,
-            )
+            rows = self.ask(list_transactions, self.admin, ["Ongoing"], pattern)
         except EnvironmentRefused as error:
             if not is_not_offered(error):
                 raise
-            listings = self.call(self.admin.list_transactions, state_filters=["Ongoing"])
+            rows = self.ask(list_transactions, self.admin, ["Ongoing"])
         known = {(one.transactional_id, one.producer_id) for one in but}
-        rows = [row for of_broker in listings.values() for row in of_broker or ()]
         ids = {
             name
             for name, producer_id in {(row.transactional_id, row.producer_id) for row in rows}

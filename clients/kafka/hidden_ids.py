@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import EnvironmentRefused, EoKafkaError
 from .control_errors import is_not_allowed, is_without_acls
+from .every_broker import LOG
 
 if TYPE_CHECKING:
     from .control_plane import ControlPlane
-
-_LOG = "__transaction_state"
 
 
 def hidden(control: ControlPlane, names: Iterable[str]) -> frozenset[str]:
@@ -53,16 +52,16 @@ def why_not_all(control: ControlPlane) -> str:
     other are all seen or all hidden: so one of each kind is asked for.
     """
     try:
-        log = control.call(control.admin.describe_topics, [_LOG])[0]
+        log = control.call(control.admin.describe_topics, [LOG])[0]
         if hidden(control, [of_no_prefix()]) or hidden(control, _told_apart(control)):
             return "this principal may not Describe every transactional id"
     except EoKafkaError as error:
         why = type(error.__cause__ or error).__name__
         return f"brokers do not say whether this principal sees every transactional id ({why})"
     if log["error_code"] not in (0, 3):  # 3: it does not exist, nor does a coordinator
-        return f"this principal may not Describe topic '{_LOG}', and so not see its coordinators"
+        return f"this principal may not Describe topic '{LOG}', and so not see its coordinators"
     if [one for one in log["partitions"] if one["leader_id"] < 0]:
-        return f"a coordinator is away: topic '{_LOG}' has partitions without a leader"
+        return f"a coordinator is away: topic '{LOG}' has partitions without a leader"
     return ""
 
 

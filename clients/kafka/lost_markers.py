@@ -46,6 +46,7 @@ _settled = WeakKeyDictionary()
 _told: WeakKeyDictionary[ControlPlane, set[object]] = WeakKeyDictionary()
 _ABORTED = (S.COMPLETE_ABORT, S.PREPARE_ABORT, S.PREPARE_EPOCH_FENCE)
 _COMMITTED = (S.COMPLETE_COMMIT, S.PREPARE_COMMIT)
+_TOLD_WITHIN_S = 1.0  # that a broker which begins to coordinate an id lists it takes no longer
 _MARKERS_TAKE_S = 0.05  # as a rule, when Kafka has answered an EndTxn
 _SHOWN = 5  # partitions in a sentence
 
@@ -95,7 +96,7 @@ def settle(
         if epoch == LEADERLESS and not (must is None or at in must)
     )
     wanted = sorted(unclear.keys() - left)
-    unknown = _settle(asker, wanted) if wanted else frozenset()
+    unknown = _settle(asker, {at: unclear[at] for at in wanted}) if wanted else frozenset()
     settled.update({at: unclear[at] for at in wanted if at not in unknown})
     return left
 
@@ -105,24 +106,28 @@ def forget(asker: Asker) -> None:
     _settled.get(asker.control, {}).pop(asker.ids, None)
 
 
-def _settle(asker: Asker, places: list[TopicPartition]) -> frozenset[TopicPartition]:
-    """Returns where something of others is left, of which a task does not know how it ended."""
+def _settle(asker: Asker, epochs: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
+    """Returns where something is left, of which nobody tells whose it is, or a task does not know
+    how it ended."""
     control = asker.control
-    deadline, behind = time.monotonic() + _MARKERS_TAKE_S, _behind(control, places)
+    deadline, behind = time.monotonic() + _MARKERS_TAKE_S, _behind(control, list(epochs))
     # Beside a task, others' transactions are open
     while behind and asker.before is None and time.monotonic() < deadline:
         time.sleep(0.005)
         behind = _behind(control, behind)
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    began = time.monotonic()
     while behind:
-        found = _look(asker, _open_on(control, behind))
+        found = _look(asker, _open_on(control, behind), epochs)
         if found.missing:
             _write(control, found.missing)
         if found.not_known:
             raise RepairNeeded(found.not_known)
-        if not found.missing and not found.is_ending:
-            return found.others
-        if time.monotonic() > deadline:
+        took = time.monotonic() - began
+        is_sure = took > _TOLD_WITHIN_S or _told.setdefault(control, set()).issuperset(found.untold)
+        if is_sure and not found.missing and not found.is_ending:
+            _tell_of_unknown(control, found.untold)
+            return found.others.union(one.at for one in found.untold)
+        if took > SETTLE_TIMEOUT_S:
             raise OutcomeUnknown(
                 f"Kafka has not written the ends of this job's transactions to partitions "
                 f"{_named(behind)} within {SETTLE_TIMEOUT_S:.0f} s: rows there cannot be read yet. "
@@ -151,20 +156,22 @@ def _behind(control: ControlPlane, places: list[TopicPartition]) -> list[TopicPa
 
 
 class Found(NamedTuple):
-    """The markers that are `missing`; whether Kafka is about to write others; and of which nobody
-    knows how they ended: of others, as far as a task can say, and the first one otherwise."""
+    """The markers that are `missing`; whether Kafka is about to write others; of which nobody knows
+    how they ended: of others, as far as a task can say, and the first one otherwise; and those of
+    which nobody tells whose they are."""
 
     missing: list[Missing]
     is_ending: bool = False
     others: frozenset[TopicPartition] = frozenset()
     not_known: str = ""
+    untold: frozenset[Open] = frozenset()
 
 
-def _look(asker: Asker, there: list[Open]) -> Found:
+def _look(asker: Asker, there: list[Open], epochs: Mapping[TopicPartition, int]) -> Found:
     control, ids = asker.control, asker.ids
     producers = {one.producer_id for one in there}
     names = _known(asker, producers) | ids_of_producers(control, producers)
-    _tell_of_unknown(control, [one for one in there if one.producer_id not in names])
+    untold = _untold(control, [one for one in there if one.producer_id not in names], epochs)
     names = {
         producer: name
         for producer, name in names.items()
@@ -175,7 +182,7 @@ def _look(asker: Asker, there: list[Open]) -> Found:
     ended = [(one, now) for one, now in mine if not _is_open(one, now)]
     complete = [(one, now) for one, now in ended if not _is_ending(now)]
     if not complete:
-        return Found([], bool(ended))
+        return Found([], bool(ended), untold=untold)
     # Kafka calls a transaction complete after its last marker. So what is open still, by an answer
     # that is later than that one, stays open.
     still = set(_open_on(control, sorted({one.at for one, _ in complete})))
@@ -187,7 +194,18 @@ def _look(asker: Asker, there: list[Open]) -> Found:
         _not_known(one, now) for one, now in unknown if mine_alone in (None, now.transactional_id)
     ]
     others = frozenset(one.at for one, _ in unknown)
-    return Found(missing, len(complete) < len(ended), others, next(iter(not_known), ""))
+    is_ending = len(complete) < len(ended)
+    return Found(missing, is_ending, others, next(iter(not_known), ""), untold)
+
+
+def _untold(
+    control: ControlPlane, there: list[Open], epochs: Mapping[TopicPartition, int]
+) -> frozenset[Open]:
+    """Without those that began under this leader epoch: the partition had a leader all the time."""
+    if not there:
+        return frozenset()
+    begins = control.epoch_ends({one.at: (epochs[one.at] - 1, epochs[one.at]) for one in there})
+    return frozenset(one for one in there if not 0 <= begins[one.at] <= one.start)
 
 
 def _known(asker: Asker, producers: Collection[int]) -> dict[int, str]:
@@ -288,14 +306,15 @@ def _tell_not_seen(control: ControlPlane, topic: str, error: EnvironmentRefused)
         )
 
 
-def _tell_of_unknown(control: ControlPlane, there: list[Open]) -> None:
+def _tell_of_unknown(control: ControlPlane, there: Collection[Open]) -> None:
     """Once for each topic. It may be another program's, whose ids may not be seen."""
-    for one in there:
+    for one in sorted(there):
+        _is_new(control, one)  # and not waited for again
         if _is_new(control, ("unknown", one.topic)):
             log.warning(
                 "A transaction is open in partition %d of topic '%s' from offset %d on, and no "
                 "coordinator tells whose it is (producer %d, epoch %d). If it stays open, readers "
-                "of the partition stand still there: kafka-transactions.sh find-hanging.",
+                "of the partition stand still there: 'eo-kafka txn list --topic' says more.",
                 *(one.partition, one.topic, one.start, one.producer_id, one.epoch),
             )
 

@@ -1,6 +1,6 @@
 """What is open on partitions, as their leaders say, and the markers that end it.
 
-DescribeProducers, ListTransactions by producer, WriteTxnMarkers: all by kafka-python.
+DescribeProducers, ListTransactions by producer, WriteTxnMarkers.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .control_requests import TopicPartition
+from .every_broker import list_transactions
 
 if TYPE_CHECKING:
     from .control_plane import ControlPlane
@@ -56,13 +57,15 @@ def open_producers(control: ControlPlane, places: Iterable[TopicPartition]) -> l
     ]
 
 
-def ids_of_producers(control: ControlPlane, producers: Collection[int]) -> dict[int, str]:
+def ids_of_producers(
+    control: ControlPlane, producers: Collection[int], *, may_lack: bool = False
+) -> dict[int, str]:
     """The transactional ids of producers, as all coordinators say; none for one that has none, or
-    whose id the principal may not Describe (hidden_ids.py), or whose coordinator is away."""
+    whose id the principal may not Describe (hidden_ids.py), or, with `may_lack`, whose coordinator
+    is away: otherwise OutcomeUnknown."""
     if not producers:
         return {}
-    listings = control.call(control.admin.list_transactions, producer_id_filters=sorted(producers))
-    rows = [row for of_broker in listings.values() for row in of_broker or ()]
+    rows = control.ask(list_transactions, control.admin, (), None, sorted(producers), may_lack)
     return {row.producer_id: row.transactional_id for row in rows if row.transactional_id}
 
 

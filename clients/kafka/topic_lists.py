@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...core.errors import OutcomeUnknown
+from .every_broker import ask_each
 
 log = logging.getLogger(__name__)
 
@@ -44,24 +45,20 @@ async def of_each(admin: Any, names: list[str]) -> Answers:
         topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
         allow_auto_topic_creation=False,
     )
-    manager = admin._manager
-    manager.cluster.request_update()  # who is there, for the next time
+    admin._manager.cluster.request_update()  # who is gone, for the next time
 
-    async def ask(node: Any) -> Mapping[str, str] | None:
+    async def ask(node: Any) -> tuple[Mapping[str, str] | None, Iterable[Mapping[str, Any]]]:
+        told: Mapping[str, Any] = {"brokers": ()}
         try:
-            rows = (await manager.send(request, node_id=node)).to_dict()["topics"]
-            check_known(rows)
+            told = (await admin._manager.send(request, node_id=node)).to_dict()
+            check_known(told["topics"])
         except (errors.KafkaError, OSError):
-            return None
-        there = {row["name"] for row in rows if row["error_code"] == 0}
-        ids = ids_of(rows)
-        return ids if ids.keys() == there else None
+            return None, told["brokers"]
+        there = {row["name"] for row in told["topics"] if row["error_code"] == 0}
+        ids = ids_of(told["topics"])
+        return (ids if ids.keys() == there else None), told["brokers"]
 
-    asked = {
-        broker.node_id: manager.call_soon(ask, broker.node_id)
-        for broker in manager.cluster.brokers()
-    }
-    return {node: await answer for node, answer in asked.items()}
+    return await ask_each(admin, ask)
 
 
 def agreed(ask: Callable[[], Answers], names: Iterable[str], servers: str) -> Mapping[str, str]:

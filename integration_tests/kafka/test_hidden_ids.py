@@ -145,7 +145,7 @@ def test_doctor_has_no_problem_with_a_job_that_has_its_acls(secure, job, onlooke
 def test_what_a_decision_names_is_found_without_its_producers_id(job, monkeypatch):
     """Kafka gives an id another producer when its epochs are used up."""
     job.decide_and_die()
-    monkeypatch.setattr(search_module, "ids_of_producers", lambda *_: {})
+    monkeypatch.setattr(search_module, "ids_of_producers", lambda *_, **__: {})
     with closing(TransactionSearch({"bootstrap.servers": job.servers}, {})) as search:
         (one,) = search.on_topic(job.topic)
     assert (one.standing, one.hung, one.not_all) == (Standing.DECIDED, (), "")

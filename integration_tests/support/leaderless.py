@@ -9,11 +9,12 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import ElectionType, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from eo_kafka.broker.embedded import KafkaCluster, cluster
@@ -86,6 +87,23 @@ def take_away(three: KafkaCluster, topic: str) -> None:
         return [one.leader for one in admin.list_topics(topic).topics[topic].partitions.values()]
 
     wait_until(lambda: -1 in leaders(), f"{topic} lacks a leader")
+
+
+def come_back(three: KafkaCluster) -> None:
+    """All are up, and lead what they led at first: an operator's election, or Kafka's own within
+    minutes."""
+    for broker in three.brokers:
+        broker.start()
+    admin = AdminClient({"bootstrap.servers": three.bootstrap_servers, "log_level": 0})
+
+    def is_as_at_first() -> bool:
+        with suppress(KafkaException):  # a broker that is not in sync yet
+            admin.elect_leaders(ElectionType.PREFERRED).result(60)
+        topics = admin.list_topics().topics
+        log = topics["__transaction_state"].partitions if "__transaction_state" in topics else {}
+        return all(one.leader == one.replicas[0] for one in log.values())
+
+    wait_until(is_as_at_first, "each partition of the transaction log has its first leader")
 
 
 def run(job: HandMadeTasks, *batches: int) -> None:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from kafka import errors
 from kafka.protocol.admin.transactions import (
     DescribeTransactionsResponse,
+    ListTransactionsRequest,
     ListTransactionsResponse,
 )
 from kafka.protocol.parser import KafkaProtocol
@@ -81,15 +83,19 @@ class Wire:
     async def _find_coordinator_ids(self, ids: list[str], key_type: Any) -> dict[str, int]:
         return dict.fromkeys(ids, 1)
 
-    def list_transactions(self, **_: Any) -> dict[int, list[Any]]:
-        from kafka.protocol.admin.transactions import ListTransactionsRequest
+    def brokers(self) -> list[Any]:
+        return [SimpleNamespace(node_id=1)]
 
-        async def ask() -> Any:
-            return await self.send(ListTransactionsRequest(), node_id=1)
+    def call_soon(self, coroutine: Callable[..., Any], *args: Any) -> Any:
+        return coroutine(*args)
 
-        return {1: list(self.run(ask).transaction_states)}
+    async def _async_list_transactions(self, _: Any, *__: Any, **___: Any) -> dict[int, list[Any]]:
+        found = await self.send(ListTransactionsRequest(), node_id=1)
+        return {1: list(found.transaction_states)}
 
     def send(self, request: Any, node_id: Any) -> Answer:
+        if type(request).__name__ == "MetadataRequest":  # which none of the tests mutates
+            return Answer(SimpleNamespace(to_dict=lambda: {"topics": [], "brokers": []}))
         request.API_VERSION = VERSIONS[type(request).__name__]
         parser = KafkaProtocol(client_id="fuzz")
         correlation = parser.send_request(request)
@@ -262,6 +268,11 @@ def test_listed_transactions_match_or_the_listing_raises_ours(mutate: Mutate) ->
         assert len(str(error)) < 1000
         return
     assert {one.transactional_id for one in found} <= set(IDS)
+
+
+def test_what_is_listed_and_open_is_found() -> None:
+    found = plane(lambda request: listed() if "List" in type(request).__name__ else described(IDS))
+    assert len(found.open_transactions("eo.*", lambda name: name in IDS)) == len(IDS)
 
 
 @pytest.mark.parametrize("offset", [-1, -(2**63)])

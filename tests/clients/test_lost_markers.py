@@ -15,6 +15,8 @@ from kafka.structs import TopicPartition
 
 from eo_kafka.clients.kafka import lost_markers
 from eo_kafka.clients.kafka.control_requests import LEADERLESS, Look
+from eo_kafka.clients.kafka.every_broker import list_transactions
+from eo_kafka.clients.kafka.partition_transactions import Missing
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds
 from eo_kafka.core.transaction import Described, Identity, TransactionState
 from eo_kafka.errors import EnvironmentRefused, OutcomeUnknown, RepairNeeded
@@ -36,17 +38,14 @@ class Kafka:
         self.written: list[tuple[int, bool]] = []
         self.refuses: Exception | None = None
         self.looks = 0
-        self.admin = SimpleNamespace(describe_producers=0, list_transactions=1)
+        self.admin = SimpleNamespace(describe_producers=0)
 
     def look(self, ends: list[Any]) -> Look:
         self.looks += 1
         found = {True: 100 if self.open_ else 110, False: 110}
         return Look({}, [found[committed] for _, _, committed in ends], {}, 0)
 
-    def call(self, method: int, *given: Any, **__: Any) -> Any:
-        if method == 1:
-            row = SimpleNamespace(producer_id=40, transactional_id=self.name)
-            return {1: [row] if self.name else []}
+    def call(self, _: int, *given: Any) -> Any:
         assert {place.topic for place in given[0]} == {AT[0]}
         if self.refuses:
             raise EnvironmentRefused("No.") from self.refuses
@@ -65,7 +64,19 @@ class Kafka:
         self.described = ids
         return {name: Described(name, self.state, self.producer, self.epoch) for name in ids}
 
-    def ask(self, _: Any, __: Any, missing: list[lost_markers.Missing]) -> None:
+    def epoch_ends(self, asked: Any) -> dict[Any, int]:
+        assert asked == {AT: (6, 7)}
+        return {AT: self.begins}
+
+    def ask(self, method: Any, _: Any, *given: Any) -> Any:
+        if method is list_transactions:
+            self.lists += 1
+            row = SimpleNamespace(producer_id=40, transactional_id=self.name)
+            return [row] if self.name and self.lists > self.unlisted else []
+        (missing,) = given
+        return self.write(missing)
+
+    def write(self, missing: list[Missing]) -> None:
         if self.refuses_to_write:
             raise EnvironmentRefused("No.") from errors.ClusterAuthorizationFailedError()
         self.written += [(one.epoch, one.commit) for one in missing]
@@ -73,12 +84,15 @@ class Kafka:
         self.open_ = []
 
     refuses_to_write = False
+    lists = unlisted = 0  # the first so many lists lack it
+    begins = 105  # the leader's epoch, behind what is open
     producer = 40
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lost_markers, "_MARKERS_TAKE_S", 0.01)
+    monkeypatch.setattr(lost_markers, "_TOLD_WITHIN_S", 0.05)
     monkeypatch.setattr(lost_markers, "SETTLE_TIMEOUT_S", 0.1)
 
 
@@ -189,6 +203,39 @@ def test_what_others_have_open_is_left_to_them(name) -> None:
     kafka = Kafka(S.COMPLETE_COMMIT, name=name)
     settle(kafka)
     assert not kafka.written
+
+
+def test_what_no_coordinator_tells_of_is_asked_again() -> None:
+    kafka = Kafka(S.COMPLETE_ABORT)
+    kafka.unlisted = 1
+    settle(kafka)
+    assert kafka.written == [(5, False)]
+
+
+def test_nor_is_it_settled_and_it_is_waited_for_once(caplog) -> None:
+    """Some other program's, whose ids may not be seen; or ours, and nobody knows it yet."""
+    kafka = Kafka(S.COMPLETE_ABORT)
+    kafka.unlisted = 1000
+    settle(kafka)
+    asked = kafka.lists
+    assert asked > 1
+    settle(kafka)
+    assert kafka.lists == asked + 1
+    (said,) = [one.getMessage() for one in caplog.records]
+    assert "no coordinator tells whose it is" in said
+    kafka.unlisted = 0
+    settle(kafka)
+    assert kafka.written == [(5, False)]
+
+
+@pytest.mark.parametrize(("begins", "settles"), [(100, True), (101, False), (-1, False)])
+def test_what_began_under_this_leader_lost_no_end(begins, settles) -> None:
+    kafka = Kafka(S.COMPLETE_ABORT)
+    kafka.unlisted, kafka.begins = 1000, begins
+    settle(kafka)
+    asked = kafka.looks
+    settle(kafka)
+    assert (kafka.looks == asked) is settles
 
 
 def test_what_is_open_stays_so_and_what_is_ending_is_waited_for() -> None:

@@ -31,7 +31,7 @@ class Manager:
 
         async def answered() -> Any:
             row = {"name": "out", "topic_id": self._topic_id, "error_code": answer}
-            return SimpleNamespace(to_dict=lambda: {"topics": [row]})
+            return SimpleNamespace(to_dict=lambda: {"topics": [row], "brokers": []})
 
         return answered()
 

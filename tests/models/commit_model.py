@@ -142,6 +142,7 @@ class Rules(NamedTuple):
     markers_before_done: bool = True
     markers_of_skipped: bool = True  # also where a batch is skipped as a whole
     markers_before_ids: bool = True
+    marker_look_lists_again: bool = True  # who is in no list is not another's
     hung_id_is_given_up: bool = True  # a task looks once it has taken its id
     ledger_tells: bool = True  # how a transaction ended, if its id was taken again since
     # of tokens that are lost (model_tokens.py)

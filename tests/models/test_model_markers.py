@@ -46,6 +46,10 @@ NEEDED = {
     ),
     "markers_of_skipped": ((SKIPPED, UNREADABLE),),
     "markers_before_ids": ((THREE, NO_WAY),),
+    "marker_look_lists_again": (
+        (SKIPPED, NOT_VISIBLE),
+        (IDEMPOTENT._replace(hidden=True), NOT_VISIBLE),
+    ),
     "hung_id_is_given_up": (
         (AGAIN, REPEATED),
         (COPY, REPEATED),

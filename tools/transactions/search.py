@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.every_broker import list_transactions
 from ...clients.kafka.first_contact import nobody_listens
 from ...clients.kafka.hidden_ids import hidden, not_described, why_not_all
 from ...clients.kafka.lost_markers import Asker, outcome
@@ -50,10 +51,8 @@ class TransactionSearch(ControlPlane):
     def ids(self, pattern: str, states: Collection[TransactionState] = OPEN_STATES) -> list[str]:
         """The transactional ids that match the regular expression and are in one of the states
         (none: in any). Brokers answer only those that the principal may Describe."""
-        listings = self.call(
-            self.admin.list_transactions, state_filters=[state.value for state in states]
-        )
-        found = {row.transactional_id for rows in listings.values() for row in rows}
+        rows = self.ask(list_transactions, self.admin, [state.value for state in states])
+        found = {row.transactional_id for row in rows}
         return sorted(name for name in found if re.match(pattern, name))
 
     def hidden_jobs(self, prefix: str, jobs: Collection[str]) -> dict[str, str]:
@@ -226,7 +225,7 @@ class TransactionSearch(ControlPlane):
     def _on_topic(self, topic: str) -> dict[tuple[int, int], Judged]:
         open_there = self._open_on(topic)
         producers = {one.producer_id for one in open_there}
-        ids, not_all = ids_of_producers(self, producers), ""
+        ids, not_all = ids_of_producers(self, producers, may_lack=True), ""
         if untold := producers - ids.keys():
             not_all = why_not_all(self)
             ids |= {} if not_all else self._of_decisions(untold)

@@ -1,0 +1,117 @@
+"""Who is asked for transactions: all brokers that are there now, until they lead the whole log."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import errors
+
+from eo_kafka.clients.kafka import topic_lists
+from eo_kafka.clients.kafka.every_broker import list_transactions
+
+Leaders = dict[int, tuple[int, int]]  # partition of the log -> who leads it, under which epoch
+
+
+class Cluster:
+    """A client of kafka-python that knows the brokers `known`. `sees`: broker -> whom it takes for
+    leaders; None: the principal may not Describe the log."""
+
+    def __init__(self, sees: dict[int, Leaders | None], known: set[int]) -> None:
+        self.sees, self.asked = sees, list[int]()
+        self._manager = self.cluster = self
+        self._known, self._coordinator_brokers = known, dict[int, Any]()
+        self.is_to_update = False
+
+    def brokers(self) -> list[Any]:
+        return [SimpleNamespace(node_id=node) for node in self._known]
+
+    def request_update(self) -> None:
+        self.is_to_update = True
+
+    def call_soon(self, method: Any, *args: Any) -> Any:
+        return method(*args)
+
+    async def send(self, _: object, node_id: int) -> Any:
+        assert node_id in self._known | self._coordinator_brokers.keys()
+        partitions = [
+            {"partition_index": number, "leader_id": leader, "leader_epoch": epoch}
+            for number, (leader, epoch) in (self.sees[node_id] or {}).items()
+        ]
+        brokers = [{"node_id": node, "host": "h", "port": 1, "rack": None} for node in self.sees]
+        topic = {"name": "out", "topic_id": "id", "error_code": 0, "partitions": partitions}
+        return SimpleNamespace(to_dict=lambda: {"brokers": brokers, "topics": [topic]})
+
+    async def _async_list_transactions(self, nodes: list[int], *_: Any, **__: Any) -> Any:
+        self.asked += nodes
+        return {node: [f"of {node}"] for node in nodes}
+
+    def list(self, may_lack: bool = False) -> list[Any]:
+        return sorted(asyncio.run(list_transactions(self, may_lack=may_lack)))
+
+    def list_again(self, may_lack: bool = False) -> list[Any]:
+        with pytest.raises(errors.NotCoordinatorError):
+            self.list(may_lack)
+        return self.list(may_lack)
+
+
+BEFORE: Leaders = {0: (1, 5), 1: (2, 5), 2: (3, 5)}
+AFTER: Leaders = {**BEFORE, 2: (1, 6)}
+AWAY: Leaders = {**BEFORE, 2: (-1, 6)}
+
+
+def test_one_that_is_back_is_asked_though_it_was_not_known() -> None:
+    cluster = Cluster(dict.fromkeys((1, 2, 3), BEFORE), known={1, 2})
+    assert cluster.list_again() == ["of 1", "of 2", "of 3"]
+    assert cluster.is_to_update
+    cluster.asked.clear()
+    assert cluster.list()
+    assert sorted(cluster.asked) == [1, 2, 3]
+
+
+def test_a_list_counts_where_the_coordinators_are_those_of_the_one_before() -> None:
+    cluster = Cluster(dict.fromkeys((1, 2, 3), BEFORE), known={1, 2, 3})
+    cluster.list_again()
+    assert cluster.list()
+    cluster.sees = dict.fromkeys((1, 2, 3), AFTER)
+    assert cluster.list_again()
+    assert cluster.list()
+
+
+@pytest.mark.parametrize(
+    "sees",
+    [
+        {1: BEFORE, 2: BEFORE, 3: AFTER},  # 3 has given it up, and 1 has not heard
+        {1: BEFORE, 2: BEFORE},  # 3 is away, and nobody has heard
+        dict.fromkeys((1, 2), AWAY),
+    ],
+)
+def test_what_nobody_leads_makes_it_incomplete(sees: dict[int, Leaders | None]) -> None:
+    cluster = Cluster(sees, known=set(sees))
+    for _ in range(3):
+        with pytest.raises(errors.CoordinatorNotAvailableError, match="partition 2 of __trans"):
+            cluster.list()
+
+
+def test_of_two_that_lead_one_the_later_counts() -> None:
+    cluster = Cluster({1: AFTER, 2: AFTER, 3: BEFORE}, known={1, 2, 3})
+    cluster.list_again()
+    cluster.sees[3] = AFTER
+    assert cluster.list()
+
+
+def test_who_says_so_itself_may_list_without_a_coordinator() -> None:
+    cluster = Cluster(dict.fromkeys((1, 2), AWAY), known={1, 2})
+    assert cluster.list_again(may_lack=True) == ["of 1", "of 2"]
+
+
+def test_who_may_not_describe_the_log_lists_all_the_same() -> None:
+    cluster = Cluster(dict.fromkeys((1, 2, 3)), known={1})
+    assert cluster.list() == ["of 1", "of 2", "of 3"]
+
+
+def test_most_brokers_are_most_of_those_that_are_there() -> None:
+    cluster = Cluster(dict.fromkeys((1, 2, 3)), known={1})
+    assert asyncio.run(topic_lists.of_each(cluster, ["out"])).keys() == {1, 2, 3}
