@@ -47,7 +47,8 @@ def from_avro(
             With one it is what they are read as; by default the newest schema of `subject`.
         registry: Settings of confluent-kafka's SchemaRegistryClient, such as `url`. Values are then
             in Confluent's wire format, and each is read with the schema it was written with.
-        subject: The subject whose newest schema is used where `schema` is not given.
+        subject: The subject whose newest schema is used where `schema` is not given. If it
+            names a context (`:.ctx:orders-value`), the values' schemas are that context's.
         mode: `FAILFAST` fails the query at a value that cannot be read, `PERMISSIVE` gives null.
 
     Returns:
@@ -68,9 +69,11 @@ def from_avro(
     _check(schema, registry, subject, mode)
     known = None if registry is None else Registry(registry)
     wanted = schema or (known.latest(str(subject), _GIVE_SCHEMA) if known else "")
+    if known and schema:
+        known.look()
     kind, _ = spark_type(parsed(json.loads(as_json(wanted))))
     shape = arrow_type(kind)
-    reader = AvroReader(wanted, known)
+    reader = AvroReader(wanted, known, subject)
 
     def decode(values: pa.Array) -> pa.Array:
         def bad(row: int, error: Exception) -> None:

@@ -30,13 +30,17 @@ _PLAIN = re.compile("[A-Za-z_][A-Za-z_0-9]*")  # a name that needs no quotes
 
 def schema(options: FormatOptions, raw: StructType) -> StructType | str:
     """The reader's columns; as text for Spark to parse where a schema was given so. `raw` are the
-    columns without formats. Driver, once a load; asks the registry for what is not given.
+    columns without formats. Driver, once a load; asks the registry for what is not given, and else
+    whether it is there.
 
     Raises OptionsError, SourceError.
     """
     from pyspark.sql.types import StructType
 
-    typed = {column.name: _type(column) for column in _settled(options)}
+    columns_of_formats = _settled(options)
+    if options.registry is not None and columns_of_formats == list(options.columns):
+        options.registry.look()  # nothing was asked for: tasks would tell a wrong address
+    typed = {column.name: _type(column) for column in columns_of_formats}
     columns = {field.name: typed.get(field.name, field.dataType) for field in raw.fields}
     if options.shows_bad_records:
         columns[bad_records.COLUMN] = bad_records.spark_type()
@@ -79,7 +83,8 @@ class Reading:
                 [
                     "The columns are not those of the formats: Kafka source has a fixed schema and "
                     "cannot be set with a custom one (set 'key.schema' and 'value.schema'). If a "
-                    "new schema was registered just now, start the query again."
+                    "new schema was registered since load(), call load() again: the same DataFrame "
+                    "has the old columns at each start."
                 ]
             )
         self._decode = {
@@ -212,7 +217,9 @@ def _decoder(options: FormatOptions, column: Column, kind: DataType) -> Decoder:
     if column.format == PROTOBUF:
         from .protobuf.reader import ProtobufReader
 
-        return ProtobufReader(str(column.schema), str(column.message), options.registry)
+        return ProtobufReader(
+            str(column.schema), str(column.message), options.registry, column.subject
+        )
     from .avro.reader import AvroReader
 
-    return AvroReader(str(column.schema), options.registry)
+    return AvroReader(str(column.schema), options.registry, column.subject)

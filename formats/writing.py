@@ -128,24 +128,24 @@ def _of_protobuf(schema: str, message: str, number: int | None) -> Encode:
 
 def _schema(options: FormatOptions, column: Column, kind: Any) -> tuple[str, int | None]:
     """The schema to write with, and its number in the registry, if there is one."""
-    text, number = _found(options, column, kind)
+    text = _text(options, column, kind)
     if column.format == AVRO:
         from .avro import pieces
         from .shared.arrow_types import arrow_type
 
-        try:
-            pieces.encoder(text, arrow_type(kind), number)
+        try:  # before it is registered, for good
+            pieces.encoder(text, arrow_type(kind), None if options.registry is None else 0)
         except Exception as error:  # what fastavro raises for schemas is of many kinds
             raise OptionsError(
                 [f"Column '{column.name}' cannot be written by its Avro schema: {cut(error, 300)}."]
             ) from None
-    return text, number
+    return text, None if options.registry is None else _number(options, column, text)
 
 
-def _found(options: FormatOptions, column: Column, kind: Any) -> tuple[str, int | None]:
+def _text(options: FormatOptions, column: Column, kind: Any) -> str:
     known, subject = options.registry, column.subject
     if known is None:
-        return _given(column), None
+        return _given(column)
     if subject is None:
         raise OptionsError(
             [
@@ -154,16 +154,14 @@ def _found(options: FormatOptions, column: Column, kind: Any) -> tuple[str, int 
             ]
         )
     if column.schema is not None:
-        text = _given(column)
-    elif options.register:
+        return _given(column)
+    if options.register:
         from .avro.types import avro_schema
 
-        text = json.dumps(avro_schema(kind))
-    else:
-        from .avro.reader import as_json
+        return json.dumps(avro_schema(kind))
+    from .avro.reader import as_json
 
-        text = as_json(known.latest(subject, _if_unknown(column)))
-    return text, _number(options, column, text)
+    return as_json(known.latest(subject, _if_unknown(column)))
 
 
 def _given(column: Column) -> str:

@@ -27,13 +27,13 @@ class AvroReader:
     """Pickled to the executors, where it remembers the schemas it met. `wanted` is what values are
     seen as."""
 
-    def __init__(self, wanted: str, known: Registry | None) -> None:
+    def __init__(self, wanted: str, known: Registry | None, subject: str | None = None) -> None:
         self._wanted = as_json(wanted)
-        self._known = known
+        self._known, self._subject = known, subject
         self._schemas: SchemaNumbers[str] = SchemaNumbers()
 
     def decode(self, value: bytes) -> Any:
-        """Raises SourceError if the registry does not answer; anything else is the value's fault:
+        """Raises EoKafkaError for what is not the value's fault; anything else is:
         what fastavro raises for wrong bytes is of many kinds."""
         if self._known is None:
             return _decoder(self._wanted, self._wanted).decode(value)
@@ -96,7 +96,11 @@ class AvroReader:
     def _schema(self, number: int) -> str:
         known = self._known
         assert known is not None
-        return self._schemas.get(number, lambda one: _readable(as_json(known.schema(one)), one))
+
+        def ask(one: int) -> str:
+            return _readable(as_json(known.schema(one, wire.AVRO, self._subject)), one)
+
+        return self._schemas.get(number, ask)
 
 
 def _readable(schema: str, number: int) -> str:

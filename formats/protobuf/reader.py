@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 class ProtobufReader:
     """Pickled to the executors, where it remembers the schemas it met. `schema` was `pruned`."""
 
-    def __init__(self, schema: str, message: str, known: Registry | None) -> None:
+    def __init__(
+        self, schema: str, message: str, known: Registry | None, subject: str | None = None
+    ) -> None:
         self._schema, self._message = schema, message
-        self._known = known
+        self._known, self._subject = known, subject
         self._ways: SchemaNumbers[frozenset[tuple[int, ...]]] = SchemaNumbers()
 
     def decode(self, value: bytes) -> Any:
-        """Raises SourceError if the registry does not answer; anything else is the value's fault:
+        """Raises EoKafkaError for what is not the value's fault; anything else is:
         what the library raises for wrong bytes is of many kinds."""
         if self._known is not None:
             number, data = wire.unpack(value)
@@ -50,6 +52,7 @@ class ProtobufReader:
         assert known is not None
 
         def ask(one: int) -> frozenset[tuple[int, ...]]:
-            return registered.ways(known.schema(one, PROTOBUF), one, self._schema, self._message)
+            found = known.schema(one, PROTOBUF, self._subject)
+            return registered.ways(found, one, self._schema, self._message)
 
         return self._ways.get(number, ask)

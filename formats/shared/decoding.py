@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...core.errors import SourceError
+from ...core.errors import EoKafkaError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +23,8 @@ class Decoder(Protocol):
     """Of one format. Runs on executors."""
 
     def decode(self, value: bytes) -> Any:
-        """A value for Arrow. Raises SourceError if the registry does not answer; anything else is
-        the value's fault."""
+        """A value for Arrow. Raises EoKafkaError for what is not the value's fault, as SourceError
+        if the registry does not answer; anything else is."""
 
     def column(self, values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Rows] | None:
         """All values as `kind`, and the rows that are left to `decode`; None: all are. What it
@@ -35,7 +35,7 @@ def typed(
     values: pa.Array, decoder: Decoder, kind: pa.DataType, bad: Callable[[int, Exception], None]
 ) -> pa.Array:
     """The column, with nulls stay nulls, and null where a value is bad, after `bad` was told the
-    row and what is wrong. Raises SourceError, and what `bad` raises."""
+    row and what is wrong. Raises EoKafkaError, and what `bad` raises."""
     import numpy as np
 
     found = decoder.column(values, kind)
@@ -73,8 +73,8 @@ def _one_by_one(
     for row, value in enumerate(values.to_pylist()):
         try:
             found.append(None if value is None else decoder.decode(value))
-        except SourceError:
-            raise  # the registry's fault
+        except EoKafkaError:
+            raise  # the registry's fault, or the machine's: a file of its settings is not here
         except Exception as error:  # what decoders raise for wrong bytes is of many kinds
             found.append(None)
             bad(row, error)

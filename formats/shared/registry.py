@@ -7,17 +7,16 @@ is confluent-kafka's; it remembers what it was told, because a number never chan
 from __future__ import annotations
 
 import functools
-import ssl
 import struct
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from ...core.errors import OptionsError, ReadTimeout, SourceError, cut
+from ...core.errors import OptionsError, ReadTimeout, SourceError
 from ...core.patience import Wait, served
-from ...core.url_secrets import without_secrets
 from .ranges import Ranges
+from .registry_errors import is_denied, is_unknown, may_pass, not_taken, problem_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,9 +31,8 @@ _MAGIC = 0
 AVRO, PROTOBUF = "AVRO", "PROTOBUF"  # types of schemas
 ANSWER_S = 10.0  # for one attempt; the client itself would wait for ever
 _USER_INFO = "basic.auth.user.info"
-_SOURCE = "bearer.auth.credentials.source"
-_FILE = ".location"
-_NOT_FOUND = 404
+_NUMBER_MAX = 2**31 - 1  # of any registry
+_CONTEXT = ":."  # begins a subject that names one
 _PAUSE_S = 1.0
 
 
@@ -82,7 +80,8 @@ class Registry:
         self._settings = _without_user(settings)
         self._timeout = _seconds(settings.get("timeout", ANSWER_S))
         self._known: Any = None
-        self._newest: dict[int, str] = {}  # Avro's; it goes to the tasks, which need not ask then
+        # Avro's, by context and number; they go to the tasks, which need not ask then
+        self._newest: dict[tuple[str | None, int], str] = {}
         _ = self._client  # which looks at its settings when it is made
 
     @property
@@ -106,7 +105,7 @@ class Registry:
 
                 self._known = SchemaRegistryClient(given)
             except Exception as error:  # of many kinds
-                raise OptionsError([_not_taken(self._settings, error)]) from None
+                raise OptionsError([not_taken(self._settings, error)]) from None
         return self._known
 
     def __eq__(self, other: object) -> bool:
@@ -115,23 +114,42 @@ class Registry:
     def __hash__(self) -> int:
         return hash(frozenset(self._settings.items()))
 
-    def schema(self, number: int, kind: str = AVRO) -> str:
-        """The schema of this number, asked for once a process. Raises UnknownSchema if there is
-        none of this kind, SourceError if the registry does not say, ReadTimeout if it is away for
-        too long."""
-        newest = self._newest.get(number) if kind == AVRO else None
-        return newest or _schema(self, number, kind)
+    def look(self) -> None:
+        """Whether it is there. Raises SourceError, ReadTimeout: tasks would tell it too late."""
 
-    def _ask_schema(self, number: int, kind: str) -> str:
-        from confluent_kafka.schema_registry import SchemaRegistryError
+        def question() -> None:
+            try:
+                self._client.get_schema(0)  # which none has
+            except Exception as error:  # who may not read this one may read others
+                if not (is_unknown(error) or is_denied(error)):
+                    raise
+
+        self._asked("schema 0", question)
+
+    def schema(self, number: int, kind: str = AVRO, subject: str | None = None) -> str:
+        """The schema of this number, asked for once a process; in the context of `subject`, if that
+        names one. Raises UnknownSchema if there is none of this kind, SourceError if the registry
+        does not say, ReadTimeout if it is away for too long."""
+        context = _in_context(subject)
+        newest = self._newest.get((context, number)) if kind == AVRO else None
+        return newest or _schema(self, number, kind, context)
+
+    def _ask_schema(self, number: int, kind: str, context: str | None) -> str:
+        if number > _NUMBER_MAX:  # registries answer it as they do a wrong path
+            raise UnknownSchema(f"the registry has no schema {number}")
 
         def question() -> Any:
+            # Confluent's registry has Protobuf as text, too; this is the form to compare with.
+            form = {"fmt": "serialized"} if kind == PROTOBUF else {}
+            if context is not None:
+                form["subject_name"] = context
             try:
-                # Confluent's registry has Protobuf as text, too; this is the form to compare with.
-                form = {"fmt": "serialized"} if kind == PROTOBUF else {}
-                return self._client.get_schema(number, **form)
-            except SchemaRegistryError as error:
-                if error.http_status_code == _NOT_FOUND:
+                found = self._client.get_schema(number, **form)
+                if found.schema_str is None:
+                    raise ValueError("somebody else's JSON")
+                return found
+            except Exception as error:
+                if is_unknown(error):
                     raise UnknownSchema(f"the registry has no schema {number}") from None
                 raise
 
@@ -148,7 +166,7 @@ class Registry:
         if problem := _unusable(found.schema, AVRO):
             raise SourceError(f"The newest schema of subject '{subject}' {problem}.")
         text = str(found.schema.schema_str)
-        self._newest[int(found.schema_id)] = text
+        self._newest[_in_context(subject), int(found.schema_id)] = text
         return text
 
     def register(
@@ -200,8 +218,8 @@ class Registry:
             except OptionsError:
                 raise
             except Exception as error:
-                problem = _problem(error, what, if_unknown)
-                if not _may_pass(error):
+                problem = problem_of(error, what, if_unknown)
+                if not may_pass(error):
                     raise SourceError(problem) from None
                 if not wait.goes_on(True, problem):
                     raise ReadTimeout(
@@ -214,62 +232,15 @@ class Registry:
 
 
 @functools.lru_cache(maxsize=1024)
-def _schema(registry: Registry, number: int, kind: str) -> str:
+def _schema(registry: Registry, number: int, kind: str, context: str | None) -> str:
     """A task is unpickled for each batch, and a client of its own takes it 30 ms and more. A number
     never changes its meaning; errors are not remembered."""
-    return registry._ask_schema(number, kind)
+    return registry._ask_schema(number, kind, context)
 
 
-def _not_taken(settings: Mapping[str, str], error: Exception) -> str:
-    """Why there is no client of these settings, as a sentence."""
-    if isinstance(error, OSError):  # which says neither which file nor of which setting
-        named = (f"'{name}' ('{settings[name]}')" for name in settings if name.endswith(_FILE))
-        return (
-            f"The schema registry's {', '.join(named) or 'SSL_CERT_FILE'} cannot be used here: "
-            f"{type(error).__name__}: {error.strerror}."
-        )
-    # Other libraries' words may show a password.
-    is_its_own = type(error) in (ValueError, TypeError) or isinstance(error, ImportError)
-    said = f": {without_secrets(cut(error))}" if is_its_own else ""
-    is_bearer = any(name.startswith("bearer.auth.") for name in settings)
-    advice = f" 'bearer.auth.*' needs '{_SOURCE}'." if is_bearer and _SOURCE not in settings else ""
-    return (
-        f"The schema registry's settings ({', '.join(sorted(settings))}) are not taken by its "
-        f"client: {type(error).__name__}{said}.{advice}"
-    )
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Whether the registry is only away, starting or busy: the same question may do."""
-    status = getattr(error, "http_status_code", None)
-    if status is not None:
-        return bool(status >= 500 or status == 429)
-    # By name: it is httpx's or httpx2's, whichever confluent-kafka finds.
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    if "TransportError" not in kinds or "UnsupportedProtocol" in kinds:
-        return False
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
-            return False
-        cause = cause.__cause__ or cause.__context__
-    return True
-
-
-def _problem(error: Exception, what: str, if_unknown: str) -> str:
-    """What the client raised, as a sentence."""
-    from confluent_kafka.schema_registry import SchemaRegistryError
-
-    if not isinstance(error, SchemaRegistryError):  # its HTTP library's errors are nobody's API
-        return (
-            f"The schema registry was asked for {what} and did not answer: "
-            f"{type(error).__name__}. Check its 'url', and whether it is up."
-        )
-    status, said = error.http_status_code, cut(error.error_message, 400)
-    if _may_pass(error):
-        return f"The schema registry was asked for {what} and is not well: HTTP {status}, {said}."
-    sentence = f"The schema registry refused {what}: {said} ({error.error_code})."
-    return f"{sentence} {if_unknown}" if if_unknown and status == _NOT_FOUND else sentence
+def _in_context(subject: str | None) -> str | None:
+    """The subject, if it names a context: there a number is another schema than elsewhere."""
+    return subject if subject is not None and subject.startswith(_CONTEXT) else None
 
 
 def _seconds(given: object) -> float:

@@ -100,7 +100,7 @@ def test_an_array_of_what_has_no_bytes_is_refused(items: Any) -> None:
     assert avro_columns.decoded(pa.array([b"\x02" + HUGE]), text, json.dumps(kept), kind) is None
 
     class Registry:
-        def schema(self, _: int) -> str:
+        def schema(self, *_: object) -> str:
             return text
 
     found: list[str] = []
@@ -167,7 +167,7 @@ def read_as(reading: str, kind: Any, data: bytes) -> tuple[list[Any], list[str]]
     shape = arrow_type(spark_type(parsed(wanted))[0])
 
     class Registry:
-        def schema(self, _: int) -> str:
+        def schema(self, *_: object) -> str:
             return json.dumps(record(("id", "long"), ("f", kind)))
 
     bad: list[str] = []

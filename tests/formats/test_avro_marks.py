@@ -241,7 +241,7 @@ def read_units(old: Any, new: Any, number: int) -> tuple[list[Any], list[str]]:
     kind = arrow_type(spark_type(parsed(one(new)))[0])
 
     class Registry:
-        def schema(self, _: int) -> str:
+        def schema(self, *_: object) -> str:
             return texts[0]
 
     bad: list[str] = []

@@ -50,7 +50,7 @@ class Registry:
     def __init__(self, evil: str) -> None:
         self._evil = evil
 
-    def schema(self, number: int) -> str:
+    def schema(self, number: int, *_: object) -> str:
         return self._evil if number == EVIL else WANTED
 
 

@@ -53,7 +53,7 @@ class Registry:
     def __init__(self, schema: Any) -> None:
         self._schema = json.dumps(schema)
 
-    def schema(self, _: int) -> str:
+    def schema(self, *_: object) -> str:
         return self._schema
 
 

@@ -28,7 +28,7 @@ class Registry:
     def __init__(self, schema: str) -> None:
         self._schema = schema
 
-    def schema(self, _: int) -> str:
+    def schema(self, *_: object) -> str:
         return self._schema
 
 

@@ -150,7 +150,7 @@ def test_columns_by_avro_and_by_sparks_own_json() -> None:
 def test_another_schema_than_the_formats_is_refused() -> None:
     options = of_reader(value_format="avro", value_schema=ORDER)
     for other in (raw(), raw().add("more", "string")):
-        with pytest.raises(OptionsError, match="fixed schema"):
+        with pytest.raises(OptionsError, match="fixed schema.*call load.. again"):
             Reading(options, raw(), other)
 
 
@@ -319,8 +319,8 @@ class Answers:
             return Schema(ORDER, "AVRO")
         if number == 2:
             return Schema('syntax = "proto3";', "PROTOBUF")
-        if number == 3:
-            raise SchemaRegistryError(404, 40403, "Schema 3 not found")
+        if number in (0, 3):
+            raise SchemaRegistryError(404, 40403, f"Schema {number} not found")
         raise ConnectionError("nobody there")
 
 
@@ -347,7 +347,7 @@ def test_a_schema_that_the_registry_does_not_know_is_the_records_fault(
     answers.asked = 0
     found = typed(options, t.NullType(), fetched([good, *bad, *bad, good]))
     assert found.column("value").to_pylist() == [{"id": 7}, *[None] * 10, {"id": 7}]
-    assert answers.asked == 3, "each number is asked for once"
+    assert answers.asked == 1 + 3, "each number is asked for once"
     reasons = [one and one["reason"] for one in found.column("_bad_record").to_pylist()]
     assert reasons[1:4] == [
         "value: it does not begin with a zero byte and a schema's number",

@@ -73,6 +73,7 @@ class Answers:
 
     def __init__(self) -> None:
         self.statuses = [200]
+        self.refusal = b'{"error_code": 40403, "message": "busy"}'
         self.asked = 0
         answers = self
 
@@ -81,11 +82,7 @@ class Answers:
                 left = answers.statuses
                 status = left.pop(0) if len(left) > 1 else left[0]
                 answers.asked += 1
-                body = (
-                    b'{"schema": "\\"long\\"", "id": 7}'
-                    if status == 200
-                    else b'{"message": "busy"}'
-                )
+                body = b'{"schema": "\\"long\\"", "id": 7}' if status == 200 else answers.refusal
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
