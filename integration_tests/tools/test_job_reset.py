@@ -3,12 +3,14 @@ and the other commands that change a ledger are for the job that they name, unde
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
 
 from eo_kafka.core.transaction import TransactionState
 from eo_kafka.sinks.protocol import committer
+from eo_kafka.state.snapshots.restoring import restore_missing
 from eo_kafka.tools.cli import main
 from hand_made_job import HandMadeJob, all_rows
 from harness import assert_exactly_once, committed, control_plane, fail_at, make_copy
@@ -87,6 +89,20 @@ def test_a_command_for_another_jobs_ledger_leaves_it_as_it_is(broker, make_topic
     assert not (tmp_path / "restored").exists()
     job.run(1)
     assert job.visible == all_rows(0, 1)
+
+
+def test_a_job_that_was_renamed_is_restored_at_its_first_start(broker, make_topic, tmp_path):
+    """Its newest batch was decided under its old name, under which a command restores it."""
+    topic = make_topic("out")
+    job = HandMadeJob(broker.bootstrap_servers, topic, f"job-{topic}", tmp_path / "checkpoint")
+    job.extra |= {"ledgerTopic": f"{topic}-ledger", "stateTopic": f"{topic}-state"}
+    job.run(0, 1)
+    shutil.rmtree(job.folder)
+    renamed = replace(job, name=f"renamed-{topic}")
+    restored = restore_missing(str(job.folder), renamed.name, renamed.given)
+    assert restored is not None and restored.batch == 1
+    renamed.run(2)
+    assert renamed.visible == all_rows(0, 1, 2)
 
 
 @pytest.mark.parametrize("there", ["no folder", "an empty folder"])

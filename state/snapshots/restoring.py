@@ -108,7 +108,8 @@ def _restore(
             files.check_nothing_left(target, job)
         return None
     ledger = Coordinator(search.options, search.control).read_settled()
-    check_job(search.options, ledger)
+    if asked_for:  # a renamed job may start, too
+        check_job(search.options, ledger)
     if export is not None:
         _check_is_newest(ledger, export.export, search.options)
     found = export or search.newest(ledger)
