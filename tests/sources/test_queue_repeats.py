@@ -160,6 +160,7 @@ def silent_inbox(error: int | None = None) -> Inbox:
     made = Inbox.__new__(Inbox)
     made._control = made._mine = None  # type: ignore[assignment]
     made._options, made._producer, made.is_lost = checked(OPTIONS).queue, Silent(error), False
+    made._timeout_ms = 60_000
     return made
 
 
