@@ -47,6 +47,15 @@ _GONE, _LOCKED, _REFUSED = 404, 405, 403
 # What a 404 says of a queue that is there
 _NO_HOME = re.compile("is down or inaccessible|stopped by supervisor|failed to restart")
 _EXCLUSIVE = "in exclusive use"  # says a 403
+# pika's guess of what ended a connection before it was open: a reset, and a server that is stopped,
+# have these names, too. What is certain is what RabbitMQ itself said when it closed it.
+_GUESS = "Probable"
+_NO_LOGIN = re.compile(
+    r"ConnectionClosedByBroker: \((?:403|530)\) "
+    r".*(?:user|login|password|permission|vhost .* not found)",
+    re.IGNORECASE,
+)
+_LIMIT, _VHOST_DOWN = "connection limit", re.compile("vhost '(.*)' is down")
 
 
 @dataclass(frozen=True)
@@ -185,6 +194,20 @@ def _is_outage(said: str) -> bool:
 
 def _waits_for(error: Exception, said: str, place: str, queue: str) -> str | None:
     """What RabbitMQ calls by the code of what a person must correct, and goes by itself."""
+    if _is_guess(error) and _LIMIT in said:
+        return (
+            f"RabbitMQ at {place} takes no more connections, and queue '{queue}' is not read "
+            f"({said}). That of a machine that died counts until RabbitMQ misses its heartbeats, "
+            "about two minutes. If it stays so, look at rabbitmqctl list_connections user vhost "
+            "peer_host, and end those that are too many or raise the limit: rabbitmqctl "
+            "set_vhost_limits or set_user_limits, or connection_max of the node."
+        )
+    if _is_guess(error) and (down := _VHOST_DOWN.search(said)) is not None:
+        return (
+            f"Virtual host '{down[1]}' of RabbitMQ at {place} is down, and queue '{queue}' with it "
+            f"({said}). Its messages are on the node: do not delete it. RabbitMQ's log says why it "
+            f"went down. Bring it back by rabbitmqctl restart_vhost -p '{down[1]}'."
+        )
     code: Any = getattr(error, "reply_code", None)
     if code == _GONE and _NO_HOME.search(said):
         return (
@@ -204,9 +227,7 @@ def _waits_for(error: Exception, said: str, place: str, queue: str) -> str | Non
 
 def _refusal(error: Exception, said: str, place: str, queue: str) -> str | None:
     """What a person must correct, if that is what it is."""
-    from pika.exceptions import ProbableAccessDeniedError, ProbableAuthenticationError
-
-    if isinstance(error, ProbableAuthenticationError | ProbableAccessDeniedError):
+    if _is_guess(error) and _NO_LOGIN.search(said):
         return (
             f"RabbitMQ at {place} refuses this user or this virtual host: {said}. Correct the "
             "user, its password or its permissions, and start again."
@@ -230,7 +251,12 @@ def _refusal(error: Exception, said: str, place: str, queue: str) -> str | None:
     return sentences.get(code)
 
 
+def _is_guess(error: Exception) -> bool:
+    return type(error).__name__.startswith(_GUESS)
+
+
 def _said(error: Exception) -> str:
     name = type(error).__name__
     words = " ".join((str(error) or repr(error)).split())
-    return cut(words if words.startswith(name) else f"{name}: {words}", 500)
+    is_named = words.startswith(name) or _is_guess(error)  # the words of a guess name what it was
+    return cut(words if is_named else f"{name}: {words}", 500)

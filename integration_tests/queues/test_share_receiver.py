@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 
 import pytest
 from confluent_kafka import Producer
@@ -15,7 +19,7 @@ from eo_kafka.clients.kafka import share_group
 from eo_kafka.errors import EnvironmentRefused, Fenced
 from eo_kafka.testing.processes import killed_at_last
 from harness import committed, committed_messages, delete_topic, wait_until, write
-from share_job import ShareCopy, numbered, polled, share_copy_of
+from share_job import ShareCopy, numbered, polled, share_copy_of, wait_taken
 
 
 def in_inbox(job: ShareCopy) -> Counter[bytes]:
@@ -44,6 +48,37 @@ def test_what_comes_again_is_dropped_also_by_another_receiver(share_copy, caplog
     with job.member() as one:
         assert one.receive(all_there=True) == 0, "all of it was acknowledged"
     assert in_inbox(job) == Counter(values)
+
+
+@contextmanager
+def trickle(job: ShareCopy, seconds: float) -> Iterator[Thread]:
+    """Ten records a second, for so long or until the end."""
+    is_ended = Event()
+
+    producer = Producer({"bootstrap.servers": job.servers, "linger.ms": "1"})
+
+    def publish() -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not is_ended.wait(0.1):
+            producer.produce(job.queue, b"new")
+        producer.flush(30)
+
+    producer.produce(job.queue, b"new")
+    producer.flush(30)  # else it begins when it has found the topic
+    thread = Thread(target=publish)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        is_ended.set()
+        thread.join()
+
+
+def test_records_that_keep_coming_hold_no_batch_back(share_copy) -> None:
+    with share_copy.member() as one, trickle(share_copy, 25) as producer:
+        for _ in range(3):
+            wait_taken(one, 1)
+            assert producer.is_alive()
 
 
 def test_one_that_comes_again_after_ten_thousand_others_is_known(share_kafka, tmp_path) -> None:

@@ -13,6 +13,7 @@ query. Whatever happens to the process, a message is in the queue until it is in
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 PORTION_BYTES = 32 << 20  # of one transaction, which must end in time
 MOST_PROBLEMS = 10  # each takes a second to be found, and nobody sends heartbeats meanwhile
 _PAUSE_S = 0.5
+_PLAN_S = 1.0  # after the first messages a batch is planned, though more keep coming
 
 
 @dataclass
@@ -72,9 +74,9 @@ class Receiver:
             self._queue.drop()
 
     def receive(self, *, all_there: bool = False) -> int:
-        """Move messages into the inbox: up to `maxMessagesPerTrigger`, or all that wait now. How
-        many were taken. A RabbitMQ, or Kafka, that is away is waited for. Driver, once a batch or
-        trigger."""
+        """Move messages into the inbox: up to `maxMessagesPerTrigger`, and those of about a second,
+        or all that wait now. How many were taken. A RabbitMQ, or Kafka, that is away is waited for.
+        Driver, once a batch or trigger."""
         counts, told, taken = _Counts(), "", 0
         place = self._options.place
         deadline: float | None = None  # of what fails; what goes on may take its time
@@ -109,7 +111,8 @@ class Receiver:
         self.open()
         assert self._queue is not None and self._inbox is not None
         total, most = 0, sys.maxsize if all_there else self._options.max_messages
-        while total < most:
+        until = math.inf
+        while total < most and time.monotonic() < until:
             ready, consumers = self._queue.ready()
             if not self._has_looked:
                 self._warn_of_others(consumers)
@@ -126,6 +129,8 @@ class Receiver:
             self._keep(taken, counts)
             total += len(taken)
             counts.taken += len(taken)
+            if not all_there:
+                until = min(until, time.monotonic() + _PLAN_S)
         if total:
             self._queue.rest()
         if all_there:  # it is not called again

@@ -473,6 +473,13 @@ def test_headers_that_are_nested_too_deep_are_not_an_outage(depth) -> None:
             )
         ),
         pika.exceptions.IncompatibleProtocolError(repr(lost(ConnectionResetError(104, "reset")))),
+        pika.exceptions.ProbableAuthenticationError(repr(lost(ConnectionResetError(104, "reset")))),
+        pika.exceptions.ProbableAccessDeniedError(
+            repr(pika.exceptions.StreamLostError("Transport indicated EOF"))
+        ),
+        pika.exceptions.ProbableAuthenticationError(
+            repr(pika.exceptions.ConnectionClosedByBroker(320, "CONNECTION_FORCED - user 'a'"))
+        ),
         AMQPConnectorStackTimeout("Timeout during AMQP handshake"),
         ConnectionResetError(104, "reset"),
     ],
@@ -505,6 +512,36 @@ def test_what_goes_by_itself_is_waited_for(code, text, kind, said) -> None:
     found = explained(error, checked(GIVEN).queue.amqp, "orders")
     assert type(found) is kind
     assert re.search(said, str(found))
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "kind", "said"),
+    [
+        (403, "Login was refused using authentication mechanism PLAIN.", EnvironmentRefused, "the"),
+        (530, "access to vhost 'shop' refused for user 'me'", EnvironmentRefused, "permissions"),
+        (530, "vhost my shop not found", EnvironmentRefused, "this virtual host"),
+        (
+            *(541, "access to vhost 'shop' refused for user 'me': vhost 'shop' is down"),
+            *(ReadTimeout, "rabbitmqctl restart_vhost -p 'shop'"),
+        ),
+        (
+            *(530, "access to vhost '/' refused for user 'me': connection limit (1) is reached"),
+            *(ReadTimeout, "no more connections.*list_connections"),
+        ),
+        (530, "connection refused: node connection limit (9) is reached", ReadTimeout, "no more"),
+        (541, "user 'me': something else", ReadTimeout, "No answer"),
+        (320, "CONNECTION_FORCED - broker forced the login to end", ReadTimeout, "No answer"),
+    ],
+)
+def test_a_refusal_is_what_rabbitmq_itself_refused(code, text, kind, said) -> None:
+    """pika takes any end of a connection that is not open yet for a wrong password."""
+    ended = pika.exceptions.ConnectionClosedByBroker(code, text)
+    for guess in ("ProbableAuthenticationError", "ProbableAccessDeniedError"):
+        error = getattr(pika.exceptions, guess)(repr(ended))
+        found = explained(error, checked(GIVEN).queue.amqp, "orders")
+        assert type(found) is kind
+        assert re.search(said, str(found))
+        assert guess not in str(found)
 
 
 def test_what_the_client_raises_for_an_end_is_known() -> None:
