@@ -85,7 +85,7 @@ def test_transactions_of_a_dead_driver_are_counted_where_they_are_ended(
     left = len(open_tasks(job))
     assert left > 0
     job.run(spark)
-    wait_until(lambda: scraped().get("eo_kafka_batch_id") == 2, "the last batch")
+    wait_until(lambda: scraped().get("eo_kafka_batch_id") == 3, "the last batch")
     assert scraped()["eo_kafka_aborted_transactions_total"] == left
     assert_exactly_once(job, VALUES)
 
