@@ -25,7 +25,7 @@ from . import bootstrap, outages, topic_lists
 from .config import contact, control_settings
 from .control_errors import is_not_offered, is_outage, is_retriable, is_silence, named
 from .control_requests import End, Look, TransactionRequests, create_nothing
-from .every_broker import list_transactions
+from .every_broker import STEM, list_transactions
 from .needed_requests import not_offered
 
 LOOKUP_TIMEOUT_S = 30.0
@@ -148,17 +148,21 @@ class ControlPlane:
         return names
 
     def open_transactions(
-        self, pattern: str, matches: Callable[[str], bool], but: Collection[Identity] = ()
+        self,
+        pattern: str,
+        matches: Callable[[str], bool],
+        but: Collection[Identity] = (),
+        stem: str = STEM,
     ) -> list[Described]:
         """Ongoing transactions whose id matches, and none of `but`, nor a later one of the same
         id and producer. Every broker is asked that is there; this is for cleaning up, and safety
         never rests on it. Raises OutcomeUnknown if one is silent, or a coordinator away."""
         try:
-            rows = self.ask(list_transactions, self.admin, ["Ongoing"], pattern)
+            rows = self.ask(list_transactions, self.admin, ["Ongoing"], pattern, stem)
         except EnvironmentRefused as error:
             if not is_not_offered(error):
                 raise
-            rows = self.ask(list_transactions, self.admin, ["Ongoing"])
+            rows = self.ask(list_transactions, self.admin, ["Ongoing"], None, stem)
         known = {(one.transactional_id, one.producer_id) for one in but}
         ids = {
             name

@@ -7,15 +7,21 @@ also tells who is there. Private parts of kafka-python that this uses: see contr
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from itertools import count
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
+
+from .transactional_id import log_partition
 
 T = TypeVar("T")
 
 LOG = "__transaction_state"
-# Of each client: which broker led each partition of the log, under which epoch, in the last list.
-_led: WeakKeyDictionary[Any, dict[int, tuple[int, int]]] = WeakKeyDictionary()
+STEM = "eo-kafka."
+_NOT_FOUND, _MAY_NOT_ASK = 105, 53  # answers to DescribeTransactions
+# Of each client: which broker has loaded each partition of the log, under which leader epoch.
+_loaded: WeakKeyDictionary[Any, dict[int, tuple[int, int]]] = WeakKeyDictionary()
 
 
 async def ask_each(
@@ -45,30 +51,38 @@ async def list_transactions(
     admin: Any,
     states: Collection[str] = (),
     pattern: str | None = None,
+    stem: str = STEM,
     producers: Collection[int] = (),
     may_lack: bool = False,
 ) -> list[Any]:
     """Those in one of the states, that match the pattern, and of these producers; of each, by
     default all.
 
-    What moves from a broker that answers late to one that has answered would be missed. So each
-    tells which partitions of the transaction log it leads: together they must lead all, under the
-    epochs of the list before. Who may not Describe that topic does without this. `may_lack`: the
-    caller says where a partition without a leader makes the list incomplete.
+    A coordinator lists what it has loaded, and leaves out without a word what it is about to load,
+    or has just handed over. So each broker tells behind its list which partitions of the
+    transaction log it leads, under which epoch: together they must lead all. And each must have
+    shown before, once for an epoch, that it had loaded them. In Kafka a broker knows that it leads
+    no more before it gives up what it has loaded.
+
+    Who may not Describe that topic does without all this. `may_lack`: the caller says where a
+    partition without a leader makes the list incomplete. `stem`: how ids begin that the principal
+    may Describe; without that right, that a broker leads twice must do.
     """
     from kafka import errors
     from kafka.protocol.metadata import MetadataRequest
 
+    manager = admin._manager
+
     async def ask(node: Any) -> tuple[tuple[list[Any], Any], Iterable[Mapping[str, Any]]]:
         topics = [MetadataRequest.MetadataRequestTopic(name=LOG)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        seen = admin._manager.send(request, node_id=node)
-        listed = await admin._async_list_transactions(
-            [node], producers, states, transactional_id_pattern=pattern
+        # A broker answers a connection in the order of the questions
+        listed = manager.call_soon(
+            admin._async_list_transactions, [node], producers, states, None, pattern
         )
-        told = (await seen).to_dict()
-        partitions = [one for topic in told["topics"] for one in topic["partitions"]]
-        return (listed[node], partitions), told["brokers"]
+        seen = manager.call_soon(manager.send, request, node)
+        rows, told = (await listed)[node], (await seen).to_dict()
+        return (rows, [one for x in told["topics"] for one in x["partitions"]]), told["brokers"]
 
     answers = await ask_each(admin, ask)
     places, led = set[int](), dict[int, tuple[int, int]]()
@@ -83,7 +97,45 @@ async def list_transactions(
         raise errors.CoordinatorNotAvailableError(
             f"no broker leads partition {away[0]} of {LOG} ({len(away)} such)"
         )
-    if led != _led.get(admin, {}):
-        _led[admin] = led
+    loaded = _loaded.setdefault(admin, {})
+    new = {number: claim for number, claim in led.items() if loaded.get(number) != claim}
+    if new:
+        size = max(len(partitions) for _, partitions in answers.values())
+        await _have_loaded(manager, _unused_ids(stem, size, new.keys()), new)
+        loaded |= new
         raise errors.NotCoordinatorError("the coordinators have moved: they are asked again")
     return [row for rows, _ in answers.values() for row in rows]
+
+
+async def _have_loaded(
+    manager: Any, ids: Mapping[int, str], led: Mapping[int, tuple[int, int]]
+) -> None:
+    """Each leader of a partition of the log is asked for an id that belongs there. Raises what it
+    answers while it has not loaded the partition."""
+    from kafka import errors
+    from kafka.protocol.admin.transactions import DescribeTransactionsRequest
+
+    of_node = defaultdict[Any, list[str]](list)
+    for number, (_, node) in led.items():
+        of_node[node].append(ids[number])
+    sent = [
+        manager.send(DescribeTransactionsRequest(transactional_ids=there), node)
+        for node, there in of_node.items()
+    ]
+    for future in sent:
+        for row in (await future).transaction_states:
+            if row.error_code not in (0, _NOT_FOUND, _MAY_NOT_ASK):
+                raise errors.for_code(row.error_code)(f"a coordinator has not loaded all of {LOG}")
+
+
+def _unused_ids(stem: str, partitions: int, wanted: Collection[int]) -> dict[int, str]:
+    """By partition of the log an id that nobody has and that belongs there."""
+    found: dict[int, str] = {}
+    for number in count():
+        name = f"{stem}-.{number}"
+        place = log_partition(name, partitions)
+        if place in wanted:
+            found.setdefault(place, name)
+        if len(found) == len(wanted):
+            return found
+    raise AssertionError("unreachable")

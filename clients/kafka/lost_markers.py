@@ -170,7 +170,7 @@ class Found(NamedTuple):
 def _look(asker: Asker, there: list[Open], epochs: Mapping[TopicPartition, int]) -> Found:
     control, ids = asker.control, asker.ids
     producers = {one.producer_id for one in there}
-    names = _known(asker, producers) | ids_of_producers(control, producers)
+    names = _known(asker, producers) | ids_of_producers(control, producers, stem=ids.stem)
     untold = _untold(control, [one for one in there if one.producer_id not in names], epochs)
     names = {
         producer: name

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .control_requests import TopicPartition
-from .every_broker import list_transactions
+from .every_broker import STEM, list_transactions
 
 if TYPE_CHECKING:
     from .control_plane import ControlPlane
@@ -58,14 +58,19 @@ def open_producers(control: ControlPlane, places: Iterable[TopicPartition]) -> l
 
 
 def ids_of_producers(
-    control: ControlPlane, producers: Collection[int], *, may_lack: bool = False
+    control: ControlPlane,
+    producers: Collection[int],
+    *,
+    may_lack: bool = False,
+    stem: str = STEM,
 ) -> dict[int, str]:
     """The transactional ids of producers, as all coordinators say; none for one that has none, or
     whose id the principal may not Describe (hidden_ids.py), or, with `may_lack`, whose coordinator
     is away: otherwise OutcomeUnknown."""
     if not producers:
         return {}
-    rows = control.ask(list_transactions, control.admin, (), None, sorted(producers), may_lack)
+    wanted = sorted(producers)
+    rows = control.ask(list_transactions, control.admin, (), None, stem, wanted, may_lack)
     return {row.producer_id: row.transactional_id for row in rows if row.transactional_id}
 
 

@@ -26,6 +26,14 @@ def _hash(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:12]
 
 
+def log_partition(transactional_id: str, partitions: int) -> int:
+    """Where in `__transaction_state` Kafka keeps the id: by Java's hash of the text."""
+    value = 0
+    for character in transactional_id:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return min(value, (1 << 32) - value) % partitions
+
+
 @dataclass(frozen=True)
 class TransactionalIds:
     """The ids of one job under one prefix."""
@@ -34,15 +42,20 @@ class TransactionalIds:
     job: str
 
     @property
+    def stem(self) -> str:
+        """How all of them begin."""
+        return f"{self.prefix}.{_hash(self.job)}."
+
+    @property
     def coordinator(self) -> str:
         """The id whose holder may write decisions."""
-        return f"{self.prefix}.{_hash(self.job)}.c"
+        return f"{self.stem}c"
 
     def task(self, sink: str, partition: int, generation: int, task_attempt_id: int) -> str:
         """The id of one attempt of one partition. `task_attempt_id` is Spark's, unique per driver;
         attempts that live at the same time must not fence each other."""
         return (
-            f"{self.prefix}.{_hash(self.job)}.{_hash(sink)}.p{partition}"
+            f"{self.stem}{_hash(sink)}.p{partition}"
             f".g{generation % GENERATION_SLOTS}.a{task_attempt_id % ATTEMPT_SLOTS}"
         )
 
@@ -56,7 +69,7 @@ class TransactionalIds:
     def task_pattern(self, sink: str | None = None) -> str:
         """A regular expression (RE2 and Python) that matches all task ids of the job, or of one of
         its sinks, and no other."""
-        stem = re.escape(f"{self.prefix}.{_hash(self.job)}.")
+        stem = re.escape(self.stem)
         sinks = "[0-9a-f]{12}" if sink is None else _hash(sink)
         return rf"^{stem}{sinks}\.p[0-9]+\.g[0-9]+\.a[0-9]+$"
 

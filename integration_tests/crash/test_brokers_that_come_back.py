@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import threading
 
+from confluent_kafka import ElectionType
+from confluent_kafka.admin import AdminClient
+
 from eo_kafka.broker.embedded import KafkaCluster
 from eo_kafka.clients.kafka import control_plane
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import committer
+from eo_kafka.sinks.protocol.finisher import Finisher
 from eo_kafka.testing.processes import wait_until
 from hand_made_tasks import HandMadeTasks, StuckTask, batch_of, wait_open
 from harness import committed
@@ -49,6 +53,12 @@ def hears_that_it_is_away(job: HandMadeTasks) -> None:
     wait_until(lambda: len(cluster.brokers()) == 2, "the driver knows of two brokers")
 
 
+def in_sync(admin: AdminClient) -> bool:
+    topics = admin.list_topics(timeout=10).topics.values()
+    places = [one for topic in topics for one in topic.partitions.values()]
+    return all(len(one.isrs) == len(one.replicas) for one in places)
+
+
 def test_what_is_done_can_be_read(three):
     """An attempt is lost, whose coordinator was away before it began."""
     come_back(three)
@@ -63,6 +73,35 @@ def test_what_is_done_can_be_read(three):
     lost = StuckTask(lambda rows: job.write(plan, rows, batch=1), b"lost")
     wait_open(job, 1)
     job.commit(job.write(plan, iter([batch_of(b"1")]), batch=1, attempt=1))
+    assert job.open() == []
+    assert committed(job.servers, topic) == {b"0": 1, b"1": 1}
+    threading.Thread(target=lost.end, daemon=True).start()
+
+
+def test_a_coordinator_that_is_about_to_load_is_waited_for(three, monkeypatch):
+    """An election moves the coordinator of a lost attempt just before S7 lists. The new one leads
+    its partition of the log a moment before it begins to load it, and lists nothing of it."""
+    come_back(three)
+    make(three, "others", *[[GOES, 1, STAYS]] * 100)  # it begins to lead these first
+    topic = make(three, "out", [STAYS, 1, GOES])
+    ledger = make(three, "ledger", [0, 1, 2], [1, 0, 2], **{"cleanup.policy": "compact"})
+    job = coordinated_by_it(three, topic, ledger)
+    job.commit(job.write(job.plan(), iter([batch_of(b"0")])))
+    three.brokers[GOES].stop()
+    three.brokers[GOES].start()
+    admin = AdminClient({"bootstrap.servers": job.servers, "log_level": 0})
+    plan, finish = job.plan(), Finisher.finish
+    lost = StuckTask(lambda rows: job.write(plan, rows, batch=1), b"lost")
+    wait_open(job, 1)
+    report = job.write(plan, iter([batch_of(b"1")]), batch=1, attempt=1)
+
+    def elected(*given):
+        admin.elect_leaders(ElectionType.PREFERRED).result(60)
+        return finish(*given)
+
+    wait_until(lambda: in_sync(admin), "the broker may be elected")
+    monkeypatch.setattr(Finisher, "finish", elected)
+    job.commit(report)
     assert job.open() == []
     assert committed(job.servers, topic) == {b"0": 1, b"1": 1}
     threading.Thread(target=lost.end, daemon=True).start()

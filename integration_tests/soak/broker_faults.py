@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from eo_kafka.broker.embedded import KafkaBroker, KafkaCluster
-from eo_kafka.clients.kafka.transactional_id import TransactionalIds
+from eo_kafka.clients.kafka.transactional_id import TransactionalIds, log_partition
 from harness import wait_until
 from soak.supervisor import Job
 from soak.workload import ABORTED, PARTITIONS
@@ -53,18 +53,10 @@ class Brokers:
         name = TransactionalIds("eo-kafka", job.kafka.job_name).coordinator
         try:
             log = self._admin.list_topics(TRANSACTION_LOG, timeout=5).topics[TRANSACTION_LOG]
-            leader = log.partitions[java_hash(name) % len(log.partitions)].leader
+            leader = log.partitions[log_partition(name, len(log.partitions))].leader
         except (KafkaException, KeyError, ZeroDivisionError):  # it is made with the first use
             return None
         return next((one for one in self.kafka.brokers if one.node_id == leader), None)
-
-
-def java_hash(text: str) -> int:
-    """Math.abs(text.hashCode()) of Java: what Kafka places transactional ids by."""
-    value = 0
-    for character in text:
-        value = (31 * value + ord(character)) & 0xFFFFFFFF
-    return value if value < 1 << 31 else (1 << 32) - value
 
 
 def kill_broker(brokers: Brokers, chance: random.Random) -> Details:

@@ -62,7 +62,7 @@ def list_open(
     while True:
         try:
             return control.open_transactions(
-                ids.task_pattern(sink), lambda name: ids.is_task(name, sink), but
+                *(ids.task_pattern(sink), lambda name: ids.is_task(name, sink), but, ids.stem)
             )
         except OutcomeUnknown as error:
             if time.monotonic() > deadline:

@@ -1,4 +1,5 @@
-"""Who is asked for transactions: all brokers that are there now, until they lead the whole log."""
+"""Who is asked for transactions: all brokers that are there now, until they lead the whole log and
+have loaded it."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ from typing import Any
 
 import pytest
 from kafka import errors
+from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 
 from eo_kafka.clients.kafka import topic_lists
 from eo_kafka.clients.kafka.every_broker import list_transactions
+from eo_kafka.clients.kafka.transactional_id import log_partition
 
 Leaders = dict[int, tuple[int, int]]  # partition of the log -> who leads it, under which epoch
 
@@ -24,6 +27,7 @@ class Cluster:
         self._manager = self.cluster = self
         self._known, self._coordinator_brokers = known, dict[int, Any]()
         self.is_to_update = False
+        self.told, self.probed = dict[int, int](), list[str]()  # of a partition, instead of 105
 
     def brokers(self) -> list[Any]:
         return [SimpleNamespace(node_id=node) for node in self._known]
@@ -34,7 +38,18 @@ class Cluster:
     def call_soon(self, method: Any, *args: Any) -> Any:
         return method(*args)
 
-    async def send(self, _: object, node_id: int) -> Any:
+    def _described(self, ids: list[str], node_id: int) -> Any:
+        self.probed += ids
+        rows = []
+        for name in ids:
+            place = log_partition(name, 3)
+            assert (self.sees[node_id] or {})[place][0] == node_id
+            rows.append(SimpleNamespace(error_code=self.told.get(place, 105)))
+        return SimpleNamespace(transaction_states=rows)
+
+    async def send(self, request: Any, node_id: int) -> Any:
+        if isinstance(request, DescribeTransactionsRequest):
+            return self._described(request.transactional_ids, node_id)
         assert node_id in self._known | self._coordinator_brokers.keys()
         partitions = [
             {"partition_index": number, "leader_id": leader, "leader_epoch": epoch}
@@ -69,6 +84,28 @@ def test_one_that_is_back_is_asked_though_it_was_not_known() -> None:
     cluster.asked.clear()
     assert cluster.list()
     assert sorted(cluster.asked) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("code", [14, 15, 16])
+def test_a_list_does_not_count_before_each_coordinator_has_loaded_what_it_leads(code: int) -> None:
+    cluster = Cluster(dict.fromkeys((1, 2, 3), BEFORE), known={1, 2, 3})
+    cluster.list_again()
+    cluster.sees = dict.fromkeys((1, 2, 3), AFTER)
+    cluster.told = {2: code}
+    for _ in range(3):
+        with pytest.raises(errors.for_code(code), match="has not loaded all of __transaction_state"):
+            cluster.list()
+    cluster.told, cluster.probed = {}, []
+    assert cluster.list_again()
+    assert len(cluster.probed) == 1  # of the others it is known
+    assert cluster.list()
+    assert len(cluster.probed) == 1
+
+
+def test_who_may_not_describe_the_ids_lists_once_more() -> None:
+    cluster = Cluster(dict.fromkeys((1, 2, 3), BEFORE), known={1, 2, 3})
+    cluster.told = dict.fromkeys(range(3), 53)
+    assert cluster.list_again()
 
 
 def test_a_list_counts_where_the_coordinators_are_those_of_the_one_before() -> None:

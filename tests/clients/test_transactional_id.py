@@ -12,6 +12,7 @@ from eo_kafka.clients.kafka.transactional_id import (
     ATTEMPT_SLOTS,
     GENERATION_SLOTS,
     TransactionalIds,
+    log_partition,
 )
 
 NAMES = st.text(st.sampled_from("ab.-_+*[(^$|\\0"), min_size=1, max_size=8)
@@ -79,3 +80,8 @@ def test_sinks_partitions_and_neighbouring_slots_differ() -> None:
     places = [("s", 0, 0, 0), ("t", 0, 0, 0), ("s", 1, 0, 0), ("s", 0, 1, 0), ("s", 0, 0, 1)]
 
     assert len({ids.task(*place) for place in places}) == len(places)
+
+
+def test_ids_are_in_the_log_where_java_puts_them() -> None:
+    assert log_partition("eo-kafka", 1 << 31) == 1048965187  # positive in Java
+    assert log_partition("soak-count", 1 << 31) == 777511928  # negative in Java

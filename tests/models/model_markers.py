@@ -18,8 +18,8 @@ What keeps the promises:
 - markers_before_ids: S1 looks, too; best behind its aborts, which may leave a marker out as well.
 - marker_look_lists_again: such a look asks all coordinators whose an open transaction is. With
   `hidden`, a list may lack one that comes back or moves just then. So a list counts when each
-  partition of their log was asked for, and who is in none is asked for again, now and in the next
-  look: not taken for another program's for good.
+  partition of their log was asked for, of a broker that has shown that it had loaded it; and who is
+  in none is asked for again, now and in the next look: not taken for another program's for good.
 - hung_id_is_given_up: no look of a driver sees what happens between it and a task's first row: a
   retry's InitProducerId, or a timeout, ends an attempt without its marker; S7 ends the participant
   whose id a copy or a zombie is about to take. A driver that looks later sees nothing but an open

@@ -13,7 +13,6 @@ import pytest
 from eo_kafka.core.transaction import Described, Identity, TransactionState
 from eo_kafka.testing.history import Event, Row
 from eo_kafka.tools.run.verdict import Way, tree, way_of
-from soak.broker_faults import java_hash
 from soak.checker import REFUSALS, Anomaly, Observed, check, hung, story, stuck
 from soak.history import Done
 from soak.report import Result, page, recoveries
@@ -293,11 +292,6 @@ def test_the_same_seed_writes_the_same_input():
         )
         assert first == again
         assert len({value for _, value in first}) == 50
-
-
-def test_transactional_ids_are_placed_as_java_does_it():
-    assert java_hash("eo-kafka") == 1048965187  # positive in Java
-    assert java_hash("soak-count") == 777511928  # negative in Java
 
 
 FAULTS = [
