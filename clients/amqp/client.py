@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from ...core.errors import EnvironmentRefused, EoKafkaError, ReadTimeout, SourceError, cut
 from ...core.options import Option, OptionReader, text
+from ...core.patience import patience_s
 from .repairs import repair
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ _NO_LOGIN = re.compile(
     r".*(?:user|login|password|permission|vhost .* not found)",
     re.IGNORECASE,
 )
+# What it adds where a backend that it asks for rights fails; not where it asks for a login
+_BACKEND_FAILED = "returned an error"
 _LIMIT, _VHOST_DOWN = "connection limit", re.compile("vhost '(.*)' is down")
 
 
@@ -154,6 +157,8 @@ def explained(error: Exception, settings: AmqpSettings, queue: str) -> EoKafkaEr
     place, said = settings.place, _said(error)
     if (waits_for := _waits_for(error, said, place, queue)) is not None:
         return ReadTimeout(waits_for)
+    if (shut_out := _shut_out(error, said, place, queue)) is not None:
+        return shut_out
     refusal = _refusal(error, said, place, queue)
     if refusal is not None:
         return EnvironmentRefused(refusal)
@@ -225,13 +230,28 @@ def _waits_for(error: Exception, said: str, place: str, queue: str) -> str | Non
     return None
 
 
+def _shut_out(error: Exception, said: str, place: str, queue: str) -> EoKafkaError | None:
+    """A login or a right that RabbitMQ refuses, or that it cannot ask its backend for."""
+    is_login = _is_guess(error) and _NO_LOGIN.search(said) is not None
+    is_asked = is_login or getattr(error, "reply_code", None) == _REFUSED
+    if is_asked and _BACKEND_FAILED in said:
+        return ReadTimeout(
+            f"RabbitMQ at {place} cannot find out whether queue '{queue}' may be read ({said}): the"
+            " backend that says who may do what (LDAP, HTTP) gives it no answer. Start again when "
+            "that is up."
+        )
+    if not is_login:
+        return None
+    kind = ReadTimeout if patience_s(place, 0.0) else EnvironmentRefused  # it was let in before
+    return kind(
+        f"RabbitMQ at {place} refuses this user or this virtual host: {said}. It says the same "
+        "where a backend that it asks (LDAP, HTTP) does not answer; its log tells which. Correct "
+        "the user, its password or its permissions, or bring the backend up, and start again."
+    )
+
+
 def _refusal(error: Exception, said: str, place: str, queue: str) -> str | None:
     """What a person must correct, if that is what it is."""
-    if _is_guess(error) and _NO_LOGIN.search(said):
-        return (
-            f"RabbitMQ at {place} refuses this user or this virtual host: {said}. Correct the "
-            "user, its password or its permissions, and start again."
-        )
     if _UNTRUSTED in said:
         return (
             f"The certificate of RabbitMQ at {place} is not trusted: {said}. Name its authority in "

@@ -7,12 +7,14 @@ import json
 import logging
 import os
 import sys
+from threading import Thread
 
 import pika
 import pytest
 
 from eo_kafka.clients.amqp.queue import Queue
 from eo_kafka.connectors.queues.reader import QueueStreamReader, checked
+from eo_kafka.core.process import driver_directory
 from eo_kafka.errors import (
     EnvironmentRefused,
     Fenced,
@@ -20,10 +22,21 @@ from eo_kafka.errors import (
     ReadTimeout,
     SourceError,
 )
+from eo_kafka.sources.queues import receiver
 from eo_kafka.sources.queues.rows import with_messages
 from eo_kafka.testing.processes import wait_until
 from harness import committed, committed_messages, delete_records
-from queue_job import QueueCopy, channel, new_queue, numbered, once, publish, waiting
+from queue_job import (
+    QueueCopy,
+    channel,
+    evaluate,
+    new_queue,
+    numbered,
+    once,
+    publish,
+    waiting,
+    with_each_kept,
+)
 
 
 def in_inbox(job: QueueCopy):
@@ -47,6 +60,17 @@ def test_a_start_reads_back_what_it_kept_as_far_as_the_window_reaches(queue_copy
     assert job.receiver(**small).receive(all_there=True) == 1
     assert in_inbox(job) == once([*ids, "new"]) + once(ids[:1])
     assert waiting(job.url, job.queue) == 0
+
+
+def test_a_backlog_is_taken_whole_and_what_keeps_coming_holds_no_batch_back(
+    queue_copy, monkeypatch
+) -> None:
+    monkeypatch.setattr(receiver, "_PLAN_S", 0.0)
+    job, ids = queue_copy, numbered(50)
+    publish(job.url, job.queue, ids[:5])
+    one, more = job.receiver(prefetch="2"), iter(ids[5:])
+    with_each_kept(one, lambda: publish(job.url, job.queue, [next(more)]))
+    assert one.receive() == 8, "2, 2, the last one with a new one, and 2 new ones"
 
 
 def test_one_that_was_shut_out_keeps_nothing_and_gives_its_messages_back(queue_copy) -> None:
@@ -339,7 +363,10 @@ def test_a_queue_that_another_consumer_has_for_itself_is_waited_for(queue_copy, 
     assert one.receive(all_there=True) == 1
 
 
-def test_a_wrong_password_or_no_server_is_told_without_the_password(queue_copy, caplog) -> None:
+def test_a_wrong_password_or_no_server_is_told_without_the_password(
+    queue_copy, caplog, monkeypatch
+) -> None:
+    monkeypatch.setattr(driver_directory, "_seen", set())
     job = queue_copy
     caplog.set_level(logging.DEBUG)
     job.given = {"fetchOffset.timeoutMs": "1000"}
@@ -353,6 +380,27 @@ def test_a_wrong_password_or_no_server_is_told_without_the_password(queue_copy, 
             job.receiver(url=url).receive()
         assert "s3cr3t" not in str(told.value) + repr(told.value)
     assert "s3cr3t" not in caplog.text
+
+
+def test_a_login_that_is_refused_later_is_waited_for(own_rabbitmq, queue_copy, caplog) -> None:
+    """RabbitMQ says the same where the backend that it asks (LDAP, HTTP) does not answer."""
+    job, took = queue_copy, []
+    job.url = own_rabbitmq.url
+    job.queue = new_queue(job.url)
+    one = job.receiver()
+    publish(job.url, job.queue, ["a"])
+    assert one.receive() == 1
+    publish(job.url, job.queue, ["b"])
+    change = 'rabbit_auth_backend_internal:change_password(<<"guest">>, <<"{}">>, <<"test">>)'
+    evaluate(own_rabbitmq, change.format("other"))
+    works = Thread(target=lambda: took.append(one.receive()), daemon=True)
+    works.start()
+    wait_until(lambda: "Trying again" in caplog.text or not works.is_alive(), "it is told")
+    evaluate(own_rabbitmq, change.format("guest"))
+    works.join(30)
+    assert took == [1]
+    assert "refuses this user" in caplog.text
+    assert in_inbox(job) == once(["a", "b"])
 
 
 def test_other_consumers_are_told(queue_copy, caplog) -> None:

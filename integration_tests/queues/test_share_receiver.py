@@ -17,8 +17,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from eo_kafka.clients.kafka import share_group
 from eo_kafka.errors import EnvironmentRefused, Fenced
+from eo_kafka.sources.queues import receiver
 from eo_kafka.testing.processes import killed_at_last
 from harness import committed, committed_messages, delete_topic, wait_until, write
+from queue_job import with_each_kept
 from share_job import ShareCopy, numbered, polled, share_copy_of, wait_taken
 
 
@@ -79,6 +81,17 @@ def test_records_that_keep_coming_hold_no_batch_back(share_copy) -> None:
         for _ in range(3):
             wait_taken(one, 1)
             assert producer.is_alive()
+
+
+def test_a_backlog_is_taken_whole(share_copy, monkeypatch) -> None:
+    """And no more than a second of what comes meanwhile."""
+    monkeypatch.setattr(receiver, "_PLAN_S", 0.0)
+    job, new = share_copy, iter(numbered(50))
+    for value in numbered(8):  # a batch for each, as these are not divided
+        job.publish([value])
+    with job.member(prefetch="2") as one:
+        with_each_kept(one, lambda: job.publish([next(new)]))
+        assert 8 <= one.receive() < 20
 
 
 def test_one_that_comes_again_after_ten_thousand_others_is_known(share_kafka, tmp_path) -> None:

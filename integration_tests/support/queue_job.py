@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pika
 import pytest
@@ -160,6 +161,18 @@ def kill_receivers(
             one.kill()
             one.wait()
     return kills
+
+
+def with_each_kept(one: Receiver, do: Callable[[], None]) -> None:
+    """From now on that is done after each portion that it keeps."""
+    one.open()
+    keep = one._keep
+
+    def keep_and_do(*given: Any) -> None:
+        keep(*given)
+        do()
+
+    one._keep = keep_and_do
 
 
 def once(ids: list[str]) -> Counter[bytes]:

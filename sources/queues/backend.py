@@ -15,12 +15,15 @@ class Backend(Protocol):
     """A queue. Lives in the process that plans the query; connects when it is first asked
     something. Raises EnvironmentRefused, ReadTimeout and SourceError."""
 
-    def ready(self) -> tuple[int, int]:
+    def ready(self, *, is_first: bool = False) -> tuple[int, int]:
         """How many messages wait, at most, and how many others take some. That none wait is not
-        certain before `take` has given none."""
+        certain before `take` has given none. `is_first`: before the first `take` of a batch."""
 
     def take(self, count: int) -> list[Message]:
         """About `count` messages, unacknowledged; fewer, or none, if none came for a moment."""
+
+    def waited(self, taken: Sequence[Message]) -> bool:
+        """Whether one of these, of the last `take`, was there when `ready` was asked first."""
 
     def acknowledge(self, taken: Sequence[Message]) -> None:
         """Exactly these, of the last `take`."""

@@ -27,16 +27,24 @@ class RabbitMQQueue:
         self._queue = Queue(settings, queue, name, most_deliveries)
         self._id_of, self._kind = id_of(id_source), kind_of_id(queue, id_source)
         self._open: list[int] = []  # the receipts of what is not acknowledged, in their order
+        self._backlog = 0  # how many are left of those that waited at the first look
 
-    def ready(self) -> tuple[int, int]:
+    def ready(self, *, is_first: bool = False) -> tuple[int, int]:
         """Exact, both of them, but for a quorum queue without a leader: 0."""
-        return self._queue.ready()
+        ready, consumers = self._queue.ready()
+        self._backlog = ready if is_first else min(self._backlog, ready)  # others take some
+        return ready, consumers
 
     def take(self, count: int) -> list[Message]:
         """Never more than `count`."""
         taken = self._queue.take(count, QUIET_S, PATIENCE_S)
         self._open = [one.tag for one in taken]
+        self._backlog -= len(taken)
         return [message_of(one, self._id_of(one), self._kind) for one in taken]
+
+    def waited(self, taken: Sequence[Message]) -> bool:
+        """By count: the oldest come first."""
+        return self._backlog + len(taken) > 0
 
     def acknowledge(self, taken: Sequence[Message]) -> None:
         """Exactly these: at once where none before them is left out."""

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 PORTION_BYTES = 32 << 20  # of one transaction, which must end in time
 MOST_PROBLEMS = 10  # each takes a second to be found, and nobody sends heartbeats meanwhile
 _PAUSE_S = 0.5
-_PLAN_S = 1.0  # after the first messages a batch is planned, though more keep coming
+_PLAN_S = 1.0  # after the last of those that waited a batch is planned, though more keep coming
 
 
 @dataclass
@@ -74,9 +74,9 @@ class Receiver:
             self._queue.drop()
 
     def receive(self, *, all_there: bool = False) -> int:
-        """Move messages into the inbox: up to `maxMessagesPerTrigger`, and those of about a second,
-        or all that wait now. How many were taken. A RabbitMQ, or Kafka, that is away is waited for.
-        Driver, once a batch or trigger."""
+        """Move messages into the inbox: those that wait now and those of about a second more, up to
+        `maxMessagesPerTrigger`; or all that wait now. How many were taken. A RabbitMQ, or Kafka,
+        that is away is waited for. Driver, once a batch or trigger."""
         counts, told, taken = _Counts(), "", 0
         place = self._options.place
         deadline: float | None = None  # of what fails; what goes on may take its time
@@ -112,8 +112,8 @@ class Receiver:
         assert self._queue is not None and self._inbox is not None
         total, most = 0, sys.maxsize if all_there else self._options.max_messages
         until = math.inf
-        while total < most and time.monotonic() < until:
-            ready, consumers = self._queue.ready()
+        while total < most:
+            ready, consumers = self._queue.ready(is_first=not total)
             if not self._has_looked:
                 self._warn_of_others(consumers)
             if most == sys.maxsize and (ready or total):
@@ -129,8 +129,10 @@ class Receiver:
             self._keep(taken, counts)
             total += len(taken)
             counts.taken += len(taken)
-            if not all_there:
-                until = min(until, time.monotonic() + _PLAN_S)
+            if not all_there and (until == math.inf or self._queue.waited(taken)):
+                until = time.monotonic() + _PLAN_S
+            elif time.monotonic() >= until:
+                break
         if total:
             self._queue.rest()
         if all_there:  # it is not called again

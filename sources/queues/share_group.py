@@ -35,10 +35,11 @@ class ShareGroupQueue:
         )
         self._admin: Any = None
         self._is_behind = False
+        self._first: dict[int, int] = {}  # the partitions' ends at the first look
         # Up to where nothing of a topic's partition is missing without a word
         self._told: dict[tuple[str, int], int] = {}
 
-    def ready(self) -> tuple[int, int]:
+    def ready(self, *, is_first: bool = False) -> tuple[int, int]:
         """How many records there are from where the group may begin, which is 10,000 offsets below
         what was kept. Nobody tells of other members."""
         if self._admin is None:
@@ -50,6 +51,8 @@ class ShareGroupQueue:
         asked = [(topic, number, False) for number in numbers]
         found = control_plane.shared(self._options.kafka).look(ends=asked).ends
         ends = dict(zip(numbers, found, strict=True))
+        if is_first:
+            self._first = ends
         for at, end in ends.items():  # of what was there before the first message, nobody knows
             self._told.setdefault((topic_id, at), self._memory.end(topic_id, at) or end)
         behind = [max(0, end - self._memory.end(topic_id, at)) for at, end in ends.items()]
@@ -83,6 +86,11 @@ class ShareGroupQueue:
         topic_id, found = self._group.take(self._is_behind)
         self._tell_of_deleted(topic_id, found)
         return [message_of(one, topic_id) for one in found]
+
+    def waited(self, taken: Sequence[Message]) -> bool:
+        """By offset: how many of those that are there come to this member, nobody knows."""
+        places = [one.place for one in taken if one.place is not None]
+        return any(at.offset < self._first.get(at.partition, 0) for at in places)
 
     def acknowledge(self, taken: Sequence[Message]) -> None:
         """Exactly these."""

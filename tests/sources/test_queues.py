@@ -33,10 +33,13 @@ from eo_kafka.clients.amqp.repairs import repair
 from eo_kafka.clients.kafka import topics
 from eo_kafka.clients.kafka.share_group import ShareGroup
 from eo_kafka.connectors.queues.reader import checked, columns
+from eo_kafka.core.patience import served
+from eo_kafka.core.process import driver_directory
 from eo_kafka.errors import EnvironmentRefused, OptionsError, ReadTimeout, SourceError
 from eo_kafka.formats.shared.arrow_types import arrow_schema
 from eo_kafka.sources.queues.id_window import Window
 from eo_kafka.sources.queues.message import META, PART_BYTES, Record, id_of, id_source, message_of
+from eo_kafka.sources.queues.rabbitmq import RabbitMQQueue
 from eo_kafka.sources.queues.receiver import PORTION_BYTES, _portions
 from eo_kafka.sources.queues.rows import unpacked, with_messages
 from eo_kafka.sources.queues.share_group import message_of as message_of_share_group
@@ -504,6 +507,10 @@ def test_whatever_ends_a_connection_is_an_outage(error) -> None:
         (404, "queue 'orders' has crashed and failed to restart", ReadTimeout, "has crashed"),
         (403, "access to queue 'orders' refused for user 'me'", EnvironmentRefused, "'read'"),
         (403, "queue 'orders' in vhost '/' in exclusive use", ReadTimeout, "Another consumer has"),
+        (
+            *(403, "access to queue 'orders' refused for user 'me', backend b returned an error"),
+            *(ReadTimeout, "backend that says who may do what"),
+        ),
     ],
 )
 def test_what_goes_by_itself_is_waited_for(code, text, kind, said) -> None:
@@ -542,6 +549,44 @@ def test_a_refusal_is_what_rabbitmq_itself_refused(code, text, kind, said) -> No
         assert type(found) is kind
         assert re.search(said, str(found))
         assert guess not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "at_first", "said"),
+    [
+        (403, "Login was refused using authentication mechanism PLAIN.", EnvironmentRefused, "log"),
+        (530, "access to vhost 'shop' refused for user 'me'", EnvironmentRefused, "LDAP"),
+        (
+            *(530, "access to vhost 'shop' refused for user 'me', backend b returned an error: 5"),
+            *(ReadTimeout, "backend"),
+        ),
+    ],
+)
+def test_a_login_that_was_good_before_is_waited_for(
+    code, text, at_first, said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RabbitMQ's words are the same where the backend that it asks does not answer."""
+    monkeypatch.setattr(driver_directory, "_seen", set())
+    ended = pika.exceptions.ConnectionClosedByBroker(code, text)
+    error = pika.exceptions.ProbableAuthenticationError(repr(ended))
+    amqp = checked(GIVEN).queue.amqp
+    assert type(explained(error, amqp, "orders")) is at_first
+    served(amqp.place)
+    found = explained(error, amqp, "orders")
+    assert type(found) is ReadTimeout
+    assert re.search(said, str(found))
+
+
+def test_what_others_have_taken_is_no_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = RabbitMQQueue(checked(GIVEN).queue.amqp, "orders", "me", "body", 15)
+    counts = iter([9, 1, 1])
+    monkeypatch.setattr(queue._queue, "ready", lambda: (next(counts), 1))
+    monkeypatch.setattr(queue._queue, "take", lambda *_: [delivery()])
+    found = []
+    for is_first in (True, False, False):
+        queue.ready(is_first=is_first)
+        found.append(queue.waited(queue.take(1)))
+    assert found == [True, True, False]
 
 
 def test_what_the_client_raises_for_an_end_is_known() -> None:
