@@ -93,7 +93,9 @@ def test_a_list_does_not_count_before_each_coordinator_has_loaded_what_it_leads(
     cluster.sees = dict.fromkeys((1, 2, 3), AFTER)
     cluster.told = {2: code}
     for _ in range(3):
-        with pytest.raises(errors.for_code(code), match="has not loaded all of __transaction_state"):
+        with pytest.raises(
+            errors.for_code(code), match="has not loaded all of __transaction_state"
+        ):
             cluster.list()
     cluster.told, cluster.probed = {}, []
     assert cluster.list_again()
