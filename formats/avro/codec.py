@@ -12,14 +12,13 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 import fastavro
-from fastavro.read import SchemaResolutionError
 
 from .fitting import SCALARS, Convert, SchemaMismatch, decimals, member_of
-from .marks import Member, for_reading, unwrapped
+from .marks import Member
+from .resolution import for_reading, unwrapped
 from .strict import Strict
 from .types import BARE_ITEMS, Schema, full_name, has_bare_items, is_one_column
 
@@ -57,7 +56,6 @@ class Decoder:
         if has_bare_items(written):
             raise SchemaMismatch(BARE_ITEMS)
         self._strict = Strict(written)
-        self._given = written, wanted
         self._written, self._wanted = for_reading(written, wanted)
         self._convert = _conversion(written if wanted is None else wanted, {}, _READ)
 
@@ -66,19 +64,7 @@ class Decoder:
         some that are left over."""
         self._strict.check(data)
         stream = io.BytesIO(data)
-        try:
-            value = unwrapped(
-                fastavro.schemaless_reader(
-                    stream,
-                    self._written,
-                    self._wanted,
-                    return_named_type=self._wanted is None,  # else our marks say it
-                    return_named_type_override=True,
-                )
-            )
-        except SchemaResolutionError:  # again, for a reason without our marks
-            fastavro.schemaless_reader(io.BytesIO(data), *self._given)
-            raise
+        value = unwrapped(fastavro.schemaless_reader(stream, self._written, self._wanted))
         if left := len(data) - stream.tell():
             raise ValueError(f"{left} bytes are left over")
         return value if self._convert is None else self._convert(value)
@@ -169,7 +155,9 @@ def _read_union(present: Sequence[Any], inner: Sequence[Convert | None]) -> Conv
     def convert(value: Any) -> Any:
         if value is None:
             return None
-        number, found = value if isinstance(value, Member) else _named_member(present, value)
+        if not isinstance(value, Member):  # a default, of its first type; and that is null
+            raise SchemaMismatch(f"default {value!r} of a union is not of its first type")
+        number, found = value
         change = inner[number]
         return {f"member{number}": change(found) if change else found}
 
@@ -184,28 +172,6 @@ def _named_type(branch: Any) -> str | None:
         return full_name(branch)
     primitive = ("boolean", "int", "long", "float", "double", "bytes", "string")
     return branch if isinstance(branch, str) and branch not in primitive else None
-
-
-def _named_member(present: Sequence[Any], value: Any) -> Member:
-    """Of a type that has a name, which fastavro says where there are several, or our marks."""
-    named = {number: _named_type(branch) for number, branch in enumerate(present)}
-    name = getattr(value, "type_name", None)
-    if isinstance(value, tuple):
-        name, value = value
-    if name is not None:
-        fits = [number for number, one in named.items() if one == name]
-    else:
-        fits = [number for number, one in named.items() if one and _fits(present[number], value)]
-    if len(fits) != 1:
-        raise SchemaMismatch(f"{type(value).__name__} is in none of the union's types, or in two")
-    return Member(fits[0], value)
-
-
-def _fits(branch: Any, value: Any) -> bool:
-    if isinstance(branch, str):
-        return True  # a type that is defined elsewhere
-    kinds: dict[str, tuple[type, ...]] = {"enum": (str,), "fixed": (bytes, Decimal)}
-    return isinstance(value, kinds.get(branch["type"], (dict,)))
 
 
 class Encoder:

@@ -1,26 +1,28 @@
-"""Schemas for fastavro with which a value says what it is: which of a union's types, and a time.
+"""Marks in schemas for fastavro, with which a value becomes what it is wanted as.
 
 fastavro gives bare values, and does not look at the meaning of the type that they are read as: 5
-may be an `int`, a `long` or a time's milliseconds. It calls a function for every logical type. So
-types that have no name get one of ours; and so do those that have one, where another schema is
-wanted: fastavro says the name only in a union of several that was written. No I/O.
+may be an `int`, a `long` or a time's milliseconds. It calls a function for every logical type, so
+types get one of ours. No I/O.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import fastavro
 from fastavro.read import LOGICAL_READERS
 
 from .fitting import SchemaMismatch
 from .program import INT64
-from .types import is_one_column
+from .types import full_name, is_one_column
 
 _MARK = "eo-kafka"
-_UNNAMED = ("boolean", "int", "long", "float", "double", "bytes", "string", "array", "map")
+_KINDS = (
+    *("boolean", "int", "long", "float", "double", "bytes", "string", "array", "map"),
+    *("record", "enum", "fixed"),
+)
+_OWN = ("type", "name", "fields", "items", "values", "symbols", "size")  # what fastavro reads by
+_SAME = ("type", "logicalType", "precision", "scale", "symbols")
 _TIMES_OF_DAY = ("int-time-millis", "long-time-micros")  # Spark has no type for them
 _READERS = {name: read for name, read in LOGICAL_READERS.items() if name not in _TIMES_OF_DAY}
 # What a number counts, and in how many nanoseconds
@@ -42,118 +44,53 @@ class Member(NamedTuple):
     value: Any
 
 
-class _Record(dict[str, Any]):
-    """Is of a named type, and says of which. So do the next two."""
-
-    type_name: str
-
-
-class _Symbol(str):
-    type_name: str
-
-
-class _Fixed(bytes):
-    type_name: str
-
-
-_NAMED: Mapping[str, Any] = {
-    "record": _Record,
-    "error": _Record,
-    "enum": _Symbol,
-    "fixed": _Fixed,
-}
+def marked(
+    schema: Any, written: Any, wanted: Any, member: int | None, is_among: bool = False
+) -> Any:
+    """`schema` for fastavro, whose values were `written` as one type and are `wanted` as another,
+    which is a `member` of its union. `is_among`: fastavro may take them for those of another."""
+    same = all(written.get(what) == wanted.get(what) for what in _SAME)
+    is_time_of_day = f"{written['type']}-{written.get('logicalType')}" in _TIMES_OF_DAY
+    if schema["type"] == "null" or (
+        same and member is None and not is_among and not is_time_of_day
+    ):
+        return schema if len(schema) > 1 else schema["type"]
+    own = {name: schema[name] for name in _OWN if name in schema}
+    return {**own, "logicalType": _MARK, "written": written, "wanted": wanted, "member": member}
 
 
-def for_reading(written: Any, wanted: Any = None) -> tuple[Any, Any]:
-    """Both (parsed) with marks, and defaults as if they had been read."""
-    source = _wrapped(_marked(written, wanted is not None))
-    if wanted is None:
-        return source, None
-    target = _wrapped(_marked(wanted, False))
-    names = {one["name"]: one for one in _records(copy.deepcopy(target))}
-    for record in _records(target):
-        for field in record["fields"]:
-            if "default" in field:
-                field["default"] = _default(field["type"], field["default"], names)
-    return source, target
+def refused(schema: Any, reason: str) -> Any:
+    """`schema`, each of whose values raises SchemaMismatch."""
+    return {**schema, "logicalType": _MARK, "refused": reason}
 
 
-def _wrapped(schema: Any) -> Any:
-    """As the only field of a record, whose bytes are the same. fastavro parses any other type again
-    for each value, and takes no default then that has been read."""
-    fields = [{"name": "value", "type": schema}]
-    return fastavro.parse_schema({"type": "record", "name": "eo_kafka", "fields": fields})
-
-
-def unwrapped(read: Any) -> Any:
-    """What was read by one of the two."""
-    return read["value"]
-
-
-def _marked(schema: Any, everywhere: bool, member: int | None = None) -> Any:
-    if isinstance(schema, list):
-        present = [branch for branch in schema if branch != "null"]
-        numbers = iter([None] * len(present) if is_one_column(present) else range(len(present)))
-        found = [
-            branch if branch == "null" else _marked(branch, everywhere, next(numbers))
-            for branch in schema
-        ]
-        own = [one for one in found if isinstance(one, dict) and one.get("member") is not None]
-        beside = {one["type"]: dict(one) for one in own}
-        for one in own:
-            one["beside"] = beside
-        return found
-    kind = schema if isinstance(schema, str) else schema["type"]
-    if not isinstance(kind, str):
-        return _marked(kind, everywhere, member)
-    made = {} if isinstance(schema, str) else {k: v for k, v in schema.items() if k[:2] != "__"}
-    for inner in ("items", "values"):
-        if inner in made:
-            made[inner] = _marked(made[inner], everywhere)
-    if "fields" in made:
-        made["fields"] = [
-            {**field, "type": _marked(field["type"], everywhere)} for field in made["fields"]
-        ]
-    is_time_of_day = f"{kind}-{_means(made)}" in _TIMES_OF_DAY
-    if kind in _NAMED and everywhere and _means(made) is None:
-        return {**made, "logicalType": _MARK, "means": None}
-    if kind in _UNNAMED and (everywhere or member is not None or is_time_of_day):
-        return {**made, "type": kind, "logicalType": _MARK, "member": member, "means": _means(made)}
-    return made or schema
-
-
-def _means(schema: Any) -> str | None:
-    """A type's own logical type."""
-    found = schema.get("logicalType") if isinstance(schema, Mapping) else None
-    return schema["means"] if found == _MARK else found
-
-
-def _read(data: Any, written: Any, wanted: Any = None) -> Any:
+def _read(data: Any, mark: Any, _: Any = None) -> Any:
     """What a value is that was read as one type and is wanted as another."""
-    wanted = written if wanted is None else wanted
-    if written["type"] in _NAMED:
-        return _named(data, wanted)
-    if isinstance(wanted, Mapping):  # fastavro takes the first type that a value could become
-        wanted = wanted.get("beside", {}).get(written["type"], wanted)
-    kind = wanted if isinstance(wanted, str) else wanted["type"]
-    means = _means(written)
-    own, other = f"{written['type']}-{means}", f"{kind}-{_means(wanted)}"
+    if "refused" in mark:
+        raise SchemaMismatch(mark["refused"])
+    found, member = _as_wanted(data, mark["written"], mark["wanted"]), mark["member"]
+    return found if member is None else Member(member, found)
+
+
+def _as_wanted(data: Any, written: Any, wanted: Any) -> Any:
+    kind, means = wanted["type"], written.get("logicalType")
+    if kind == "enum":
+        return _symbol(data, wanted)
+    own, other = f"{written['type']}-{means}", f"{kind}-{wanted.get('logicalType')}"
     if {own, other} <= _UNITS.keys() and not {own, other} <= _READERS.keys():
         other = other.replace("timestamp-millis", "timestamp-micros")  # a column has these
-        data = _with_meaning(_in_unit(data, own, other), kind, other.partition("-")[2], wanted)
-    elif own in _READERS:
-        data = _with_meaning(data, written["type"], means, written)
-    else:
-        data = _promoted(data, written["type"], kind)
-        data = _with_meaning(data, kind, _means(wanted), wanted)
-    member = wanted.get("member") if isinstance(wanted, Mapping) else None
-    return data if member is None else Member(member, data)
+        return _with_meaning(_in_unit(data, own, other), kind, other.partition("-")[2], wanted)
+    if own in _READERS:
+        return _with_meaning(data, written["type"], means, written)
+    data = _promoted(data, written["type"], kind)
+    return _with_meaning(data, kind, wanted.get("logicalType"), wanted)
 
 
-def _named(data: Any, schema: Any) -> Any:
-    found = _NAMED[schema["type"]](data)
-    found.type_name = schema["name"]
-    return found
+def _symbol(name: str, wanted: Any) -> str:
+    found = name if name in wanted["symbols"] else wanted.get("default")
+    if found is None:
+        raise SchemaMismatch(f"'{name}' is none of enum '{full_name(wanted)}', without a default")
+    return str(found)
 
 
 def _in_unit(number: int, own: str, other: str) -> int:
@@ -183,43 +120,30 @@ def _promoted(data: Any, kind: str, into: str) -> Any:
     return data
 
 
-LOGICAL_READERS.update({f"{kind}-{_MARK}": _read for kind in (*_UNNAMED, *_NAMED)})
+LOGICAL_READERS.update({f"{kind}-{_MARK}": _read for kind in _KINDS})
 
 
-def _records(schema: Any) -> Iterator[Any]:
-    """All that are defined in a schema."""
+def default(schema: Any, value: Any, names: Mapping[str, Any]) -> Any:
+    """A default as if it had been read. A schema has bytes as text, and of a union's default does
+    not say the type: the first one. `names`: what is defined."""
     if isinstance(schema, list):
-        for branch in schema:
-            yield from _records(branch)
-    elif isinstance(schema, Mapping):
-        if "fields" in schema:
-            yield schema
-        inner = [field["type"] for field in schema.get("fields", ())]
-        for one in (*inner, schema.get("items"), schema.get("values"), schema["type"]):
-            yield from _records(one)
-
-
-def _default(schema: Any, value: Any, names: Mapping[str, Any]) -> Any:
-    """A schema has bytes as text, and of a union's default does not say the type: the first one."""
-    if isinstance(schema, list):
-        return _default(schema[0], value, names)
+        found = default(schema[0], value, names)
+        is_member = schema[0] != "null" and not is_one_column([x for x in schema if x != "null"])
+        return Member(0, found) if is_member else found
     schema = names.get(schema, {"type": schema}) if isinstance(schema, str) else schema
     kind = schema["type"]
+    if not isinstance(kind, str):
+        return default(kind, value, names)
     if "fields" in schema:
         fields = {one["name"]: one for one in schema["fields"]}
         given = {name: value.get(name, one.get("default")) for name, one in fields.items()}
-        value = {name: _default(fields[name]["type"], one, names) for name, one in given.items()}
-        return _named(value, schema)
+        return {name: default(fields[name]["type"], one, names) for name, one in given.items()}
     if kind == "array":
-        value = [_default(schema["items"], one, names) for one in value]
+        value = [default(schema["items"], one, names) for one in value]
     elif kind == "map":
-        value = {name: _default(schema["values"], one, names) for name, one in value.items()}
+        value = {name: default(schema["values"], one, names) for name, one in value.items()}
     elif kind in ("bytes", "fixed"):
         value = value.encode("latin-1")
     elif kind in ("float", "double"):
         value = float(value)
-    if kind in _NAMED and _means(schema) is None:
-        return _named(value, schema)
-    value = _with_meaning(value, kind, _means(schema), schema)
-    member = schema.get("member")
-    return value if member is None else Member(member, value)
+    return _with_meaning(value, kind, schema.get("logicalType"), schema)

@@ -83,7 +83,7 @@ class Program:
 
 
 # What a number may become that was written as another type: the kind of the column's node.
-_PROMOTED = {
+PROMOTED = {
     ("int", "long"): "number",
     ("int", "float"): "widened",
     ("int", "double"): "widened",
@@ -158,7 +158,7 @@ class _Compiler:
         return schema
 
     def _promoted(self, kind: str, into: str, written: Any, wanted: Any) -> Node:
-        node = _PROMOTED.get((kind, into))
+        node = PROMOTED.get((kind, into))
         if node is None or "logicalType" in written or "logicalType" in wanted:
             raise Unsupported(f"{kind} that is read as {into}")
         return replace(self._scalar(kind, written), kind=node)
