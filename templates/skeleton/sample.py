@@ -97,7 +97,7 @@ def _told(value: Any) -> str:
 
 def main() -> None:
     """One of the three."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("what", choices=("write", "read", "check"))
     parser.add_argument("--count", type=int, default=400, help="of records to write (400)")
     parser.add_argument("--limit", type=int, default=10, help="of records to show of a topic (10)")
