@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from eo_kafka.clients.kafka import fenced, transactional_producer
 from eo_kafka.clients.kafka.transactional_producer import take_own
+from eo_kafka.core.transaction import Described, TransactionState
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.state.ledger.appender import Appender
 
 SETTINGS = {"bootstrap.servers": "b:1", "message.timeout.ms": "50000"}
 TOO_LONG, DENIED = (
@@ -55,6 +59,23 @@ def test_odd_stays_odd_and_even_even(asked: list[int], wanted: int, allowed: int
     if allowed and allowed <= 10_000:
         assert len(asked) == 1
         assert allowed - 1 <= asked[0] <= allowed
+
+
+@pytest.mark.parametrize(
+    ("taken_ms", "asks_ms"), [(59_999, 60_000), (60_000, 60_000), (9_999, 9_998), (9_998, 9_998)]
+)
+def test_s6_asks_for_no_more_than_s1_was_given(
+    asked: list[int], taken_ms: int, asks_ms: int
+) -> None:
+    """S1 took 59,999 ms for a new ledger, or what brokers allow, be that odd."""
+    options = SinkOptions.parse(
+        {**{f"kafka.{name}": value for name, value in SETTINGS.items()}, "jobname": "job"},
+        streaming=True,
+    )
+    Appender(options).keep_to(Described("id", TransactionState.EMPTY, timeout_ms=taken_ms))
+    with suppress(KafkaException):  # of brokers that allow less
+        take_own(options.kafka, "denied", 60_000)
+    assert asked == [asks_ms]
 
 
 def test_brokers_that_allow_next_to_nothing_are_refused(
