@@ -71,9 +71,7 @@ class Appender:
         """Take the id for no longer than it is `found` to be taken: S1, which has asked what
         brokers allow, may be another process."""
         if ms := found.timeout_ms:
-            # That of a new ledger is odd, whatever brokers allow.
-            allowed_ms = TRANSACTION_TIMEOUT_MS if ms == NEW_TIMEOUT_MS else ms
-            transactional_producer.allow(self._options.kafka, allowed_ms)
+            transactional_producer.allow(self._options.kafka, ms + ms % 2)
 
     def open_ahead(self) -> None:
         """Let a producer connect for this process's next `take`. It fences nobody yet."""
