@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from types import FunctionType
 from typing import Any, NoReturn, TypeVar
 
@@ -47,9 +48,10 @@ def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             found = method(*given, **named)
         except EoKafkaError as error:
-            refused = _REFUSED.get(method.__name__)
-            if refused is not None and is_sparks():
-                return refused(error)
+            if is_sparks() and method.__name__ == "streamReader":
+                return _RefusedReader(error)
+            if is_sparks() and method.__name__ == "streamWriter":
+                return _RefusedWriter(error, functools.partial(method, *given, **named))
             hide_traceback()
             raise
         return _each(found) if method.__name__ == "read" else found
@@ -111,6 +113,10 @@ class _RefusedWriter(_Refused, StreamArrowWriter):
     for `abort`, too: where that raises after `commit` has, Spark tells of neither ("Writing job
     failed.")."""
 
+    def __init__(self, error: EoKafkaError, make: Callable[[], Any]) -> None:
+        super().__init__(error)
+        self._make = make
+
     @tells_errors
     def __getstate__(self) -> dict[str, Any]:
         return self._refuse()
@@ -124,11 +130,16 @@ class _RefusedWriter(_Refused, StreamArrowWriter):
         self._refuse()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Driver, when a task or `commit` failed. It must not hide why."""
-        log.warning("Batch %d: the next start cleans up (%s).", batchId, self._error)
+        """Driver, when a task or `commit` failed. It must not hide why. Readers wait behind what
+        the tasks prepared; to abort it, the ledger is needed, and of the checkpoint only the
+        query's id, which they report."""
+        from ..state.snapshots.query_id import told
 
-
-_REFUSED: dict[str, Callable[[EoKafkaError], Any]] = {
-    "streamReader": _RefusedReader,
-    "streamWriter": _RefusedWriter,
-}
+        tasks = (getattr(message, "task", None) for message in messages)
+        query = next((task.query_id for task in tasks if task), None)
+        try:
+            with told(query) if query else nullcontext():
+                writer = self._make()
+            writer.abort(messages, batchId)
+        except Exception as error:
+            log.warning("Batch %d: the next start cleans up (%s).", batchId, error)

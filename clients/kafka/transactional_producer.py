@@ -116,9 +116,10 @@ def allow(settings: Mapping[str, Any], timeout_ms: int) -> None:
 
 
 def _own_timeout_ms(settings: Mapping[str, Any], wanted_ms: int) -> int:
-    allowed_ms = _allowed_ms.get(contact(settings), wanted_ms)
-    # Odd stays odd, and even even: the ledger's tell by it what they were taken for.
-    return min(wanted_ms, allowed_ms - (wanted_ms - allowed_ms) % 2)
+    allowed_ms = _allowed_ms.get(contact(settings), wanted_ms + 1)
+    # Odd stays odd, and even even: the ledger's tell by it what they were taken for. Who is told of
+    # an odd one asks for the next even one: that must be allowed, too.
+    return min(wanted_ms, allowed_ms - allowed_ms % 2 - wanted_ms % 2)
 
 
 def for_own_records(settings: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:

@@ -194,6 +194,30 @@ def test_a_commit_that_raises_before_the_decision_is_aborted_at_once(job, spark,
     assert_exactly_once(job, VALUES)
 
 
+@pytest.mark.parametrize("source", ["eo-kafka", "direct"])
+def test_a_checkpoint_that_cannot_be_read_at_commit_holds_no_reader_back(
+    job, spark, crash_points, tmp_path, source
+):
+    """The driver lives on, and no writer can be made as usual, nor for `abort`. A folder in the
+    place of a file: no test can break a disk."""
+    job.source = source
+    metadata, away = job.checkpoint / "metadata", tmp_path / "away"
+    crash_points.arm("S5.prepared", "wait")
+    with job.running(spark) as query:
+        crash_points.wait_reached("S5.prepared")
+        metadata.rename(away)
+        metadata.mkdir()
+        crash_points.release("S5.prepared")
+        with pytest.raises(Exception, match=r"CheckpointUnreadable.*Nothing was decided"):
+            query.awaitTermination(180)
+    assert open_transactions(job) == []
+    metadata.rmdir()
+    away.rename(metadata)
+    job.run(spark)
+    assert_exactly_once(job, VALUES)
+    assert sum(written(job.servers, job.sink_topic).values()) > ROWS, "nothing was prepared"
+
+
 def test_a_deleted_checkpoint_stops_at_start_with_the_ways_out(job, spark, tmp_path):
     job.run(spark)
     job.checkpoint = tmp_path / "another"

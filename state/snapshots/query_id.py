@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ...core.errors import CheckpointError, cut
 from ...core.url_secrets import without_secrets
 from .checkpoint import is_without_scheme, open_checkpoint
 from .unreadable import problem_of_the_moment, was_read
+
+_told: list[str] = []
+
+
+@contextmanager
+def told(query: str) -> Iterator[None]:
+    """Meanwhile `query` is the id, as a batch's tasks have reported it; no checkpoint is read."""
+    _told.append(query)
+    try:
+        yield
+    finally:
+        _told.pop()
 
 
 def read_query_id(checkpoint: str) -> str | None:
@@ -18,6 +32,8 @@ def read_query_id(checkpoint: str) -> str | None:
     Spark writes it before the first batch: where a path without a scheme holds none, Spark's
     checkpoint is on another file system.
     """
+    if _told:
+        return _told[-1]
     try:
         with open_checkpoint(checkpoint).open("metadata") as stream:
             found = str(json.loads(stream.read())["id"])

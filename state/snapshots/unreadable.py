@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import errno
+
 from ...core.errors import CheckpointUnreadable, EoKafkaError, cut
 from ...core.process.driver_directory import is_seen, remember
 from ...core.url_secrets import without_secrets
 
-# Of reading a file. All else may pass: stores have classes of their own for what OSError says.
-_STAYS = (FileNotFoundError, PermissionError, ImportError, ValueError, TypeError, LookupError)
+# All else may pass: stores have classes of their own for what OSError says.
+_STAYS = (
+    *(FileNotFoundError, NotADirectoryError, FileExistsError, PermissionError),
+    *(ImportError, ValueError, TypeError, LookupError),
+)
+_STAYS_CODES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # full, or read-only
 _STAYS_SAID = ("Unable to load lib", "load libhdfs failed", "ACCESS_DENIED")  # OSErrors of pyarrow
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether what made reading fail may be gone at the next start, as an outage is."""
+    """Whether what made reading or writing a file fail may be gone at the next start, as an outage
+    is."""
     if isinstance(error, EoKafkaError):
         return error.retriable
+    if getattr(error, "errno", None) in _STAYS_CODES:
+        return False
     return not isinstance(error, _STAYS) and not any(one in str(error) for one in _STAYS_SAID)
 
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ...core.crash_points import crash_point
-from ...core.errors import CheckpointError, CorruptSnapshot
+from ...core.errors import CheckpointError, CheckpointUnreadable, CorruptSnapshot
 from ...core.process import moment
 from ...core.progress import Told
 from ..ledger.blob_names import Blob, SnapshotHead, parse_chunk_key
@@ -30,6 +30,7 @@ from .assembly import Content, assembled, pieces
 from .checkpoint import Checkpoint
 from .manifest import Manifest
 from .snapshot import RESTORING
+from .unreadable import may_pass
 
 _LAST = "metadata"
 _CHECK_AGAIN_S = 1.0  # while files are written: who was stopped for a while looks first
@@ -186,13 +187,15 @@ def restore(
 @contextmanager
 def filling(checkpoint: Checkpoint) -> Iterator[None]:
     """While a checkpoint is looked at and written: CheckpointError for what a full disk says, or an
-    object store that does not let us in."""
+    object store that does not let us in; CheckpointUnreadable where the next start may do it."""
     try:
         yield
     except OSError as error:
-        raise CheckpointError(
+        passes = may_pass(error)
+        todo = "When its store answers, run" if passes else "Correct this and run"
+        raise (CheckpointUnreadable if passes else CheckpointError)(
             f"The checkpoint '{checkpoint.url}' could not be filled: {error}. It is incomplete, "
-            "and no query starts from it. Correct this and run the same again."
+            f"and no query starts from it. {todo} the same again."
         ) from error
 
 

@@ -9,6 +9,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from eo_kafka.clients.kafka import fenced, transactional_producer
 from eo_kafka.clients.kafka.transactional_producer import take_own
+from eo_kafka.core.transaction import Described, TransactionState
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.state.ledger.appender import Appender
 
 SETTINGS = {"bootstrap.servers": "b:1", "message.timeout.ms": "50000"}
 TOO_LONG, DENIED = (
@@ -54,7 +57,25 @@ def test_odd_stays_odd_and_even_even(asked: list[int], wanted: int, allowed: int
     assert {one % 2 for one in asked} == {wanted % 2}
     if allowed and allowed <= 10_000:
         assert len(asked) == 1
-        assert allowed - 1 <= asked[0] <= allowed
+        assert allowed - 2 <= asked[0] <= allowed
+
+
+@pytest.mark.parametrize("allowed", [10_000, 9_999, 9_998])
+def test_s6_asks_for_no_more_than_brokers_allow(
+    asked: list[int], monkeypatch: pytest.MonkeyPatch, allowed: int
+) -> None:
+    """It is told what S1, another process, was given for a new ledger: an odd number."""
+    given = {**{f"kafka.{name}": value for name, value in SETTINGS.items()}, "jobname": "job"}
+    options = SinkOptions.parse(given, streaming=True)
+    transactional_producer.allow(options.kafka, allowed)
+    take_own(options.kafka, "id", 59_999)
+    monkeypatch.setattr(transactional_producer, "_allowed_ms", {})
+    found = Described("id", TransactionState.EMPTY, timeout_ms=asked[0])
+    Appender(options).keep_to(found)
+    take_own(options.kafka, "id", 60_000)
+    assert asked == [asked[0], asked[0] + 1]
+    assert asked[0] % 2
+    assert asked[1] <= allowed
 
 
 def test_brokers_that_allow_next_to_nothing_are_refused(

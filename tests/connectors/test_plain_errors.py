@@ -10,16 +10,24 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import datasource
+from pyspark.sql.types import StructType
 from pyspark.util import handle_worker_exception
 
 import eo_kafka.connectors as connectors
+from eo_kafka.connectors.kafka import KafkaDataSource
+from eo_kafka.connectors.ledger_writer import Report
 from eo_kafka.connectors.plain_errors import _CALLED_BY_SPARK, plain_errors
-from eo_kafka.errors import EnvironmentRefused, OptionsError, WriteFailed
+from eo_kafka.errors import CheckpointUnreadable, EnvironmentRefused, OptionsError, WriteFailed
+from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.sinks.protocol import committer
+from eo_kafka.state.snapshots.query_id import read_query_id
 
 SPARKS = tuple(
     getattr(datasource, name)
@@ -95,6 +103,30 @@ def test_a_writer_that_is_refused_is_refused_but_for_its_abort(in_spark: None) -
     for call in (lambda: refused.commit([], 7), lambda: CloudPickleSerializer().dumps(refused)):
         assert told(call) == "eo_kafka.errors.OptionsError: Option 'a' is wrong.\n"
     refused.abort([], 7)
+
+
+def test_a_writer_that_is_refused_for_its_checkpoint_aborts_what_was_prepared(
+    in_spark: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hides what is behind it from readers. The tasks say which query it is of."""
+    (tmp_path / "metadata").mkdir()
+    given = {"kafka.bootstrap.servers": "localhost:1", "topic": "out"}
+    source = KafkaDataSource({**given, "checkpointlocation": str(tmp_path)})
+    aborted: list[tuple[Any, ...]] = []
+
+    def abort(options: SinkOptions, reports: Any, generation: int | None) -> None:
+        aborted.append((options.job, options.query_id, options.checkpoint, reports))
+
+    monkeypatch.setattr(committer, "abort", abort)
+    task = SimpleNamespace(query_id="ours")
+    writer = source.streamWriter(StructType().add("value", "binary"), overwrite=False)
+    assert "cannot be read now" in told(lambda: writer.commit([Report(task)], 7))
+    writer.abort([None, Report(task)], 7)
+    assert aborted == [("ours", "ours", str(tmp_path), [None, task])]
+    writer.abort([None], 7)
+    assert len(aborted) == 1, "whose it is, nobody knows"
+    with pytest.raises(CheckpointUnreadable):
+        read_query_id(str(tmp_path))
 
 
 def test_nothing_is_hidden_in_a_program_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -336,6 +336,23 @@ def test_a_folder_that_is_removed_while_it_is_listed_is_empty(
     assert checkpoint.paths() == ["offsets/0"]
 
 
+def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.14 says of it that it does not exist."""
+    checkpoint = local(tmp_path)
+    checkpoint.write("metadata", [b"x"])
+
+    def fails(*given: Any) -> Any:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+    assert not checkpoint.is_empty()
+    monkeypatch.setattr(os, "scandir", fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        checkpoint.is_empty()
+
+
 # --- URLs -------------------------------------------------------------------------------------
 
 

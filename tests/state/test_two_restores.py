@@ -3,16 +3,18 @@ goes on, and the earlier one harms nothing. What is of another job, or of a star
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from eo_kafka.errors import CheckpointError
+from eo_kafka.errors import CheckpointError, CheckpointUnreadable
 from eo_kafka.state.snapshots.checkpoint import Checkpoint, LocalCheckpoint, open_checkpoint
 from eo_kafka.state.snapshots.snapshot import RESTORING
-from eo_kafka.state.snapshots.writing_back import Claim, Purpose, check_nothing_left
+from eo_kafka.state.snapshots.writing_back import Claim, Purpose, check_nothing_left, filling
 
 SNAPSHOT = ("offsets/7", "state/0/0/7.delta", "metadata")
 MINE = Purpose("firsts")
@@ -188,3 +190,41 @@ def test_a_job_without_a_snapshot_begins_in_no_unfinished_folder(
     with pytest.raises(CheckpointError, match=said):
         check_nothing_left(checkpoint, "firsts")
     assert content_of(folder) == before
+
+
+@pytest.mark.parametrize("at", ["is_empty", "write", "open", "finish"])
+@pytest.mark.parametrize(
+    ("code", "passes"),
+    [
+        (errno.EIO, True),
+        (errno.ESTALE, True),
+        (errno.EACCES, False),
+        (errno.ENOTDIR, False),
+        (errno.ENOSPC, False),
+        (errno.EROFS, False),
+    ],
+)
+def test_a_store_that_fails_in_a_restore_is_asked_again_where_that_may_help(
+    code: int, passes: bool, at: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`eo-kafka run` restarts what is retriable, and a restart begins the restore anew."""
+
+    def fails(*given: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    checkpoint = open_checkpoint(str(folder))
+
+    def restore() -> None:
+        with filling(checkpoint):
+            claim = Claim(checkpoint, MINE)
+            fill(checkpoint, *SNAPSHOT)
+            claim.check()
+            claim.finish()
+
+    with monkeypatch.context() as broken, pytest.raises(CheckpointError) as told:
+        broken.setattr(LocalCheckpoint, at, fails)
+        restore()
+    assert isinstance(told.value, CheckpointUnreadable) is passes
+    assert ("When its store answers" in str(told.value)) is passes
+    restore()
+    assert set(content_of(folder)) == set(SNAPSHOT)
