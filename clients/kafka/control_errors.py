@@ -16,13 +16,15 @@ def is_silence(error: BaseException | None) -> bool:
 
 
 def is_outage(error: BaseException | None) -> bool:
-    """Whether brokers do not answer, or answer that others are away or just coming back."""
+    """Whether brokers do not answer, or answer that others are away, have moved, or are
+    just coming back."""
     from kafka import errors
 
     cause = error.__cause__ if error else None
     of_others = (
         errors.CoordinatorNotAvailableError,
         errors.CoordinatorLoadInProgressError,
+        errors.NotCoordinatorError,
         errors.LeaderNotAvailableError,
     )
     return isinstance(cause, of_others) or is_silence(cause)

@@ -37,7 +37,7 @@ _QUESTIONS = {
     "look": "look at transactions and topics",
 }
 # Answers to EndTxn of an outage: a coordinator that has just started loads for minutes.
-_AWAY = (NO_ANSWER, "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE")
+_AWAY = (NO_ANSWER, "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 _shared: dict[tuple[tuple[str, str], ...], ControlPlane] = {}
 
 

@@ -29,7 +29,9 @@ _CONNECT_TIMEOUT_S = 3.0
 _HIGHEST_PORT, _DEFAULT_PORT = 65_535, 9092
 SILENT = "no answer"
 _PAUSE_S, _PAUSE_MAX_S = 0.25, 5.0  # one that never comes back is looked for at leisure
-_REFUSAL_COUNTS_S = 60.0  # as long as one waits for an answer; librdkafka tries more often
+# One that goes on librdkafka tells twice a minute. Below the minute after which it ends a wait
+# (`patience.py`): a single one, at the beginning of an outage, does not.
+_REFUSAL_COUNTS_S = 45.0
 _watched: set[tuple[str, int]] = set()
 _back: deque[float] = deque([0.0], maxlen=1)  # when (time.monotonic()) one was back
 _refused: deque[tuple[float, str]] = deque(maxlen=1)  # when (time.monotonic()), and why
@@ -48,8 +50,8 @@ def told(error: KafkaError) -> None:
 
 
 def refused_login() -> str:
-    """A sentence with a space before it: that a login of this process was refused within the last
-    minute, and why; "" if none was."""
+    """A sentence with a space before it: that a login of this process was refused just now, and
+    why; "" if none was."""
     for when, said in list(_refused):
         if time.monotonic() - when < _REFUSAL_COUNTS_S:
             return f" Kafka does not let this principal in: {cut(said, 400)}."

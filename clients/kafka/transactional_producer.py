@@ -12,6 +12,7 @@ from typing import Any
 from ...core.patience import Wait
 from ...core.process.kept import Kept
 from . import config as kafka_config
+from . import outages
 from .config import contact, quick_connect
 from .fenced import is_fencing
 
@@ -22,6 +23,12 @@ INIT_TIMEOUT_S = 60.0
 # but not for ever: what is wrong with the cluster, InitProducerId says better.
 CONNECT_TIMEOUT_S = 2.0
 _TRIAL_S = 10.0
+# What librdkafka goes on trying after, and may hear something else: silence, a refused login, and a
+# coordinator that is away, loads, has moved, or waits for partitions of the id's last transaction.
+_NOT_NOW = {
+    *("_TIMED_OUT", "_TRANSPORT", "_AUTHENTICATION", "COORDINATOR_NOT_AVAILABLE"),
+    *("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
+}
 MESSAGE_TIMEOUT_MAX_MS = 900_000
 _ROOM_POLL_S = 0.05
 _OF_ROWS = {"queue.buffering.max.kbytes", "queue.buffering.max.messages", "batch.size"}
@@ -65,7 +72,7 @@ def take(
     Never one that was taken before: a (producer id, epoch) must not cover two transactions.
     Dropping the producer leaves an open transaction open; its `close()` would abort it.
     """
-    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import KafkaException
 
     config = _config(settings, transactional_id, timeout_ms)
     producer = _ahead.take(config) or kafka_config.producer(config)
@@ -78,10 +85,10 @@ def take(
             return producer
         except KafkaException as failed:
             producer.poll(0)  # lets it tell `outages` of a login that is refused
-            error = failed.args[0]
-            problem = f"Kafka gives no producer id for '{transactional_id}': {error.str()}."
+            error, login = failed.args[0], outages.refused_login()
+            problem = f"Kafka gives no producer id for '{transactional_id}': {error.str()}.{login}"
             # A call that is over goes on in the next one
-            if error.code() != KafkaError._TIMED_OUT or not wait.goes_on(True, problem):
+            if error.name() not in _NOT_NOW or not wait.goes_on(not login, problem):
                 raise
 
 

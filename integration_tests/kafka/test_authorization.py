@@ -260,6 +260,22 @@ def test_a_task_that_may_not_write_the_output_needs_a_person(secure, job, monkey
     assert not stop.value.retriable and not committed(job.servers, job.sink_topic)
 
 
+@pytest.mark.parametrize("denied", [0, 1])
+def test_of_two_topics_the_one_that_lacks_a_right_is_named(secure, job, denied):
+    """The transaction fails as a whole: of the rows to either, no report says more."""
+    topics = [job.sink_topic, topic_maker(job.servers)("out")]
+    secure.grant(user_of(job), [*everything(job), (TOPIC, topics[1], WRITE)])
+    given = {f"kafka.{name}": value for name, value in job.client.items()} | SHORT
+    sink = SinkOptions.parse({**given, "jobName": job.job_name}, streaming=True)
+    plan = make_plan(sink)
+    secure.grant(user_of(job), [(TOPIC, topics[denied], WRITE)], AclPermissionType.DENY)
+    rows = pa.record_batch({"topic": topics * 50, "value": [b"v"] * 100})
+    with pytest.raises(EnvironmentRefused) as stop:
+        two_phase.write(sink, plan, two_phase.TaskIdentity("query", 0, 0, 0), iter([rows]))
+    sentence = str(stop.value)
+    assert f"needs Write and Describe on topic '{topics[denied]}': grant it" in sentence, sentence
+
+
 @pytest.mark.parametrize("what", [WRITE, DESCRIBE])
 def test_a_ledger_that_a_task_may_not_write_any_more_needs_a_person(secure, job, what):
     secure.grant(user_of(job), everything(job))
@@ -267,7 +283,9 @@ def test_a_ledger_that_a_task_may_not_write_any_more_needs_a_person(secure, job,
     def deny() -> None:
         secure.grant(user_of(job), [(TOPIC, job.ledger, what)], AclPermissionType.DENY)
 
-    with pytest.raises(EnvironmentRefused, match=f"needs Write.*{job.ledger}"):
+    with pytest.raises(
+        EnvironmentRefused, match=f"needs Write and Describe on ledger '{job.ledger}': "
+    ):
         write_twice(job, {}, between=deny)
     assert not committed(job.servers, job.sink_topic)
 

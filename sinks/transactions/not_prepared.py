@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...clients.kafka import outages
-from ...core.errors import EnvironmentRefused, SinkError, Unreachable, WriteFailed
+from ...clients.kafka.control_plane import ControlPlane
+from ...core.errors import EnvironmentRefused, EoKafkaError, SinkError, Unreachable, WriteFailed
 from ..options import SinkOptions
 from ..rows.plain import ArrowProducer, is_denied, not_written
 
@@ -14,10 +15,22 @@ from ..rows.plain import ArrowProducer, is_denied, not_written
 def not_opened(who: str, name: str, options: SinkOptions, error: Any) -> EnvironmentRefused:
     """`name`: the transactional id. `error`: Kafka's."""
     login = outages.refused_login()
-    is_silent = outages.is_no_answer(error) and not login
-    return (Unreachable if is_silent else EnvironmentRefused)(
+    told = (
         f"{who}: no transaction could be opened under '{name}': {error.str()}.{login} Nothing was "
-        "written. The principal needs Write and Describe on transactional ids that begin with "
+        "written."
+    )
+    if login:
+        return EnvironmentRefused(
+            f"{told} Correct the 'kafka.*' settings of the login, or what the brokers know of the "
+            "principal, and start the query again."
+        )
+    if outages.is_no_answer(error):
+        return Unreachable(
+            f"{told} Is Kafka up, with enough brokers, and room on their disks, for its "
+            "transaction log? Start the query again when it is: the batch runs again."
+        )
+    return EnvironmentRefused(
+        f"{told} The principal needs Write and Describe on transactional ids that begin with "
         f"'{options.prefix}'; kafka.transaction.timeout.ms ({options.transaction_timeout_ms}) may "
         "not exceed the broker's transaction.max.timeout.ms."
     )
@@ -31,6 +44,7 @@ def not_prepared(
     topics: Iterable[str | None],
     token: Any,
     ledger: str | None,
+    control: ControlPlane,
 ) -> SinkError | EnvironmentRefused:
     """`reason`: where no report of a record gives one. `ended`: what the transaction failed of, if
     it did: records may only say that they were purged. `token`: Kafka's error for a record of ours.
@@ -43,15 +57,25 @@ def not_prepared(
     codes = [rows.first_code, *(error.code() for error in (ended, token) if error)]
     if not any(map(is_denied, codes)):
         return not_written(f"{told} Nothing of the batch is visible.", rows.first_code)
-    places = [f"topic '{name}'" for name in dict.fromkeys(topics) if name]
-    if rows.acknowledged == rows.rows:
-        places = []
-    if ledger:
-        places.append(f"ledger '{ledger}'")
+    names = [] if rows.acknowledged == rows.rows else [name for name in topics if name]
+    lacking = _not_writable(control, [*names, *([ledger] if ledger else [])])
+    places = [f"{'ledger' if name == ledger else 'topic'} '{name}'" for name in lacking]
     return EnvironmentRefused(
         f"{told} Nothing of the batch is visible. The principal needs Write and Describe on "
         f"{' and on '.join(places)}: grant it, and start the query again."
     )
+
+
+def _not_writable(control: ControlPlane, names: Iterable[str]) -> list[str]:
+    """Those of the topics that the principal may not write, by what Kafka says now; all, if it does
+    not say. Which one a transaction failed of, librdkafka keeps to itself."""
+    asked = list(dict.fromkeys(names))
+    try:
+        rows = control.call(control.admin.describe_topics, asked)
+    except EoKafkaError:
+        return asked
+    allowed = {row["name"] for row in rows if "WRITE" in (row.get("authorized_operations") or ())}
+    return [name for name in asked if name not in allowed] or asked
 
 
 def too_slow(who: str, open_s: float, options: SinkOptions) -> WriteFailed:

@@ -293,8 +293,8 @@ class TaskTransaction:
             return slow
         topics = self._options.topic, *self._topic_ids
         ledger = self._options.ledger_topic if self._ours > len(self._ours_landed) else None
-        ours = self._ours_refused
-        return not_prepared(self._who, said, ended, self._writer, topics, ours, ledger)
+        ours, control = self._ours_refused, self._control
+        return not_prepared(self._who, said, ended, self._writer, topics, ours, ledger, control)
 
     def _too_slow(self) -> WriteFailed | None:
         """The error, if Kafka has ended the transaction for its age. Raises Fenced if nobody needs

@@ -17,7 +17,7 @@ from ...clients.kafka import control_plane, fenced, transactional_producer
 from ...clients.kafka.cluster import connect
 from ...clients.kafka.config import connection_settings
 from ...clients.kafka.lost_markers import Asker, settle
-from ...clients.kafka.outages import is_no_answer
+from ...clients.kafka.outages import is_no_answer, refused_login
 from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...clients.kafka.transactional_producer import (
@@ -224,9 +224,10 @@ class Inbox:
         except KafkaException as error:
             kind = OutcomeUnknown if is_no_answer(error.args[0]) else EnvironmentRefused
             raise kind(
-                f"The transactional id '{name}' could not be taken: {error.args[0].str()}. Nothing "
-                "was taken from the queue. Is the principal allowed to Write and Describe the id, "
-                "and has Kafka enough brokers for its transaction log? Start again then."
+                f"The transactional id '{name}' could not be taken: {error.args[0].str()}."
+                f"{refused_login()} Nothing was taken from the queue. Is the principal allowed to "
+                "Write and Describe the id, and has Kafka enough brokers for its transaction log? "
+                "Start again then."
             ) from None
 
     def _end(self, name: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from ...clients.kafka import fenced, transactional_producer
 from ...clients.kafka.control_plane import ControlPlane
 from ...clients.kafka.lost_markers import Asker, settle
-from ...clients.kafka.outages import is_no_answer
+from ...clients.kafka.outages import is_no_answer, refused_login
 from ...clients.kafka.topics import TIMEOUT_S
 from ...clients.kafka.transactional_id import TransactionalIds
 from ...clients.kafka.transactional_producer import flush, landed_at, send
@@ -59,10 +59,10 @@ class ExportWriter:
         except KafkaException as error:
             kind = OutcomeUnknown if is_no_answer(error.args[0]) else EnvironmentRefused
             raise kind(
-                f"The transactional id '{name}' could not be taken: {error.args[0].str()}. Nothing "
-                f"was written to topic '{self._topic}'. Is the principal allowed to Write and "
-                "Describe the id, and has Kafka enough brokers for its transaction log? Try again "
-                "then."
+                f"The transactional id '{name}' could not be taken: {error.args[0].str()}."
+                f"{refused_login()} Nothing was written to topic '{self._topic}'. Is the principal "
+                "allowed to Write and Describe the id, and has Kafka enough brokers for its "
+                "transaction log? Try again then."
             ) from None
         self._point.fenced()
         found = self._control.describe_one(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import deque
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack, closing, suppress
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from eo_kafka.clients.kafka import first_contact
+from eo_kafka.clients.kafka import first_contact, outages
 from eo_kafka.clients.kafka.cluster import connect, is_refusal
 from eo_kafka.clients.kafka.first_contact import nobody_listens
 from eo_kafka.clients.kafka.outages import connection_problem
@@ -22,6 +23,7 @@ from eo_kafka.core.process import driver_directory
 from eo_kafka.errors import EnvironmentRefused, ReadTimeout
 from eo_kafka.sinks.options import SinkOptions
 from eo_kafka.sinks.protocol import preflight
+from eo_kafka.sinks.transactions.not_prepared import not_opened
 from eo_kafka.sinks.transactions.task_transaction import TaskTransaction
 from eo_kafka.sources.lookup import OffsetLookup
 from eo_kafka.sources.settings.options import SourceOptions
@@ -121,6 +123,19 @@ def test_a_transaction_that_cannot_be_opened_while_brokers_are_away_is_an_outage
     with pytest.raises(EnvironmentRefused, match="no transaction could be opened") as told:
         TaskTransaction._open(task)  # type: ignore[arg-type]
     assert told.value.retriable is is_outage
+    assert ("The principal needs Write" in str(told.value)) is not is_outage
+    assert ("Is Kafka up" in str(told.value)) is is_outage
+
+
+def test_a_transaction_that_is_not_opened_for_a_refused_login_is_for_a_person(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outages, "_refused", deque(maxlen=1))
+    outages.told(KafkaError(KafkaError._AUTHENTICATION, "b:1/1: wrong password"))
+    options = SinkOptions.parse({"kafka.bootstrap.servers": NOWHERE, "topic": "t"}, streaming=False)
+    error = not_opened("Task 1", "eo-kafka.1", options, KafkaError(KafkaError._TIMED_OUT))
+    assert not error.retriable
+    assert "b:1/1: wrong password. Nothing was written. Correct the 'kafka.*' set" in str(error)
 
 
 def test_what_brokers_allow_is_not_known_in_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,11 @@ from typing import Any
 import psutil
 import pytest
 from fake_broker import DESCRIBE, METADATA, NEW, OLD, Broker, broker
+from kafka import errors
 from kafka.errors import KafkaTimeoutError, UnsupportedVersionError
 
 from eo_kafka.clients.kafka import bootstrap, control_plane, topic_lists
+from eo_kafka.clients.kafka.control_errors import is_outage
 from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.core import patience
 from eo_kafka.core.process import driver_directory
@@ -268,3 +270,20 @@ def test_an_answer_of_before_topics_had_ids_is_named_as_that() -> None:
     rows = [{"name": "t", "error_code": 0}]
     with pytest.raises(UnsupportedVersionError, match="ids of topics"):
         topic_lists.ids_of(rows)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_away"),
+    [
+        (errors.CoordinatorNotAvailableError, True),
+        (errors.CoordinatorLoadInProgressError, True),
+        (errors.NotCoordinatorError, True),
+        (errors.UnknownTopicOrPartitionError, False),
+    ],
+)
+def test_a_coordinator_that_is_not_there_is_an_outage(
+    answer: type[Exception], is_away: bool
+) -> None:
+    error = OutcomeUnknown("servers answered it.")
+    error.__cause__ = answer("a")
+    assert is_outage(error) is is_away

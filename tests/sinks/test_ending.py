@@ -63,6 +63,7 @@ def test_what_has_no_answer_in_time_is_told():
         ("NETWORK", True),
         ("COORDINATOR_LOAD_IN_PROGRESS", True),
         ("COORDINATOR_NOT_AVAILABLE", True),
+        ("NOT_COORDINATOR", True),
         ("CONCURRENT_TRANSACTIONS", False),
     ],
 )
