@@ -107,8 +107,9 @@ def forget(asker: Asker) -> None:
 
 
 def _settle(asker: Asker, epochs: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
-    """Returns where something is left, of which nobody tells whose it is, or a task does not know
-    how it ended."""
+    """Returns where something is left: of which nobody tells whose it is, or a task does not know
+    how it ended; or the driver's batch is open, whose end may be left out under this epoch, too, by
+    a coordinator that has not heard of it."""
     control = asker.control
     deadline, behind = time.monotonic() + _MARKERS_TAKE_S, _behind(control, list(epochs))
     # Beside a task, others' transactions are open
@@ -126,7 +127,7 @@ def _settle(asker: Asker, epochs: Mapping[TopicPartition, int]) -> frozenset[Top
         is_sure = took > _TOLD_WITHIN_S or _told.setdefault(control, set()).issuperset(found.untold)
         if is_sure and not found.missing and not found.is_ending:
             _tell_of_unknown(control, found.untold)
-            return found.others.union(one.at for one in found.untold)
+            return found.others.union(one.at for one in found.untold) | found.still_open
         if took > SETTLE_TIMEOUT_S:
             raise OutcomeUnknown(
                 f"Kafka has not written the ends of this job's transactions to partitions "
@@ -157,14 +158,15 @@ def _behind(control: ControlPlane, places: list[TopicPartition]) -> list[TopicPa
 
 class Found(NamedTuple):
     """The markers that are `missing`; whether Kafka is about to write others; of which nobody knows
-    how they ended: of others, as far as a task can say, and the first one otherwise; and those of
-    which nobody tells whose they are."""
+    how they ended: of others, as far as a task can say, and the first one otherwise; those of which
+    nobody tells whose they are; and where the job's own are open, which a task does not ask."""
 
     missing: list[Missing]
     is_ending: bool = False
     others: frozenset[TopicPartition] = frozenset()
     not_known: str = ""
     untold: frozenset[Open] = frozenset()
+    still_open: frozenset[TopicPartition] = frozenset()
 
 
 def _look(asker: Asker, there: list[Open], epochs: Mapping[TopicPartition, int]) -> Found:
@@ -181,8 +183,10 @@ def _look(asker: Asker, there: list[Open], epochs: Mapping[TopicPartition, int])
     mine = [(one, described[names[one.producer_id]]) for one in there if one.producer_id in names]
     ended = [(one, now) for one, now in mine if not _is_open(one, now)]
     complete = [(one, now) for one, now in ended if not _is_ending(now)]
+    is_task = asker.before is not None
+    now_open = frozenset(one.at for one, now in mine if not is_task and _is_open(one, now))
     if not complete:
-        return Found([], bool(ended), untold=untold)
+        return Found([], bool(ended), untold=untold, still_open=now_open)
     # Kafka calls a transaction complete after its last marker. So what is open still, by an answer
     # that is later than that one, stays open.
     still = set(_open_on(control, sorted({one.at for one, _ in complete})))
@@ -195,7 +199,7 @@ def _look(asker: Asker, there: list[Open], epochs: Mapping[TopicPartition, int])
     ]
     others = frozenset(one.at for one, _ in unknown)
     is_ending = len(complete) < len(ended)
-    return Found(missing, is_ending, others, next(iter(not_known), ""), untold)
+    return Found(missing, is_ending, others, next(iter(not_known), ""), untold, now_open)
 
 
 def _untold(

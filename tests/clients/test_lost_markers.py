@@ -247,6 +247,24 @@ def test_what_is_open_stays_so_and_what_is_ending_is_waited_for() -> None:
             settle(Kafka(state))
 
 
+def test_where_the_batch_is_open_it_is_looked_at_again_when_that_has_ended() -> None:
+    """Its coordinator has not heard of the new leader, and leaves the end out."""
+    kafka = Kafka(S.ONGOING)
+    settle(kafka)
+    kafka.state = S.COMPLETE_COMMIT
+    settle(kafka)
+    assert kafka.written == [(5, True)]
+
+
+def test_a_task_does_not_look_again_where_others_are_open() -> None:
+    kafka = Kafka(S.ONGOING)
+    before = Described(IDS.task("main", 9, 0, 0), S.MISSING)
+    settle(kafka, before=before)
+    asked = kafka.looks
+    settle(kafka, before=before)
+    assert kafka.looks == asked
+
+
 def test_the_coordinators_own_counts_too() -> None:
     kafka = Kafka(S.COMPLETE_COMMIT, name=IDS.coordinator)
     settle(kafka)
