@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,9 +25,8 @@ from ..state.ledger import topics as ledger_topic
 from ..state.ledger.appender import Record
 from ..state.ledger.coordinator import Coordinator, Write
 from ..state.ledger.ledger import DECISION_PARTITION, Ledger
-from ..state.ledger.owner import check_named, is_of
+from ..state.ledger.owner import check_named
 from ..state.ledger.succession import SUCCESSION_KEY, Succession, encode_succession
-from ..state.ledger.topics import TOKEN_PARTITION
 from ..state.snapshots.checkpoint import Checkpoint, open_checkpoint
 from ..state.snapshots.query_id import read_query_id
 from ..state.snapshots.redo import can_be_planned, plan_again, redo
@@ -41,7 +39,6 @@ from .jobs.command import (
     run_metrics,
 )
 from .shared.command_line import add_connection, add_json, connection, read_settings, table
-from .transactions.search import TransactionSearch
 
 OF_ALL = {
     "list": run_list,
@@ -112,22 +109,10 @@ def run(arguments: argparse.Namespace) -> int:
         "redo": _redo,
     }
     if arguments.action != "show":
-        _check_named(options)
+        control = control_plane.shared(options.kafka)
+        check_named(control, options, Coordinator(options, control).read(fenced=False))
     actions[arguments.action](options, arguments)
     return 0
-
-
-def _check_named(options: SinkOptions) -> None:
-    job, topic = options.job_and_ledger
-    ledger = Coordinator(options, control_plane.shared(options.kafka)).read(fenced=False)
-    with closing(TransactionSearch(options.kafka, {})) as search:
-        found = search.describe(search.ids("")).values()
-    mine = [
-        name
-        for one in found
-        if is_of(name := one.transactional_id, job) or (topic, TOKEN_PARTITION) in one.partitions
-    ]
-    check_named(options, ledger, mine)
 
 
 def _options(arguments: argparse.Namespace) -> SinkOptions:

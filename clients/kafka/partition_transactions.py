@@ -1,4 +1,4 @@
-"""What is open on partitions, as their leaders say, and the markers that end it.
+"""What is open on partitions, and who wrote there, as their leaders say; the markers that end it.
 
 DescribeProducers, ListTransactions by producer, WriteTxnMarkers.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...core.errors import EnvironmentRefused
 from .control_requests import TopicPartition
 from .every_broker import STEM, list_transactions
 
@@ -43,18 +44,35 @@ class Missing(NamedTuple):
 def open_producers(control: ControlPlane, places: Iterable[TopicPartition]) -> list[Open]:
     """The transactions that are open on partitions, as their leaders say. Needs Read on the
     topics."""
-    from kafka.structs import TopicPartition as Place
-
-    states = control.call(control.admin.describe_producers, [Place(*at) for at in places])
     return [
         Open(
             *(at.topic, at.partition, one.producer_id, one.producer_epoch),
             *(one.current_transaction_start_offset, one.coordinator_epoch),
         )
-        for at, state in states.items()
+        for at, state in _states(control, places).items()
         for one in state.active_producers
         if one.current_transaction_start_offset >= 0
     ]
+
+
+def last_writer(control: ControlPlane, at: TopicPartition) -> str:
+    """The transactional id that wrote to a partition last; empty where that is not told: nobody did
+    for a day (producer.id.expiration.ms), the principal may not Read the topic or Describe the id,
+    its coordinator is away, or the brokers lack the request."""
+    try:
+        (state,) = _states(control, [at]).values()
+        written = {one.last_timestamp: one.producer_id for one in state.active_producers}
+        newest = [written[max(written)]] if written else []
+        names = ids_of_producers(control, newest, may_lack=True)
+    except EnvironmentRefused:
+        return ""
+    return next(iter(names.values()), "")
+
+
+def _states(control: ControlPlane, places: Iterable[TopicPartition]) -> Any:
+    from kafka.structs import TopicPartition as Place
+
+    return control.call(control.admin.describe_producers, [Place(*at) for at in places])
 
 
 def ids_of_producers(

@@ -15,7 +15,7 @@ import pytest
 import eo_kafka
 from eo_kafka.core import crash_points as crash_points_module
 from eo_kafka.core.crash_points import CrashPointReached
-from eo_kafka.errors import CorruptSnapshot, EoKafkaError, Fenced
+from eo_kafka.errors import CorruptSnapshot, EoKafkaError, Fenced, LedgerError
 from eo_kafka.sinks.protocol import committer, preflight
 from eo_kafka.state.ledger import compacted_topic
 from eo_kafka.state.snapshots import export
@@ -296,6 +296,14 @@ def test_cancel_and_export_settles_what_the_stopped_query_left(job, crash_points
     assert query.stopped
     assert made.snapshot.batch == 3
     assert job.visible == all_rows(0, 1, 2, 3)
+
+
+def test_cancel_and_export_under_another_prefix_is_refused_before_the_query_is_stopped(job):
+    """It could not end what the query leaves open."""
+    query, given = Query(lambda: None), {**job.given, "transactionalIdPrefix": "team1"}
+    with pytest.raises(LedgerError, match="option 'transactionalIdPrefix'"):
+        eo_kafka.cancel_and_export(query, job.name, "last", given)
+    assert not query.stopped and batches(job) == {"latest": 2}
 
 
 def test_cancel_and_export_says_whether_the_query_is_stopped(job):

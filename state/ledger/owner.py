@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
+from ...clients.kafka.control_plane import ControlPlane
+from ...clients.kafka.partition_transactions import last_writer
 from ...clients.kafka.transactional_id import parse_id
 from ...core.errors import ForeignLedger, LedgerError
 from .job import Job
-from .ledger import Ledger
+from .ledger import DECISION_PARTITION, Ledger
 
 
 def check_owner(options: Job, owner: str | None, query_id: str | None) -> None:
@@ -67,49 +69,51 @@ def ids_of_batches(ledger: Ledger) -> Iterator[str]:
         )
 
 
-def anothers(topic: str, job: str, ledger: Ledger) -> str:
-    """Why the ledger is not the job's, in a sentence; empty if nothing in it says so. Its newest
-    batch tells: with a ledgerTopic that stays, a job may be renamed."""
-    name = next(ids_of_batches(ledger), None)
-    if name is None or is_of(name, job):
+def writer_of(control: ControlPlane, topic: str, ledger: Ledger) -> str:
+    """The transactional id that wrote the ledger last, which has the job's name and prefix of now:
+    a job that keeps its ledger may change both, and its next start writes there by the new ones.
+    Kafka tells, for a day; of before, the newest batch whose tasks had transactions. Empty: neither
+    does. What else is open in the cluster may be another job's of the same name."""
+    told = last_writer(control, (topic, DECISION_PARTITION))
+    return told if parse_id(told) else next(ids_of_batches(ledger), "")
+
+
+def anothers(control: ControlPlane, topic: str, job: str, ledger: Ledger) -> str:
+    """Why the ledger is not the job's, in a sentence; empty if nobody says so."""
+    return _not_of(topic, job, writer_of(control, topic, ledger))
+
+
+def _not_of(topic: str, job: str, writer: str) -> str:
+    if not writer or is_of(writer, job):
         return ""
-    return _not_of(topic, job, name)
-
-
-def _not_of(topic: str, job: str, name: str) -> str:
-    return f"Topic '{topic}' is not the ledger of job '{job}': it decides about '{name}'."
-
-
-def check_job(options: Job, ledger: Ledger) -> None:
-    """Raise LedgerError if the ledger is another job's."""
-    job, topic = options.job_and_ledger
-    if strange := anothers(topic, job, ledger):
-        raise _misnamed(strange)
-
-
-def check_named(options: Job, ledger: Ledger, open_ids: Collection[str]) -> None:
-    """Before a command takes the ledger over: raise LedgerError unless name and prefix are those
-    that the job runs under. By others its driver would not be fenced, and what it has open would
-    stay open. `open_ids`: of transactions that are the job's or have written to the ledger."""
-    job, topic = options.job_and_ledger
-    check_job(options, ledger)
-    newest = next(ids_of_batches(ledger), None)
-    if newest is None and (strange := [name for name in open_ids if not is_of(name, job)]):
-        raise _misnamed(_not_of(topic, job, strange[0]))
-    told = [parts for name in (newest, *open_ids) if name and (parts := parse_id(name))]
-    known = {parts.prefix for parts in told if parts.is_of(job)}
-    if known and options.prefix not in known:
-        raise LedgerError(
-            f"The transactional ids of job '{job}' do not begin with '{options.prefix}': by that "
-            "prefix its driver would not be stopped, and what it has open would stay open. "
-            "Nothing was changed. Give this command the job's option 'transactionalIdPrefix', as "
-            + " or ".join(f"'--transactional-id-prefix {one}'" for one in sorted(known))
-            + "."
-        )
-
-
-def _misnamed(strange: str) -> LedgerError:
-    return LedgerError(
-        f"{strange} Nothing was changed. Give the job's own name (its option 'jobName'; 'eo-kafka "
-        "job list --bootstrap-servers ...' shows those of jobs without option 'ledgerTopic')."
+    return (
+        f"Topic '{topic}' is not the ledger of job '{job}': '{writer}' wrote it last, for a job of "
+        "another name. (One that was renamed has its old name here until its next start.)"
     )
+
+
+def check_job(control: ControlPlane, options: Job, ledger: Ledger) -> str:
+    """Raise LedgerError if the ledger is another job's. Answers `writer_of`."""
+    job, topic = options.job_and_ledger
+    writer = writer_of(control, topic, ledger)
+    if strange := _not_of(topic, job, writer):
+        raise LedgerError(
+            f"{strange} Nothing was changed. Give the job's own name (its option 'jobName'; "
+            "'eo-kafka job list --bootstrap-servers ...' shows those of jobs without option "
+            "'ledgerTopic')."
+        )
+    return writer
+
+
+def check_named(control: ControlPlane, options: Job, ledger: Ledger) -> None:
+    """Before somebody takes the ledger over by hand: raise LedgerError unless name and prefix are
+    those that the job runs under. By others its driver would not be fenced, and what it has open
+    would stay open."""
+    parts = parse_id(check_job(control, options, ledger))
+    if parts is not None and parts.prefix != options.prefix:
+        raise LedgerError(
+            f"The transactional ids of job '{options.job}' do not begin with '{options.prefix}': "
+            "by that prefix its driver would not be stopped, and what it has open would stay open. "
+            f"Nothing was changed. Give the job's option 'transactionalIdPrefix', '{parts.prefix}' "
+            f"(of commands: '--transactional-id-prefix {parts.prefix}')."
+        )

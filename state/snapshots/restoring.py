@@ -109,7 +109,7 @@ def _restore(
         return None
     ledger = Coordinator(search.options, search.control).read_settled()
     if asked_for:  # a renamed job may start, too
-        check_job(search.options, ledger)
+        check_job(search.control, search.options, ledger)
     if export is not None:
         _check_is_newest(ledger, export.export, search.options)
     found = export or search.newest(ledger)

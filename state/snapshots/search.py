@@ -62,8 +62,10 @@ class SnapshotSearch:
     def ledger(self) -> Ledger:
         """What the job's ledger says now; an empty one if there is none. Raises LedgerError, too,
         if it is another job's."""
-        found = self._coordinator.read(fenced=False) if self.has_ledger else Ledger()
-        check_job(self.options, found)
+        if not self.has_ledger:
+            return Ledger()
+        found = self._coordinator.read(fenced=False)
+        check_job(self.control, self.options, found)
         return found
 
     def catch_up(self, generation: int) -> None:

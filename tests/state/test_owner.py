@@ -1,15 +1,18 @@
-"""What a query is told whose ledger is another one's."""
+"""What a query is told whose ledger is another one's, and who is believed to have written it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
+from eo_kafka.clients.kafka.control_plane import ControlPlane
 from eo_kafka.clients.kafka.transactional_id import TransactionalIds
 from eo_kafka.core.transaction import Decision, DecisionState, Identity, Participant
 from eo_kafka.errors import ForeignLedger, LedgerError
 from eo_kafka.sinks.options import SinkOptions
+from eo_kafka.state.ledger import owner
 from eo_kafka.state.ledger.job import of_job
 from eo_kafka.state.ledger.ledger import Ledger
 from eo_kafka.state.ledger.owner import check_named, check_owner
@@ -45,49 +48,44 @@ def ledger_of(*ids: str) -> Ledger:
     return made
 
 
-@pytest.mark.parametrize(
-    ("ledger", "open_ids"),
-    [
-        (ledger_of(), ()),
-        (ledger_of(), (an_id(), an_id("older"))),
-        (ledger_of(an_id(job="before it was renamed"), an_id("older"), an_id()), ()),
-        (ledger_of(an_id("older")), (an_id(),)),
-    ],
-    ids=["nothing tells", "of two prefixes", "another before", "changed since"],
-)
-def test_a_command_that_names_the_job_may_end_what_it_has_open(
-    ledger: Ledger, open_ids: tuple[str, ...]
-) -> None:
-    check_named(OPTIONS, ledger, open_ids)
+def coordinator(prefix: str = "eo-kafka", job: str = "firsts") -> str:
+    return TransactionalIds(prefix, job).coordinator
 
 
 @pytest.mark.parametrize(
-    ("ledger", "open_ids"),
+    ("told", "ledger", "refused"),
     [
-        (ledger_of(an_id("team1")), ()),
-        (ledger_of(), (an_id("team1"),)),
-        (ledger_of(an_id(), an_id("team1")), (an_id("team1"),)),
+        # Nobody tells
+        ("", ledger_of(), ""),
+        # Kafka tells who wrote last, whatever batches say
+        (coordinator(), ledger_of(), ""),
+        (coordinator(), ledger_of(an_id("older")), ""),
+        (coordinator(), ledger_of(an_id(job="before it was renamed")), ""),
+        (coordinator("team1"), ledger_of(), "--transactional-id-prefix team1"),
+        (coordinator("team1"), ledger_of(an_id()), "--transactional-id-prefix team1"),
+        (coordinator(job="renamed"), ledger_of(an_id()), "not the ledger of job 'firsts'"),
+        (coordinator("team1", "renamed"), ledger_of(), "not the ledger of job 'firsts'"),
+        # It does not: the newest batch does
+        ("", ledger_of(an_id("older"), an_id()), ""),
+        ("", ledger_of(an_id(job="before it was renamed"), an_id()), ""),
+        ("", ledger_of(an_id(), an_id("team1")), "--transactional-id-prefix team1"),
+        ("", ledger_of(an_id(), an_id(job="renamed")), "not the ledger of job 'firsts'"),
+        # Another program's id is nobody's
+        ("payments-7", ledger_of(), ""),
+        ("payments-7", ledger_of(an_id("team1")), "--transactional-id-prefix team1"),
     ],
-    ids=["by its batches", "by what is open", "changed since"],
 )
-def test_a_command_without_the_jobs_prefix_is_refused_with_the_prefix(
-    ledger: Ledger, open_ids: tuple[str, ...]
+def test_a_command_by_hand_is_for_the_job_that_wrote_the_ledger_last(
+    monkeypatch: pytest.MonkeyPatch, told: str, ledger: Ledger, refused: str
 ) -> None:
-    with pytest.raises(LedgerError, match="--transactional-id-prefix team1"):
-        check_named(OPTIONS, ledger, open_ids)
-    check_named(replace(OPTIONS, prefix="team1"), ledger, open_ids)
-
-
-@pytest.mark.parametrize(
-    ("ledger", "open_ids"),
-    [
-        (ledger_of(an_id(job="firsts-2")), (an_id(),)),
-        (ledger_of(), (an_id(job="firsts-2"),)),
-    ],
-    ids=["by its batches", "by what is open"],
-)
-def test_a_command_for_another_jobs_ledger_is_refused(
-    ledger: Ledger, open_ids: tuple[str, ...]
-) -> None:
-    with pytest.raises(LedgerError, match="is not the ledger of job 'firsts'"):
-        check_named(OPTIONS, ledger, open_ids)
+    monkeypatch.setattr(owner, "last_writer", lambda *_: told)
+    control = cast(ControlPlane, None)
+    if not refused:
+        check_named(control, OPTIONS, ledger)
+        return
+    with pytest.raises(LedgerError, match=refused):
+        check_named(control, OPTIONS, ledger)
+    is_job = "prefix" in refused
+    assert bool(owner.anothers(control, "ledger", "firsts", ledger)) is not is_job
+    if is_job:
+        check_named(control, replace(OPTIONS, prefix="team1"), ledger)

@@ -71,7 +71,7 @@ class Onlooker:
         tails = read_tails(self._settings, admin, ledgers, known=same)
         for topic in tails.keys() & self._named.keys():
             tail = tails[topic]
-            tail.problem = tail.problem or anothers(topic, ledgers[topic], tail.ledger)
+            tail.problem = tail.problem or anothers(search, topic, ledgers[topic], tail.ledger)
         self._known = {one: (ids[one], tails[one]) for one in ids if not tails[one].problem}
         lags = _lags(search, admin, tails, metadata)
         watched = watches(self._settings, admin, ledgers.values(), metadata)

@@ -23,6 +23,7 @@ from ...sinks.options import SinkOptions
 from ...sinks.protocol.recovery import make_plan
 from ...state.ledger import compacted_topic
 from ...state.ledger.job import of_job
+from ...state.ledger.owner import check_named
 from ...state.snapshots import blobs, export
 from ...state.snapshots.export import Export
 from ...state.snapshots.manifest import Manifest
@@ -118,9 +119,10 @@ def cancel_and_export(
         The export, as `export_snapshot` returns it.
 
     Raises:
-        EoKafkaError: The job has no snapshot or the name is taken (the query goes on); or something
-            failed after the query was stopped, which the message says; or another driver of the
-            job has begun meanwhile, so that the export is there and may not be the last state.
+        EoKafkaError: The job has no snapshot or the name is taken, or the job runs under another
+            `transactionalIdPrefix` (the query goes on); or something failed after the query was
+            stopped, which the message says; or another driver of the job has begun meanwhile, so
+            that the export is there and may not be the last state.
         OptionsError: An option or the name is wrong. The query goes on.
         EnvironmentRefused, OutcomeUnknown, ReadTimeout: The cluster did not answer. The query goes
             on.
@@ -132,6 +134,7 @@ def cancel_and_export(
     """
     search = SnapshotSearch(job, options)
     search.latest()
+    check_named(search.control, search.options, search.ledger())
     if exists(search.admin, export.topic_of(search.job, name)):
         _check_free(search, name)
     query.stop()

@@ -80,7 +80,7 @@ class TransactionSearch(ControlPlane):
         return self._of_job(topic, job, fold((key, value) for _, key, value in found))
 
     def _of_job(self, topic: str, job: str, ledger: Ledger) -> JobLedger:
-        if strange := anothers(topic, job, ledger):
+        if strange := anothers(self, topic, job, ledger):
             raise LedgerError(f"{strange} Nothing was done.")
         return self._with_tokens(JobLedger(topic, job, ledger))
 
