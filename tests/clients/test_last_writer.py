@@ -26,7 +26,8 @@ class Brokers:
         found = [Answer(last_timestamp=at, producer_id=one) for at, one in self._written.items()]
         return {place: Answer(active_producers=found) for place in places}
 
-    def ask(self, _: Any, _admin: Any, _states: Any, _pattern: Any, ids: Any, _lack: Any) -> Any:
+    def ask(self, _: Any, *given: Any) -> Any:
+        *_, ids, _may_lack = given
         return [
             Answer(producer_id=one, transactional_id=self._ids[one])
             for one in self._ids
