@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from itertools import count
+from itertools import product
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -19,9 +19,11 @@ T = TypeVar("T")
 
 LOG = "__transaction_state"
 STEM = "eo-kafka."
+_PRINTABLE = [chr(code) for code in range(33, 127)]
 _NOT_FOUND, _MAY_NOT_ASK = 105, 53  # answers to DescribeTransactions
-# Of each client: which broker has loaded each partition of the log, under which leader epoch.
-_loaded: WeakKeyDictionary[Any, dict[int, tuple[int, int]]] = WeakKeyDictionary()
+# Of each client: which broker has loaded each partition of the log, under which leader epoch, by
+# what it was asked for: who may not Describe that gets no answer to it.
+_loaded: WeakKeyDictionary[Any, dict[str, dict[int, tuple[int, int]]]] = WeakKeyDictionary()
 
 
 async def ask_each(
@@ -97,7 +99,7 @@ async def list_transactions(
         raise errors.CoordinatorNotAvailableError(
             f"no broker leads partition {away[0]} of {LOG} ({len(away)} such)"
         )
-    loaded = _loaded.setdefault(admin, {})
+    loaded = _loaded.setdefault(admin, {}).setdefault(stem, {})
     new = {number: claim for number, claim in led.items() if loaded.get(number) != claim}
     if new:
         size = max(len(partitions) for _, partitions in answers.values())
@@ -131,11 +133,12 @@ async def _have_loaded(
 def _unused_ids(stem: str, partitions: int, wanted: Collection[int]) -> dict[int, str]:
     """By partition of the log an id that nobody has and that belongs there."""
     found: dict[int, str] = {}
-    for number in count():
-        name = f"{stem}-.{number}"
+    # The hash multiplies by 31: of 31 partitions only the last character counts
+    for letters in product(_PRINTABLE, repeat=3):
+        name = f"{stem}-.{''.join(letters)}"
         place = log_partition(name, partitions)
         if place in wanted:
             found.setdefault(place, name)
         if len(found) == len(wanted):
-            return found
-    raise AssertionError("unreachable")
+            break
+    return found

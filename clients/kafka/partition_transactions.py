@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.errors import EnvironmentRefused
+from ...core.errors import EnvironmentRefused, OutcomeUnknown
 from .control_requests import TopicPartition
 from .every_broker import STEM, list_transactions
 
@@ -64,7 +64,7 @@ def last_writer(control: ControlPlane, at: TopicPartition) -> str:
         written = {one.last_timestamp: one.producer_id for one in state.active_producers}
         newest = [written[max(written)]] if written else []
         names = ids_of_producers(control, newest, may_lack=True)
-    except EnvironmentRefused:
+    except (EnvironmentRefused, OutcomeUnknown):
         return ""
     return next(iter(names.values()), "")
 

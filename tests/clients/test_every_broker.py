@@ -12,7 +12,7 @@ from kafka import errors
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 
 from eo_kafka.clients.kafka import topic_lists
-from eo_kafka.clients.kafka.every_broker import list_transactions
+from eo_kafka.clients.kafka.every_broker import _unused_ids, list_transactions
 from eo_kafka.clients.kafka.transactional_id import log_partition
 
 Leaders = dict[int, tuple[int, int]]  # partition of the log -> who leads it, under which epoch
@@ -27,6 +27,7 @@ class Cluster:
         self._manager = self.cluster = self
         self._known, self._coordinator_brokers = known, dict[int, Any]()
         self.is_to_update = False
+        self.may_describe = "eo-kafka."
         self.told, self.probed = dict[int, int](), list[str]()  # of a partition, instead of 105
 
     def brokers(self) -> list[Any]:
@@ -44,7 +45,8 @@ class Cluster:
         for name in ids:
             place = log_partition(name, 3)
             assert (self.sees[node_id] or {})[place][0] == node_id
-            rows.append(SimpleNamespace(error_code=self.told.get(place, 105)))
+            told = self.told.get(place, 105) if name.startswith(self.may_describe) else 53
+            rows.append(SimpleNamespace(error_code=told))
         return SimpleNamespace(transaction_states=rows)
 
     async def send(self, request: Any, node_id: int) -> Any:
@@ -63,8 +65,8 @@ class Cluster:
         self.asked += nodes
         return {node: [f"of {node}"] for node in nodes}
 
-    def list(self, may_lack: bool = False) -> list[Any]:
-        return sorted(asyncio.run(list_transactions(self, may_lack=may_lack)))
+    def list(self, may_lack: bool = False, stem: str = "eo-kafka.") -> list[Any]:
+        return sorted(asyncio.run(list_transactions(self, may_lack=may_lack, stem=stem)))
 
     def list_again(self, may_lack: bool = False) -> list[Any]:
         with pytest.raises(errors.NotCoordinatorError):
@@ -108,6 +110,24 @@ def test_who_may_not_describe_the_ids_lists_once_more() -> None:
     cluster = Cluster(dict.fromkeys((1, 2, 3), BEFORE), known={1, 2, 3})
     cluster.told = dict.fromkeys(range(3), 53)
     assert cluster.list_again()
+
+
+def test_what_other_ids_were_refused_for_says_nothing_of_ones_own() -> None:
+    cluster = Cluster(dict.fromkeys((1, 2, 3), BEFORE), known={1, 2, 3})
+    cluster.may_describe, cluster.told = "team.", {2: 16}
+    assert cluster.list_again()
+    with pytest.raises(errors.NotCoordinatorError, match="has not loaded"):
+        cluster.list(stem="team.")
+
+
+@pytest.mark.parametrize("partitions", [1, 8, 31, 50, 62, 124, 256, 961])
+def test_each_partition_has_an_id_that_is_found_soon(partitions: int) -> None:
+    wanted = range(partitions)
+    found = _unused_ids("eo-kafka.0123456789ab.", partitions, wanted)
+    assert {place: log_partition(name, partitions) for place, name in found.items()} == dict(
+        zip(wanted, wanted, strict=True)
+    )
+    assert all(len(name) == len("eo-kafka.0123456789ab.-.") + 3 for name in found.values())
 
 
 def test_a_list_counts_where_the_coordinators_are_those_of_the_one_before() -> None:
