@@ -36,8 +36,7 @@ _QUESTIONS = {
     "epoch_ends": "compare a partition's log with what was read",
     "look": "look at transactions and topics",
 }
-# Answers to EndTxn of an outage: a coordinator that has just started loads for minutes.
-_AWAY = (NO_ANSWER, "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+_AWAY = (NO_ANSWER, *outages.NO_COORDINATOR)  # answers to EndTxn of an outage
 _shared: dict[tuple[tuple[str, str], ...], ControlPlane] = {}
 
 

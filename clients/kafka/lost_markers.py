@@ -46,7 +46,9 @@ _settled = WeakKeyDictionary()
 _told: WeakKeyDictionary[ControlPlane, set[object]] = WeakKeyDictionary()
 _ABORTED = (S.COMPLETE_ABORT, S.PREPARE_ABORT, S.PREPARE_EPOCH_FENCE)
 _COMMITTED = (S.COMPLETE_COMMIT, S.PREPARE_COMMIT)
-_TOLD_WITHIN_S = 1.0  # that a broker which begins to coordinate an id lists it takes no longer
+# So long a coordinator is waited for that lists nothing of the id yet: where the log may not be
+# described, a list is not known to be whole.
+_TOLD_WITHIN_S = 1.0
 _MARKERS_TAKE_S = 0.05  # as a rule, when Kafka has answered an EndTxn
 _SHOWN = 5  # partitions in a sentence
 

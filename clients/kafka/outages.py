@@ -28,6 +28,8 @@ _BROKER = re.compile(r"(?:\w+://)?\[?([^/\]]+)\]?:(\d+)/")
 _CONNECT_TIMEOUT_S = 3.0
 _HIGHEST_PORT, _DEFAULT_PORT = 65_535, 9092
 SILENT = "no answer"
+# What is answered, by Kafka's names, while a coordinator is away, loads for minutes, or has moved.
+NO_COORDINATOR = ("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR")
 _PAUSE_S, _PAUSE_MAX_S = 0.25, 5.0  # one that never comes back is looked for at leisure
 # One that goes on librdkafka tells twice a minute. Below the minute after which it ends a wait
 # (`patience.py`): a single one, at the beginning of an outage, does not.

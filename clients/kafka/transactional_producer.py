@@ -23,11 +23,11 @@ INIT_TIMEOUT_S = 60.0
 # but not for ever: what is wrong with the cluster, InitProducerId says better.
 CONNECT_TIMEOUT_S = 2.0
 _TRIAL_S = 10.0
-# What librdkafka goes on trying after, and may hear something else: silence, a refused login, and a
-# coordinator that is away, loads, has moved, or waits for partitions of the id's last transaction.
+# What librdkafka goes on trying after, and may hear something else: silence, a refused login, no
+# coordinator, or one that waits for partitions of the id's last transaction.
 _NOT_NOW = {
-    *("_TIMED_OUT", "_TRANSPORT", "_AUTHENTICATION", "COORDINATOR_NOT_AVAILABLE"),
-    *("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"),
+    *("_TIMED_OUT", "_TRANSPORT", "_AUTHENTICATION", "CONCURRENT_TRANSACTIONS"),
+    *outages.NO_COORDINATOR,
 }
 MESSAGE_TIMEOUT_MAX_MS = 900_000
 _ROOM_POLL_S = 0.05

@@ -29,6 +29,7 @@ from leaderless import (
     told,
     visible,
 )
+from test_broker_failures import await_in_sync
 
 
 def coordinated_by_it(three: KafkaCluster, topic: str, ledger: str = "") -> HandMadeTasks:
@@ -51,12 +52,6 @@ def hears_that_it_is_away(job: HandMadeTasks) -> None:
     control._requests.refresh()
     cluster = control.admin._manager.cluster
     wait_until(lambda: len(cluster.brokers()) == 2, "the driver knows of two brokers")
-
-
-def in_sync(admin: AdminClient) -> bool:
-    topics = admin.list_topics(timeout=10).topics.values()
-    places = [one for topic in topics for one in topic.partitions.values()]
-    return all(len(one.isrs) == len(one.replicas) for one in places)
 
 
 def test_what_is_done_can_be_read(three):
@@ -99,7 +94,7 @@ def test_a_coordinator_that_is_about_to_load_is_waited_for(three, monkeypatch):
         admin.elect_leaders(ElectionType.PREFERRED).result(60)
         return finish(*given)
 
-    wait_until(lambda: in_sync(admin), "the broker may be elected")
+    await_in_sync(three)  # only then the broker may be elected
     monkeypatch.setattr(Finisher, "finish", elected)
     job.commit(report)
     assert job.open() == []

@@ -14,15 +14,13 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
+from avro_reading import read_as_source
 
 from eo_kafka.formats.avro import columns as avro_columns
 from eo_kafka.formats.avro.codec import Decoder, Encoder, parsed
 from eo_kafka.formats.avro.fitting import SchemaMismatch
-from eo_kafka.formats.avro.reader import AvroReader
 from eo_kafka.formats.avro.types import spark_type
 from eo_kafka.formats.shared.arrow_types import arrow_type
-from eo_kafka.formats.shared.decoding import typed
-from eo_kafka.formats.shared.registry import pack
 
 UTC = timezone.utc
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
@@ -235,20 +233,8 @@ OTHERS: list[tuple[Any, Any, int]] = [
 
 
 def read_units(old: Any, new: Any, number: int) -> tuple[list[Any], list[str]]:
-    """By the way that a source has: columns at once, and the rest one by one."""
     branch = b"\2" if isinstance(old, list) else b""
-    texts = [json.dumps(one(kind)) for kind in (old, new)]
-    kind = arrow_type(spark_type(parsed(one(new)))[0])
-
-    class Registry:
-        def schema(self, *_: object) -> str:
-            return texts[0]
-
-    bad: list[str] = []
-    avro_columns._warm_up()
-    reader = AvroReader(texts[1], Registry())  # type: ignore[arg-type]
-    values = pa.array([pack(7, branch + bare("long", number))])
-    found = typed(values, reader, kind, lambda _, error: bad.append(str(error)))
+    found, bad = read_as_source(one(old), one(new), branch + bare("long", number))
     return found.to_pylist(), bad
 
 
